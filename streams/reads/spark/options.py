@@ -34,6 +34,7 @@ _OTHER = {"path": "topics", "topic": "topics"}
 @dataclass(frozen=True)
 class SourceOptions:
     """The options, checked. ``names``: topics as given; ``pattern``: instead of names, for topics of ``namespace``.
+    ``from_latest``: a stream begins with new messages.
     ``config``: path of a configuration file, or empty; ``keys``: keys of the configuration and their values, as text.
     ``partition_bytes``: target size of a Spark partition; ``batch_entries``: limit of a micro-batch, 0: none."""
 
@@ -43,6 +44,7 @@ class SourceOptions:
     config: str
     keys: tuple[tuple[str, str], ...]
     range: Range
+    from_latest: bool
     read: ReadOptions
     partition_bytes: int
     batch_entries: int
@@ -58,7 +60,9 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     keys = _keys(given, problems)
     values = {**DEFAULTS, **{_OTHER.get(name, name): value for name, value in given.items()}}
     names, pattern = _topics(values["topics"].strip(), values["namespace"], problems)
-    wanted = _parsed(lambda: range_of(values["from"], values["to"]), Range(), "from, to", problems)
+    latest = values["from"] == "latest"
+    begin = "earliest" if latest else values["from"]
+    wanted = _parsed(lambda: range_of(begin, values["to"]), Range(), "from, to", problems)
     priority = _one_of(values, "priority", [each.value for each in ReadPriority], problems)
     skip = _one_of(values, "missing", ["error", "skip"], problems) == "skip"
     transactions = _one_of(values, "transactions", ["false", "true"], problems) == "true"
@@ -66,7 +70,7 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     if problems:
         raise BadSettings(problems)
     read = ReadOptions(ReadPriority(priority), skip, transactions)
-    found = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), wanted, read
+    found = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), wanted, latest, read
     return SourceOptions(*found, size << 20, most)
 
 

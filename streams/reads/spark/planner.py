@@ -54,10 +54,14 @@ class Planner:
         return self._topics.ledgers(topic)
 
     def begin(self, ledgers: Sequence[LedgerInfo]) -> Position:
-        """The first position to read: as the option ``from`` says, but not before the first ledger."""
+        """The first position to read, as the option ``from`` says: in a ledger that the topic has, or after all."""
         wanted = self._options.range
-        first = offsets.begin_of(since(list(ledgers), wanted.from_ms))
-        return first if wanted.first is None or wanted.first < first else wanted.first
+        chosen = since(list(ledgers), wanted.from_ms)
+        if wanted.first is not None:
+            if not offsets.trimmed(ledgers, wanted.first):
+                return wanted.first
+            chosen = [info for info in chosen if info.ledger > wanted.first.ledger]
+        return offsets.begin_of(chosen) if chosen else offsets.end_of(ledgers, -1)
 
     def now(self, topic: Topic) -> tuple[list[LedgerInfo], Position]:
         """The ledgers of a topic, and the position after the last entry to read now: the last readable one, or that of

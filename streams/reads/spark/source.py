@@ -4,7 +4,7 @@ from collections.abc import Iterator, MutableMapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     BinaryType,
@@ -21,6 +21,7 @@ from pyspark.sql.types import (
 
 from trueup.state.common.errors import BadSettings
 from trueup.streams.reads.spark import executor
+from trueup.streams.reads.spark.micro_batches import MicroBatchReader
 from trueup.streams.reads.spark.options import SourceOptions, options_of
 from trueup.streams.reads.spark.planner import Planner, RangePartition
 from trueup.streams.reads.topics import opened
@@ -57,7 +58,15 @@ class PulsarLedgers(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a batch. ``schema``: some of the columns, if the reader names them."""
+        if self._chosen.from_latest:
+            raise BadSettings(["from: expected earliest, a message id or a time; found latest, which is for streams"])
         return BatchReader(self._chosen, arrow_schema(schema))
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+        """A reader of micro-batches. Raises `BadSettings` if there is an end."""
+        if (self._chosen.range.last, self._chosen.range.to_ms) != (None, None):
+            raise BadSettings(["to: expected latest, because a stream does not end; found another value"])
+        return MicroBatchReader(self._chosen, arrow_schema(schema))
 
 
 class BatchReader(DataSourceReader):

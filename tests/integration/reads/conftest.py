@@ -17,6 +17,7 @@ from tests.integration.reads.topics import (
     KINDS,
     NAMESPACE,
     PER_LEDGER,
+    SECRET,
     Seen,
     as_pulsar,
     confirmed,
@@ -63,7 +64,7 @@ def keys(cluster: SandboxPulsar) -> Iterator[dict[str, str]]:
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("READS_KEY", "id")
-        environment.setenv("READS_SECRET", "secret")
+        environment.setenv("READS_SECRET", SECRET)
         yield values
 
 

@@ -1,14 +1,34 @@
 """Topics as data frames: what Spark reads equals what Pulsar's own reader gives out."""
 
+import contextlib
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+import pulsar
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.integration.reads.topics import KINDS, Seen
+from tests.integration.reads.topics import (
+    ALONE,
+    KINDS,
+    NAMESPACE,
+    PER_LEDGER,
+    SECRET,
+    Seen,
+    as_pulsar,
+    confirmed,
+    write,
+)
 from trueup import register
+from trueup.connectors.sandbox.forgetting import listed, path, session
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.state.settings.settings import parse
 from trueup.streams.catalog import sections
 from trueup.streams.runtime.spark import session as sessions
@@ -67,3 +87,124 @@ def test_a_data_frame_has_the_messages_of_pulsars_reader(
     assert seen(frame) == written[kind]
     tiers = {"bookkeeper"} if priority == "bookkeeper-first" else {"bookkeeper", "tiered"}
     assert {row.tier for row in frame.select("tier").distinct().collect()} == tiers
+
+
+def test_only_named_columns_are_read(written: dict[str, list[Seen]], load: Load) -> None:
+    rows = load("lz4", "value binary, entry bigint").orderBy("entry").collect()
+    assert sorted(bytes(row.value) for row in rows) == sorted(message.value for message in written["lz4"])
+
+
+def test_a_range_of_one_topic_is_read(written: dict[str, list[Seen]], load: Load) -> None:
+    messages = written["plain"]
+    limits = {"from": "{}:{}".format(*messages[25].id), "to": "{}:{}".format(*messages[70].id)}
+    assert seen(load("plain", **limits)) == messages[25:71]
+
+
+def test_a_pattern_reads_all_topics_and_partitions_that_match(
+    cluster: SandboxPulsar, client: pulsar.Client, load: Load
+) -> None:
+    cluster.ask("PUT", f"persistent/{NAMESPACE}/many/partitions", 2)
+    names = ["many-partition-0", "many-partition-1", "many-more"]
+    for name in names:
+        write(client, name, range(5), **ALONE)
+    rows = load("/many.*/").groupBy("topic", "partition").count().collect()
+    assert {(row.topic.rpartition("/")[2], row.partition, row["count"]) for row in rows} == {
+        ("many-partition-0", 0, 4), ("many-partition-1", 1, 4), ("many-more", -1, 4),
+    }  # fmt: skip
+
+
+def test_entries_that_no_tier_has_fail_the_read_or_are_skipped_and_logged(
+    cluster: SandboxPulsar, client: pulsar.Client, data: Path, load: Load
+) -> None:
+    write(client, "holes", range(3 * PER_LEDGER + 5), **ALONE)
+    expected, lost = confirmed(as_pulsar(client, "holes")), listed(cluster, f"{NAMESPACE}/holes")[1]
+    with session(cluster.zookeeper.address) as zookeeper:
+        content = zookeeper.get(path(lost))[0]
+        zookeeper.delete(path(lost))
+        with pytest.raises(PySparkException, match=f"entries 0 to {PER_LEDGER - 1} of ledger {lost}"):
+            load("holes").collect()
+        skipped = seen(load("holes", missing="skip"))
+        zookeeper.create(path(lost), content)
+    assert skipped == [message for message in expected if message.id[0] != lost]
+    assert f"ledger={lost} entries=0-{PER_LEDGER - 1} messages=0" in (data / "spark.out").read_text()
+
+
+def test_an_invalid_option_is_an_error_that_names_it(load: Load) -> None:
+    with pytest.raises(PySparkException, match="missing: expected error or skip; found 'stop'"):
+        load("plain", missing="stop")
+
+
+def test_a_topic_that_does_not_exist_is_refused(load: Load) -> None:
+    with pytest.raises(PySparkException, match=f"expected topic persistent://{NAMESPACE}/nothing"):
+        load("nothing").collect()
+
+
+def test_no_secret_is_in_the_plan(written: dict[str, list[Seen]], load: Load) -> None:
+    frame = load("plain", priority="tiered-storage-first")
+    frame.collect()
+    assert SECRET not in frame._jdf.queryExecution().toString()
+
+
+class Copy:
+    """A stream to Parquet files in a process of its own, and its checkpoint."""
+
+    def __init__(self, root: Path, options: dict[str, str]) -> None:
+        self.root = root
+        (root / "options.json").write_text(json.dumps(options))
+
+    def run(self, *words: str) -> "subprocess.Popen[bytes]":
+        command = [sys.executable, "-m", "tests.integration.reads.drive_stream", str(self.root), *words]
+        with (self.root / "driver.log").open("ab") as log:
+            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+
+    def committed(self) -> int:
+        """The number of micro-batches."""
+        folder = self.root / "checkpoint" / "commits"
+        return sum(file.name.isdecimal() for file in folder.iterdir()) if folder.exists() else 0
+
+    def wait(self, process: "subprocess.Popen[bytes]", more: int) -> None:
+        """Until this many further micro-batches are complete."""
+        target = self.committed() + more
+        wait_until(lambda: process.poll() is not None or self.committed() >= target, 120, f"{more} micro-batches")
+        assert process.poll() is None, (self.root / "driver.log").read_text()[-3_000:]
+
+
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the driver, its JVM and their Python workers."""
+    for each in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            each.kill()
+    process.wait()
+
+
+def kill_a_worker(process: "subprocess.Popen[bytes]") -> None:
+    """Kill the Python processes that run tasks, but not the one that plans."""
+    daemons = [one for one in psutil.Process(process.pid).children(recursive=True) if "pyspark.daemon" in one.cmdline()]
+    for worker in [child for daemon in daemons for child in daemon.children()]:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            worker.kill()
+
+
+def test_a_stream_has_every_message_once_although_workers_and_driver_are_killed(
+    client: pulsar.Client, keys: dict[str, str], shared_root: Callable[[], Path], spark: SparkSession
+) -> None:
+    copy = Copy(shared_root(), {**keys, "topics": "/killed.*/", "max_entries_per_batch": "9"})
+    write(client, "killed-a", range(60), **ALONE)
+    write(client, "killed-b", range(8), **KINDS["chunked"])
+    process = copy.run()
+    copy.wait(process, 3)
+    kill_a_worker(process)
+    copy.wait(process, 2)
+    kill(process)
+    write(client, "killed-a", range(60, 100), **KINDS["lz4"])
+    write(client, "killed-c", range(30), **ALONE)
+    process = copy.run()
+    copy.wait(process, 3)
+    kill(process)
+    assert copy.run("once").wait(120) == 0, (copy.root / "driver.log").read_text()[-3_000:]
+    found = spark.read.parquet(f"{copy.root}/rows")
+    for name in ("killed-a", "killed-b", "killed-c"):
+        expected = confirmed(as_pulsar(client, name))
+        assert seen(found.where(found.topic == f"persistent://{NAMESPACE}/{name}")) == expected
+    for file in (copy.root / "checkpoint").rglob("*"):
+        assert not file.is_file() or SECRET.encode() not in file.read_bytes()

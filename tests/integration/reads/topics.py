@@ -7,6 +7,7 @@ import pulsar
 NAMESPACE, COUNT, PER_LEDGER = "public/default", 130, 20
 KEEPS_MS = 86_400_000
 CHUNK = 100_000
+SECRET = "planted-in-the-environment"
 BATCHED = {"batching_enabled": True, "batching_max_publish_delay_ms": 100, "batching_max_messages": 7}
 ALONE = {"batching_enabled": False}
 KINDS: dict[str, dict[str, Any]] = {

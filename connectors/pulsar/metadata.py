@@ -91,8 +91,13 @@ def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
 
 def schema(data: bytes, where: str) -> Listed:
     """Ledgers of all versions of a schema. Raises `BadBytes`."""
-    message = _parsed(messages.Schema(), data, where)
+    message = schema_locator(data, where)
     return Listed(_in_order([entry.position.ledgerId for entry in (message.info, *message.index)]))
+
+
+def schema_locator(data: bytes, where: str) -> Any:
+    """The message in the node of a schema: `messages.Schema`. Raises `BadBytes`."""
+    return _parsed(messages.Schema(), data, where)
 
 
 def _in_order(ledgers: list[int]) -> tuple[int, ...]:

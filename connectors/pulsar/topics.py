@@ -6,8 +6,10 @@ from urllib.parse import quote_plus, unquote_plus
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import topic_ledgers
+from trueup.connectors.pulsar.schemas import SchemaPlace, schema_places
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused, Stop
+from trueup.state.deletion.owners import SCHEMA
 from trueup.state.reads.tiers import LedgerInfo
 
 _PARTITION = "-partition-"
@@ -32,6 +34,11 @@ class Topic(NamedTuple):
     def owner(self) -> str:
         """The name of its managed ledger (TopicName.getPersistenceNamingEncoding; Codec.java encodes as URLEncoder)."""
         return f"{self.tenant}/{self.namespace}/persistent/{_encoded(self.local)}"
+
+    @property
+    def schema(self) -> str:
+        """The name of its schema, which all partitions share (TopicName.getSchemaName)."""
+        return f"{self.tenant}/{self.namespace}/{_encoded(self.base)}"
 
     @property
     def partition(self) -> int:
@@ -91,6 +98,13 @@ def ledgers_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> lis
     if found is None:
         raise Refused(f"topic {topic}", f"no node {node}", "it was deleted")
     return topic_ledgers(found[0], node)
+
+
+def schemas_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[SchemaPlace]:
+    """The versions of a topic's schema; none if it has no schema. Raises `Retry`, `BadBytes`."""
+    node = paths.node(f"{SCHEMA}{topic.schema}")
+    found = client.look(node)
+    return [] if found is None else schema_places(found[0], node)
 
 
 def _encoded(local: str) -> str:

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, topic_of, topics_in
+from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, schemas_of, topic_of, topics_in
 from trueup.connectors.s3.store import store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import BadSettings, Stop
@@ -18,6 +18,7 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.cluster import bookie_tls
 from trueup.streams.reads.fallback import ServedEntry
 from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, TopicMessage, TopicReader
+from trueup.streams.reads.schemas import SchemaHistory
 from trueup.streams.reads.sources import BookKeeperSource, Source, TieredSource
 
 MOST = 10_000
@@ -59,6 +60,10 @@ class Topics:
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of each entry of a part; see `TopicReader.entries`."""
         return self._reader.entries(topic, part)
+
+    def schemas(self, topic: Topic) -> SchemaHistory:
+        """The versions of a topic's schema. Raises `Retry`, `BadBytes`."""
+        return SchemaHistory(str(topic), lambda: schemas_of(self._client, self._paths, topic), self.bookkeeper)
 
     def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of one topic or partition; see `TopicReader.read`."""

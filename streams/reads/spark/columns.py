@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.state.reads.tiers import Tier
 from trueup.streams.reads.spark.planner import EntryRange
+from trueup.streams.reads.spark.values import Row, Values
 
 ROWS, BYTES = 8_192, 8 << 20
 """A record batch is complete when it has this many messages, or values of this many bytes; the messages of the last
@@ -23,8 +24,8 @@ Rows = Sequence[Message]
 class Columns:
     """Builds record batches with these columns for one range."""
 
-    def __init__(self, schema: pa.Schema, wanted: EntryRange) -> None:
-        self._schema = schema
+    def __init__(self, schema: pa.Schema, wanted: EntryRange, values: Values) -> None:
+        self._schema, self._values, self._topic = schema, values, str(wanted.topic)
         self._same = {"topic": str(wanted.topic), "partition": wanted.topic.partition, "ledger": wanted.ledger}
 
     def batches(self, found: Iterable[tuple[Rows, Tier]]) -> Iterator[pa.RecordBatch]:
@@ -48,9 +49,15 @@ class Columns:
         for field in self._schema:
             if field.name in same:
                 made.append(pa.repeat(pa.scalar(same[field.name], field.type), len(rows)))
+            elif field.name == "value" and self._values.typed:
+                made.append(self._values.column(self._rows(rows), field.type))
             else:
                 made.append(_BUILD[field.name](columns, field.type))
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
+
+    def _rows(self, rows: Rows) -> list[Row]:
+        at = f"the value of {self._topic}, "
+        return [Row(one.value, one.encrypted, one.schema_version, f"{at}{one.ledger}:{one.entry}") for one in rows]
 
 
 Transposed = Sequence[Sequence[Any]]

@@ -3,14 +3,17 @@
 import logging
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
+from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.streams.reads.reader import ReadReport, within
 from trueup.streams.reads.spark.columns import Columns
 from trueup.streams.reads.spark.options import SourceOptions
 from trueup.streams.reads.spark.planner import EntryRange
 from trueup.streams.reads.spark.ranges import RangeReader
+from trueup.streams.reads.spark.values import Values, ValueSchema
 from trueup.streams.reads.topics import opened
 
 log = logging.getLogger("trueup.reads")
@@ -18,38 +21,48 @@ _LONGEST = 300
 """Characters of a reason in the log."""
 
 
-def read(options: SourceOptions, schema: pa.Schema, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
+class Wanted(NamedTuple):
+    """The columns to build, and the type of the values."""
+
+    schema: pa.Schema
+    value: ValueSchema
+
+
+def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
     """The record batches of one range. Logs one line at the end, whether all was read or not."""
     with opened(options.settings(), options.read) as topics:
+        history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
+        values = Values(columns.value, history, options.strict)
         found = RangeReader(topics, wanted, options.read.skip_missing).messages()
         if options.range.from_ms is not None or options.range.to_ms is not None:
             found = (([one for one in some if within(options.range, one)], tier) for some, tier in found)
         try:
-            for batch in Columns(schema, wanted).batches(found):
+            for batch in Columns(columns.schema, wanted, values).batches(found):
                 topics.report.messages += batch.num_rows
                 yield batch
         finally:
-            _tell(wanted, topics.report)
+            _tell(wanted, topics.report, values.undecoded)
 
 
-def _tell(wanted: EntryRange, report: ReadReport) -> None:
+def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:
     """Log what happened. A Python worker of Spark has no handler of its own; its standard error is the executor's."""
     if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
         log.addHandler(handler)
     log.setLevel(logging.INFO)
-    amiss = report.fallbacks or report.damages or report.missing or report.trimmed or report.chunks
-    log.log(logging.WARNING if amiss else logging.INFO, "%s", line_of(wanted, report))
+    amiss = report.fallbacks or report.damages or report.missing or report.trimmed or report.chunks or undecoded
+    log.log(logging.WARNING if amiss else logging.INFO, "%s", line_of(wanted, report, undecoded))
 
 
-def line_of(wanted: EntryRange, report: ReadReport) -> str:
+def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
     """What happened in a range, in one line: counters, then the first reason of each kind of fallback and damage."""
     numbers = {
         "messages": report.messages,
         **{tier.value: count for tier, count in sorted(report.entries.items())},
         "markers": report.markers, "fallbacks": len(report.fallbacks), "damages": len(report.damages),
         "missing": report.missing.total(), "trimmed": len(report.trimmed), "dropped_chunks": report.chunks,
+        "undecoded": undecoded,
     }  # fmt: skip
     counters = " ".join(f"{name}={number}" for name, number in numbers.items())
     notes = [f"not from {one.tier} from entry {one.entry} on: {one.reason}" for one in report.fallbacks.values()]

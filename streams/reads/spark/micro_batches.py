@@ -118,8 +118,8 @@ def _ends(ahead: Mapping[str, tuple[list[LedgerInfo], Position, Position]], most
 class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """See `DataSourceStreamReader`. On executors only `read` is called."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options, self._schema = options, schema
+    def __init__(self, options: SourceOptions, columns: executor.Wanted) -> None:
+        self._options, self._columns = options, columns
         self._stack: ExitStack | None = None
         self._made: Progress | None = None
         self._until: Offset | None = None
@@ -160,7 +160,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one range."""
-        return executor.read(self._options, self._schema, partition.value)
+        return executor.read(self._options, self._columns, partition.value)
 
     def stop(self) -> None:
         """Close the connections."""

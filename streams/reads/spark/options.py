@@ -24,7 +24,7 @@ T = TypeVar("T")
 DEFAULTS: Mapping[str, str] = {
     "topics": "", "namespace": "public/default", "config": "", "from": "earliest", "to": "latest",
     "priority": ReadPriority.BOOKKEEPER_FIRST.value, "missing": "error", "transactions": "false",
-    "partition_mb": "128", "max_entries_per_batch": "0",
+    "partition_mb": "128", "max_entries_per_batch": "0", "value_type": "bytes", "undecodable": "error",
 }  # fmt: skip
 """Every option of a read and its default. Further options are keys of the configuration."""
 _SHORT = {"zookeeper": "cluster.zookeeper", "root": "deletion.root"}
@@ -36,7 +36,8 @@ class SourceOptions:
     """The options, checked. ``names``: topics as given; ``pattern``: instead of names, for topics of ``namespace``.
     ``from_latest``: a stream begins with new messages.
     ``config``: path of a configuration file, or empty; ``keys``: keys of the configuration and their values, as text.
-    ``partition_bytes``: target size of a Spark partition; ``batch_entries``: limit of a micro-batch, 0: none."""
+    ``partition_bytes``: target size of a Spark partition; ``batch_entries``: limit of a micro-batch, 0: none.
+    ``value_type``: of the column value; ``strict``: whether a value that does not fit it is an error."""
 
     names: tuple[str, ...]
     pattern: str
@@ -48,6 +49,8 @@ class SourceOptions:
     read: ReadOptions
     partition_bytes: int
     batch_entries: int
+    value_type: str
+    strict: bool
 
     def settings(self) -> Settings:
         """The configuration, from the file and the environment of this process. Raises `BadSettings`."""
@@ -67,11 +70,13 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     skip = _one_of(values, "missing", ["error", "skip"], problems) == "skip"
     transactions = _one_of(values, "transactions", ["false", "true"], problems) == "true"
     size, most = _number(values, "partition_mb", 1, problems), _number(values, "max_entries_per_batch", 0, problems)
+    value = _one_of(values, "value_type", ["bytes", "string", "json", "avro", "auto"], problems)
+    strict = _one_of(values, "undecodable", ["error", "null"], problems) == "error"
     if problems:
         raise BadSettings(problems)
     read = ReadOptions(ReadPriority(priority), skip, transactions)
     found = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), wanted, latest, read
-    return SourceOptions(*found, size << 20, most)
+    return SourceOptions(*found, size << 20, most, value, strict)
 
 
 def _keys(given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

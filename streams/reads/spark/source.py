@@ -1,6 +1,6 @@
 """The data source pulsar-ledgers, and its registration."""
 
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -24,6 +24,7 @@ from trueup.streams.reads.spark import executor
 from trueup.streams.reads.spark.micro_batches import MicroBatchReader
 from trueup.streams.reads.spark.options import SourceOptions, options_of
 from trueup.streams.reads.spark.planner import Planner, RangePartition
+from trueup.streams.reads.spark.values import BYTES, ValueSchema, spark_type, value_schema
 from trueup.streams.reads.topics import opened
 
 COLUMNS: dict[str, DataType] = {
@@ -46,6 +47,7 @@ class PulsarLedgers(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._chosen = options_of(dict(options))
+        self._value: ValueSchema | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -53,27 +55,37 @@ class PulsarLedgers(DataSource):
         return "pulsar-ledgers"
 
     def schema(self) -> StructType:
-        """All columns; see docs/reads.md."""
-        return StructType([StructField(name, kind) for name, kind in COLUMNS.items()])
+        """All columns; see docs/reads.md. Reads the schemas of the topics if values have a type."""
+        return StructType([StructField(name, kind) for name, kind in self._columns().items()])
+
+    def _columns(self) -> dict[str, DataType]:
+        """The type of every column. Spark keeps this object and thus the type that was found first."""
+        if self._value is None:
+            self._value = value_schema_of(self._chosen)
+        return {**COLUMNS, "value": spark_type(self._value)}
+
+    def _wanted(self, schema: StructType) -> executor.Wanted:
+        arrow = arrow_schema(schema, self._columns())
+        return executor.Wanted(arrow, self._value or BYTES)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a batch. ``schema``: some of the columns, if the reader names them."""
         if self._chosen.from_latest:
             raise BadSettings(["from: expected earliest, a message id or a time; found latest, which is for streams"])
-        return BatchReader(self._chosen, arrow_schema(schema))
+        return BatchReader(self._chosen, self._wanted(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A reader of micro-batches. Raises `BadSettings` if there is an end."""
         if (self._chosen.range.last, self._chosen.range.to_ms) != (None, None):
             raise BadSettings(["to: expected latest, because a stream does not end; found another value"])
-        return MicroBatchReader(self._chosen, arrow_schema(schema))
+        return MicroBatchReader(self._chosen, self._wanted(schema))
 
 
 class BatchReader(DataSourceReader):
     """Reads everything between the options ``from`` and ``to``, planned once."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        self._options, self._schema = options, schema
+    def __init__(self, options: SourceOptions, columns: executor.Wanted) -> None:
+        self._options, self._columns = options, columns
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ranges of entries."""
@@ -82,19 +94,28 @@ class BatchReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The messages of one range. Spark passes an empty partition if there is none."""
-        return executor.read(self._options, self._schema, partition.value) if _given(partition) else iter(())
+        return executor.read(self._options, self._columns, partition.value) if _given(partition) else iter(())
 
 
 def _given(partition: InputPartition) -> bool:
     return isinstance(partition, RangePartition)
 
 
-def arrow_schema(wanted: StructType) -> pa.Schema:
+def value_schema_of(options: SourceOptions) -> ValueSchema:
+    """The type of the values, from the latest schemas of the topics if it depends on them."""
+    if options.value_type in ("bytes", "string"):
+        return value_schema(options.value_type, {})
+    with opened(options.settings(), options.read) as topics:
+        one_each = {topic.schema: topic for topic in Planner(topics, options).topics()}
+        return value_schema(options.value_type, {name: topics.schemas(one).latest() for name, one in one_each.items()})
+
+
+def arrow_schema(wanted: StructType, known: Mapping[str, DataType]) -> pa.Schema:
     """The Arrow schema of these columns. Raises `BadSettings` if one is unknown or of another type."""
     problems = [
         f"schema: expected columns of pulsar-ledgers; found {field.name} {field.dataType.simpleString()}"
         for field in wanted.fields
-        if COLUMNS.get(field.name) != field.dataType
+        if known.get(field.name) != field.dataType
     ]
     if problems:
         raise BadSettings(problems)

@@ -13,10 +13,12 @@ from trueup.state.reads.tiers import Tier
 from trueup.streams.reads.spark import columns
 from trueup.streams.reads.spark.columns import Columns
 from trueup.streams.reads.spark.planner import EntryRange
-from trueup.streams.reads.spark.source import PulsarLedgers, arrow_schema
+from trueup.streams.reads.spark.source import COLUMNS, PulsarLedgers, arrow_schema
+from trueup.streams.reads.spark.values import BYTES, Values
 
 RANGE = EntryRange(topic_of("t/ns/a-partition-2"), 7, 0, 9)
-SCHEMA = arrow_schema(PulsarLedgers({"topics": "a", "zookeeper": "h:1"}).schema())
+SCHEMA = arrow_schema(PulsarLedgers({"topics": "a", "zookeeper": "h:1"}).schema(), COLUMNS)
+PLAIN = Values(BYTES, None, strict=True)
 
 
 def messages(data: bytes, entry: int = 3) -> list[Message]:
@@ -24,7 +26,7 @@ def messages(data: bytes, entry: int = 3) -> list[Message]:
 
 
 def rows(*found: list[Message], tier: Tier = Tier.TIERED) -> list[dict[str, Any]]:
-    made = Columns(SCHEMA, RANGE).batches((some, tier) for some in found)
+    made = Columns(SCHEMA, RANGE, PLAIN).batches((some, tier) for some in found)
     return [row for batch in made for row in batch.to_pylist()]
 
 
@@ -72,11 +74,11 @@ def test_a_time_beyond_those_of_spark_is_null() -> None:
 def test_record_batches_have_bounded_rows_and_bytes_and_one_tier() -> None:
     small, large = messages(batched([(b"x", {})] * 1_000)), messages(encoded(b"x" * (columns.BYTES // 2)))
     found = [(small, Tier.TIERED)] * 20 + [(large, Tier.TIERED)] * 5 + [(small, Tier.BOOKKEEPER)]
-    made = list(Columns(SCHEMA, RANGE).batches(found))
+    made = list(Columns(SCHEMA, RANGE, PLAIN).batches(found))
     assert [batch.num_rows for batch in made] == [9_000, 9_000, 2_002, 2, 1, 1_000]
 
 
 def test_only_the_wanted_columns_are_built() -> None:
     schema = pa.schema([SCHEMA.field("value"), SCHEMA.field("entry")])
-    (made,) = Columns(schema, RANGE).batches([(messages(encoded(b"x")), Tier.TIERED)])
+    (made,) = Columns(schema, RANGE, PLAIN).batches([(messages(encoded(b"x")), Tier.TIERED)])
     assert made.to_pylist() == [{"value": b"x", "entry": 3}]

@@ -1,0 +1,119 @@
+"""Values of JSON schemas, which Pulsar's client writes with Jackson, as Python values for Arrow.
+
+Unknown fields are ignored, and absent ones are null. Bytes are base64. Numbers, texts and truth values are not
+converted into each other: Jackson would read them, but they are more probably written with another schema.
+"""
+
+import base64
+import datetime
+import decimal
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Read = Callable[[Any], Any]
+
+
+def reader_of(schema: Any) -> Read:
+    """A function that converts parsed JSON by this Avro schema, and raises `ValueError` or `TypeError` if it differs.
+
+    ``schema`` is one for which `avro_types.AvroTypes` has a type."""
+    return _reader(schema, {})
+
+
+def _reader(schema: Any, named: dict[str, Read]) -> Read:
+    if isinstance(schema, list):
+        return _reader(next(each for each in schema if each != "null"), named)
+    if isinstance(schema, str):
+        return _PLAIN.get(schema) or named[schema.rpartition(".")[2]]
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return _reader(kind, named)
+    if kind == "array":
+        return _list(_reader(schema["items"], named))
+    if kind == "map":
+        return _map(_reader(schema["values"], named))
+    if kind == "record":
+        read = _record({field["name"]: _reader(field["type"], named) for field in schema["fields"]})
+    elif "logicalType" in schema:
+        read = _LOGICAL[schema["logicalType"]]
+    else:
+        read = _PLAIN[{"enum": "string", "fixed": "bytes"}.get(kind, kind)]
+    if "name" in schema:
+        named[str(schema["name"]).rpartition(".")[2]] = read
+    return read
+
+
+def _only(kind: type, but: type | None = None) -> Read:
+    def read(found: Any) -> Any:
+        if found is None or (isinstance(found, kind) and not (but and isinstance(found, but))):
+            return found
+        raise TypeError(type(found).__name__)
+
+    return read
+
+
+def _float(found: Any) -> Any:
+    return None if found is None else float(_number(found))
+
+
+def _bytes(found: Any) -> Any:
+    return None if found is None else base64.b64decode(found, validate=True)
+
+
+def _number(found: Any) -> Any:
+    if isinstance(found, int | float) and not isinstance(found, bool):
+        return found
+    raise TypeError(type(found).__name__)
+
+
+def _date(found: Any) -> Any:
+    return None if found is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=_number(found))
+
+
+def _time(unit: str) -> Read:
+    begin = datetime.datetime.fromtimestamp(0, datetime.UTC)
+    return lambda found: None if found is None else begin + datetime.timedelta(**{unit: _number(found)})
+
+
+def _decimal(found: Any) -> Any:
+    return None if found is None else decimal.Decimal(str(_number(found)))
+
+
+def _list(read: Read) -> Read:
+    return lambda found: None if found is None else [read(each) for each in _sequence(found)]
+
+
+def _map(read: Read) -> Read:
+    return lambda found: None if found is None else [(name, read(each)) for name, each in _mapping(found).items()]
+
+
+def _record(fields: Mapping[str, Read]) -> Read:
+    def convert(found: Any) -> Any:
+        if found is None:
+            return None
+        values = _mapping(found)
+        return {name: read(values.get(name)) for name, read in fields.items()}
+
+    return convert
+
+
+def _sequence(found: Any) -> list[Any]:
+    if isinstance(found, list):
+        return found
+    raise TypeError(type(found).__name__)
+
+
+def _mapping(found: Any) -> dict[str, Any]:
+    if isinstance(found, dict):
+        return found
+    raise TypeError(type(found).__name__)
+
+
+_PLAIN: Mapping[str, Read] = {
+    "boolean": _only(bool), "int": _only(int, bool), "long": _only(int, bool), "float": _float, "double": _float,
+    "string": _only(str), "bytes": _bytes,
+}  # fmt: skip
+_LOGICAL: Mapping[str, Read] = {
+    "date": _date, "timestamp-millis": _time("milliseconds"), "timestamp-micros": _time("microseconds"),
+    "decimal": _decimal,
+}  # fmt: skip

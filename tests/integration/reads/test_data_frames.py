@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pulsar
 import pytest
+from pulsar.schema import AvroSchema, JsonSchema, Long, Record, String, StringSchema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -137,6 +138,53 @@ def test_an_invalid_option_is_an_error_that_names_it(load: Load) -> None:
 def test_a_topic_that_does_not_exist_is_refused(load: Load) -> None:
     with pytest.raises(PySparkException, match=f"expected topic persistent://{NAMESPACE}/nothing"):
         load("nothing").collect()
+
+
+FIELDS: list[dict[str, Any]] = [{"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]}]
+MORE = {"name": "more", "type": ["null", "int"], "default": None}
+
+
+def send(client: pulsar.Client, topic: str, schema: Any, values: list[Any]) -> None:
+    """Write values, and one more without which the last would not be readable."""
+    producer = client.create_producer(f"persistent://{NAMESPACE}/{topic}", schema=schema, **ALONE)
+    for value in values:
+        producer.send(value)
+    producer.close()
+
+
+def test_values_have_the_types_of_the_topics_avro_schema_in_force(client: pulsar.Client, load: Load) -> None:
+    for fields, more in ((FIELDS, {}), ([*FIELDS, MORE], {"more": 5})):
+        schema = AvroSchema(None, {"type": "record", "name": "Order", "fields": fields})
+        send(client, "avro", schema, [{"id": at, "name": f"n{at}", **more} for at in range(4)])
+    for value_type in ("avro", "auto"):
+        rows = load("avro", value_type=value_type).select("entry", "value.*").orderBy("more", "entry").collect()
+        expected = [(at, f"n{at}", None) for at in range(4)] + [(at, f"n{at}", 5) for at in range(3)]
+        assert [(row.id, row.name, row.more) for row in rows] == expected
+
+
+class Order(Record):
+    id = Long()
+    name = String()
+
+
+def test_values_have_the_types_of_a_json_or_string_schema(client: pulsar.Client, load: Load) -> None:
+    send(client, "json", JsonSchema(Order), [Order(id=at, name=f"n{at}") for at in range(4)])
+    send(client, "text", StringSchema(), ["a", "ä", "c"])
+    records = load("json", value_type="auto").select("entry", "value.*").orderBy("entry").collect()
+    assert [(row.id, row.name) for row in records] == [(at, f"n{at}") for at in range(3)]
+    texts = load("text", value_type="auto").orderBy("entry").collect()
+    assert [row.value for row in texts] == ["a", "ä"]
+
+
+def test_values_of_a_primitive_schema_are_numbers(cluster: SandboxPulsar, client: pulsar.Client, load: Load) -> None:
+    write(client, "number", range(1), **ALONE)
+    cluster.ask("POST", f"schemas/{NAMESPACE}/number/schema", {"type": "INT32", "schema": "", "properties": {}})
+    producer = client.create_producer(f"persistent://{NAMESPACE}/number", **ALONE)
+    for number in (1, -2, 3):
+        producer.send(number.to_bytes(4, "big", signed=True))
+    producer.close()
+    rows = load("number", value_type="auto", undecodable="null").orderBy("entry").collect()
+    assert [row.value for row in rows] == [None, 1, -2]
 
 
 def test_no_secret_is_in_the_plan(written: dict[str, list[Seen]], load: Load) -> None:

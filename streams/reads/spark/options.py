@@ -70,6 +70,8 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     skip = _one_of(values, "missing", ["error", "skip"], problems) == "skip"
     transactions = _one_of(values, "transactions", ["false", "true"], problems) == "true"
     size, most = _number(values, "partition_mb", 1, problems), _number(values, "max_entries_per_batch", 0, problems)
+    if values["config"] and not Path(values["config"]).is_absolute():
+        problems.append(f"config: expected an absolute path, for all executors; found {values['config'][:200]!r}")
     value = _one_of(values, "value_type", ["bytes", "string", "json", "avro", "auto"], problems)
     strict = _one_of(values, "undecodable", ["error", "null"], problems) == "error"
     if problems:

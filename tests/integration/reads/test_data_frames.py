@@ -2,15 +2,18 @@
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pulsar
 import pytest
+import yaml
 from pulsar.schema import AvroSchema, JsonSchema, Long, Record, String, StringSchema
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
@@ -191,6 +194,23 @@ def test_no_secret_is_in_the_plan(written: dict[str, list[Seen]], load: Load) ->
     frame = load("plain", priority="tiered-storage-first")
     frame.collect()
     assert SECRET not in frame._jdf.queryExecution().toString()
+
+
+def test_the_example_of_the_manual_runs(
+    written: dict[str, list[Seen]], keys: dict[str, str], spark: SparkSession, shared_root: Callable[[], Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    root, sections, names = shared_root(), dict[str, Any](), dict[str, Any]()
+    for name, value in keys.items():
+        *path, leaf = name.split(".")
+        reduce(lambda part, word: part.setdefault(word, {}), path, sections)[leaf] = value
+    (root / "trueup.yaml").write_text(yaml.safe_dump(sections))
+    page = (Path(__file__).parents[3] / "docs" / "reads.md").read_text()
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        block = block.replace("/etc/trueup.yaml", f"{root}/trueup.yaml").replace("/data/", f"{root}/")
+        exec(block.replace("tenant/namespace/orders", f"{NAMESPACE}/plain"), names)
+    assert f"|{len(written['plain'])}|" in capsys.readouterr().out.replace(" ", "")
+    assert seen(spark.read.parquet(f"{root}/orders")) == written["plain"]
 
 
 class Copy:

@@ -12,9 +12,10 @@ from contextlib import ExitStack
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.pulsar.topics import Topic, topic_of
-from trueup.state.common.errors import Refused, Stop
+from trueup.state.common.errors import Refused, Retry, Stop
 from trueup.state.reads import offsets
 from trueup.state.reads.positions import Part, Position, position_of
 from trueup.state.reads.tiers import LedgerInfo
@@ -23,6 +24,11 @@ from trueup.streams.reads.spark.options import SourceOptions
 from trueup.streams.reads.spark.planner import Planner
 from trueup.streams.reads.topics import opened
 
+_PATIENCE_S = 60.0
+_patient = retry(
+    retry=retry_if_exception_type(Retry), stop=stop_after_delay(_PATIENCE_S), wait=wait_exponential(max=5), reraise=True
+)
+"""Plans again while ZooKeeper or bookies do not respond: an error would end the query."""
 log = logging.getLogger("trueup.reads")
 Offset = dict[str, str]
 
@@ -132,10 +138,12 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._made = Progress(Planner(topics, self._options), self._options.read.skip_missing)
         return self._made
 
+    @_patient
     def initialOffset(self) -> Offset:  # noqa: N802
         """See `Progress.first`."""
         return self._progress().first(self._options.from_latest)
 
+    @_patient
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         """See `Progress.next`. The limit of rows limits entries, which are batches of messages."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
@@ -146,6 +154,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most = self._options.batch_entries
         return ReadMaxRows(most) if most else ReadAllAvailable()
 
+    @_patient
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Note the present ends, where the stream ends."""
         self._until = self._progress().newest()
@@ -154,6 +163,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The ends that the last micro-batch was planned with, for Spark's progress reports."""
         return self._progress().ends
 
+    @_patient
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         """See `Progress.partitions`."""
         return self._progress().partitions(start, end)

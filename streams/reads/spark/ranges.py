@@ -70,12 +70,13 @@ class RangeReader:
 
     def _earlier(self, uuid: str, ledgers: list[LedgerInfo]) -> list[Message]:
         """The chunks of a message before the range, in order, from its last first chunk on."""
-        found: list[Message] = []
+        found, trimmed = list[Message](), len(self.topics.report.trimmed)
         for part in _backwards(ledgers, self.wanted):
             some = [one for one in self._chunks(self.wanted.topic, part) if one.chunk and one.chunk.uuid == uuid]
             found = some + found
             if any(one.chunk is not None and one.chunk.id == 0 for one in some):
                 break
+        del self.topics.report.trimmed[trimmed:]  # a loss before the range is none of the range
         return found
 
     def _chunks(self, topic: Topic, part: Part) -> Iterator[Message]:

@@ -5,14 +5,22 @@ import struct
 from typing import Any
 
 import cramjam
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructField, StructType
 
 from tests.offloaded import offloaded
+from tests.unit.pulsar.pulsar_entries import Part, batched, encoded
 from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.connectors.bookkeeper.metadata.metadata import Where
 from trueup.connectors.kafka.client.fetch_produce import text
-from trueup.connectors.pulsar import compressed, messages
+from trueup.connectors.pulsar import compressed, messages, schemas
+from trueup.connectors.pulsar.topics import topic_of
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.streams.journal import codec
+from trueup.streams.reads.spark.planner import EntryRange
+from trueup.streams.reads.spark.source import COLUMNS as SPARK_COLUMNS
+from trueup.streams.reads.spark.source import arrow_schema
+from trueup.streams.reads.spark.values import ValueSchema, spark_type
 
 WHERE = Where(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
 RECORD: LedgerRecord = {
@@ -122,3 +130,43 @@ def _example(schema: Any) -> Any:
     if kind == "array":
         return [_example(schema["items"])] * 2
     return {"k": _example(schema["values"])} if kind == "map" else _example(kind)
+
+
+def _entries() -> list[bytes]:
+    parts: list[Part] = [
+        (b"a" * 30, {"partition_key": b"k", "properties": [(b"n", b"v")]}),
+        (b"", {"null_value": True}),
+    ]
+    chunk = {"num_chunks_from_msg": 2, "chunk_id": 1, "total_chunk_msg_size": 6, "uuid": b"u"}
+    return [
+        encoded(b"hello", broker={"index": 5, "broker_timestamp": 9}, partition_key=b"a2V5"),
+        *(batched(parts * 3, codec=codec, checksum=False) for codec in range(5)),
+        encoded(b"abc", checksum=False, **chunk),
+        encoded(b"abc", checksum=False, encryption_keys=[b"key"]),
+    ]
+
+
+PULSAR_ENTRIES = _entries()
+RANGE = EntryRange(topic_of("t/ns/a"), 7, 3, 4)
+COLUMNS = arrow_schema(StructType([StructField(name, kind) for name, kind in SPARK_COLUMNS.items()]), SPARK_COLUMNS)
+RECORD = (
+    b'{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": '
+    b'{"type": "array", "items": "string"}}, {"name": "c", "type": {"type": "int", "logicalType": "date"}}]}'
+)
+VALUES = [b"\x02\x06\x02\x04hi\x00\x08", b'{"a": 3, "b": ["hi"], "c": 4}', b"\x00\x00\x00\x07"]
+
+
+def _schemas() -> list[bytes]:
+    locator = messages.Schema()
+    locator.info.version, locator.info.hash = 1, b"h"
+    locator.info.position.ledgerId, locator.info.position.entryId = 9, 0
+    info = schemas.SchemaInfo(type=5, schema=RECORD, deleted=False).SerializeToString()
+    return [locator.SerializeToString(), schemas.SchemaEntry(schema_data=info).SerializeToString()]
+
+
+SCHEMAS = _schemas()
+COLUMN_OF = {
+    kind: to_arrow_schema(StructType([StructField("value", spark_type(ValueSchema(kind, RECORD)))]), timezone="UTC")
+    .field("value").type
+    for kind in (schemas.SchemaType.AVRO, schemas.SchemaType.JSON, schemas.SchemaType.STRING, schemas.SchemaType.INT32)
+}  # fmt: skip

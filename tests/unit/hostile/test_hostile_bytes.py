@@ -34,8 +34,12 @@ from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol import record_batch as batches
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.reencode import dense, first_header
-from trueup.connectors.pulsar import compressed, offload_index
+from trueup.connectors.pulsar import compressed, offload_index, schemas
 from trueup.connectors.pulsar import metadata as pulsar
+from trueup.connectors.pulsar.protocol.chunks import Chunks
+from trueup.connectors.pulsar.protocol.entry import entry_of
+from trueup.connectors.pulsar.protocol.message import messages_of
+from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.connectors.rocketmq.client import group_offsets, rights, topics
 from trueup.connectors.rocketmq.client import messages as rocketmq
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
@@ -48,9 +52,12 @@ from trueup.connectors.rocketmq.protocol import properties, stored
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import ZooKeeperConnection
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
+from trueup.state.reads.tiers import Tier
 from trueup.streams.catalog import STREAMS
 from trueup.streams.journal import codec
 from trueup.streams.journal import decode as rows
+from trueup.streams.reads.spark.columns import Columns
+from trueup.streams.reads.spark.values import BYTES, Row, Values, ValueSchema
 
 LIMIT_BYTES, LIMIT_S = 96 << 20, 2.0
 BODY = b"\x10\x00\x00\x00\x02k\x02v\x00" * 40
@@ -265,6 +272,30 @@ def server_responses(data: bytes) -> None:
             continue
 
 
+def pulsar_entry(data: bytes) -> None:
+    """An entry to columns; twice, as chunks of the same message."""
+    chunks = Chunks("here")
+    for entry in (3, 4):
+        some = [chunks.add(one) for one in messages_of(entry_of(memoryview(data), "here"), 7, entry, "here")]
+        found = [one for one in some if one is not None]
+        list(Columns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True)).batches([(found, Tier.TIERED)]))
+
+
+def pulsar_schema(data: bytes) -> None:
+    for decode in (schemas.schema_places, lambda data, where: schemas.schema_of(data, 0, where)):
+        try:
+            decode(data, "here")
+        except BadBytes:
+            continue
+
+
+def pulsar_value(data: bytes) -> None:
+    for kind in (SchemaType.AVRO, SchemaType.JSON, SchemaType.STRING, SchemaType.INT32):
+        schema = ValueSchema(kind, seeds.RECORD)
+        row = Row(data, False, None, "here")
+        Values(schema, None, strict=False).column([row], seeds.COLUMN_OF[kind])
+
+
 DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "frames": (streamed, [struct.pack(">i", 5) + b"hello", b"\x0f\xff\xff\xff"]),
     "response": (responded, seeds.responses(Response)),
@@ -299,6 +330,9 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     ),
     "rocketmq responses": (server_responses, [seeds.ROUTE, seeds.TOPIC]),
     "pulsar": (pointed, seeds.PULSAR),
+    "pulsar entries": (pulsar_entry, seeds.PULSAR_ENTRIES),
+    "pulsar schemas": (pulsar_schema, seeds.SCHEMAS),
+    "pulsar values": (pulsar_value, seeds.VALUES),
     "index": (lambda data: offload_index.index_of(data, "here"), seeds.INDEX),
     **{
         f"avro {topic}": (lambda data, topic=topic: codec.decode(topic, data), seeds.avro(topic))
@@ -338,5 +372,15 @@ _OURS: dict[str, tuple[type[Exception], ...]] = {
     "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,), "rocketmq": (Retry, Stop),
 }  # fmt: skip
 """Further errors that a decoder may raise: unsupported formats, and errors that a response contains."""
-_SILENT = ("marks", "entries", "compression", "pulsar", "bulk", "rocketmq bodies", "rocketmq responses")
+_SILENT = (
+    "pulsar schemas",
+    "pulsar values",
+    "marks",
+    "entries",
+    "compression",
+    "pulsar",
+    "bulk",
+    "rocketmq bodies",
+    "rocketmq responses",
+)
 """Decoders that return a value for invalid input, or whose errors are caught above."""

@@ -112,6 +112,18 @@ def test_a_trimmed_ledger_is_an_error_or_is_skipped() -> None:
     assert entries(found, start, found.next(start, None, None)) == [(2, 0)]
 
 
+def test_a_ledger_that_was_read_to_its_end_may_be_trimmed() -> None:
+    topics = FakeLedgers()
+    at = rewritten(topics)
+    found = progress(topics)
+    at = found.next(at, None, None)
+    topics.roll("a")
+    at = found.next(at, None, None)
+    topics.trim("a")
+    topics.write("a", 1)
+    assert entries(found, at, found.next(at, None, None)) == [(2, 0)]
+
+
 def test_a_deleted_topic_is_an_error_or_is_left_out() -> None:
     topics = FakeLedgers()
     start = rewritten(topics)

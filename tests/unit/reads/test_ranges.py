@@ -74,6 +74,14 @@ def test_a_message_whose_first_chunk_is_gone_is_dropped_and_counted() -> None:
     assert (found, report.chunks) == ([b"2"], 1)
 
 
+def test_a_ledger_before_the_range_that_is_trimmed_meanwhile_is_no_loss_of_the_range() -> None:
+    cluster = FakeCluster(6, 7)
+    cluster.ledgers[7][0] = chunk("a", 1, 2)
+    cluster.trimmed = {6}
+    found, report = read(cluster, 7, 0, 1)
+    assert (found, report.trimmed, report.chunks) == ([b"1"], [], 1)
+
+
 @given(st.lists(st.sampled_from("abcd"), min_size=4, max_size=40), st.data())
 def test_ranges_together_give_what_one_read_gives(names: list[str], data: st.DataObject) -> None:
     count = data.draw(st.integers(2, 4))

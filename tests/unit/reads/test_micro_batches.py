@@ -115,10 +115,11 @@ def test_a_trimmed_ledger_is_an_error_or_is_skipped() -> None:
 def test_a_ledger_that_was_read_to_its_end_may_be_trimmed() -> None:
     topics = FakeLedgers()
     at = rewritten(topics)
+    found = progress(topics)
+    until = found.newest()
     topics.roll("a")
     topics.write("a", 1)
-    found = progress(topics)
-    at = found.next(at, 3, None)
+    at = found.next(at, None, until)
     topics.trim("a")
     assert entries(found, at, found.next(at, None, None)) == [(2, 0)]
 

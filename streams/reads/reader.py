@@ -106,7 +106,8 @@ class TopicReader:
         """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
         `read` does."""
         for served in self._entries(topic, part):
-            yield served._replace(content=self._of_users(served.content))
+            users = self._of_users(served.content)
+            yield served if users is served.content else served._replace(content=users)
 
     def _entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         sources, at, ledger = self._sources(topic.owner), part.first, part.info.ledger
@@ -142,7 +143,8 @@ class TopicReader:
         return count
 
     def _of_users(self, found: list[Message]) -> list[Message]:
-        if all(message.marker is None and message.txn is None for message in found):
+        # All messages of an entry have the marker and the transaction of the entry.
+        if not found or (found[0].marker is None and found[0].txn is None):
             return found
         users = [message for message in found if message.marker is None]
         self.report.markers += len(found) - len(users)

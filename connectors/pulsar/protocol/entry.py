@@ -56,12 +56,12 @@ def _parsed(message: Any, data: memoryview, at: int, where: str) -> int:
     length, start = _number(data, at, where), at + _NUMBER.size
     if length > len(data) - start:
         raise BadBytes(where, at, f"the length of metadata, at most {len(data) - start} bytes", str(length), ADVICE)
-    name = message.DESCRIPTOR.name
     try:
         message.ParseFromString(data[start : start + length])
     except DecodeError as error:
-        raise BadBytes(where, start, name, "other bytes", ADVICE) from error
+        raise BadBytes(where, start, message.DESCRIPTOR.name, "other bytes", ADVICE) from error
     if not message.IsInitialized():
+        name = message.DESCRIPTOR.name
         raise BadBytes(where, start, f"all required fields of {name}", "other fields", ADVICE)
     return start + length
 

@@ -95,31 +95,19 @@ def opened(payload: codecs.Bytes, codec: int, size: int, where: str) -> bytes:
 def _whole(
     entry: Entry, ledger: int, entry_id: int, value: bytes | None, encrypted: bool = False, chunk: Chunk | None = None
 ) -> Message:
-    """An entry as one message."""
+    """An entry as one message. Fields by position: by name, this would take a third more time."""
     metadata, has = entry.metadata, entry.metadata.HasField
-    return Message(
-        ledger=ledger,
-        entry=entry_id,
-        batch_index=-1,
-        batch_size=metadata.num_messages_in_batch if has("num_messages_in_batch") else 1,
-        key=key_of(metadata),
-        ordering_key=metadata.ordering_key if has("ordering_key") else None,
-        value=value,
-        properties=pairs_of(metadata.properties),
-        publish_ms=metadata.publish_time,
-        event_ms=metadata.event_time,
-        deliver_at_ms=metadata.deliver_at_time,
-        producer=text_of(metadata.producer_name),
-        sequence=metadata.sequence_id,
-        schema_version=metadata.schema_version if has("schema_version") else None,
-        replicated_from=text_of(metadata.replicated_from),
-        index=entry.last_index,
-        broker_ms=entry.broker_ms,
-        encrypted=encrypted,
-        txn=(metadata.txnid_most_bits, metadata.txnid_least_bits) if has("txnid_most_bits") else None,
-        marker=metadata.marker_type if has("marker_type") else None,
-        chunk=chunk,
-    )
+    row = (
+        ledger, entry_id, -1, metadata.num_messages_in_batch if has("num_messages_in_batch") else 1,
+        key_of(metadata), metadata.ordering_key if has("ordering_key") else None, value,
+        pairs_of(metadata.properties) if metadata.properties else (), metadata.publish_time, metadata.event_time,
+        metadata.deliver_at_time, text_of(metadata.producer_name), metadata.sequence_id,
+        metadata.schema_version if has("schema_version") else None, text_of(metadata.replicated_from),
+        entry.last_index, entry.broker_ms, encrypted,
+        (metadata.txnid_most_bits, metadata.txnid_least_bits) if has("txnid_most_bits") else None,
+        metadata.marker_type if has("marker_type") else None, chunk,
+    )  # fmt: skip
+    return tuple.__new__(Message, row)
 
 
 def _batch(payload: bytes, whole: Message, metadata: Any, where: str) -> list[Message]:

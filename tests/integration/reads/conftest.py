@@ -8,6 +8,7 @@ from typing import Any
 import boto3
 import pulsar
 import pytest
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.reads.topics import (
     ALONE,
@@ -18,14 +19,21 @@ from tests.integration.reads.topics import (
     NAMESPACE,
     PER_LEDGER,
     SECRET,
+    Load,
     Seen,
     as_pulsar,
     confirmed,
     write,
 )
+from trueup import register
 from trueup.connectors.sandbox.forgetting import offload, unload
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
+from trueup.state.settings.settings import parse
+from trueup.streams.catalog import sections
+from trueup.streams.runtime.spark import session as sessions
+from trueup.streams.runtime.spark.driver import Driver
+from trueup.streams.runtime.spark.listener import Listener
 
 
 @pytest.fixture(scope="package")
@@ -77,3 +85,28 @@ def written(cluster: SandboxPulsar, client: pulsar.Client) -> dict[str, list[See
         write(client, name, range(1_000, 1_003), **ALONE)
         offload(cluster, f"{NAMESPACE}/{name}")
     return {name: confirmed(as_pulsar(client, name)) for name in KINDS}
+
+
+@pytest.fixture(scope="package")
+def data(shared_root: Callable[[], Path]) -> Path:
+    return shared_root()
+
+
+@pytest.fixture(scope="package")
+def spark(keys: dict[str, str], data: Path) -> Iterator[SparkSession]:
+    settings = parse({"cluster": {"zookeeper": keys["cluster.zookeeper"]}, "spark": {"memory": "1g"}}, sections())
+    driver = Driver(lambda: sessions.session(settings, data), Listener(lambda _: None))
+    driver.begin()
+    register(driver.session)
+    yield driver.session
+    driver.kill()
+    driver.close(0.0)
+
+
+@pytest.fixture
+def load(spark: SparkSession, keys: dict[str, str]) -> Load:
+    def read(topics: str, schema: str = "", **options: Any) -> DataFrame:
+        reader = spark.read.format("pulsar-ledgers").options(**keys, topics=topics, **options)
+        return (reader.schema(schema) if schema else reader).load()
+
+    return read

@@ -5,7 +5,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import reduce
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ import pytest
 import yaml
 from pulsar.schema import AvroSchema, JsonSchema, Long, Record, String, StringSchema
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.integration.reads.topics import (
     ALONE,
@@ -24,62 +24,18 @@ from tests.integration.reads.topics import (
     NAMESPACE,
     PER_LEDGER,
     SECRET,
+    Load,
     Seen,
     as_pulsar,
     confirmed,
+    rows_seen,
     write,
 )
-from trueup import register
 from trueup.connectors.sandbox.forgetting import listed, path, session
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
-from trueup.state.settings.settings import parse
-from trueup.streams.catalog import sections
-from trueup.streams.runtime.spark import session as sessions
-from trueup.streams.runtime.spark.driver import Driver
-from trueup.streams.runtime.spark.listener import Listener
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
-Load = Callable[..., DataFrame]
-
-
-@pytest.fixture(scope="module")
-def data(shared_root: Callable[[], Path]) -> Path:
-    return shared_root()
-
-
-@pytest.fixture(scope="module")
-def spark(keys: dict[str, str], data: Path) -> Iterator[SparkSession]:
-    settings = parse({"cluster": {"zookeeper": keys["cluster.zookeeper"]}, "spark": {"memory": "1g"}}, sections())
-    driver = Driver(lambda: sessions.session(settings, data), Listener(lambda _: None))
-    driver.begin()
-    register(driver.session)
-    yield driver.session
-    driver.kill()
-    driver.close(0.0)
-
-
-@pytest.fixture
-def load(spark: SparkSession, keys: dict[str, str]) -> Load:
-    def read(topics: str, schema: str = "", **options: Any) -> DataFrame:
-        reader = spark.read.format("pulsar-ledgers").options(**keys, topics=topics, **options)
-        return (reader.schema(schema) if schema else reader).load()
-
-    return read
-
-
-def seen(frame: DataFrame) -> list[Seen]:
-    return [
-        Seen(
-            (row.ledger, row.entry, row.batch_index), (row.key or b"").decode(), (row.ordering_key or b"").decode(),
-            row.properties, bytes(row.value), ms(row.publish_time), ms(row.event_time),
-        )
-        for row in frame.orderBy("ledger", "entry", "batch_index").collect()
-    ]  # fmt: skip
-
-
-def ms(time: Any) -> int:
-    return 0 if time is None else round(time.timestamp() * 1_000)
 
 
 @pytest.mark.parametrize("priority", ["bookkeeper-first", "tiered-storage-first"])
@@ -88,7 +44,7 @@ def test_a_data_frame_has_the_messages_of_pulsars_reader(
     kind: str, priority: str, written: dict[str, list[Seen]], load: Load
 ) -> None:
     frame = load(kind, priority=priority).cache()
-    assert seen(frame) == written[kind]
+    assert rows_seen(frame) == written[kind]
     tiers = {"bookkeeper"} if priority == "bookkeeper-first" else {"bookkeeper", "tiered"}
     assert {row.tier for row in frame.select("tier").distinct().collect()} == tiers
 
@@ -101,7 +57,7 @@ def test_only_named_columns_are_read(written: dict[str, list[Seen]], load: Load)
 def test_a_range_of_one_topic_is_read(written: dict[str, list[Seen]], load: Load) -> None:
     messages = written["plain"]
     limits = {"from": "{}:{}".format(*messages[25].id), "to": "{}:{}".format(*messages[70].id)}
-    assert seen(load("plain", **limits)) == messages[25:71]
+    assert rows_seen(load("plain", **limits)) == messages[25:71]
 
 
 def test_a_pattern_reads_all_topics_and_partitions_that_match(
@@ -127,7 +83,7 @@ def test_entries_that_no_tier_has_fail_the_read_or_are_skipped_and_logged(
         zookeeper.delete(path(lost))
         with pytest.raises(PySparkException, match=f"entries 0 to entry {PER_LEDGER - 1} of ledger {lost}"):
             load("holes").collect()
-        skipped = seen(load("holes", missing="skip"))
+        skipped = rows_seen(load("holes", missing="skip"))
         zookeeper.create(path(lost), content)
     assert skipped == [message for message in expected if message.id[0] != lost]
     assert f"ledger={lost} entries=0-{PER_LEDGER - 1} messages=0" in (data / "spark.out").read_text()
@@ -210,7 +166,7 @@ def test_the_example_of_the_manual_runs(
         block = block.replace("/etc/trueup.yaml", f"{root}/trueup.yaml").replace("/data/", f"{root}/")
         exec(block.replace("tenant/namespace/orders", f"{NAMESPACE}/plain"), names)
     assert f"|{len(written['plain'])}|" in capsys.readouterr().out.replace(" ", "")
-    assert seen(spark.read.parquet(f"{root}/orders")) == written["plain"]
+    assert rows_seen(spark.read.parquet(f"{root}/orders")) == written["plain"]
 
 
 class Copy:
@@ -276,6 +232,6 @@ def test_a_stream_has_every_message_once_although_workers_and_driver_are_killed(
     found = spark.read.parquet(f"{copy.root}/rows")
     for name in ("killed-a", "killed-b", "killed-c"):
         expected = confirmed(as_pulsar(client, name))
-        assert seen(found.where(found.topic == f"persistent://{NAMESPACE}/{name}")) == expected
+        assert rows_seen(found.where(found.topic == f"persistent://{NAMESPACE}/{name}")) == expected
     for file in (copy.root / "checkpoint").rglob("*"):
         assert not file.is_file() or SECRET.encode() not in file.read_bytes()

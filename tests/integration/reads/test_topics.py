@@ -13,10 +13,12 @@ from tests.integration.reads.topics import (
     KINDS,
     NAMESPACE,
     PER_LEDGER,
+    Load,
     Seen,
     as_pulsar,
     confirmed,
     last_ledger,
+    rows_seen,
     write,
 )
 from trueup.connectors.sandbox.forgetting import listed, path, session
@@ -145,9 +147,10 @@ def test_a_missing_object_is_read_from_bookies(
 
 
 def test_all_is_read_with_every_broker_stopped(
-    cluster: SandboxPulsar, written: dict[str, list[Seen]], trueup: Callable[..., Read]
+    cluster: SandboxPulsar, written: dict[str, list[Seen]], trueup: Callable[..., Read], load: Load
 ) -> None:
     cluster.kill("broker")
+    assert rows_seen(load("zlib", priority="tiered-storage-first")) == written["zlib"]
     assert [trueup(kind).messages == written[kind] for kind in KINDS] == [True] * len(KINDS)
 
 

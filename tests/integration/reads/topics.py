@@ -1,8 +1,13 @@
 """Topics that Pulsar's client writes, and what Pulsar's own reader gives out of them."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pulsar
+from pyspark.sql import DataFrame
+
+Load = Callable[..., DataFrame]
+"""Reads topics as a data frame: ``load(topics, schema, **options)``."""
 
 NAMESPACE, COUNT, PER_LEDGER = "public/default", 130, 20
 KEEPS_MS = 86_400_000
@@ -70,3 +75,18 @@ def confirmed(messages: list[Seen]) -> list[Seen]:
 
 def last_ledger(messages: list[Seen]) -> int:
     return messages[-1].id[0]
+
+
+def rows_seen(frame: DataFrame) -> list[Seen]:
+    """The rows of a data frame, in the order of the topic."""
+    return [
+        Seen(
+            (row.ledger, row.entry, row.batch_index), (row.key or b"").decode(), (row.ordering_key or b"").decode(),
+            row.properties, bytes(row.value), ms(row.publish_time), ms(row.event_time),
+        )
+        for row in frame.orderBy("ledger", "entry", "batch_index").collect()
+    ]  # fmt: skip
+
+
+def ms(time: Any) -> int:
+    return 0 if time is None else round(time.timestamp() * 1_000)

@@ -16,8 +16,9 @@ from tests.replication.writers import Site, Writers
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 PATHS = {"whole": "batches", "single": "records"}
-SLOW = 5
-"""Records per second, so that the kills happen during the refill."""
+SLOW, SLOWEST = 5, 1
+"""Records per second: until the groups' place is copied; and during the kills, so that they end before the refill also on
+a machine with other work."""
 GROUP, PLACE = "readers", 20
 SETTINGS = {"retention.ms": "-1", "max.message.bytes": "2097152"}
 
@@ -104,6 +105,7 @@ def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
     # New records at east come after the next record of the group.
     trueup.until("the groups to follow", lambda: all(committed(world.sites(name)[0]) > 0 for name in PATHS))
     trueup.until("the groups' place to be copied", lambda: all(world.copied(name) > PLACE for name in PATHS))
+    world.limit(SLOWEST)
     with world.writers(("leader-only",)) as writers:
         for victim in trueup.until("leases that are held", trueup.workers):
             victim.kill()

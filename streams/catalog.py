@@ -7,13 +7,14 @@ from trueup.state.settings.settings import Declared, Settings
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
+from trueup.streams.reads.descriptor import READS
 from trueup.streams.replication.descriptor import REPLICATION
 from trueup.streams.runtime.descriptor import Descriptor
 
 if TYPE_CHECKING:
     from trueup.streams.runtime.metrics import Metrics
 
-STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS]
+STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS, READS]
 """Streams are created, started and reported in this order. A stream may use earlier ones."""
 
 

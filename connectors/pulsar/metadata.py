@@ -64,7 +64,7 @@ def topic_ledgers(data: bytes, where: str) -> list[LedgerInfo]:
         LedgerInfo(
             one.ledgerId, one.entries, one.size, one.timestamp,
             _copy(one.ledgerId, one.offloadContext) if one.offloadContext.HasField("uidMsb") else None,
-            one.offloadContext.bookkeeperDeleted,
+            one.offloadContext.bookkeeperDeleted, one.offloadContext.timestamp,
         )
         for one in message.ledgerInfo
     )  # fmt: skip

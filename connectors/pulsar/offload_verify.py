@@ -1,14 +1,14 @@
 """Verification of offloaded ledgers in object stores, found by their owner's records.
 
-A verified copy contains every entry of the ledger's metadata (`connectors.pulsar.offload_index.verify`). The result
-is reused while both objects keep their ETags.
+A verified copy contains every entry of the ledger's metadata (`connectors.pulsar.offload_index.verify`). The result,
+also a defect, is reused while both objects keep their ETags.
 """
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from trueup.connectors.pulsar import offload_index
-from trueup.connectors.s3.store import Head, ObjectStore
+from trueup.connectors.s3.store import Head, NoAccess, ObjectStore
 from trueup.state.common.errors import Stop
 from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
@@ -26,12 +26,21 @@ class OffloadFacts(NamedTuple):
     length: int
 
 
+class _Result(NamedTuple):
+    """The ETags of both objects, and what is wrong with them."""
+
+    data_tag: str
+    index_tag: str
+    facts: OffloadFacts
+    defect: Stop | None
+
+
 class Tiered:
     """All configured stores by name. Not safe for use from several threads at once."""
 
-    def __init__(self, stores: Mapping[str, ObjectStore]) -> None:
-        self.stores = dict(stores)
-        self._verified: dict[str, tuple[str, str, OffloadFacts]] = {}
+    def __init__(self, stores: Mapping[str, ObjectStore], kept: int = KEPT) -> None:
+        self.stores, self._kept = dict(stores), kept
+        self._verified: dict[str, _Result] = {}
 
     def verify(self, copy: OffloadedCopy, facts: OffloadFacts) -> None:
         """Raises `Stop` if the copy is missing, incomplete, of another owner or different from its index, `Retry` if a
@@ -45,12 +54,18 @@ class Tiered:
             _same(where, "managed ledger", facts.owner, head.metadata.get("managedledgername", facts.owner))
             # A broker reads only objects with this metadata (DataBlockUtils).
             _same(where, "format version", "1", head.metadata.get("s3managedledgeroffloaderformatversion", "none"))
-        seen = (data.tag, index.tag, facts)
-        if self._verified.get(copy.pair.data_key) != seen:
-            _verify(store, copy, facts, data, index)
-            while len(self._verified) >= KEPT:
+        found = self._verified.get(copy.pair.data_key)
+        if found is None or found[:3] != (data.tag, index.tag, facts):
+            found = _Result(data.tag, index.tag, facts, _defect(store, copy, facts, data, index))
+            while len(self._verified) >= self._kept:
                 del self._verified[next(iter(self._verified))]
-            self._verified[copy.pair.data_key] = seen
+            self._verified[copy.pair.data_key] = found
+        if found.defect is not None:
+            raise found.defect.with_traceback(None)
+
+    def read(self, copy: OffloadedCopy) -> bool:
+        """Whether the objects of a copy were read in full. A change of them is found by the next `verify`."""
+        return copy.pair.data_key in self._verified
 
     def store(self, copy: OffloadedCopy) -> ObjectStore:
         """The only store that has a copy's bucket. Raises `Stop` if there is none, or more than one."""
@@ -72,6 +87,17 @@ def _there(store: ObjectStore, key: str) -> Head:
     if found is None:
         raise Stop(f"{key} in {store.place}", "none", _STAYS)
     return found
+
+
+def _defect(store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head) -> Stop | None:
+    """What is wrong with the content of both objects. Raises `Retry`, and `NoAccess` if it cannot be read."""
+    try:
+        _verify(store, copy, facts, data, index)
+    except NoAccess:
+        raise
+    except Stop as error:
+        return error
+    return None
 
 
 def _verify(store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head) -> None:

@@ -25,6 +25,10 @@ _LATER = frozenset({"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "Inter
 _T = TypeVar("_T")
 
 
+class NoAccess(Stop):
+    """The store refuses requests, or an object changed during a read. Nothing is known about the object."""
+
+
 @dataclass(frozen=True, slots=True)
 class BucketLocation:
     """The location of a bucket. Empty: from boto3's own configuration. ``key_env``, ``secret_env``: the environment
@@ -175,14 +179,14 @@ def _client(place: BucketLocation, environment: Mapping[str, str]) -> Any:
             aws_secret_access_key=_named(place.secret_env, environment),
         )  # fmt: skip
     except (BotoCoreError, ValueError) as error:
-        raise Stop(f"a usable location of {place}", type(error).__name__, "correct region and endpoint") from None
+        raise NoAccess(f"a usable location of {place}", type(error).__name__, "correct region and endpoint") from None
 
 
 def _named(variable: str, environment: Mapping[str, str]) -> str | None:
     if not variable:
         return None
     if not environment.get(variable):
-        raise Stop(f"a credential in the environment variable {variable}", "none", "set it for Trueup")
+        raise NoAccess(f"a credential in the environment variable {variable}", "none", "set it for Trueup")
     return environment[variable]
 
 
@@ -192,13 +196,14 @@ def _refused(expected: str, code: str, error: ClientError) -> TrueupError:
     if code in _LATER or status >= 500:
         return Retry(expected, f"{code or status}", "the request is retried later")
     if code == "PreconditionFailed" or status == 412:
-        return Stop(expected, "another object of the same name", "it was overwritten meanwhile")
-    return Stop(expected, f"{code or status}", "correct the bucket, its region, or the permissions of the credentials")
+        return NoAccess(expected, "another object of the same name", "it was overwritten meanwhile")
+    todo = "correct the bucket, its region, or the permissions of the credentials"
+    return NoAccess(expected, f"{code or status}", todo)
 
 
 def _unanswered(expected: str, error: Exception, lost: type[TrueupError]) -> TrueupError:
     if isinstance(error, NoCredentialsError):
-        return Stop(expected, "no credentials", "set them in the environment, or use the files of the AWS tools")
+        return NoAccess(expected, "no credentials", "set them in the environment, or use the files of the AWS tools")
     # A client that could not connect has changed nothing.
     kind = Retry if isinstance(error, ConnectTimeoutError) else lost
     return kind(expected, f"no response ({type(error).__name__})", "check that the store is reachable")

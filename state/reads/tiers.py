@@ -28,7 +28,7 @@ class ReadPriority(StrEnum):
 class LedgerInfo(NamedTuple):
     """A ledger in the list of its topic (LedgerInfo of MLDataFormats.proto). ``entries``, ``size`` (bytes) and
     ``closed_ms`` (since the epoch) are 0 for the open one. ``copy``: the record of its offload, None: never
-    offloaded. ``dropped``: its BookKeeper ledger counts as deleted."""
+    offloaded. ``dropped``: its BookKeeper ledger counts as deleted. ``offloaded_ms``: time of the offload."""
 
     ledger: int
     entries: int = 0
@@ -36,6 +36,7 @@ class LedgerInfo(NamedTuple):
     closed_ms: int = 0
     copy: OffloadedCopy | None = None
     dropped: bool = False
+    offloaded_ms: int = 0
 
     @property
     def complete(self) -> bool:

@@ -42,6 +42,7 @@ def healthy_status() -> dict[str, Any]:
         "bookies": {"writable": ["b1:3181", "b2:3181"], "readonly": [], "pending": [], "lost": []},
         "spark_ui": "http://127.0.0.1:4040",
         "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
+        "reads": None,
     }  # fmt: skip
 
 
@@ -229,6 +230,9 @@ class FakeEngine:
 
     def incomplete(self, noun: str) -> str:
         return self.lacking.get(noun, "")
+
+    def reads(self) -> list[dict[str, Any]]:
+        return self.priorities
 
     def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
         self._check()

@@ -1,0 +1,1 @@
+"""The admin REST API of Pulsar's brokers: offload policies, and unloading of topics."""

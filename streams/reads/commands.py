@@ -1,0 +1,87 @@
+"""Read priorities on the command line: their list, and one topic."""
+
+from collections.abc import Iterator
+from urllib.parse import quote
+
+import click
+
+from trueup.streams.runtime.descriptor import Commands
+from trueup.streams.runtime.format import age, short, since, size
+from trueup.streams.terminal import options, out
+from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.out import Column, Row
+
+COLUMNS = (
+    Column("NAME", lambda r: r["name"]),
+    Column("DECLARED", lambda r: r["declared"]),
+    Column("IN FORCE", lambda r: r["in_force"]),
+    Column("SET BY", lambda r: r["origin"]),
+    Column("LEDGERS", lambda r: r["ledgers"] if r["level"] == "topic" else "", number=True),
+    Column("OFFLOADED", lambda r: r["offloaded"] if r["level"] == "topic" else "", number=True),
+    Column("STATE", lambda r: "switched" if r["switched_ms"] else ""),
+    Column("RULE", lambda r: short(r["rule"])),
+    Column("REASON", lambda r: r["reason"], clips=True),
+)
+LEDGERS = (
+    Column("LEDGER", lambda r: str(r["ledger"])),
+    Column("ENTRIES", lambda r: r["entries"], number=True),
+    Column("BYTES", lambda r: size(r["bytes"]), number=True),
+    Column("BOOKKEEPER", lambda r: r["bookkeeper"] + (", deleted" if r["dropped"] else "")),
+    Column("TIERED", lambda r: r["tiered"]),
+    Column("A BROKER READS", lambda r: r["broker"] + {True: ", stalls", None: ", unknown"}.get(r["stalls"], "")),
+    Column("TRUEUP READS", lambda r: ", then ".join(r["reader"])),
+    Column("DETAIL", lambda r: "; ".join(filter(None, (r["bookkeeper_detail"], r["tiered_detail"]))), clips=True),
+)
+
+
+@click.command(short_help="Read priorities of namespaces and topics.")
+@options.output
+@options.api
+def reads(api: str, output: str) -> int:
+    """List the namespaces of reads.priority, and their topics with offloaded ledgers: the declared read priority, the
+    one in force, and the level that sets it: broker, namespace or topic.
+
+    \b
+    Example:  trueup get reads
+    """
+    return out.listing(output, Api(api).rows("reads"), COLUMNS, "Nothing is managed: see reads.priority.")
+
+
+@click.command(short_help="Read priority and ledgers of a Pulsar topic.")
+@click.argument("name", metavar="TENANT/NAMESPACE/TOPIC")
+@options.output
+@options.api
+def topic(api: str, output: str, name: str) -> None:
+    """Show the read priority of a topic, and for each closed ledger the state of its copies in both tiers, the tier
+    that a broker opens, and the order in which `trueup read` tries them.
+
+    \b
+    Example:  trueup describe topic public/default/orders
+    """
+    app = Api(api)
+    found = app.get(f"reads/{quote(name.removeprefix('persistent://'), safe='/')}")
+    if output == "json":
+        out.as_json(found)
+        return
+    out.titled(_head(found, app.now_ms))
+    out.bullets("Findings", [f"{one['rule']}: {one['reason']}" for one in found["findings"]])
+    click.echo("\nLedgers")
+    out.table(found["copies"], LEDGERS, "None is closed.")
+    if found["findings"]:
+        out.note(f"trueup explain {found['findings'][0]['rule']}")
+
+
+def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Topic", f"{found['name']}, observed {since(now_ms, found['at_ms'])} ago"
+    declared = f"{found['declared']}, by {found['pattern']}" if found["declared"] else "unmanaged"
+    yield "Declared", declared
+    yield "In force", found["in_force"] + (f", set by the {found['origin']}" if found["origin"] else "")
+    if found["why"]:
+        yield "Reason", found["why"]
+    if found["switched_ms"]:
+        yield "Switched", f"{since(now_ms, found['switched_ms'])} ago"
+    lag = "never" if found["lag_ms"] is None else f"{age(found['lag_ms'])} after the offload"
+    yield "Deletion", f"from BookKeeper {lag}"
+
+
+COMMANDS = Commands(get=(reads,), describe=(topic,))

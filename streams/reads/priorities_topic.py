@@ -1,0 +1,44 @@
+"""The journal's topic of the reads stream, and its records."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from trueup.state.reads.lifecycle import Change, ChangeStage, Kept, Purpose, Switch
+from trueup.state.reads.tiers import ReadPriority
+from trueup.streams.journal.topic import JournalTopic, declare
+
+TOPICS = declare(JournalTopic("priorities", "reads/schemas/priority.avsc"))
+(PRIORITIES,) = (topic.name for topic in TOPICS)
+
+
+def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
+    """What is remembered of a target as a record; None without anything."""
+    if kept.empty:
+        return None
+    change, switch = kept.change, kept.switch
+    return {
+        "target": target,
+        "change": change and {
+            "purpose": change.purpose, "want": change.want or "", "before": change.before or "",
+            "stage": change.stage, "at_ms": change.at_ms, "rule": change.rule, "detail": change.detail,
+        },
+        "switch": switch and {**switch._asdict(), "before": switch.before or ""},
+    }  # fmt: skip
+
+
+def kept_of(record: Mapping[str, Any]) -> Kept:
+    """The inverse of `record_of`."""
+    change, switch = record["change"], record["switch"]
+    return Kept(
+        change and Change(
+            record["target"], Purpose(change["purpose"]), _priority(change["want"]), _priority(change["before"]),
+            ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"],
+        ),
+        switch and Switch(
+            **{**switch, "before": _priority(switch["before"]), "priority": ReadPriority(switch["priority"])}
+        ),
+    )  # fmt: skip
+
+
+def _priority(text: str) -> ReadPriority | None:
+    return ReadPriority(text) if text else None

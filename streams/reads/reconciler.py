@@ -1,0 +1,155 @@
+"""Reconciles the read priority of brokers: observes, decides, executes permitted changes, remembers.
+
+Each pass decides from fresh observations, so a failed pass only causes a delay.
+"""
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol
+
+from trueup.state.common.errors import Retry
+from trueup.state.reads.lifecycle import NOTHING, Change, ChangeEvent, ChangeStage, Kept, Purpose, advance
+from trueup.state.reads.plan import Decided, decide
+from trueup.state.reads.settings import ReadsSettings
+from trueup.state.reads.view import Observation
+from trueup.streams.config.live import LiveSection
+from trueup.streams.reads.executor import PolicyWriter
+from trueup.streams.reads.priorities_topic import PRIORITIES, kept_of, record_of
+
+Say = Callable[[Change], None]
+"""Receives each change whose stage changed."""
+HOT = frozenset({"reads.would-stall", "reads.no-priority", "reads.switched"})
+"""Rules of topics whose copies are checked in every pass."""
+
+
+class Journal(Protocol):
+    """See `streams.journal.journal.Journal`."""
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        """Write records. Raises `Retry`."""
+
+    def read(self, what: str) -> Iterable[Any]:
+        """All records of a topic."""
+
+
+class Observes(Protocol):
+    """See `streams.reads.observer.Observer`."""
+
+    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
+        """One pass. Raises `Retry`."""
+
+
+class ReadsReconciler:
+    """One thread reconciles; others may read ``seen`` and ``decided`` and approve changes. ``writer``: creates the
+    executor from the function that writes to the journal."""
+
+    def __init__(
+        self, policy: LiveSection[ReadsSettings], observer: Observes, writer: Callable[[Any], PolicyWriter],
+        journal: Journal, say: Say,
+    ) -> None:  # fmt: skip
+        self._policy, self._observer, self._journal, self._say = policy, observer, journal, say
+        self._writer = writer(self._keep)
+        self._lock, self._approved = threading.Lock(), frozenset[str]()
+        self._stored: dict[str, dict[str, Any]] = {}
+        self.kept: Mapping[str, Kept] = {}
+        self.seen: Observation | None = None
+        self.decided = Decided((), (), {})
+        self.problem = ""
+
+    def load(self) -> None:
+        """Load what earlier runs remembered."""
+        found: dict[str, Kept] = {}
+        for record in self._journal.read(PRIORITIES):
+            target = record.key.decode()
+            self._stored.pop(target, None)
+            found.pop(target, None)
+            if record.value is not None:
+                found[target] = kept_of(record.value)
+                self._stored[target] = record.value
+        self.kept = found
+
+    def reconcile(self) -> None:
+        """One pass. A server that does not respond is reported; the next pass tries again."""
+        try:
+            self._pass(self._policy.current)
+        except Retry as error:
+            self.problem = str(error)
+
+    def _pass(self, chosen: ReadsSettings) -> None:
+        hot = {one.target for one in self.decided.findings if one.rule in HOT}
+        hot |= {name for name, kept in self.kept.items() if kept.switch or kept.change or kept.stalls}
+        remembered = [name for name, one in self.kept.items() if not one.empty]
+        seen = self._observer.observe(chosen, remembered, hot.__contains__)
+        decided = decide(seen, self.kept, chosen)
+        self._reached(self.kept, decided.kept)
+        kept = dict(decided.kept)
+        self._approve(decided, kept)
+        error: Retry | None = None
+        for change in _permitted(decided, kept, chosen):
+            try:
+                kept[change.target] = self._writer.execute(change, kept.get(change.target, NOTHING))
+            except Retry as failed:
+                error = failed
+                break
+            self._tell(kept[change.target])
+        self.kept = kept
+        self._store(kept)
+        self.seen, self.decided, self.problem = seen, decided, str(error) if error else ""
+
+    def _approve(self, decided: Decided, kept: dict[str, Kept]) -> None:
+        """Note the approvals of operators for changes that are still due."""
+        with self._lock:
+            approved, self._approved = self._approved, frozenset()
+        for change in decided.due:
+            if change.id in approved and change.stage is ChangeStage.PLANNED:
+                kept[change.target] = kept.get(change.target, NOTHING)._replace(
+                    change=advance(change, ChangeEvent.APPROVE, change.at_ms)
+                )
+
+    def _reached(self, before: Mapping[str, Kept], now: Mapping[str, Kept]) -> None:
+        """Tell the changes that the observation ended."""
+        for name, kept in now.items():
+            if kept.change is not None and kept.change != before.get(name, NOTHING).change:
+                self._tell(kept)
+
+    def _tell(self, kept: Kept) -> None:
+        if kept.change is not None:
+            self._say(kept.change)
+
+    def _keep(self, target: str, kept: Kept) -> None:
+        """Write what is remembered of one target to the journal, if it changed. Raises `Retry`."""
+        record = record_of(target, kept)
+        if record != self._stored.get(target):
+            self._journal.put([(PRIORITIES, target.encode(), record)])
+            self._stored.pop(target, None)
+            if record is not None:
+                self._stored[target] = record
+
+    def _store(self, kept: Mapping[str, Kept]) -> None:
+        for target in {*self._stored, *kept}:
+            self._keep(target, kept.get(target, NOTHING))
+
+    def approve(self, ids: Iterable[str]) -> None:
+        """Approve these changes. The next pass executes those that are still due."""
+        with self._lock:
+            self._approved |= frozenset(ids)
+
+    def waits(self, change: Change) -> bool:
+        """Whether a change waits for approval."""
+        return (
+            self._policy.current.mode == "approve"
+            and change.stage is ChangeStage.PLANNED
+            and (change.id not in self._approved)
+        )
+
+
+def _permitted(decided: Decided, kept: Mapping[str, Kept], chosen: ReadsSettings) -> list[Change]:
+    """The changes to execute in this pass."""
+    if chosen.mode == "observe":
+        return []
+    approved = {one.change.id for one in kept.values() if one.change and one.change.stage is ChangeStage.APPROVED}
+    due = [
+        change._replace(stage=ChangeStage.APPROVED) if change.id in approved else change for change in decided.due
+        if chosen.mode == "enforce" or change.id in approved
+    ]  # fmt: skip
+    return sorted(due, key=lambda change: (change.purpose is not Purpose.SWITCH, change.target))[: chosen.at_once]

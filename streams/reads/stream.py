@@ -1,0 +1,145 @@
+"""The reads stream: the read priority of Pulsar's brokers, and the fallback to the other tier."""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trueup.connectors.pulsar.admin.client import PulsarAdmin
+from trueup.connectors.pulsar.admin.http import AdminHttp
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.offload_verify import Tiered
+from trueup.connectors.s3.store import store_of
+from trueup.state.common.errors import Refused
+from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.stores import StoreSettings
+from trueup.state.reads.lifecycle import Change
+from trueup.state.reads.settings import ReadsSettings
+from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.cluster import bookie_tls
+from trueup.streams.config.live import LiveSection
+from trueup.streams.journal.history_row import HistoryRow
+from trueup.streams.placement.stream import PlacementStream
+from trueup.streams.reads import report
+from trueup.streams.reads.copies import VERIFIED, Cluster, CopyChecker
+from trueup.streams.reads.executor import PolicyWriter
+from trueup.streams.reads.metrics import ReadsMetrics
+from trueup.streams.reads.observer import Observer
+from trueup.streams.reads.reconciler import ReadsReconciler
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.stream import (
+    Filter,
+    Finding,
+    PlanRow,
+    Row,
+    Session,
+    Source,
+    Stream,
+    StreamStatus,
+    approval,
+    waiting,
+)
+
+SILENT_FACTOR = 5
+"""Number of intervals without a complete pass after which the observations count as outdated."""
+
+
+def admin_of(chosen: ReadsSettings, environment: Mapping[str, str] = os.environ) -> PulsarAdmin:
+    """The admin API that the settings name. Raises `BadSettings` for an unreadable PEM file."""
+    token = environment.get(chosen.token_env, "") if chosen.token_env else ""
+    return PulsarAdmin(AdminHttp(chosen.admin, token.strip(), chosen.ca, chosen.answer_s))
+
+
+class ReadsStream(Stream):
+    """The stream of one Pulsar cluster."""
+
+    name = "reads"
+
+    def __init__(self, context: Context, ledgers: PlacementStream) -> None:
+        self._context, self._policy = context, LiveSection.of(context.live, ReadsSettings)
+        self._metrics = context.metrics.of(ReadsMetrics)
+        self._admin = admin_of(self._policy.current)
+        observer = observer_of(context.settings, ledgers.cluster, self._admin, context)
+        self.found = ReadsReconciler(
+            self._policy, observer, lambda keep: PolicyWriter(self._admin, keep, context.clock), context.journal,
+            self._told,
+        )  # fmt: skip
+
+    def _told(self, change: Change) -> None:
+        """Add a transition to the history and the metrics."""
+        self._metrics.step(change.purpose, change.stage)
+        now_ms, detail = self._context.clock(), f"{change.target}: {change.detail}"
+        made = HistoryRow(now_ms, change.id, "read priority", str(change.stage), rule=change.rule, detail=detail)
+        self._context.history.add(made)
+
+    def load(self) -> None:
+        """Load the changes and switches of earlier runs."""
+        self.found.load()
+
+    def begin(self, spark: Session) -> None:  # noqa: ARG002 - it has no query
+        """Start the loop."""
+        self._context.supervisor.loop(self.name, self.found.reconcile, self._policy.current.interval_s)
+
+    def close(self) -> None:
+        """Close the connections to brokers."""
+        self._admin.close()
+
+    def status(self, now_ms: int) -> StreamStatus:
+        """Counts by rule and by state of copies, and problems."""
+        chosen, found, seen = self._policy.current, self.found, self.found.seen
+        fields = report.status(found, chosen)
+        age_ms = now_ms - seen.at_ms if seen else 0
+        late = seen is None or age_ms > SILENT_FACTOR * 1000 * chosen.interval_s
+        state = "down" if fields["problem"] else "slow" if late else "up"
+        source = Source("pulsar admin", state, age_ms, fields["problem"] or f"{fields['brokers']} brokers")
+        not_ready = [] if seen else [f"reads: {found.problem or 'not observed yet'}"]
+        return StreamStatus(
+            chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready, fields={"reads": fields},
+        )  # fmt: skip
+
+    def incomplete(self, noun: str) -> Sequence[str]:
+        """Why topics may be missing or outdated."""
+        if noun not in ("reads", "plan"):
+            return []
+        seen = self.found.seen
+        reasons = [self.found.problem, seen.problem, seen.incomplete] if seen else ["not observed yet"]
+        return [f"reads: {reason}" for reason in reasons if reason]
+
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is reads
+        """Managed namespaces and topics."""
+        return report.rows(self.found)
+
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is topic
+        """One topic with its ledgers. Raises `Refused` if it is not observed."""
+        seen, name = self.found.seen, str(names["name"]).removeprefix("persistent://")
+        for topic in seen.topics if seen else ():
+            if topic.name == name:
+                assert seen is not None, "it has topics"
+                return report.described(self.found, seen, topic)
+        todo = "only topics of reads.priority with an offloaded ledger are observed; see `trueup get reads`"
+        raise Refused(f"an observed topic {name[:200]}", "none", todo)
+
+    def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
+        """Findings about namespaces and topics."""
+        every = map(report.finding_of, self.found.decided.findings)
+        found = [one for one in every if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+        return found[: wanted.limit], len(found)
+
+    def plan(self) -> list[PlanRow]:
+        """Changes that are due, that wait for approval, or that were sent."""
+        return report.plan_rows(self.found)
+
+    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+        """Approve changes. The next pass executes them if they are still due."""
+        chosen, now_ms = waiting(self.plan(), ids), self._context.clock()
+        self.found.approve(row.id for row in chosen)
+        self._context.history.add(*(approval(row, now_ms) for row in chosen))
+        return chosen
+
+
+def observer_of(settings: Settings, cluster: Cluster, admin: PulsarAdmin, context: Context) -> Observer:
+    """The observer of the configured cluster."""
+    stores = {name: store_of(store) for name, store in settings.table(StoreSettings).items()}
+    tls = bookie_tls(settings.cluster.bookies)
+    checker = CopyChecker(cluster, Tiered(stores, VERIFIED), tls, context.clock)
+    paths = PulsarPaths(settings.section(DeletionSettings).root)
+    return Observer(admin, cluster.session, paths, checker, context.clock)

@@ -1,0 +1,223 @@
+"""Read priorities, end to end: a real Pulsar, a Java consumer that stalls at a lost copy, and `trueup run`."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+
+from tests.e2e.trueup import Trueup
+from trueup.connectors.sandbox.forgetting import listed, offload, path, session, unload
+from trueup.connectors.sandbox.jvm.gateway import Gateway
+from trueup.connectors.sandbox.messages import Messages, compare
+from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.connectors.sandbox.servers.objects import REGION
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+PER_LEDGER, COUNT = 20, 70
+NAMESPACE = "public/default"
+KEY, SECRET = "reads-key-id", "reads-secret-key"
+FIELD = "managedLedgerOffloadedReadPriority"
+SETTINGS = {
+    "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": 86_400_000,
+    "topicLevelPoliciesEnabled": "true", "systemTopicEnabled": "true", "dispatcherReadFailureBackoffMaxTimeInMs": 1_000,
+}  # fmt: skip
+STALLED_MS = 4_000
+"""A consumer without a message for this time is stalled: brokers retry failed reads at least every second."""
+
+
+class Consumer:
+    """A consumer of Pulsar's Java client."""
+
+    def __init__(self, gateway: Gateway, url: str, topic: str) -> None:
+        api = gateway.java.org.apache.pulsar.client.api
+        self.topic, self.contents = topic, list[bytes]()
+        self._seconds = gateway.java.java.util.concurrent.TimeUnit.MILLISECONDS
+        self._client = api.PulsarClient.builder().serviceUrl(url).build()
+        names = gateway.java.java.util.ArrayList()
+        names.add(f"persistent://{topic}")
+        begin = api.SubscriptionInitialPosition.Earliest
+        builder = self._client.newConsumer().topics(names).subscriptionName("java").subscriptionInitialPosition(begin)
+        self._consumer = builder.subscribe()
+
+    def take(self, wait_ms: int) -> bool:
+        """Receive one message; False if none arrives."""
+        message = self._consumer.receive(wait_ms, self._seconds)
+        if message is None:
+            return False
+        self.contents.append(bytes(message.getData()))
+        self._consumer.acknowledge(message)
+        return True
+
+    def until_stalled(self) -> int:
+        """Receive until nothing arrives; returns the number of messages so far."""
+        while self.take(STALLED_MS):
+            pass
+        return len(self.contents)
+
+    def until(self, count: int) -> None:
+        """Receive until ``count`` messages are there."""
+        while len(self.contents) < count:
+            assert self.take(60_000), f"stalled after {len(self.contents)} messages"
+
+    def close(self) -> None:
+        self._client.close()
+
+
+@pytest.fixture(scope="module")
+def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
+    with SandboxPulsar(new_root(), settings=SETTINGS, tiered=True) as made:
+        made.up()
+        yield made
+
+
+@pytest.fixture(scope="module")
+def gateway(cluster: SandboxPulsar, new_root: Callable[[], Path]) -> Iterator[Gateway]:
+    made = Gateway("java", new_root(), cluster.jar_set)
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def store(cluster: SandboxPulsar) -> Any:
+    return boto3.client(
+        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
+        aws_secret_access_key="y",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def written(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
+    """The ledgers of both topics. All are offloaded but the open one."""
+    found = {}
+    for name in ("tiered", "kept"):
+        topic = f"{NAMESPACE}/{name}"
+        messages.write(topic, range(COUNT))
+        unload(cluster, topic)
+        messages.write(topic, range(COUNT, COUNT + 3))
+        offload(cluster, topic)
+        found[topic] = listed(cluster, topic)
+    policy = cluster.ask("GET", f"persistent/{NAMESPACE}/tiered/offloadPolicies?applied=true")
+    secrets = {"s3ManagedLedgerOffloadCredentialId": KEY, "s3ManagedLedgerOffloadCredentialSecret": SECRET}
+    cluster.ask("POST", f"namespaces/{NAMESPACE}/offloadPolicies", {**policy, **secrets, FIELD: "BOOKKEEPER_FIRST"})
+    return found
+
+
+@pytest.fixture(scope="module")
+def trueup(cluster: SandboxPulsar, written: dict[str, list[int]], new_root: Callable[[], Path]) -> Iterator[Trueup]:
+    assert written
+    stores = {
+        "bucket": BUCKET, "region": REGION, "endpoint": cluster.objects.endpoint, "key_env": "E2E_KEY",
+        "secret_env": "E2E_SECRET",
+    }  # fmt: skip
+    reads = {
+        "admin": [cluster.admin_url], "mode": "approve", "interval_s": 0.5, "settle_looks": 3, "settle_s": 2.0,
+        "priority": {f"{NAMESPACE}/kept": "bookkeeper-first", NAMESPACE: "tiered-storage-first"},
+    }  # fmt: skip
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("E2E_KEY", "id")
+        environment.setenv("E2E_SECRET", "secret")
+        with Trueup(cluster, new_root(), reads=reads, stores={"archive": stores}) as made:
+            made.start()
+            yield made
+
+
+def waiting(trueup: Trueup, about: str) -> str | None:
+    """The id of an action that waits for approval."""
+    rows = [row for row in trueup.api("plan") if row["stage"] == "awaiting approval" and about in row["id"]]
+    return rows[0]["id"] if rows else None
+
+
+def approved(trueup: Trueup, about: str) -> None:
+    action = trueup.until(f"{about} to wait", lambda: waiting(trueup, about))
+    assert trueup.run("approve", action).code == 0
+    trueup.until(f"{about} to be done", lambda: (action, "done") in outcomes(trueup))
+
+
+def outcomes(trueup: Trueup) -> set[tuple[str, str]]:
+    return {(row["id"], row["outcome"]) for row in trueup.api("actions?limit=200")}
+
+
+def in_force(cluster: SandboxPulsar, name: str) -> str | None:
+    found = cluster.ask("GET", f"persistent/{NAMESPACE}/{name}/offloadPolicies?applied=true").get(FIELD)
+    return None if found is None else str(found)
+
+
+def rule_of(trueup: Trueup, name: str) -> str:
+    rows = {row["name"]: row["rule"] for row in trueup.api("reads")}
+    return str(rows.get(f"{NAMESPACE}/{name}", ""))
+
+
+def test_the_declared_priority_is_set_and_every_other_field_stays(trueup: Trueup, cluster: SandboxPulsar) -> None:
+    before = cluster.ask("GET", f"namespaces/{NAMESPACE}/offloadPolicies")
+    approved(trueup, f"declare/{NAMESPACE}/tiered-storage-first")
+    after = cluster.ask("GET", f"namespaces/{NAMESPACE}/offloadPolicies")
+    assert after == {**before, FIELD: "TIERED_STORAGE_FIRST"}
+    assert after["s3ManagedLedgerOffloadCredentialSecret"] == SECRET
+
+
+def test_a_consumer_goes_on_that_stalled_at_missing_objects(
+    trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
+) -> None:
+    topic = f"{NAMESPACE}/tiered"
+    lost = written[topic][1]
+    keys = [one["Key"] for one in store.list_objects_v2(Bucket=BUCKET)["Contents"] if f"-ledger-{lost}" in one["Key"]]
+    kept = {key: stored(store, key) for key in keys}
+    for key in keys:
+        store.delete_object(Bucket=BUCKET, Key=key)
+    consumer = Consumer(gateway, cluster.service_url, topic)
+    assert consumer.until_stalled() == PER_LEDGER
+    trueup.until("it to be found", lambda: rule_of(trueup, "tiered") == "reads.would-stall")
+    approved(trueup, f"switch/{topic}/bookkeeper-first")
+    consumer.until(COUNT + 3)
+    assert compare(topic, consumer.contents) == (tuple(range(COUNT + 3)), 0)
+    consumer.close()
+    assert (in_force(cluster, "tiered"), rule_of(trueup, "tiered")) == ("BOOKKEEPER_FIRST", "reads.switched")
+    for key, content in kept.items():
+        store.put_object(Bucket=BUCKET, Key=key, **content)
+    approved(trueup, f"return/{topic}/none")
+    assert cluster.ask("GET", f"persistent/{topic}/offloadPolicies") is None
+    assert in_force(cluster, "tiered") == "TIERED_STORAGE_FIRST"
+
+
+def test_a_consumer_goes_on_that_stalled_at_a_missing_ledger(
+    trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], gateway: Gateway
+) -> None:
+    topic = f"{NAMESPACE}/kept"
+    approved(trueup, f"declare/{topic}/bookkeeper-first")
+    lost = written[topic][1]
+    with session(cluster.zookeeper.address) as zookeeper:
+        content = zookeeper.get(path(lost))[0]
+        zookeeper.delete(path(lost))
+        consumer = Consumer(gateway, cluster.service_url, topic)
+        assert consumer.until_stalled() == PER_LEDGER
+        approved(trueup, f"switch/{topic}/tiered-storage-first")
+        consumer.until(COUNT + 3)
+        assert compare(topic, consumer.contents) == (tuple(range(COUNT + 3)), 0)
+        consumer.close()
+        zookeeper.create(path(lost), content)
+    approved(trueup, f"return/{topic}/bookkeeper-first")
+    assert in_force(cluster, "kept") == "BOOKKEEPER_FIRST"
+
+
+def test_a_topic_is_described_ledger_by_ledger(trueup: Trueup, written: dict[str, list[int]]) -> None:
+    found = trueup.json("describe", "topic", f"{NAMESPACE}/tiered")
+    assert [one["ledger"] for one in found["copies"]] == written[f"{NAMESPACE}/tiered"][:-1]
+    assert {(one["bookkeeper"], one["tiered"], one["broker"]) for one in found["copies"]} == {
+        ("whole", "whole", "tiered")
+    }
+
+
+def test_credentials_of_policies_are_neither_served_nor_written(trueup: Trueup) -> None:
+    paths = ("api/status", "api/reads", "api/plan", "api/config", "api/findings?stream=reads", "metrics", "")
+    shown = "".join(trueup.get(path)[1] for path in (*paths, f"api/reads/{NAMESPACE}/tiered", "api/actions"))
+    files = [trueup.process.log, *trueup.data.rglob("*")]
+    written = [one for one in files if one.is_file() and SECRET.encode() in one.read_bytes()]
+    assert (SECRET in shown, KEY in shown, written) == (False, False, [])
+
+
+def stored(store: Any, key: str) -> dict[str, Any]:
+    """An object with its metadata. Brokers do not read an object whose metadata lack the format."""
+    found = store.get_object(Bucket=BUCKET, Key=key)
+    return {"Body": found["Body"].read(), "Metadata": found["Metadata"]}

@@ -10,6 +10,7 @@ from trueup.state.common.rules import Rule, Verdict
 from trueup.state.deletion import lifecycle as deletion
 from trueup.state.logdirs import lifecycle as logdirs
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
+from trueup.state.reads import lifecycle as reads
 from trueup.state.replication import status
 from trueup.streams import catalog
 from trueup.streams.cli.main import cli
@@ -52,6 +53,16 @@ Each deletion is written to the journal before any action (`trueup get markers` 
 stays there until storage confirms it: the ledger's metadata are deleted, and every bookie of any of its ensembles
 answers that it has no such ledger. Failed attempts are retried with increasing delays of at most one hour.
 [deletion.md](deletion.md) describes which ledgers are deleted.
+
+"""
+
+PRIORITIES = """# The lifecycle of a change of a read priority
+
+Generated from the table in `state/reads/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
+
+Trueup compares the policy, writes the change to the journal, sends it, and reads the policy back. A change is `done`
+when an observation shows it: a broker answers with success before it applies a policy, and also if it stores no value.
+A refused change is planned again after five minutes. [reads.md](reads.md) describes which changes are planned.
 
 """
 
@@ -102,6 +113,11 @@ def deletions() -> str:
     )
 
 
+def priorities() -> str:
+    """docs/priorities.md."""
+    return f"{PRIORITIES}```mermaid\n{diagram(reads.TRANSITIONS, reads.ENDS)}```\n"
+
+
 def links() -> str:
     """docs/links.md."""
     states = [f"| `{state}` | {meaning} |" for state, meaning in status.MEANINGS.items()]
@@ -146,6 +162,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/markers.md": deletions,
     "docs/metrics.md": lambda: metrics.reference(catalog.all_metrics()),
     "docs/moves.md": moves,
+    "docs/priorities.md": priorities,
     "docs/repairs.md": repairs,
     "docs/rules.md": rules,
 }

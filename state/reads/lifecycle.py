@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from trueup.state.common.errors import Refused
+from trueup.state.reads.policies import PolicyView
 from trueup.state.reads.tiers import ReadPriority
 
 
@@ -55,13 +56,14 @@ TRANSITIONS: Mapping[tuple[ChangeStage, ChangeEvent], ChangeStage] = {
 ENDS = frozenset({ChangeStage.DONE, ChangeStage.DROPPED})
 REST_MS = 300_000
 """The time before a refused change is planned again."""
+CHANGED = "reads.changed-meanwhile"
 EFFECT_MS = 60_000
 """The time within which a broker shows a written policy."""
 
 
 class Change(NamedTuple):
     """One change. ``target``: tenant/namespace[/topic]; ``before`` and ``want``: the field of its policy, None: not
-    set; ``rule``: of its reason or of its refusal; ``digest``: of the other fields of the policy, as decided;
+    set; ``rule``: of its reason or of its refusal; ``digest`` and ``plain``: of the policy as decided;
     ``model``: a topic that shows what the target inherits, for a target without a policy of its own."""
 
     target: str
@@ -73,6 +75,7 @@ class Change(NamedTuple):
     rule: str = ""
     detail: str = ""
     digest: str = ""
+    plain: str = ""
     model: str = ""
 
     @property
@@ -84,7 +87,8 @@ class Change(NamedTuple):
 class Switch(NamedTuple):
     """A topic whose priority Trueup switched at ``at_ms``. ``before``: the field before, which returns; ``made``: the
     digest of the policy that Trueup made for a topic without one of its own, empty if it had one. ``looks``:
-    consecutive passes that found the preferred tier whole, since ``whole_ms``; ``unloaded``: since the switch."""
+    consecutive passes that found that ``toward``, the priority that returns, reads everything, since ``whole_ms``;
+    ``unloaded``: since the switch."""
 
     before: ReadPriority | None
     priority: ReadPriority
@@ -93,6 +97,7 @@ class Switch(NamedTuple):
     looks: int = 0
     whole_ms: int = 0
     unloaded: bool = False
+    toward: ReadPriority | None = None
 
 
 class Kept(NamedTuple):
@@ -119,38 +124,42 @@ def advance(change: Change, event: ChangeEvent, now_ms: int, detail: str = "", r
     return change._replace(stage=stage, at_ms=now_ms, detail=detail or change.detail, rule=rule or change.rule)
 
 
-def followed(target: str, kept: Kept, shown: ReadPriority | None, now_ms: int) -> Kept:
-    """What is remembered after an observation of the policy of ``target``; ``shown`` is its field."""
-    change, switch = kept.change, kept.switch
+def followed(target: str, kept: Kept, policy: PolicyView, now_ms: int) -> Kept:
+    """What is remembered after an observation of the policy of ``target``."""
+    change, switch, shown = kept.change, kept.switch, policy.priority
     if change is not None and change.stage is ChangeStage.ORDERED and change.purpose is not Purpose.UNLOAD:
-        return _ordered(kept, change, shown, now_ms)
+        return _ordered(kept, change, policy, now_ms)
     if change is not None and (change.stage in ENDS or _rested(change, now_ms)):
         kept = kept._replace(change=None)
     if switch is None or shown == switch.priority:
         return kept
     found = f"another client set {shown or 'no priority'} while the switch to {switch.priority} was in effect"
     ours = Change(target, Purpose.SWITCH, switch.priority, switch.before, ChangeStage.REFUSED, now_ms)
-    return Kept(ours._replace(rule="reads.changed-meanwhile", detail=found))
+    return Kept(ours._replace(rule=CHANGED, detail=found))
 
 
 def _rested(change: Change, now_ms: int) -> bool:
     return change.stage is ChangeStage.REFUSED and now_ms - change.at_ms >= REST_MS
 
 
-def _ordered(kept: Kept, change: Change, shown: ReadPriority | None, now_ms: int) -> Kept:
-    """A change that was sent or was about to be sent."""
+def _ordered(kept: Kept, change: Change, policy: PolicyView, now_ms: int) -> Kept:
+    """A change that was sent or was about to be sent. A policy with the old priority and other fields is another
+    client's."""
+    shown = policy.priority
     if shown == change.want:
         done = advance(change, ChangeEvent.CONFIRM, now_ms)
         return kept._replace(change=done, switch=None if change.purpose is Purpose.RETURN else kept.switch)
-    if shown == change.before and now_ms - change.at_ms < EFFECT_MS:
+    before = shown == change.before and policy.plain == change.plain
+    if before and now_ms - change.at_ms < EFFECT_MS:
         return kept
-    rule = "reads.refused" if shown == change.before else "reads.changed-meanwhile"
+    rule = "reads.refused" if before else CHANGED
     found = f"the policy shows {shown or 'no priority'} after {change.want or 'no priority'} was written"
-    return refused(kept, found, rule, now_ms)
+    return refused(kept, found, rule, now_ms, lost=not before)
 
 
-def refused(kept: Kept, detail: str, rule: str, now_ms: int) -> Kept:
-    """What is remembered after a change had no effect. A switch that did not happen is forgotten."""
+def refused(kept: Kept, detail: str, rule: str, now_ms: int, lost: bool = False) -> Kept:
+    """What is remembered after a change had no effect. A switch that did not happen is forgotten, and one whose policy
+    another client replaced (``lost``)."""
     assert kept.change is not None, "a change that was ordered"
     change = advance(kept.change, ChangeEvent.REFUSE, now_ms, detail, rule)
-    return Kept(change, None if change.purpose is Purpose.SWITCH else kept.switch)
+    return Kept(change, None if lost or change.purpose is Purpose.SWITCH else kept.switch)

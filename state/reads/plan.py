@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trueup.state.reads.copies import other
-from trueup.state.reads.lifecycle import NOTHING, Change, ChangeStage, Kept, Purpose, followed
+from trueup.state.reads.lifecycle import NOTHING, Change, ChangeStage, Kept, Purpose, Switch, followed
 from trueup.state.reads.policies import Contradiction, Level
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.reads.tiers import ReadPriority
@@ -31,7 +31,7 @@ def decide(seen: Observation, before: Remembered, chosen: ReadsSettings) -> Deci
     findings, due = list[ReadFinding](), list[Change]()
     for namespace in seen.namespaces.values():
         if namespace.policy is not None:
-            mine = followed(namespace.name, kept.get(namespace.name, NOTHING), namespace.policy.priority, seen.at_ms)
+            mine = followed(namespace.name, kept.get(namespace.name, NOTHING), namespace.policy, seen.at_ms)
             kept[namespace.name] = mine
         if namespace.declared is not None:
             findings += namespace_findings(seen, namespace, kept.get(namespace.name, NOTHING))
@@ -65,7 +65,7 @@ def _looked(seen: Observation, topic: TopicView, before: Kept) -> Kept:
     """What is remembered of a topic after this pass. A pass that knows too little counts for nothing."""
     if topic.policy is None:
         return before._replace(stalls=0)
-    kept = followed(topic.name, before, topic.policy.priority, seen.at_ms)
+    kept = followed(topic.name, before, topic.policy, seen.at_ms)
     force = seen.of_topic(topic)
     if isinstance(force, Contradiction):
         return kept._replace(stalls=0)
@@ -75,19 +75,38 @@ def _looked(seen: Observation, topic: TopicView, before: Kept) -> Kept:
     kept = kept._replace(stalls=kept.stalls + 1 if stalls else 0)
     if kept.switch is None:
         return kept
-    well = reads(topic.ledgers, _returns_to(seen, topic, kept)).well
-    since = kept.switch.whole_ms or seen.at_ms
-    switch = kept.switch._replace(looks=kept.switch.looks + 1 if well else 0, whole_ms=since if well else 0)
-    return kept._replace(switch=switch)
+    if _own(topic) is kept.switch.priority:
+        return kept._replace(switch=None)  # it is declared now
+    return kept._replace(switch=_settling(kept.switch, topic, _returns_to(seen, topic, kept), seen.at_ms))
+
+
+def _settling(switch: Switch, topic: TopicView, toward: ReadPriority, now_ms: int) -> Switch:
+    """A switch after a look at what returns. What was found of another priority does not count."""
+    if not reads(topic.ledgers, toward).well:
+        return switch._replace(looks=0, whole_ms=0, toward=toward)
+    if toward is not switch.toward or not switch.looks:
+        return switch._replace(looks=1, whole_ms=now_ms, toward=toward)
+    return switch._replace(looks=switch.looks + 1)
 
 
 def _returns_to(seen: Observation, topic: TopicView, kept: Kept) -> ReadPriority:
     """The priority that is in force without the switch."""
+    if (wanted := _restored(topic, kept)) is not None:
+        return wanted
     assert kept.switch is not None, "called for switched topics"
-    if kept.switch.before is not None:
-        return kept.switch.before
     force = seen.of_namespace(topic.namespace)
     return other(kept.switch.priority) if isinstance(force, Contradiction) else force.priority
+
+
+def _restored(topic: TopicView, kept: Kept) -> ReadPriority | None:
+    """The field that a return sets: what is declared for the topic itself, else its value from before the switch."""
+    assert kept.switch is not None, "called for switched topics"
+    return _own(topic) or kept.switch.before
+
+
+def _own(topic: TopicView) -> ReadPriority | None:
+    """The priority that is declared for the policy of the topic."""
+    return topic.declared.priority if topic.declared and topic.declared.level is Level.TOPIC else None
 
 
 def _of_namespace(seen: Observation, namespace: NamespaceView) -> Change | None:
@@ -101,7 +120,7 @@ def _of_namespace(seen: Observation, namespace: NamespaceView) -> Change | None:
     return Change(
         namespace.name, Purpose.DECLARE, declared.priority, policy.priority, at_ms=seen.at_ms, rule="reads.differs",
         detail=f"set {declared.priority}, as declared for {declared.pattern}; {force.priority} is in force",
-        digest=policy.digest, model="" if policy.present else model,
+        digest=policy.digest, plain=policy.plain, model="" if policy.present else model,
     )  # fmt: skip
 
 
@@ -113,15 +132,12 @@ def _of_topic(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsSett
         return _of_switched(seen, topic, kept, chosen)
     if topic.declared is None:
         return None
-    if kept.stalls >= chosen.stall_looks:
+    wanted = topic.declared.priority
+    differs = _own(topic) is not None and wanted is not force.priority
+    if kept.stalls >= chosen.stall_looks and not differs:
         text = f"set {other(force.priority)} until the other tier is whole; brokers would stall with {force.priority}"
         return _change(seen, topic, Purpose.SWITCH, other(force.priority), "reads.would-stall", text)
-    wanted = topic.declared.priority
-    if (
-        topic.declared.level is Level.TOPIC
-        and wanted is not force.priority
-        and not worse(topic, force.priority, wanted)
-    ):
+    if differs and not worse(topic, force.priority, wanted):
         text = f"set {wanted}, as declared for {topic.declared.pattern}; {force.priority} is in force"
         return _change(seen, topic, Purpose.DECLARE, wanted, "reads.differs", text)
     return None
@@ -132,8 +148,9 @@ def _of_switched(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsS
     assert kept.switch is not None, "called for switched topics"
     switch, since_ms = kept.switch, kept.switch.whole_ms or seen.at_ms
     if switch.looks >= chosen.settle_looks and seen.at_ms - since_ms >= 1000 * chosen.settle_s:
-        text = f"set {switch.before or 'no priority of its own'} again; its tier was whole in {switch.looks} passes"
-        return _change(seen, topic, Purpose.RETURN, switch.before, "reads.switched", text)
+        want = _restored(topic, kept)
+        text = f"set {want or 'no priority of its own'} again; its tier was whole in {switch.looks} passes"
+        return _change(seen, topic, Purpose.RETURN, want, "reads.switched", text)
     if chosen.unload and not switch.unloaded:
         text = "unload it, so that its broker opens ledgers with the switched priority"
         return _change(seen, topic, Purpose.UNLOAD, None, "reads.cached", text)
@@ -146,5 +163,5 @@ def _change(
     assert topic.policy is not None, "known topics only are changed"
     return Change(
         topic.name, purpose, want, topic.policy.priority, at_ms=seen.at_ms, rule=rule, detail=text,
-        digest=topic.policy.digest, model="" if topic.policy.present else topic.name,
+        digest=topic.policy.digest, plain=topic.policy.plain, model="" if topic.policy.present else topic.name,
     )  # fmt: skip

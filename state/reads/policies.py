@@ -29,12 +29,14 @@ class Level(StrEnum):
 
 class PolicyView(NamedTuple):
     """What is known of the policy of one level. ``lag_ms``: delay after which a broker deletes the BookKeeper ledger of
-    an offloaded one; ``digest``: of all fields but the priority, comparable within one process."""
+    an offloaded one; ``digest``: of all fields but the priority; ``plain``: without those that may contain
+    credentials, so that it may be stored."""
 
     present: bool = False
     priority: ReadPriority | None = None
     lag_ms: int | None = None
     digest: str = ""
+    plain: str = ""
 
 
 class BrokerFacts(NamedTuple):

@@ -15,7 +15,7 @@ READ_RULES = Rules([
     Rule(
         "reads.masked", _B, "a topic's own policy masks the declared read priority of its namespace",
         "The priority is declared for the namespace, and the policy of the topic sets another one. In versions before "
-        "3.3.7 and 4.0.5 every policy object sets tiered-storage-first unless it is told otherwise (PR 24151).",
+        "3.3.7 and 4.0.5 every policy object prefers tiered storage unless it is told otherwise (PR 24151).",
         "Nothing is changed: the policy of the topic is not declared. Remove the field from it, or "
         "declare the topic in reads.priority.",
     ),

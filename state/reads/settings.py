@@ -120,4 +120,4 @@ def check_env(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
         yield f"reads.token_env: expected a variable that is set; found {shown(chosen.token_env)} unset"
 
 
-READS = Section("reads", ReadsSettings, examples={"admin": "http://127.0.0.1:8080"}, check=check, check_env=check_env)
+READS = Section("reads", ReadsSettings, check=check, check_env=check_env)

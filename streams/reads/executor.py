@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from trueup.connectors.pulsar.admin.client import Scope, scope_of
 from trueup.connectors.pulsar.admin.policies import OffloadPolicy
 from trueup.state.common.errors import Retry, Stop, Unknown
-from trueup.state.reads.lifecycle import Change, ChangeEvent, Kept, Purpose, Switch, advance, refused
+from trueup.state.reads.lifecycle import CHANGED, Change, ChangeEvent, Kept, Purpose, Switch, advance, refused
 from trueup.state.reads.policies import PolicyView
 
 Keep = Callable[[str, Kept], None]
@@ -106,7 +106,7 @@ class PolicyWriter:
         if _as_written(after, write) or after.view() == before.view():  # brokers apply it after a while
             return ordered
         found = "after the write the policy is neither the one before nor the written one"
-        return refused(ordered, found, CHANGED, self._clock())
+        return refused(ordered, found, CHANGED, self._clock(), lost=True)
 
     def _unload(self, change: Change, kept: Kept) -> Kept:
         """Unload a topic, at most once after a switch."""
@@ -126,9 +126,6 @@ class PolicyWriter:
         """A change that was not sent."""
         ordered = kept._replace(change=advance(change, ChangeEvent.ORDER, self._clock()))
         return refused(ordered, found, rule, self._clock())
-
-
-CHANGED = "reads.changed-meanwhile"
 
 
 def _as_decided(view: PolicyView, change: Change) -> bool:

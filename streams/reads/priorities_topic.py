@@ -21,8 +21,9 @@ def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
         "change": change and {
             "purpose": change.purpose, "want": change.want or "", "before": change.before or "",
             "stage": change.stage, "at_ms": change.at_ms, "rule": change.rule, "detail": change.detail,
+            "plain": change.plain,
         },
-        "switch": switch and {**switch._asdict(), "before": switch.before or ""},
+        "switch": switch and {**switch._asdict(), "before": switch.before or "", "toward": switch.toward or ""},
     }  # fmt: skip
 
 
@@ -32,10 +33,13 @@ def kept_of(record: Mapping[str, Any]) -> Kept:
     return Kept(
         change and Change(
             record["target"], Purpose(change["purpose"]), _priority(change["want"]), _priority(change["before"]),
-            ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"],
+            ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"], plain=change["plain"],
         ),
         switch and Switch(
-            **{**switch, "before": _priority(switch["before"]), "priority": ReadPriority(switch["priority"])}
+            **{
+                **switch, "before": _priority(switch["before"]), "priority": ReadPriority(switch["priority"]),
+                "toward": _priority(switch["toward"]),
+            }
         ),
     )  # fmt: skip
 

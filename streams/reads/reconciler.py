@@ -144,7 +144,8 @@ class ReadsReconciler:
 
 
 def _permitted(decided: Decided, kept: Mapping[str, Kept], chosen: ReadsSettings) -> list[Change]:
-    """The changes to execute in this pass."""
+    """The changes to execute in this pass. What a topic inherits must not change at the same time: topics wait until
+    the change of their namespace is done."""
     if chosen.mode == "observe":
         return []
     approved = {one.change.id for one in kept.values() if one.change and one.change.stage is ChangeStage.APPROVED}
@@ -152,4 +153,13 @@ def _permitted(decided: Decided, kept: Mapping[str, Kept], chosen: ReadsSettings
         change._replace(stage=ChangeStage.APPROVED) if change.id in approved else change for change in decided.due
         if chosen.mode == "enforce" or change.id in approved
     ]  # fmt: skip
+    moving = {name for name, one in kept.items() if one.change and one.change.stage is ChangeStage.ORDERED}
+    moving |= {change.target for change in due}
+    due = [change for change in due if _namespace(change.target) not in moving]
     return sorted(due, key=lambda change: (change.purpose is not Purpose.SWITCH, change.target))[: chosen.at_once]
+
+
+def _namespace(target: str) -> str:
+    """The namespace of a topic; empty for a namespace."""
+    tenant, namespace, *local = target.split("/", 2)
+    return f"{tenant}/{namespace}" if local else ""

@@ -41,7 +41,8 @@ class OffloadPolicy:
         """What Trueup uses of it. Raises `Stop` for values of another type."""
         if self._raw is None:
             return PolicyView()
-        return PolicyView(True, _priority(self._raw.get(FIELD)), _lag(self._raw.get(LAG)), self._digest())
+        priority, lag_ms = _priority(self._raw.get(FIELD)), _lag(self._raw.get(LAG))
+        return PolicyView(True, priority, lag_ms, _digest(self._raw), _digest(self.without_secrets().body()))
 
     def secrets(self) -> list[str]:
         """Texts that no error, log line or response may repeat."""
@@ -66,11 +67,6 @@ class OffloadPolicy:
         """The JSON object for a request. It may contain credentials."""
         return dict(self._raw or {})
 
-    def _digest(self) -> str:
-        rest = {name: value for name, value in (self._raw or {}).items() if name != FIELD and value is not None}
-        text = json.dumps(rest, sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
 
 def policy_of(found: Any, where: str) -> OffloadPolicy:
     """The policy in a response. Raises `Stop` if it is none."""
@@ -79,6 +75,12 @@ def policy_of(found: Any, where: str) -> OffloadPolicy:
     if not isinstance(found, dict):
         raise Stop(f"an offload policy of {where}", "something else", "check the version of the broker")
     return OffloadPolicy(found)
+
+
+def _digest(raw: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in raw.items() if name != FIELD and value is not None}
+    text = json.dumps(rest, sort_keys=True)
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -115,6 +115,7 @@ class FakeEngine:
         self.settings: Settings = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
         self.fail: Exception | None = None
         self.lacking: dict[str, str] = {}
+        self.priorities: list[dict[str, Any]] = []
 
     def linked(self) -> "FakeEngine":
         """A lagging link with one stopped partition."""

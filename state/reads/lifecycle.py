@@ -129,13 +129,17 @@ def followed(target: str, kept: Kept, policy: PolicyView, now_ms: int) -> Kept:
     change, switch, shown = kept.change, kept.switch, policy.priority
     if change is not None and change.stage is ChangeStage.ORDERED and change.purpose is not Purpose.UNLOAD:
         return _ordered(kept, change, policy, now_ms)
-    if change is not None and (change.stage in ENDS or _rested(change, now_ms)):
+    if change is not None and (change.stage in _OVER or _rested(change, now_ms)):
         kept = kept._replace(change=None)
     if switch is None or shown == switch.priority:
         return kept
     found = f"another client set {shown or 'no priority'} while the switch to {switch.priority} was in effect"
     ours = Change(target, Purpose.SWITCH, switch.priority, switch.before, ChangeStage.REFUSED, now_ms)
     return Kept(ours._replace(rule=CHANGED, detail=found))
+
+
+_OVER = frozenset({*ENDS, ChangeStage.ORDERED})
+"""Stages that are not remembered: an unload that an earlier process ordered is not repeated."""
 
 
 def _rested(change: Change, now_ms: int) -> bool:

@@ -62,13 +62,13 @@ def _pending(kept: dict[str, Kept], target: str, wanted: Change | None) -> Itera
 
 
 def _looked(seen: Observation, topic: TopicView, before: Kept) -> Kept:
-    """What is remembered of a topic after this pass. A pass that knows too little counts for nothing."""
+    """What is remembered of a topic after this pass."""
     if topic.policy is None:
-        return before._replace(stalls=0)
+        return _blind(before)
     kept = followed(topic.name, before, topic.policy, seen.at_ms)
     force = seen.of_topic(topic)
     if isinstance(force, Contradiction):
-        return kept._replace(stalls=0)
+        return _blind(kept)
     if any(one.checked_ms < seen.began_ms for one in topic.ledgers):
         return kept  # a look counts only if every copy was checked in this pass
     stalls = reads(topic.ledgers, force.priority).bad and reads(topic.ledgers, other(force.priority)).well
@@ -78,6 +78,11 @@ def _looked(seen: Observation, topic: TopicView, before: Kept) -> Kept:
     if _own(topic) is kept.switch.priority:
         return kept._replace(switch=None)  # it is declared now
     return kept._replace(switch=_settling(kept.switch, topic, _returns_to(seen, topic, kept), seen.at_ms))
+
+
+def _blind(kept: Kept) -> Kept:
+    """After a pass that did not see the priority: passes that count must be consecutive."""
+    return Kept(kept.change, kept.switch and kept.switch._replace(looks=0, whole_ms=0))
 
 
 def _settling(switch: Switch, topic: TopicView, toward: ReadPriority, now_ms: int) -> Switch:

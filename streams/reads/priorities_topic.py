@@ -12,7 +12,8 @@ TOPICS = declare(JournalTopic("priorities", "reads/schemas/priority.avsc"))
 
 
 def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
-    """What is remembered of a target as a record; None without anything."""
+    """What is remembered of a target as a record; None without anything. Looks are counted anew after a start: the
+    last one may have been lost."""
     if kept.empty:
         return None
     change, switch = kept.change, kept.switch
@@ -23,7 +24,10 @@ def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
             "stage": change.stage, "at_ms": change.at_ms, "rule": change.rule, "detail": change.detail,
             "plain": change.plain,
         },
-        "switch": switch and {**switch._asdict(), "before": switch.before or "", "toward": switch.toward or ""},
+        "switch": switch and {
+            "before": switch.before or "", "priority": switch.priority, "at_ms": switch.at_ms, "made": switch.made,
+            "unloaded": switch.unloaded,
+        },
     }  # fmt: skip
 
 
@@ -36,10 +40,8 @@ def kept_of(record: Mapping[str, Any]) -> Kept:
             ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"], plain=change["plain"],
         ),
         switch and Switch(
-            **{
-                **switch, "before": _priority(switch["before"]), "priority": ReadPriority(switch["priority"]),
-                "toward": _priority(switch["toward"]),
-            }
+            _priority(switch["before"]), ReadPriority(switch["priority"]), switch["at_ms"], switch["made"],
+            unloaded=switch["unloaded"],
         ),
     )  # fmt: skip
 

@@ -119,6 +119,7 @@ class Admin:
         self.checker.written(name, before, body)
         if not self.calm and random.random() < 0.05:
             raise Refused("the broker to store it", "HTTP 412", "again")
+        self.world.replaced[name] = (before or {}).get(FIELD)
         lost = not self.calm and random.random() < 0.1
         if not lost or random.random() < 0.5:
             self.world.policies.pop(name, None)
@@ -209,9 +210,9 @@ class Checker:
     def __init__(self, world: World) -> None:
         self.world, self.looks, self.look = world, list[Look](), Look(0)
         self.mode, self.approved = "enforce", set[str]()
-        self.switched: dict[str, int] = {}
-        """Time of Trueup's last write of the other priority, by topic."""
-        self.before: dict[str, Any] = {}
+        self.switched: dict[str, set[tuple[int, str, Any]]] = {}
+        """What may be Trueup's switches, by topic: time, value, value before. A write can be both a switch and a
+        return, and then both stay possible."""
         self.mine: dict[str, Raw] = {}
         """Policies that Trueup made, as written."""
         self.writes = 0
@@ -249,13 +250,14 @@ class Checker:
     def _topic(self, name: str, want: Any, had: Any) -> None:
         declared = NAME_OF.get(DECLARED.get(name, "")) if name in LEVEL_OF_TOPIC else None
         if want is not None and declared == want and not self._worse(name, want):
-            self.switched.pop(name, None)
-        elif want is not None and self._stalled(name, want):
-            self.switched[name], self.before[name] = self.world.now_ms, had
-        elif name in self.switched and want in (self.before[name], declared) and self._settled(name, want):
-            del self.switched[name]
-        else:
+            return
+        mine = self.switched.setdefault(name, set())
+        returns = any(want in (before, declared) and self._settled(name, want, at) for at, _, before in mine)
+        switches = want is not None and self._stalled(name, want)
+        if not returns and not switches:
             raise Violation(f"{name} got {want} after {had}: neither declared nor needed; {self.looks[-3:]}")
+        if switches:
+            mine.add((self.world.now_ms, want, had))
 
     def _stalled(self, name: str, want: str) -> bool:
         """Whether the last looks found that it stalls, and that this priority helps."""
@@ -263,11 +265,11 @@ class Checker:
         helps = [look.value.get(name) == other(want) and (name, want) in look.clear for look in known]
         return len(known) == STALL_LOOKS and all(helps) and all((name, other(want)) in look.bad for look in known)
 
-    def _settled(self, name: str, want: Any) -> bool:
+    def _settled(self, name: str, want: Any, since_ms: int) -> bool:
         """Whether the last looks at it found no stall with the priority from before, for long enough."""
-        known = [look for look in self.looks if name in look.value][-SETTLE_LOOKS:]
+        known = self.looks[-SETTLE_LOOKS:]
         back = want or self.world.merged(f"{name.rpartition('/')[0]}/none").get(FIELD)
-        long = known[-1].at_ms - self.switched[name] >= 1000 * SETTLE_S
+        long = known[-1].at_ms - since_ms >= 1000 * SETTLE_S
         return long and len(known) == SETTLE_LOOKS and all((name, back) in look.clear for look in known)
 
     def _worse(self, name: str, want: str) -> bool:
@@ -284,11 +286,13 @@ class Checker:
 
     def ours(self, name: str, before: Raw | None) -> None:
         """A write took effect."""
-        if before is None:
+        now = (self.world.policies.get(name) or {}).get(FIELD)
+        self.switched[name] = {one for one in self.switched.get(name, ()) if one[1] == now}
+        if before is None and name in self.world.policies:
             self.mine[name] = dict(self.world.policies[name])
 
     def unloaded(self, name: str) -> None:
-        if name not in self.switched:
+        if not self.switched.get(name):
             raise Violation(f"{name} was unloaded and is not switched")
 
 

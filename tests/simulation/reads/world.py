@@ -53,7 +53,8 @@ class World:
         self.random, self.now_ms = random, 1_000_000
         self.broker_value = random.choice((BK, TS))
         self.policies: dict[str, Raw] = {}
-        self.foreign: dict[str, int] = {}
+        self.replaced: dict[str, Any] = {}
+        """The values that Trueup replaced last. Setting one again cannot be told from a write without effect."""
         numbers = iter(range(1, 100))
         self.ledgers = {
             topic: [
@@ -115,7 +116,6 @@ class World:
     def interfere(self, name: str) -> None:
         """Another client changes a policy."""
         chosen, found = self.random.random(), self.policies.get(name)
-        self.foreign[name] = self.now_ms
         if found is None or chosen < 0.2:
             self.policies[name] = self.made()
         elif chosen < 0.4:
@@ -123,7 +123,8 @@ class World:
         elif chosen < 0.7:
             self.policies[name] = {**found, "unknown": self.random.randrange(1_000)}
         else:
-            self.policies[name] = {**found, FIELD: self.random.choice((BK, TS, None))}
+            values = [value for value in (BK, TS, None) if value != self.replaced.get(name, BK)]
+            self.policies[name] = {**found, FIELD: self.random.choice(values)}
 
     def calm(self) -> None:
         """Everything is whole and visible."""

@@ -92,7 +92,7 @@ class AdminHttp(Closing):
         """The target of a redirect. Raises `Stop` for a host that is not a known broker."""
         try:
             target = parse_url(urljoin(url, location))
-        except LocationParseError:
+        except (LocationParseError, ValueError):
             raise Stop(f"a valid address as the redirect of {what}", repr(location[:200]), _ADVERTISED) from None
         scheme, host = parse_url(url).scheme, target.host or ""
         if target.auth or target.scheme != scheme:
@@ -155,10 +155,9 @@ def _json(what: str, answer: Answer) -> Any:
     try:
         return json.loads(answer.body)
     except (ValueError, RecursionError):
-        # `/brokers/version` and a health check are plain text.
-        text = answer.body[:LONGEST_REASON].decode(errors="replace").strip()
-        if text.isprintable() and text[:1] not in "{[<":
-            return text
+        # The version of a broker is plain text.
+        if answer.body.isascii() and answer.body[:1] not in (b"{", b"[", b"<"):
+            return answer.body[:LONGEST_REASON].decode().strip()
         raise Stop(f"JSON from {what}", "something else", "check the address in reads.admin") from None
 
 

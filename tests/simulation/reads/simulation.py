@@ -128,7 +128,7 @@ class Admin:
                 if not self.calm and random.random() < 0.05:
                     taken.pop(FIELD, None)  # status 204, and no value stored
                 self.world.policies[name] = taken
-            self.checker.ours(name, before)
+            self.checker.ours(name, before, (body or {}).get(FIELD))
             if not self.calm and random.random() < 0.2:
                 self.delayed[name] = (self.world.now_ms + random.randint(1, 5_000), before)
         self.dies()
@@ -284,10 +284,11 @@ class Checker:
             if inherits and self._worse(topic, want):
                 raise Violation(f"{namespace} got {want}, and {topic} may stall")
 
-    def ours(self, name: str, before: Raw | None) -> None:
-        """A write took effect."""
+    def ours(self, name: str, before: Raw | None, want: Any) -> None:
+        """A write took effect. If it stored no priority, another client may still set the wanted one, and nobody can
+        tell."""
         now = (self.world.policies.get(name) or {}).get(FIELD)
-        self.switched[name] = {one for one in self.switched.get(name, ()) if one[1] == now}
+        self.switched[name] = {one for one in self.switched.get(name, ()) if one[1] == now or now != want}
         if before is None and name in self.world.policies:
             self.mine[name] = dict(self.world.policies[name])
 

@@ -7,7 +7,7 @@ from trueup.state.settings.settings import Declared, Settings
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
-from trueup.streams.reads.descriptor import READS
+from trueup.streams.priorities.descriptor import READS
 from trueup.streams.replication.descriptor import REPLICATION
 from trueup.streams.runtime.descriptor import Descriptor
 

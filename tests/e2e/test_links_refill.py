@@ -17,8 +17,8 @@ from tests.replication.writers import Site, Writers
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 PATHS = {"whole": "batches", "single": "records"}
 SLOW, SLOWEST = 5, 1
-"""Records per second: until the groups' place is copied; and during the kills, so that they end before the refill also on
-a machine with other work."""
+"""Records per second: until the groups' place is copied; and during the kills, so that they end before the refill also
+on a machine with other work."""
 GROUP, PLACE = "readers", 20
 SETTINGS = {"retention.ms": "-1", "max.message.bytes": "2097152"}
 

@@ -32,8 +32,8 @@ from trueup.state.reads.settings import ReadsSettings, declared_of
 from trueup.state.reads.tiers import ReadPriority
 from trueup.state.reads.view import NamespaceView, Observation, TopicView
 from trueup.streams.config.live import LiveSection
-from trueup.streams.reads.executor import PolicyWriter
-from trueup.streams.reads.reconciler import ReadsReconciler
+from trueup.streams.priorities.executor import PolicyWriter
+from trueup.streams.priorities.reconciler import ReadsReconciler
 
 STEPS, CALM = 80, 60
 STALL_LOOKS, SETTLE_LOOKS, SETTLE_S = 2, 3, 20.0
@@ -82,7 +82,7 @@ class Look:
 
 
 class Admin:
-    """Implements `streams.reads.executor.Admin`. Every write is checked against the truth."""
+    """Implements `streams.priorities.executor.Admin`. Every write is checked against the truth."""
 
     def __init__(self, world: World, checker: "Checker") -> None:
         self.world, self.checker, self.calm = world, checker, False
@@ -148,7 +148,7 @@ class Admin:
 
 
 class Observer:
-    """Implements `streams.reads.reconciler.Observes`: what `streams.reads.observer` would see of the world."""
+    """Implements `streams.priorities.reconciler.Observes`: what `streams.reads.observer` would see of the world."""
 
     def __init__(self, world: World, admin: Admin, checker: "Checker") -> None:
         self.world, self.admin, self.checker = world, admin, checker

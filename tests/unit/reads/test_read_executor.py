@@ -11,8 +11,8 @@ from trueup.state.common.errors import Refused, Retry, TrueupError, Unknown
 from trueup.state.reads.lifecycle import NOTHING, Change, ChangeStage, Kept, Purpose, Switch
 from trueup.state.reads.tiers import ReadPriority
 from trueup.streams.journal.codec import decode, encode
-from trueup.streams.reads.executor import PolicyWriter
-from trueup.streams.reads.priorities_topic import PRIORITIES, kept_of, record_of
+from trueup.streams.priorities.executor import PolicyWriter
+from trueup.streams.priorities.topics import PRIORITIES, kept_of, record_of
 
 RAW = {"managedLedgerOffloadDriver": "S3", "s3ManagedLedgerOffloadCredentialSecret": "hidden", "unknown": [1]}
 INHERITED = {"managedLedgerOffloadDriver": "S3", "managedLedgerOffloadBucket": "b", "x": None, **RAW}

@@ -15,10 +15,10 @@ from trueup.state.reads.view import Observation
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.live import LiveSection
-from trueup.streams.reads import report
-from trueup.streams.reads.metrics import ReadsMetrics
-from trueup.streams.reads.reconciler import ReadsReconciler
-from trueup.streams.reads.signs import signs
+from trueup.streams.priorities import report
+from trueup.streams.priorities.metrics import ReadsMetrics
+from trueup.streams.priorities.reconciler import ReadsReconciler
+from trueup.streams.priorities.signs import signs
 from trueup.streams.runtime.stream import AWAITING
 from trueup.streams.web.api import create_app
 from trueup.streams.web.server import serve
@@ -27,7 +27,7 @@ STALLED = seen([topic(copies(1, WHOLE, WHOLE), copies(2, WHOLE, GONE), copies(3,
 
 
 class Views:
-    """Implements `streams.reads.reconciler.Observes` with one view, and a journal in memory."""
+    """Implements `streams.priorities.reconciler.Observes` with one view, and a journal in memory."""
 
     def __init__(self, view: Observation) -> None:
         self.view = view

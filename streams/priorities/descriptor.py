@@ -8,14 +8,14 @@ from trueup.state.reads.rules import READ_RULES
 from trueup.state.reads.settings import READS as SECTION
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.settings.settings import Settings
-from trueup.streams.reads.commands import COMMANDS
-from trueup.streams.reads.priorities_topic import TOPICS
-from trueup.streams.reads.signs import signs
+from trueup.streams.priorities.commands import COMMANDS
+from trueup.streams.priorities.signs import signs
+from trueup.streams.priorities.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing
 
 if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
-    from trueup.streams.reads.stream import ReadsStream
+    from trueup.streams.priorities.stream import ReadsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 def _make(context: "Context") -> "ReadsStream | None":
     if not context.settings.section(ReadsSettings).admin:
         return None
-    from trueup.streams.reads.stream import ReadsStream
+    from trueup.streams.priorities.stream import ReadsStream
 
     return ReadsStream(context, cast("PlacementStream", context.streams["placement"]))
 
 
 def _checks(settings: Settings) -> Iterable["Check"]:
-    from trueup.streams.reads import checks
+    from trueup.streams.priorities import checks
 
     return checks.all_of(settings)
 
 
 def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
-    from trueup.streams.reads.metrics import ReadsMetrics
+    from trueup.streams.priorities.metrics import ReadsMetrics
 
     return (ReadsMetrics,)
 
@@ -45,7 +45,7 @@ def _shown(status: Mapping[str, Any]) -> bool:
     return status.get("reads") is not None
 
 
-PAGE = Section("reads", "reads/templates/reads.html", "reads", card=_shown)
+PAGE = Section("reads", "priorities/templates/reads.html", "reads", card=_shown)
 
 READS = Descriptor(
     name="reads", settings=(SECTION, STORES), topics=TOPICS, rules=READ_RULES, signs=signs, page=(PAGE,),

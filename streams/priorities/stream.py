@@ -19,12 +19,12 @@ from trueup.streams.bookkeeper.cluster import bookie_tls
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
-from trueup.streams.reads import report
-from trueup.streams.reads.copies import VERIFIED, Cluster, CopyChecker
-from trueup.streams.reads.executor import PolicyWriter
-from trueup.streams.reads.metrics import ReadsMetrics
-from trueup.streams.reads.observer import Observer
-from trueup.streams.reads.reconciler import ReadsReconciler
+from trueup.streams.priorities import report
+from trueup.streams.priorities.copies import VERIFIED, Cluster, CopyChecker
+from trueup.streams.priorities.executor import PolicyWriter
+from trueup.streams.priorities.metrics import ReadsMetrics
+from trueup.streams.priorities.observer import Observer
+from trueup.streams.priorities.reconciler import ReadsReconciler
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
     Filter,

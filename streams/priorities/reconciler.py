@@ -13,8 +13,8 @@ from trueup.state.reads.plan import Decided, decide
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.reads.view import Observation
 from trueup.streams.config.live import LiveSection
-from trueup.streams.reads.executor import PolicyWriter
-from trueup.streams.reads.priorities_topic import PRIORITIES, kept_of, record_of
+from trueup.streams.priorities.executor import PolicyWriter
+from trueup.streams.priorities.topics import PRIORITIES, kept_of, record_of
 
 Say = Callable[[Change], None]
 """Receives each change whose stage changed."""
@@ -33,7 +33,7 @@ class Journal(Protocol):
 
 
 class Observes(Protocol):
-    """See `streams.reads.observer.Observer`."""
+    """See `streams.priorities.observer.Observer`."""
 
     def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
         """One pass. Raises `Retry`."""

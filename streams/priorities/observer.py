@@ -17,9 +17,7 @@ from trueup.state.common.patterns import regex_of
 from trueup.state.reads.policies import Level, PolicyView
 from trueup.state.reads.settings import Declared, ReadsSettings, declared_of
 from trueup.state.reads.view import NamespaceView, Observation, TopicView
-from trueup.streams.reads.copies import CopyChecker, Wanted
-
-PARTITION = "-partition-"
+from trueup.streams.priorities.copies import CopyChecker, Wanted
 
 
 class Part(NamedTuple):
@@ -108,8 +106,7 @@ class Observer:
 
 def name_of(topic: Topic) -> str:
     """tenant/namespace/topic of a topic, or of the topic of a partition."""
-    base = topic.local.rpartition(PARTITION)[0] if topic.partition >= 0 else topic.local
-    return f"{topic.tenant}/{topic.namespace}/{base}"
+    return f"{topic.tenant}/{topic.namespace}/{topic.base}"
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -11,7 +11,7 @@ from trueup.state.reads.settings import Declared, ReadsSettings
 from trueup.state.reads.tiers import ReadPriority, opened_by_broker, order
 from trueup.state.reads.verdicts import ReadFinding
 from trueup.state.reads.view import Observation, TopicView
-from trueup.streams.reads.reconciler import ReadsReconciler
+from trueup.streams.priorities.reconciler import ReadsReconciler
 from trueup.streams.runtime.stream import AWAITING, Finding, PlanRow
 
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 
 def _brokers(chosen: ReadsSettings) -> Iterator[Check]:
-    from trueup.streams.reads.stream import admin_of
+    from trueup.streams.priorities.stream import admin_of
 
     if chosen.token_env and any(address.startswith("http:") for address in chosen.admin):
         yield warn("reads.admin", "the token is sent without TLS", "use https addresses")

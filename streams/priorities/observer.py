@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.pulsar.admin.client import BrokerAnswers, PulsarAdmin, scope_of
+from trueup.connectors.pulsar.admin.http import NotEnabled
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.namespaces import ledgers, namespaces, topics
 from trueup.connectors.pulsar.topics import Topic
@@ -99,9 +100,12 @@ class Observer:
         return view._replace(policy=own, applied=merged)
 
     def _policies(self, name: str) -> tuple[PolicyView, PolicyView]:
-        """The policy of a topic itself, and the one in force."""
+        """The policy of a topic itself, and the one in force. While policies of topics are disabled, there are none."""
         scope = scope_of(name)
-        return self._admin.policy(scope).view(), self._admin.applied(scope).view()
+        try:
+            return self._admin.policy(scope).view(), self._admin.applied(scope).view()
+        except NotEnabled:
+            return PolicyView(), PolicyView()
 
 
 def name_of(topic: Topic) -> str:

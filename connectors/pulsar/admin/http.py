@@ -28,6 +28,10 @@ _NOT_SENT = (ConnectTimeoutError, NewConnectionError)
 _REDIRECTED = frozenset({301, 302, 307, 308})
 
 
+class NotEnabled(Stop):
+    """The brokers do not offer this part of the API: it is disabled, or their version is too old."""
+
+
 class Answer(NamedTuple):
     """A response with a status below 500. ``location``: of a redirect."""
 
@@ -166,6 +170,8 @@ def _refused(what: str, answer: Answer, secrets: Iterable[str]) -> TrueupError:
     expected, found = f"the broker to {what}", f"HTTP {answer.status}: {_reason(answer.body, secrets)}"
     if answer.status in (401, 403):
         return Stop(expected, found, "grant the role of the token the rights of docs/reads.md, or set reads.token_env")
+    if answer.status == 405:
+        return NotEnabled(expected, found, "enable topicLevelPoliciesEnabled and systemTopicEnabled in the brokers")
     if answer.status in (404, 409, 412):
         return Refused(expected, found, "it is observed again")
     return Stop(expected, found, "check the version and the settings of the broker")

@@ -89,7 +89,16 @@ def test_the_next_address_is_used_and_stays_in_use_when_one_is_down(servers: Cal
 
 @pytest.mark.parametrize(
     ("status", "kind"),
-    [(401, Stop), (403, Stop), (404, Refused), (409, Refused), (412, Refused), (405, Stop), (429, Retry), (503, Retry)],
+    [
+        (401, Stop),
+        (403, Stop),
+        (404, Refused),
+        (409, Refused),
+        (412, Refused),
+        (405, http.NotEnabled),
+        (429, Retry),
+        (503, Retry),
+    ],
 )
 def test_a_status_has_the_error_of_its_remedy(
     servers: Callable[[], Server], status: int, kind: type[TrueupError]

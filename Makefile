@@ -37,6 +37,10 @@ demo-rocketmq: setup ## A RocketMQ broker dies and returns: a Java consumer goes
 demo-logdirs: setup ## Three disks of different size under one Kafka broker, levelled; with a picture
 	$(BIN)/trueup demo logdirs
 
+.PHONY: demo-reads
+demo-reads: setup ## A Java consumer that stalls at a lost copy goes on; topics are read with every broker stopped
+	$(BIN)/trueup demo reads
+
 .PHONY: demo-leak
 demo-leak: setup ## A Pulsar broker forgets ledgers: found, deleted and confirmed gone next to a live writer
 	$(BIN)/trueup demo leak

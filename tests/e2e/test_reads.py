@@ -7,10 +7,11 @@ from typing import Any
 import boto3
 import pytest
 
-from tests.e2e.trueup import Trueup
+from tests.e2e.trueup import Trueup, command
 from trueup.connectors.sandbox.forgetting import listed, offload, path, session, unload
+from trueup.connectors.sandbox.java_consumer import JavaConsumer
 from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.messages import Messages, compare
+from trueup.connectors.sandbox.messages import Messages, MessagesReadback, compare
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
 
@@ -27,42 +28,11 @@ STALLED_MS = 4_000
 """A consumer without a message for this time is stalled: brokers retry failed reads at least every second."""
 
 
-class Consumer:
-    """A consumer of Pulsar's Java client."""
-
-    def __init__(self, gateway: Gateway, url: str, topic: str) -> None:
-        api = gateway.java.org.apache.pulsar.client.api
-        self.topic, self.contents = topic, list[bytes]()
-        self._seconds = gateway.java.java.util.concurrent.TimeUnit.MILLISECONDS
-        self._client = api.PulsarClient.builder().serviceUrl(url).build()
-        names = gateway.java.java.util.ArrayList()
-        names.add(f"persistent://{topic}")
-        begin = api.SubscriptionInitialPosition.Earliest
-        builder = self._client.newConsumer().topics(names).subscriptionName("java").subscriptionInitialPosition(begin)
-        self._consumer = builder.subscribe()
-
-    def take(self, wait_ms: int) -> bool:
-        """Receive one message; False if none arrives."""
-        message = self._consumer.receive(wait_ms, self._seconds)
-        if message is None:
-            return False
-        self.contents.append(bytes(message.getData()))
-        self._consumer.acknowledge(message)
-        return True
-
-    def until_stalled(self) -> int:
-        """Receive until nothing arrives; returns the number of messages so far."""
-        while self.take(STALLED_MS):
-            pass
-        return len(self.contents)
-
-    def until(self, count: int) -> None:
-        """Receive until ``count`` messages are there."""
-        while len(self.contents) < count:
-            assert self.take(60_000), f"stalled after {len(self.contents)} messages"
-
-    def close(self) -> None:
-        self._client.close()
+def all_of(consumer: JavaConsumer) -> MessagesReadback:
+    """Everything that the consumer receives until it has all messages."""
+    while len(consumer.contents) < COUNT + 3:
+        assert consumer.take(60_000), f"stalled after {len(consumer.contents)} messages"
+    return compare(consumer.topic, consumer.contents)
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +136,11 @@ def test_a_consumer_goes_on_that_stalled_at_missing_objects(
     kept = {key: stored(store, key) for key in keys}
     for key in keys:
         store.delete_object(Bucket=BUCKET, Key=key)
-    consumer = Consumer(gateway, cluster.service_url, topic)
-    assert consumer.until_stalled() == PER_LEDGER
+    consumer = JavaConsumer(gateway, cluster.service_url, topic)
+    assert consumer.take_all(STALLED_MS) == PER_LEDGER
     trueup.until("it to be found", lambda: rule_of(trueup, "tiered") == "reads.would-stall")
     approved(trueup, f"switch/{topic}/bookkeeper-first")
-    consumer.until(COUNT + 3)
-    assert compare(topic, consumer.contents) == (tuple(range(COUNT + 3)), 0)
+    assert all_of(consumer) == (tuple(range(COUNT + 3)), 0)
     consumer.close()
     assert (in_force(cluster, "tiered"), rule_of(trueup, "tiered")) == ("BOOKKEEPER_FIRST", "reads.switched")
     for key, content in kept.items():
@@ -189,11 +158,10 @@ def test_a_consumer_goes_on_that_stalled_at_a_missing_ledger(
     lost = written[topic][1]
     with session(cluster.zookeeper.address) as zookeeper:
         zookeeper.delete(path(lost))  # bookies delete its entries soon: it cannot return
-    consumer = Consumer(gateway, cluster.service_url, topic)
-    assert consumer.until_stalled() == PER_LEDGER
+    consumer = JavaConsumer(gateway, cluster.service_url, topic)
+    assert consumer.take_all(STALLED_MS) == PER_LEDGER
     approved(trueup, f"switch/{topic}/tiered-storage-first")
-    consumer.until(COUNT + 3)
-    assert compare(topic, consumer.contents) == (tuple(range(COUNT + 3)), 0)
+    assert all_of(consumer) == (tuple(range(COUNT + 3)), 0)
     consumer.close()
     assert (in_force(cluster, "kept"), rule_of(trueup, "kept")) == ("TIERED_STORAGE_FIRST", "reads.switched")
 
@@ -218,3 +186,8 @@ def stored(store: Any, key: str) -> dict[str, Any]:
     """An object with its metadata. Brokers do not read an object whose metadata lack the format."""
     found = store.get_object(Bucket=BUCKET, Key=key)
     return {"Body": found["Body"].read(), "Metadata": found["Metadata"]}
+
+
+@pytest.mark.release
+def test_the_demo_shows_both() -> None:
+    assert command("demo", "reads").code == 0

@@ -82,6 +82,22 @@ def leak() -> int:
     return drill.main()
 
 
+@demo.command("reads", short_help="A consumer that stalls at a lost copy goes on; topics are read without a broker.")
+def reads() -> int:
+    """Delete the objects of an offloaded ledger. A Java consumer stalls there, because brokers do not fall back. Trueup
+    finds it, and after an approval the topic is read from BookKeeper and the same consumer goes on. The objects return,
+    and the priority with them. Then the broker is stopped, and `trueup read` reads the topic.
+
+    Takes less than 3 minutes on 2 cores after the first download. Exits with 0 only if all of that happened.
+
+    \b
+    Example:  trueup demo reads
+    """
+    from trueup.streams.demo import reads as drill
+
+    return drill.main()
+
+
 @demo.command("logdirs", short_help="Balance three disks of different size under one broker.")
 @click.option(
     "--picture", type=click.Path(path_type=Path), metavar="FILE", default="trueup-logdirs.svg", show_default=True,

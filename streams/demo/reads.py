@@ -38,7 +38,7 @@ Say = Callable[[str], None]
 @dataclass(slots=True)
 class ReadsResult:
     """Result of the demo: messages of the consumer before and after the switch, whether the priority returned, and
-    messages of `trueup read` without a broker, of those it can know to be confirmed."""
+    messages of `trueup read` without a broker."""
 
     stalled: int = 0
     received: int = 0
@@ -47,8 +47,9 @@ class ReadsResult:
 
     @property
     def right(self) -> bool:
-        """The consumer stalled and received everything in the end; the reader lacks at most the newest message."""
-        return (self.stalled, self.received, self.returned) == (PER_LEDGER, COUNT + 3, True) and self.read >= COUNT + 2
+        """The consumer stalled and received everything in the end. The reader may lack the newest messages of the open
+        ledger: only their writer knows that they are confirmed."""
+        return (self.stalled, self.received, self.returned) == (PER_LEDGER, COUNT + 3, True) and self.read >= COUNT
 
 
 class Prioritized(Application):
@@ -121,7 +122,8 @@ def _fall_back(pulsar: SandboxPulsar, trueup: Prioritized, root: Path, say: Say)
             say(f"the Java consumer stalls after {result.stalled} messages")
             trueup.approve("switch/")
             say("Trueup found it; after an approval the topic reads BookKeeper first")
-            consumer.take_all(STALLED_MS)
+            while len(consumer.contents) < COUNT + 3 and consumer.take(int(1_000 * LIMIT_S)):
+                pass
             result.received = len(compare(TOPIC, consumer.contents).numbers)
             say(f"the same consumer has {result.received} messages")
     finally:

@@ -84,15 +84,16 @@ class ReadsReconciler:
         self._reached(self.kept, decided.kept)
         kept = dict(decided.kept)
         self._approve(decided, kept)
+        self.kept = kept
         error: Retry | None = None
         for change in _permitted(decided, kept, chosen):
             try:
-                kept[change.target] = self._writer.execute(change, kept.get(change.target, NOTHING))
+                done = self._writer.execute(change, kept.get(change.target, NOTHING))
             except Retry as failed:
                 error = failed
                 break
-            self._tell(kept[change.target])
-        self.kept = kept
+            self.kept = kept = {**kept, change.target: done}  # also if a later one fails
+            self._tell(done)
         self._store(kept)
         self.seen, self.decided, self.problem = seen, decided, str(error) if error else ""
 

@@ -1,9 +1,9 @@
 """Links from and to RocketMQ clusters compared with copiers that use the Java clients, on the same brokers.
 
-    python -m bench.rocketmq [--quick] [-o table|json]
+    python -m bench.rocketmq [--quick] [--only DIRECTION] [-o table|json]
 
-Prints one table and writes bench/results/rocketmq.json, unless it is quick. The exit code is 0 if everything was
-measured, even if targets are missed, and 1 if a measurement failed.
+Prints one table and writes bench/results/rocketmq.json, unless it is quick or has a part alone. The exit code is 0 if
+everything was measured, even if targets are missed, and 1 if a measurement failed.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from bench.common.rows import Row, less, more
 from bench.replication.clusters import Load
 from bench.replication.latency import PER_S, Lags
 from bench.rocketmq import contenders, latency
-from bench.rocketmq.clusters import FILLED, Clusters, Direction
+from bench.rocketmq.clusters import FILLED, SHORT, Clusters, Direction
 from bench.rocketmq.contenders import CONTENDERS, Run
 
 RESULTS = Path(__file__).parents[1] / "results" / "rocketmq.json"
@@ -33,17 +33,20 @@ PEER = "peer: Java clients"
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
-    return keep(lambda root: _measure(chosen.quick, root), None if chosen.quick else RESULTS, chosen.output)
+    kept = None if chosen.quick or chosen.only else RESULTS
+    return keep(lambda root: _measure(chosen.quick, chosen.only, root), kept, chosen.output)
 
 
-def _measure(quick: bool, root: Path) -> list[Row]:
+def _measure(quick: bool, only: Sequence[str], root: Path) -> list[Row]:
     rounds, found = 1 if quick else ROUNDS, list[Row]()
     with Clusters(root / "clusters") as clusters:
         for load in QUICK if quick else LOADS:
             clusters.fill(load)
             for name, direction in clusters.directions.items():
-                found += _rows(f"{name}, {load.size} B", _copies(name, direction, load, rounds, root))
-        found += _lag_rows(_lags(clusters, rounds, root))
+                if not only or direction.short in only:
+                    found += _rows(f"{name}, {load.size} B", _copies(name, direction, load, rounds, root))
+        if not only:
+            found += _lag_rows(_lags(clusters, rounds, root))
     return found
 
 
@@ -90,6 +93,9 @@ def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.rocketmq", description="Benchmarks of links with RocketMQ")
     parser.add_argument("--quick", action="store_true", help="one round, fewer messages, 100 B alone; nothing is kept")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=SHORT, help="copies of this direction alone; can be repeated"
+    )
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")
     return parser.parse_args()
 

@@ -27,6 +27,8 @@ from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
 QUEUES, BROKER = 4, "broker-a"
 FILLED = 500
 """Messages of a request that fills the source."""
+SHORT = tuple(f"{source}>{target}" for source, target in ((ROCKETMQ, ROCKETMQ), (ROCKETMQ, KAFKA), (KAFKA, ROCKETMQ)))
+"""Short names of the directions."""
 LARGE_FILES = {"mappedFileSizeCommitLog": 256 << 20, "mappedFileSizeConsumeQueue": 6_000_000}
 
 
@@ -50,6 +52,11 @@ class Direction(NamedTuple):
 
     source: Side
     target: Side
+
+    @property
+    def short(self) -> str:
+        """One of `SHORT`."""
+        return f"{self.source.system}>{self.target.system}"
 
     def cpu_s(self) -> float:
         """CPU seconds of both brokers."""

@@ -208,8 +208,9 @@ class Columns(NamedTuple):
 
 
 class Native(Columns):
-    """Records that the reader gives in the form of their system, for the writer of the same system, and that no link
-    copied before. Only their offsets and timestamps are columns; `columns` converts the others."""
+    """Records that the reader gives in another form, and that no link copied before: that of their system, for the
+    writer of the same system, or `packed.Packed`, for any writer. Only their offsets and timestamps are columns;
+    `columns` converts the others."""
 
     def tagged(self, path: Path, prefix: bytes) -> "Native":
         """The records with the headers that the pump adds (`replication.headers`)."""
@@ -278,7 +279,7 @@ class Writer(End, Protocol):
     all earlier ones do. Only records acknowledged under the system's safest setting count as written."""
 
     def write(self, batches: Mapping[LogId, Columns]) -> Mapping[LogId, Written]:
-        """Write to several logs, and wait for the results."""
+        """Write to several logs, and wait for the results. `Columns.columns` gives rows of any form as columns."""
 
     def tails(self) -> Tails:
         """The reader of the last records that Trueup wrote. Closed with the writer."""

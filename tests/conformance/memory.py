@@ -271,7 +271,8 @@ class MemoryWriter(MemoryEnd):
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Result]:
         found: dict[LogId, Result] = {}
-        for log, columns in batches.items():
+        for log, given in batches.items():
+            columns = given.columns()
             rows = [
                 Row(*row, 0.0)
                 for row in zip(columns.keys, columns.values, columns.stamps, columns.headers, strict=True)

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.connection import Connection, connect
@@ -20,7 +21,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 EARLIEST, LATEST = -2, -1
 _CONSUMER, _DEBUGGER = -1, -2
 """Replica ids: for the end that a consumer sees, and for the leader's end (ReplicaManager.fetchOffset)."""
-_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions of all brokers from 2.8 on
+_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS, _INIT_PRODUCER = 10, 2, 0, 1  # versions of all brokers from 2.8 on
 SETTLE_S = 0.5
 T = TypeVar("T")
 
@@ -67,6 +68,10 @@ class KafkaClient:
         if isinstance(found, TrueupError):
             raise found
         return found
+
+    def logs(self, topic: str) -> list[LogId]:
+        """The partitions of a topic as of the last `refresh`, in order; empty if it does not exist."""
+        return sorted(log for log in self._leaders if log.topic == topic and log.number >= 0)
 
     def identify(self, topic: str, meant: bytes) -> bytes:
         """The id of a topic that must have the id ``meant`` (empty: any). Raises `Missing` if it has another one."""
@@ -159,6 +164,15 @@ class KafkaClient:
 
         return self._ask_leaders(partitions, request, _DESCRIBE_PRODUCERS, "describe the producers of", found)
 
+    def new_producer(self) -> int:
+        """The id of a new idempotent producer, with epoch 0 (KIP-98). Raises `Retry` and `Stop`."""
+        answer = self._ask_any(
+            lambda: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), _INIT_PRODUCER
+        )
+        if answer.error_code:
+            raise self._problem(answer.error_code, "get an id for a producer", plain=False)
+        return int(answer.producer_id)
+
     def lost(self, node: int) -> None:
         """Close the connection for short requests after the copier's connection broke."""
         if node in self._nodes:
@@ -200,12 +214,12 @@ class KafkaClient:
                     found[where] = self._problem(bad, f"{doing} {where}", plain=False) if bad else value(part)
         return found
 
-    def _ask_any(self, request: Callable[[], Any]) -> Any:
+    def _ask_any(self, request: Callable[[], Any], version: int = _METADATA) -> Any:
         """The response of the first broker that responds: connected ones first, then known ones, then bootstrap."""
         last: Retry | None = None
         for address in dict.fromkeys((*self._asking, *self._nodes.values(), *self._bootstrap)):
             try:
-                return self._ask(address, request, _METADATA)
+                return self._ask(address, request, version)
             except Retry as error:
                 last = error
         assert last

@@ -30,8 +30,8 @@ _HEAD = np.dtype(
 _SIZE = struct.Struct(">i")
 _UNUSUAL = flags.BORN_IN_V6 | flags.STORED_IN_V6 | flags.INNER_BATCH
 _VALUE, _NEXT = 1, 2
-_WORD, _FACTOR = 8, np.uint64(0x9E37_79B9_7F4A_7C15)
-SURE = 2 * _WORD
+WORD, _FACTOR = 8, np.uint64(0x9E37_79B9_7F4A_7C15)
+SURE = 2 * WORD
 """Bytes of a name that `Titles` has whole."""
 
 
@@ -114,7 +114,7 @@ class Names:
 
     def __init__(self, names: Iterable[bytes]) -> None:
         each = sorted(names)
-        words = [[int.from_bytes(part, "little") for part in (name[:_WORD], name[-_WORD:])] for name in each]
+        words = [[int.from_bytes(part, "little") for part in (name[:WORD], name[-WORD:])] for name in each]
         first, last = np.array(words, np.uint64).T
         known = _titles(first, last, np.array(list(map(len, each)), np.uint64))
         order = np.argsort(known.hashes)
@@ -131,8 +131,8 @@ class Names:
 
 class Parts:
     """The properties of messages, one after another in ``raw``. ``first``: where those of each message start, and at
-    last where all end. ``titles``: their names; None if not every property has a name, one separator, and a separator
-    at its end."""
+    last where all end. ``starts`` and ``ends``: where each property starts and ends, with its separator. ``titles``:
+    their names; None if not every property has a name, one separator, and a separator at its end."""
 
     @classmethod
     def of(cls, block: Block) -> "Parts":
@@ -143,15 +143,15 @@ class Parts:
     def __init__(self, raw: bytes, sizes: Array) -> None:
         self.raw, self.titles = raw, None if raw else _titles(*np.zeros((3, 0), np.uint64))
         self.first = np.concatenate(([0], np.cumsum(sizes)))
-        padded = np.frombuffer(bytes(_WORD) + raw + bytes(_WORD), np.uint8)
-        content = padded[_WORD:-_WORD]
-        self._ends = np.flatnonzero(content == _NEXT) + 1
-        starts = np.concatenate(([0], self._ends[:-1]))[: len(self._ends)]
+        padded = np.frombuffer(bytes(WORD) + raw + bytes(WORD), np.uint8)
+        content = padded[WORD:-WORD]
+        self.ends = np.flatnonzero(content == _NEXT) + 1
+        self.starts = starts = np.concatenate(([0], self.ends[:-1]))[: len(self.ends)]
         values = np.flatnonzero(content == _VALUE)
-        alike = len(raw) > 0 and len(values) == len(starts) and ((starts < values) & (values < self._ends)).all()
+        alike = len(raw) > 0 and len(values) == len(starts) and ((starts < values) & (values < self.ends)).all()
         if alike and ((sizes == 0) | (content[self.first[1:] - 1] == _NEXT)).all():
-            self.titles = _found(padded, starts, values)
-        self._lengths = self._ends - starts
+            self.titles = titles_in(padded, starts, values)
+        self._lengths = self.ends - starts
 
     def without(self, chosen: Array) -> tuple[bytes, Array]:
         """The bytes without these properties, and ``first`` of them."""
@@ -164,14 +164,14 @@ class Parts:
     @property
     def edges(self) -> Array:
         """The number of properties before each message, and of all."""
-        return np.searchsorted(self._ends, self.first, side="right")
+        return np.searchsorted(self.ends, self.first, side="right")
 
 
-def _found(padded: Array, starts: Array, ends: Array) -> Titles:
+def titles_in(padded: Array, starts: Array, ends: Array) -> Titles:
     """The names between these places. ``padded``: the bytes, with a word before them and one behind."""
-    words = np.ndarray((len(padded) - _WORD,), "<u8", padded, strides=(1,))
+    words = np.ndarray((len(padded) - WORD,), "<u8", padded, strides=(1,))
     length = (ends - starts).astype(np.uint64)
-    bits = np.minimum(length, _WORD).astype(np.uint64) * np.uint64(8)
+    bits = np.minimum(length, WORD).astype(np.uint64) * np.uint64(8)
     mask = np.where(bits == 64, ~np.uint64(0), (np.uint64(1) << bits % np.uint64(64)) - np.uint64(1))
-    first = words[starts + _WORD] & mask
+    first = words[starts + WORD] & mask
     return _titles(first, np.where(bits == 64, words[ends], first), length)

@@ -17,17 +17,10 @@ from trueup.connectors.rocketmq.protocol import batch, flags, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
 from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts
 from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.copied import TIME_BYTES, WIDTH, datable, tails
 
 Array = NDArray[Any]
 _DROPPED, _COPIED = Names(names.STORED_BY_BROKER), Names({*names.OWN, *names.PATHS})
-_DIGITS = 13
-_MILLENNIA = 10 ** (_DIGITS - 1), 10**_DIGITS
-"""Times of birth whose text has `_DIGITS` digits: from 2001 to 2286."""
-_POWERS = 10 ** np.arange(_DIGITS - 1, -1, -1)
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_TIME, _TIME_BYTES = names.TIME + names.VALUE, len(names.TIME) + _DIGITS + 2
-_MARK_END = b"==" + names.NEXT
-_WIDTH = _TIME_BYTES + len(names.MARKED) + 22 + len(_MARK_END)
 _ROOM = properties.MOST - 4_096
 """Bytes of properties that leave enough for those of a copy."""
 
@@ -83,7 +76,7 @@ class Rows(Native):
         path = names.path_of(self._passed)
         bodies = content.block.body_end[rows] - content.block.body_at[rows]
         more = np.diff(content.first[rows.start : rows.stop + 1])
-        until, at = np.cumsum(bodies + more + batch.size_of(0, _WIDTH + len(path))), 0
+        until, at = np.cumsum(bodies + more + batch.size_of(0, WIDTH + len(path))), 0
         while at < len(until):
             limit = (until[at - 1] if at else 0) + most
             last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
@@ -112,22 +105,19 @@ class Rows(Native):
         and the time of birth if it is not that of the batch."""
         block, rows = self._content.block, self._rows
         stamps = block.born[rows]
-        digits = stamps[:, None] // _POWERS % 10 + ord("0")
-        marks = np.zeros((len(stamps), 18), np.uint8)
+        marks = np.zeros((len(stamps), 16), np.uint8)
         marks[:, :8] = np.frombuffer(self._prefix, np.uint8)
-        marks[:, 8:16] = np.ascontiguousarray(block.places[rows])[:, None].view(np.uint8)
-        text = _in_base64(marks)[:, :22]
-        columns = [_same(path + names.MARKED), text, _same(_MARK_END + _TIME), digits, _same(names.NEXT)]
-        made = np.hstack([np.broadcast_to(each, (len(stamps), each.shape[-1])) for each in columns]).astype(np.uint8)
+        marks[:, 8:] = np.ascontiguousarray(block.places[rows])[:, None].view(np.uint8)
+        made = tails(path, marks, stamps)
         width = made.shape[1]
         start = np.arange(len(stamps)) * width
-        return made.tobytes(), start, start + width - np.where(stamps == born, _TIME_BYTES, 0)
+        return made.tobytes(), start, start + width - np.where(stamps == born, TIME_BYTES, 0)
 
 
 def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
     """All messages of a block; None if not all have the usual form. ``columns``: the same, each on its own."""
     kept = block.sys & flags.KEPT
-    if (kept != kept[0]).any() or block.born.min() < _MILLENNIA[0] or block.born.max() >= _MILLENNIA[1]:
+    if (kept != kept[0]).any() or not datable(block.born):
         return None
     parts = Parts.of(block)
     if (titles := parts.titles) is None or (block.more_end - block.more_at).max() > _ROOM or _COPIED.has(titles).any():
@@ -136,16 +126,3 @@ def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
     if (titles.length[dropped] > SURE).any():
         return None
     return Rows(Content(block, *parts.without(dropped), columns), slice(0, len(block)))
-
-
-def _same(raw: bytes) -> Array:
-    """A column with these bytes in every row."""
-    return np.frombuffer(raw, np.uint8)
-
-
-def _in_base64(raw: Array) -> Array:
-    """The text of each row, whose length is a multiple of 3."""
-    threes = raw.reshape(len(raw), -1, 3).astype(np.uint32)
-    whole = threes[:, :, 0] << 16 | threes[:, :, 1] << 8 | threes[:, :, 2]
-    found: Array = _BASE64[(whole[:, :, None] >> np.array([18, 12, 6, 0], np.uint32) & 63).reshape(len(raw), -1)]
-    return found

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.replication.packed import SHORT, Content, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts, Titles
@@ -17,11 +18,13 @@ from trueup.connectors.rocketmq.replication import names
 
 Array = NDArray[Any]
 _DROPPED, _KEYS = Names(names.STORED_BY_BROKER), Names({names.KEYS})
+_KEY = names.KEYS + names.VALUE
 _OTHERS = Names((names.RESERVED - names.STORED_BY_BROKER - {names.KEYS}) | frozenset(names.PATHS))
 
 
 def columns_of(block: Block) -> Columns | None:
-    """The records for all messages of a block; None if not all have this form."""
+    """The records for all messages of a block; None if not all have this form. They are `Packed` if all names and
+    values are short."""
     if (block.sys & flags.COMPRESSED).any() or block.flags.any():
         return None
     parts = Parts.of(block)
@@ -33,10 +36,46 @@ def columns_of(block: Block) -> Columns | None:
         return None
     kept = Titles(*(column[~dropped] for column in titles))
     first = np.concatenate(([0], np.cumsum(~dropped)))[parts.edges]
+    if repeated(kept, first):
+        return None
+    packed = _packed(block, parts, dropped)
+    return _rows(block, parts, dropped, kept, first) if packed is None else packed
+
+
+def _packed(block: Block, parts: Parts, dropped: Array) -> Packed | None:
+    """The records; None if not all properties are short, or a key is empty."""
+    assert parts.titles is not None, "asked only for properties with names"
+    keys = np.flatnonzero(_KEYS.has(parts.titles))
+    of = np.searchsorted(parts.first, parts.starts[keys], side="right") - 1
+    key_at, key_end = np.full((2, len(block)), -1)
+    moved = block.more_at[of] - parts.first[of]
+    key_at[of] = moved + parts.starts[keys] + len(_KEY)
+    key_end[of] = moved + parts.ends[keys] - 1
+    removed = dropped.copy()
+    removed[keys] = True
+    raw, first = parts.without(removed)
+    heads = np.frombuffer(b"\0" + raw, np.uint8).copy()  # a name's length is where the separator before it is
+    ends = np.flatnonzero(heads == names.NEXT[0])
+    starts = np.concatenate(([0], ends[:-1]))[: len(ends)]
+    values = np.flatnonzero(heads == names.VALUE[0])
+    lengths = values - starts - 1, ends - values - 1
+    if (key_at[of] == key_end[of]).any() or max(each.max(initial=0) for each in lengths) >= SHORT:
+        return None
+    heads[starts], heads[values] = 2 * lengths[0], 2 * lengths[1]
+    counts = np.diff(np.concatenate(([0], np.cumsum(~removed)))[parts.edges])
+    content = Content(
+        block.offsets, block.born, block.data, key_at, key_end, block.body_at, block.body_end, heads.data, first[:-1],
+        first[1:], counts, starts, values,
+    )  # fmt: skip
+    return Packed(content, slice(0, len(block)))
+
+
+def _rows(block: Block, parts: Parts, dropped: Array, kept: Titles, first: Array) -> Columns | None:
+    """The records, one after another; None if a key is empty."""
     words = parts.without(dropped)[0].replace(names.NEXT, names.VALUE).split(names.VALUE)
     values = words[1::2]
     keys = _keys(kept, first, values)
-    if keys is None or _repeated(kept, first):
+    if keys is None:
         return None
     texts = {name: str(name, "ascii") for name in set(words[:-1:2])}
     pairs = list(zip(map(texts.__getitem__, words[:-1:2]), values, strict=True))
@@ -61,7 +100,7 @@ def _keys(titles: Titles, first: Array, values: list[bytes]) -> list[int] | None
     return keys
 
 
-def _repeated(titles: Titles, first: Array) -> bool:
+def repeated(titles: Titles, first: Array) -> bool:
     """Whether a message may have two properties of the same name."""
     message = np.repeat(np.arange(len(first) - 1), np.diff(first))
     order = np.lexsort((titles.hashes, message))

@@ -7,6 +7,7 @@ either order. Requests for different queues are in flight together, on one conne
 from collections.abc import Iterable, Iterator, Mapping
 
 from trueup.connectors.contract import Lease, LogId
+from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns, Written
 from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.rocketmq.client import messages
@@ -18,6 +19,7 @@ from trueup.connectors.rocketmq.protocol.batch import Batch
 from trueup.connectors.rocketmq.replication import ends
 from trueup.connectors.rocketmq.replication.columns import Encoder, Messages, untouched
 from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.incoming import incoming
 from trueup.connectors.rocketmq.replication.native import Rows
 from trueup.connectors.rocketmq.replication.tails import RocketMqTails
 from trueup.state.common.errors import Stop, TrueupError
@@ -74,7 +76,9 @@ class RocketMqWriter:
         """The batches for one queue, and why the record after them cannot be a message."""
         if isinstance(columns, Rows):
             return columns.batches(BATCH_BYTES), ""
-        made = self._encoder.messages(columns)
+        if isinstance(columns, Packed) and (arrays := incoming(columns)) is not None:
+            return arrays.batches(BATCH_BYTES), ""
+        made = self._encoder.messages(columns.columns())
         return _batches(made), made.refused
 
     def _submit(self, one: "_Sending") -> bool:

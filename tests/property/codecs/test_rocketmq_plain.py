@@ -32,7 +32,8 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def together(messages: Sequence[Message]) -> Columns | None:
     found = scan(memoryview(b"".join(message.encoded() for message in messages)))
-    return None if found is None else columns_of(found)
+    made = None if found is None else columns_of(found)
+    return None if made is None else made.columns()
 
 
 def one_by_one(messages: Sequence[Message]) -> Columns:
@@ -41,7 +42,7 @@ def one_by_one(messages: Sequence[Message]) -> Columns:
 
 
 def lists(columns: Columns) -> list[list]:
-    return [[*column] for column in columns]
+    return [*([*column] for column in columns[:4]), [[*headers] for headers in columns.headers]]
 
 
 @given(st.lists(st.tuples(BODIES, PAIRS, st.integers(0, 1 << 53)), min_size=1, max_size=5))

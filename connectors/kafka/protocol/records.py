@@ -1,0 +1,195 @@
+"""The records of batches of version 2 as arrays, and back (DefaultRecord.java; the layout is in `reencode`).
+
+A record starts where the one before it ends. This is one loop. All other numbers of all records are read together,
+column by column.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
+from trueup.state.common.errors import BadBytes
+
+Array = NDArray[Any]
+_PAD = 16
+"""Bytes behind the records, so that numbers are read before their ends are compared with that of the record."""
+_BITS = 63
+_TOGETHER = 32
+"""Headers of a record that are read together with those of others. Further ones are read one after another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Headings:
+    """All headers of some records in order; ``row``: the number of their record. Ends are exclusive; ``value_at`` -1:
+    null."""
+
+    row: Array
+    name_at: Array
+    name_end: Array
+    value_at: Array
+    value_end: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records as places in ``data``; ``key_at`` or ``value_at`` -1: null. ``head_at`` to ``end``: the headers without
+    their count. Times in ms since 1970."""
+
+    data: bytearray
+    offsets: Array
+    stamps: Array
+    key_at: Array
+    key_end: Array
+    value_at: Array
+    value_end: Array
+    head_at: Array
+    end: Array
+    counts: Array
+    headings: Headings
+
+    def __len__(self) -> int:
+        return len(self.offsets)
+
+
+def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
+    """The records of batches, which are given as headers and decompressed records. Raises `BadBytes`."""
+    data, starts, ends = bytearray(), list[int](), list[int]()
+    for header, body in batches:
+        _divide(header, body, len(data), starts, ends, where)
+        data += body
+    whole = len(data)
+    data += bytes(_PAD)
+    made = _Cursor(np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64), where, whole)
+    made.skip(1)  # attributes
+    times, deltas = made.number(), made.number()
+    key_at, key_end = made.part()
+    value_at, value_end = made.part()
+    counts = made.count()
+    head_at = made.at.copy()
+    headings = _headings(made, counts)
+    if not (made.at == made.end).all():
+        raise made.bad("records without other bytes")
+    records = [header.records for header, _ in batches]
+    base = np.repeat(np.array([header.offset for header, _ in batches], np.int64), records)
+    return Records(
+        data, base + deltas, _stamps(batches, records, times), key_at, key_end, value_at, value_end, head_at, made.end,
+        counts, headings,
+    )  # fmt: skip
+
+
+def _divide(header: Header, body: memoryview, base: int, starts: list[int], ends: list[int], where: str) -> None:
+    """Add start and end of each record of a batch, which begins at ``base``."""
+    at, last = 0, len(body)
+    try:
+        for _ in range(header.records):
+            size = body[at]
+            at += 1
+            if size > 127:
+                size, shift = size & 127, 7
+                while (byte := body[at]) > 127:
+                    size |= (byte & 127) << shift
+                    at, shift = at + 1, shift + 7
+                    if shift > _BITS:
+                        raise IndexError
+                size |= byte << shift
+                at += 1
+            starts.append(base + at)
+            at += size >> 1
+            if size & 1 or at > last:
+                raise IndexError
+            ends.append(base + at)
+    except IndexError as error:
+        expected = f"{header.records} records at offset {header.offset}"
+        raise BadBytes(where, at, expected, "fewer", "read it with another client") from error
+    if at != last:
+        raise BadBytes(
+            where, at, f"the end of the batch at offset {header.offset}", "bytes", "read it with another client"
+        )
+
+
+def _stamps(batches: Iterable[tuple[Header, memoryview]], records: Sequence[int], times: Array) -> Array:
+    """The times of records: those that the log set, or their own."""
+    appended = [bool(header.attributes & APPEND_TIME) for header, _ in batches]
+    base = [header.last_ms if own else header.first_ms for own, (header, _) in zip(appended, batches, strict=True)]
+    found: Array = np.repeat(np.array(base, np.int64), records)
+    return found + np.where(np.repeat(np.array(appended, bool), records), 0, times)
+
+
+class _Cursor:
+    """A place in each of some records, which moves over their parts."""
+
+    def __init__(self, raw: Array, at: Array, end: Array, where: str, whole: int) -> None:
+        self._raw, self.at, self.end, self._where, self._whole = raw, at, end, where, whole
+
+    def bad(self, expected: str) -> BadBytes:
+        return BadBytes(self._where, self._whole, expected, "other bytes", "read it with another client")
+
+    def skip(self, count: int) -> None:
+        """Pass some bytes."""
+        self._go(self.at + count)
+
+    def number(self) -> Array:
+        """The next varint of each."""
+        raw, at = self._raw, self.at
+        byte = raw[at]
+        value = (byte & 127).astype(np.uint64)
+        at, more, shift = at + 1, byte > 127, 7
+        while more.any():
+            if shift > _BITS:
+                raise self.bad("varints of at most ten bytes")
+            byte = np.where(more, raw[np.minimum(at, len(raw) - 1)], 0)
+            value |= (byte & 127).astype(np.uint64) << np.uint64(shift)
+            at, more, shift = at + more, byte > 127, shift + 7
+        self._go(at)
+        found: Array = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
+        return found
+
+    def count(self) -> Array:
+        """The next number of headers of each."""
+        found = self.number()
+        if (found < 0).any() or (2 * found > self.end - self.at).any():
+            raise self.bad("headers within their records")
+        return found
+
+    def part(self, null: bool = True) -> tuple[Array, Array]:
+        """Start and end of the next part of each, after its length; the start is -1 if it is null."""
+        length = self.number()
+        if (length < (-1 if null else 0)).any() or (length > self.end - self.at).any():
+            raise self.bad("parts within their records")
+        start = self.at
+        self.at = start + np.maximum(length, 0)
+        return np.where(length < 0, -1, start), np.where(length < 0, -1, self.at)
+
+    def of(self, chosen: Array) -> "_Cursor":
+        """The places in some of the records."""
+        return _Cursor(self._raw, self.at[chosen], self.end[chosen], self._where, self._whole)
+
+    def _go(self, at: Array) -> None:
+        if (at > self.end).any():
+            raise self.bad("numbers within their records")
+        self.at = at
+
+
+def _headings(cursor: _Cursor, counts: Array) -> Headings:
+    """The headers of all records, of which ``cursor`` passes them."""
+    found = list[tuple[Array, ...]]()
+    left, most = np.flatnonzero(counts), int(counts.max(initial=0))
+    for number in range(min(most, _TOGETHER)):
+        left = left[counts[left] > number]
+        few = cursor.of(left)
+        found.append((left, *few.part(null=False), *few.part()))
+        cursor.at[left] = few.at
+    for row in left.tolist() if most > _TOGETHER else ():
+        for _ in range(int(counts[row]) - _TOGETHER):
+            one = cursor.of(np.array([row]))
+            found.append((np.array([row]), *one.part(null=False), *one.part()))
+            cursor.at[row] = one.at[0]
+    if not found:
+        return Headings(*np.zeros((5, 0), np.int64))
+    columns = [np.concatenate(each) for each in zip(*found, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return Headings(*(each[order] for each in columns))

@@ -1,0 +1,92 @@
+"""Records of Kafka's batches as records of `connectors.replication.ports`."""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.kafka.protocol.record_batch import Header
+from trueup.connectors.kafka.protocol.records import Records, parsed
+from trueup.connectors.replication.packed import SHORT, Content, Packed
+from trueup.connectors.replication.ports import Columns
+from trueup.state.replication.provenance import HEADER
+
+Array = NDArray[Any]
+_OURS = HEADER.encode()
+_ASCII = 128
+
+
+def decoded(batches: Sequence[tuple[Header, memoryview]], where: str) -> tuple[Columns, str]:
+    """The records of batches (`records.parsed`), and why the last of them cannot be copied; empty: it can. There may be
+    fewer records than the batches have: they end with one that has a name of a header that is not text.
+
+    Raises `BadBytes`.
+    """
+    records = parsed(batches, where)
+    if _alike(records):
+        return Packed(_content(records), slice(0, len(records))), ""
+    return _columns(records)
+
+
+def _alike(records: Records) -> bool:
+    """Whether all headers are short, their names are ASCII, and none is that of a copy."""
+    headings = records.headings
+    if not len(headings.row):
+        return True
+    names, values = headings.name_end - headings.name_at, headings.value_end - headings.value_at
+    if names.max() >= SHORT or values.max() >= SHORT or headings.value_at.min() < 0:
+        return False
+    if (records.end - records.head_at).sum() != (names + values + 2).sum():
+        return False
+    raw = np.frombuffer(records.data, np.uint8)
+    if raw[ranges(headings.name_at, names)].max(initial=0) >= _ASCII:
+        return False
+    at = headings.name_at[names == len(_OURS)]
+    same = raw[at[:, None] + np.arange(len(_OURS))] == np.frombuffer(_OURS, np.uint8)
+    return not same.all(axis=1).any()
+
+
+def ranges(starts: Array, lengths: Array) -> Array:
+    """The places of some ranges, one range after another."""
+    before = np.cumsum(lengths) - lengths
+    found: Array = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return found
+
+
+def _content(records: Records) -> Content:
+    headings, data = records.headings, records.data
+    return Content(
+        records.offsets.tolist(), records.stamps, data, records.key_at, records.key_end, records.value_at,
+        records.value_end, data, records.head_at, records.end, records.counts, headings.name_at - 1,
+        headings.value_at - 1,
+    )  # fmt: skip
+
+
+def _columns(records: Records) -> tuple[Columns, str]:
+    headings, data = records.headings, memoryview(records.data)
+    places = zip(headings.name_at.tolist(), headings.name_end.tolist(), strict=True)
+    known, pairs = dict[bytes, str](), list[tuple[str, bytes | None]]()
+    values = _parts(data, headings.value_at, headings.value_end)
+    count, refused = len(records), ""
+    for row, (at, end), value in zip(headings.row.tolist(), places, values, strict=True):
+        raw = bytes(data[at:end])
+        name = known.get(raw)
+        if name is None:
+            try:
+                name = known[raw] = raw.decode()
+            except UnicodeDecodeError as error:
+                count, refused = row + 1, f"the name of a header is not text: {error}"
+                pairs += [("", None)] * (len(values) - len(pairs))
+                break
+        pairs.append((name, value))
+    edges = np.concatenate(([0], np.cumsum(records.counts))).tolist()
+    headers = [pairs[start:end] for start, end in pairwise(edges)]
+    keys = _parts(data, records.key_at, records.key_end)
+    bodies = _parts(data, records.value_at, records.value_end)
+    return Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers).cut(0, count), refused
+
+
+def _parts(data: memoryview, starts: Array, ends: Array) -> list[bytes | None]:
+    return [None if at < 0 else bytes(data[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]

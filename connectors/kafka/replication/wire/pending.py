@@ -1,0 +1,111 @@
+"""Batches of one partition between its leader and the pump. No I/O."""
+
+from bisect import bisect_left
+from collections import deque
+
+from trueup.connectors.contract import LogId
+from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.protocol.aborted import Aborted
+from trueup.connectors.kafka.protocol.compression import opened
+from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, Header, sound, walk
+from trueup.connectors.kafka.replication.wire.decode import decoded
+from trueup.connectors.replication.ports import Columns, Read
+from trueup.state.common.errors import BadBytes, Retry
+
+_MAGIC = 2
+ROOM = 1 << 26
+"""Bytes of decompressed records after which no further batch is decoded with them. The last one may exceed it."""
+
+
+class Damaged(Retry):
+    """A batch with a wrong checksum: damaged on its way, or in its log."""
+
+
+class Pending:
+    """``at``: the offset of the next fetch. ``wanted``: the next offset to give; what is before it was given, or is not
+    there. ``idle``: the leader had nothing more."""
+
+    def __init__(self, log: LogId, at: int) -> None:
+        self._log, self.at, self.wanted, self.idle = log, at, at, False
+        self._batches = deque[tuple[Header, memoryview]]()
+        self._rows, self._refused = Columns(), ""
+        self._told = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether more can be fetched."""
+        return not self._batches and not self._rows.offsets
+
+    @property
+    def old(self) -> bool:
+        """Whether the next batch has a format before version 2."""
+        return not self._rows.offsets and bool(self._batches) and self._batches[0][0].magic != _MAGIC
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is something to give: records, or that there are none."""
+        return not self.empty or self.wanted < self.at or self.idle != self._told
+
+    def take(self, answer: Fetched, at: int) -> None:
+        """Take the response to a fetch from offset ``at``. Raises `BadBytes` and `Damaged`."""
+        if at != self.at:
+            return
+        aborted = Aborted(answer.aborted)
+        for header, batch in walk(answer.records):
+            if header.magic == _MAGIC and header.following <= self.at:
+                continue
+            if header.magic == _MAGIC and not sound(header, batch):
+                if self.at > at:
+                    return
+                where = f"the checksum of the batch at offset {header.offset} of {self._log}"
+                raise Damaged(where, "another checksum", "check the disks of the source")
+            if header.magic != _MAGIC or not _is_skipped(header, batch, aborted):
+                self._batches.append((header, batch))
+            if header.magic != _MAGIC:
+                break
+            self.at = header.following
+        self.idle = self.at >= answer.end or self.at == at
+
+    def given(self, most: int) -> Read:
+        """About ``most`` records; only if the next batch is not `old`. Raises `BadBytes`."""
+        if not self._rows.offsets:
+            self._decode(most)
+        now, self._rows = self._rows.cut(0, most), self._rows.cut(most)
+        refused = ""
+        if not self._rows.offsets:
+            refused, self._refused = self._refused, ""
+        self.wanted = self._rows.offsets[0] if self._rows.offsets else self._first()
+        if refused:
+            self.wanted = now.offsets[-1] + 1
+        self._told = self.idle and self.empty
+        return Read(now, self.wanted, self._told, refused=refused)
+
+    def _first(self) -> int:
+        """The offset from which batches are not decoded yet."""
+        return max(self.wanted, self._batches[0][0].offset) if self._batches else self.at
+
+    def _decode(self, most: int) -> None:
+        """Decode batches with about ``most`` records."""
+        chosen, where = list[tuple[Header, memoryview]](), f"records of {self._log}"
+        records = size = 0
+        while self._batches and self._batches[0][0].magic == _MAGIC and records < most and size < ROOM:
+            header, batch = self._batches[0]
+            try:
+                body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where)
+            except BadBytes:
+                if not chosen:
+                    raise
+                break  # the records before it are given first
+            chosen.append((header, body))
+            self._batches.popleft()
+            records, size = records + header.records, size + len(body)
+        rows, refused = decoded(chosen, where) if chosen else (Columns(), "")
+        self._rows, self._refused = rows.cut(bisect_left(rows.offsets, self.wanted)), refused
+
+
+def _is_skipped(header: Header, batch: memoryview, aborted: Aborted) -> bool:
+    """Whether a batch has no records to give: it is a marker, or part of an aborted transaction."""
+    if header.attributes & CONTROL:
+        aborted.end(header, batch)
+        return True
+    return aborted.holds(header) or not header.records

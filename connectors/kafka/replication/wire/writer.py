@@ -1,0 +1,267 @@
+"""Writer of Kafka for the generic pump: an idempotent producer with one batch in flight per partition.
+
+A batch is sent after the one before it is acknowledged by all replicas in sync, so that nothing is written behind a
+refused or lost one. After a lost or unexpected response the producer continues with its next epoch, as Java's clients
+do (KIP-360). The pump reads the target before it writes again; a request of the former epoch that is still on its way
+is refused once a partition has a batch of the next one.
+"""
+
+import select
+import time
+from collections.abc import Iterable, Iterator, Mapping
+
+from confluent_kafka import KafkaError
+
+from trueup.connectors.contract import Lease, LogId
+from trueup.connectors.kafka.client.cluster import KafkaClient
+from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.fetch_produce import (
+    PRODUCE,
+    PRODUCE_VERSION,
+    Missing,
+    Produced,
+    produce_body,
+    produced,
+)
+from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
+from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
+from trueup.connectors.kafka.replication.records.clients import MISSING, REFUSED
+from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
+from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.kafka.replication.wire.encode import Batch, Sender, records_of
+from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.tail import Bounds
+from trueup.state.common.errors import Retry, Stop, TrueupError
+
+_REPLICATED_MS, _ANSWER_S = 4_000, 5.0
+_KNOWN_S = 5.0
+"""Seconds for which brokers that have just started, or since its creation, may not know a topic."""
+_LAST_EPOCH = (1 << 15) - 2
+_SEQUENCES = (1 << 31) - 1
+_TODO = "their presence at the target is checked"
+_COMPRESSION = ("compression.type", "compression.codec")
+
+
+class WireWriter:
+    """Implements `connectors.replication.ports.Writer` for the target of a lease."""
+
+    lag_s = 0.0
+
+    def __init__(self, lease: Lease) -> None:
+        self._name, self._client = lease.target.name, KafkaClient(lease.target)
+        cluster = KafkaClient(lease.target)
+        self._meant = {a.target.topic: id_of(a.target_id) for a in lease.assignments}
+        self._identity = Identity(cluster, dict(self._meant))
+        self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
+        self._codec = _codec(lease.target.options)
+        self._open: dict[int, Connection] = {}
+        self._producer = _Producer()
+        self._found = set[str]()
+        self._unknown_s = dict[LogId, float]()
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+        self._client.refresh(())
+        if not self._client.id:
+            raise Retry(f"{self._name} to have a cluster id", "none yet", "the request is retried")
+        return self._client.id
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Start and end of partitions, after everything that their leaders have is replicated."""
+        return self._ends(logs)
+
+    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Partitions of recreated topics."""
+        return self._identity.unsure(logs)
+
+    def tails(self) -> KafkaTails:
+        """The reader of partitions' tails."""
+        return self._tails
+
+    def logs_of(self, topic: str) -> list[LogId]:
+        """Partitions of a topic."""
+        self._client.refresh([topic])
+        return self._client.logs(topic)
+
+    def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
+        """Send to several partitions: to each one batch after another. One that fails gets no more."""
+        sendings = {log: _Sending(log, records_of(columns).batches(self._codec)) for log, columns in batches.items()}
+        try:
+            if not self._ready(sendings):
+                for log, error in self._identity.unsure(sendings).items():
+                    sendings[log].fail(error)
+        except TrueupError as error:
+            for one in sendings.values():
+                one.fail(error)
+        while left := [one for one in sendings.values() if one.next()]:
+            self._round(left)
+        if any(one.error is not None for one in sendings.values()):
+            self._producer.change()
+            self._found.clear()
+        return {log: one.written() for log, one in sendings.items()}
+
+    def _ready(self, logs: Iterable[LogId]) -> bool:
+        """Get a producer and find leaders. Returns whether all were known, which means that no time has passed."""
+        topics = {log.topic for log in logs}
+        known = self._producer.id >= 0 and topics <= self._found
+        if self._producer.id < 0:
+            self._producer.begin(self._client.new_producer())
+        if not topics <= self._found:
+            self._client.refresh(topics | self._found)
+            self._found |= topics
+        return known
+
+    def _round(self, sendings: Iterable["_Sending"]) -> None:
+        """Send a batch to each of some partitions, and wait for the responses."""
+        of_node: dict[int, dict[LogId, _Sending]] = {}
+        for one in sendings:
+            try:
+                self._meant[one.log.topic] = self._client.identify(one.log.topic, self._meant.get(one.log.topic, b""))
+                of_node.setdefault(self._client.leader(one.log), {})[one.log] = one
+            except Missing as error:
+                if self._may_be_new(one.log):
+                    one.fail(error)
+                else:
+                    one.refused = f"{error.found}; {error.todo}"
+            except TrueupError as error:
+                one.fail(error)
+        asked = [(node, self._send(node, sent), sent) for node, sent in of_node.items()]
+        until_s = time.monotonic() + _ANSWER_S
+        for node, names, sent in asked:
+            if names is None:
+                continue
+            try:
+                answers = self._answers(node, names, until_s)
+            except TrueupError as error:
+                self._lose(node, sent, error)
+                continue
+            for log, one in sent.items():
+                self._answered(one, answers.get(log))
+
+    def _send(self, node: int, sent: Mapping[LogId, "_Sending"]) -> dict[bytes, str] | None:
+        """Send one request, with topic ids if the broker supports them. Returns their names (empty: it does not); None
+        if it could not be sent."""
+        ids = {log.topic: self._meant[log.topic] for log in sent}
+        try:
+            if node not in self._open:
+                self._open[node] = self._client.take(node)
+            connection = self._open[node]
+            batches = {log: one.bytes(self._producer) for log, one in sent.items()}
+            if all(ids.values()) and connection.takes(PRODUCE, BY_ID):
+                connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
+                return {topic_id: topic for topic, topic_id in ids.items()}
+            connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
+        except TrueupError as error:
+            self._lose(node, sent, error)
+            return None
+        return {}
+
+    def _answers(self, node: int, names: Mapping[bytes, str], until_s: float) -> dict[LogId, Produced]:
+        connection = self._open[node]
+        if not connection.buffered and not select.select([connection], [], [], max(0.0, until_s - time.monotonic()))[0]:
+            raise Retry("acknowledged records", "the target did not respond in time", _TODO)
+        body = connection.receive()
+        return produced_by_id(body, names) if names else produced(body)
+
+    def _answered(self, one: "_Sending", answer: Produced | None) -> None:
+        if answer is None:
+            one.fail(Retry("a response for every batch", "a missing one", _TODO))
+        elif not answer.error:
+            self._unknown_s.pop(one.log, None)
+            one.stored(answer.offset, self._producer)
+        elif answer.error in REFUSED and not (answer.error in MISSING and self._may_be_new(one.log)):
+            one.refused = KafkaError(answer.error).str()
+        else:
+            one.fail(Retry("acknowledged records", KafkaError(answer.error).str(), _TODO))
+
+    def _may_be_new(self, log: LogId) -> bool:
+        """Whether a broker that does not know the partition may know it soon."""
+        now = time.monotonic()
+        return now - self._unknown_s.setdefault(log, now) < _KNOWN_S
+
+    def _lose(self, node: int, sent: Mapping[LogId, "_Sending"], error: TrueupError) -> None:
+        """Close a connection. What was sent may be written."""
+        if (connection := self._open.pop(node, None)) is not None:
+            connection.close()
+        self._client.lost(node)
+        for one in sent.values():
+            one.fail(error)
+
+    def close(self) -> None:
+        """Close the connections."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+        self._client.close()
+        self._tails.close()
+        self._identity.close()
+
+
+class _Producer:
+    """The id of the producer (-1: none yet), its epoch, and the next sequence number of each partition."""
+
+    def __init__(self) -> None:
+        self.id, self.epoch = -1, 0
+        self._next = dict[LogId, int]()
+
+    def begin(self, producer_id: int) -> None:
+        """Take a new id."""
+        self.id, self.epoch = producer_id, 0
+        self._next.clear()
+
+    def change(self) -> None:
+        """Take the next epoch, in which sequence numbers start again, or a new id after the last one."""
+        self.epoch += 1
+        self._next.clear()
+        if self.epoch > _LAST_EPOCH:
+            self.id = -1
+
+    def sender(self, log: LogId) -> Sender:
+        """The sender of the next batch for a partition."""
+        return Sender(self.id, self.epoch, self._next.get(log, 0))
+
+    def wrote(self, log: LogId, records: int) -> None:
+        """Count acknowledged records."""
+        self._next[log] = (self._next.get(log, 0) + records) & _SEQUENCES
+
+
+class _Sending:
+    """The batches for one partition in a write, and their outcome."""
+
+    def __init__(self, log: LogId, batches: Iterator[Batch]) -> None:
+        self.log, self._batches = log, batches
+        self._batch: Batch | None = None
+        self._offsets = list[int]()
+        self.refused = ""
+        self.error: TrueupError | None = None
+
+    def next(self) -> bool:
+        """Take the next batch. Returns whether there is one to send."""
+        failed = self.refused or self.error is not None
+        self._batch = None if failed else next(self._batches, None)
+        return self._batch is not None
+
+    def bytes(self, producer: _Producer) -> memoryview:
+        """The batch that was taken."""
+        assert self._batch is not None, "asked only after `next`"
+        return self._batch.sent_by(producer.sender(self.log))
+
+    def stored(self, offset: int, producer: _Producer) -> None:
+        """The batch is at the target, from this offset on."""
+        assert self._batch is not None, "asked only after `next`"
+        producer.wrote(self.log, self._batch.records)
+        self._offsets += range(offset, offset + self._batch.records)
+
+    def fail(self, error: TrueupError) -> None:
+        """The fate of the batch that was taken, and of those after it, is not known."""
+        lasting = isinstance(error, Stop) or not isinstance(error, Retry)
+        self.error = error if lasting else Retry(error.expected, error.found, _TODO)
+
+    def written(self) -> Written:
+        """The outcome."""
+        return Written(self._offsets, self.refused, self.error)
+
+
+def _codec(options: Mapping[str, str]) -> int:
+    chosen = next((options[name] for name in _COMPRESSION if name in options), NAMES[LZ4])
+    return NAMES.index(chosen) if chosen in NAMES else LZ4

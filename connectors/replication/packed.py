@@ -1,0 +1,110 @@
+"""Records between two systems as arrays, for writers that put requests together from slices of responses.
+
+The headers of a record are one range of bytes in Kafka's layout: for each a byte with twice the length of its name, the
+name, a byte with twice the length of its value, the value. Properties of RocketMQ have the same length: their two
+separators are where the lengths of the following parts are. So a header becomes a property, and back, in its place.
+Records of another form (longer or null headers, or headers of an earlier copy) are `Columns`.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.replication.headers import Path, marks
+from trueup.connectors.replication.ports import Columns, Native
+from trueup.state.replication.provenance import HEADER
+
+Array = NDArray[Any]
+SHORT = 64
+"""Names and values with fewer bytes have a length of one byte."""
+MARK_BYTES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The bytes of records, shared by all `Packed` of a response; one item of an array for each record, ends are
+    exclusive. ``data``: keys (``key_at`` < 0: null) and values (``value_at`` < 0: null), with one more byte behind the
+    last of them. ``heads``: the same for headers, with one more byte behind the last. ``counts``: the number of
+    headers. ``names_at`` and ``values_at``: where the lengths of all names and values are in ``heads``, in order."""
+
+    offsets: Sequence[int]
+    stamps: Array
+    data: bytes | bytearray | memoryview
+    key_at: Array
+    key_end: Array
+    value_at: Array
+    value_end: Array
+    heads: bytes | bytearray | memoryview
+    head_at: Array
+    head_end: Array
+    counts: Array
+    names_at: Array
+    values_at: Array
+
+
+class Packed(Native):
+    """Some records of a response, for any writer. ``passed`` and ``prefix``: of the headers that a copy has, see
+    `replication.headers`; empty before `tagged`."""
+
+    def __new__(cls, content: Content, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
+        """The rows of a slice without a step."""
+        made = super().__new__(cls, content.offsets[rows], (), (), content.stamps[rows].tolist())
+        made.content, made.rows, made.passed, made.prefix = content, rows, passed, prefix
+        return made
+
+    content: Content
+    rows: slice
+    passed: bytes
+    prefix: bytes
+
+    @property
+    def size(self) -> int:
+        """Bytes of keys and values."""
+        content, rows = self.content, self.rows
+        keys, values = content.key_end[rows] - content.key_at[rows], content.value_end[rows] - content.value_at[rows]
+        return int(keys.sum() + values.sum())
+
+    def cut(self, start: int, stop: int | None = None) -> "Packed":
+        """A range of the rows."""
+        left = range(self.rows.start, self.rows.stop)[start:stop]
+        return Packed(self.content, slice(left.start, left.stop), self.passed, self.prefix)
+
+    def tagged(self, path: Path, prefix: bytes) -> "Packed":
+        """The records with the headers of a copy."""
+        return Packed(self.content, self.rows, path.source_header[1], prefix)
+
+    def columns(self) -> Columns:
+        """Each record on its own, with the headers of a copy after `tagged`."""
+        content, rows = self.content, self.rows
+        data, heads = memoryview(content.data), memoryview(content.heads)
+        given = (_headers(heads, *place) for place in zip(content.head_at[rows], content.head_end[rows], strict=True))
+        if self.prefix:
+            own = cast("Iterable[tuple[str, bytes]]", marks(self.prefix, self.offsets))
+            given = ([*headers, (HEADER, self.passed), mark] for headers, mark in zip(given, own, strict=True))
+        keys = _parts(data, content.key_at[rows], content.key_end[rows])
+        values = _parts(data, content.value_at[rows], content.value_end[rows])
+        return Columns(self.offsets, keys, values, self.stamps, [*given])
+
+    def marks(self) -> Array:
+        """The values of the marks of the records, one a row (`headers.marks`)."""
+        made = np.zeros((len(self.offsets), MARK_BYTES), np.uint8)
+        made[:, :8] = np.frombuffer(self.prefix, np.uint8)
+        made[:, 8:] = np.array(self.offsets, ">i8")[:, None].view(np.uint8)
+        return made
+
+
+def _parts(data: memoryview, starts: Array, ends: Array) -> list[bytes | None]:
+    return [None if at < 0 else bytes(data[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+
+
+def _headers(heads: memoryview, at: int, end: int) -> list[tuple[str, bytes | None]]:
+    found = list[tuple[str, bytes | None]]()
+    while at < end:
+        middle = at + 1 + heads[at] // 2
+        last = middle + 1 + heads[middle] // 2
+        found.append((str(heads[at + 1 : middle], "utf-8"), bytes(heads[middle + 1 : last])))
+        at = last
+    return found

@@ -1,0 +1,156 @@
+"""Records of another system as messages of RocketMQ, for all records of a response together.
+
+What `columns.Encoder` does for one record after another is done here if all have the usual form: a key that is text or
+null, and headers that become properties of the same names. Headers become properties where they are, see
+`replication.packed`; bodies, keys and properties are slices of the response.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.replication.packed import Packed
+from trueup.connectors.rocketmq.protocol import batch, properties
+from trueup.connectors.rocketmq.protocol.batch import Batch
+from trueup.connectors.rocketmq.protocol.block import WORD, Names, titles_in
+from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.copied import TIME_BYTES, WIDTH, datable, tails
+from trueup.connectors.rocketmq.replication.plain import repeated
+
+Array = NDArray[Any]
+LEAST = 24
+"""Records for which arrays pay."""
+_RESERVED = Names(names.RESERVED)
+_KEYS = names.KEYS + names.VALUE
+_LENGTH = 2
+"""Bytes of the length of properties."""
+
+
+class Incoming:
+    """The parts of messages: body, key with its separator, and properties that were headers."""
+
+    def __init__(self, records: Packed, keys: list[bytes], heads: list[bytes]) -> None:
+        content, rows = records.content, records.rows
+        data = bytes(content.data)
+        places = zip(content.value_at[rows].tolist(), content.value_end[rows].tolist(), strict=True)
+        self._bodies, self._keys, self._heads = [data[at:end] for at, end in places], keys, heads
+        self._path, self._marks, self._stamps = names.path_of(records.passed), records.marks(), content.stamps[rows]
+        self._body_bytes, self._key_bytes, self._head_bytes = _sizes(self._bodies), _sizes(keys), _sizes(heads)
+        self._more = self._head_bytes + np.where(self._key_bytes > 0, self._key_bytes + len(_KEYS), 0)
+
+    @property
+    def fits(self) -> bool:
+        """Whether no message can have too many bytes of properties."""
+        return int(self._more.max()) + WIDTH + len(self._path) <= properties.MOST
+
+    def batches(self, most: int) -> Iterator[Batch]:
+        """Batches of at most about ``most`` bytes, or of one message."""
+        until = np.cumsum(self._body_bytes + self._more + batch.size_of(0, WIDTH + len(self._path)))
+        at = 0
+        while at < len(until):
+            limit = (until[at - 1] if at else 0) + most
+            last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
+            yield self._batch(slice(at, last))
+            at = last
+
+    def _batch(self, rows: slice) -> Batch:
+        stamps, count = self._stamps[rows], rows.stop - rows.start
+        made = tails(self._path, self._marks[rows], stamps)
+        same = stamps == stamps[0]
+        ends = _rows(made)
+        for row in np.flatnonzero(same).tolist():
+            ends[row] = ends[row][:-TIME_BYTES]
+        more = self._more[rows] + made.shape[1] - np.where(same, TIME_BYTES, 0)
+        heads = np.zeros((count, 5), ">i4")  # size, 0, 0, flag, length of the body
+        heads[:, 0], heads[:, 4] = batch.size_of(0, 0) + self._body_bytes[rows] + more, self._body_bytes[rows]
+        lengths = np.zeros((count, _LENGTH + len(_KEYS)), np.uint8)
+        lengths[:, 0], lengths[:, 1], lengths[:, _LENGTH:] = more >> 8, more & 0xFF, np.frombuffer(_KEYS, np.uint8)
+        middles = _rows(lengths)
+        for row in np.flatnonzero(self._key_bytes[rows] == 0).tolist():
+            middles[row] = middles[row][:_LENGTH]
+        columns = (_rows(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows], ends)
+        parts = [b""] * (len(columns) * count)
+        for place, column in enumerate(columns):
+            parts[place :: len(columns)] = column
+        return Batch(count, int(stamps[0]), 0, b"".join(parts))
+
+
+def incoming(records: Packed) -> Incoming | None:
+    """The messages for records of a copy; None if not all have the usual form."""
+    content, rows = records.content, records.rows
+    usual = len(records.offsets) >= LEAST and records.prefix and content.value_at[rows].min() >= 0
+    if not usual or not datable(content.stamps[rows]):
+        return None
+    keys, heads = _keys(records), _heads(records)
+    if keys is None or heads is None:
+        return None
+    made = Incoming(records, keys, heads)
+    return made if made.fits else None
+
+
+def _keys(records: Packed) -> list[bytes] | None:
+    """Each key with a separator, or nothing for null; None if one is empty or not text."""
+    content, rows = records.content, records.rows
+    at, end = content.key_at[rows], content.key_end[rows]
+    given = at >= 0
+    if (at == end)[given].any():
+        return None
+    raw = bytearray(content.data)
+    np.frombuffer(raw, np.uint8)[end[given]] = names.NEXT[0]
+    data = bytes(raw)
+    found = [data[first:last] for first, last in zip(at.tolist(), (end + given).tolist(), strict=True)]
+    for row in np.flatnonzero(~given).tolist():
+        found[row] = b""
+    return found if _is_text(b"".join(found), 0, int(given.sum())) else None
+
+
+def _heads(records: Packed) -> list[bytes] | None:
+    """The properties for the headers of each record; None if not all can be properties."""
+    content, rows = records.content, records.rows
+    edges = np.concatenate(([0], np.cumsum(content.counts)))
+    first = edges[rows.start : rows.stop + 1]
+    whole = slice(int(first[0]), int(first[-1]))
+    names_at, values_at = content.names_at[whole], content.values_at[whole]
+    at, end = content.head_at[rows], content.head_end[rows]
+    if not len(names_at):
+        return [b""] * len(at)
+    padded = np.zeros(len(content.heads) + 2 * WORD, np.uint8)
+    raw = padded[WORD:-WORD]
+    raw[:] = np.frombuffer(content.heads, np.uint8)
+    raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
+    given = content.counts[rows] > 0
+    raw[end[given]] = names.NEXT[0]
+    data = raw.tobytes()
+    places = zip((at + given).tolist(), (end + given).tolist(), strict=True)
+    found = [data[start:last] for start, last in places]
+    text = b"".join(found)
+    if names.TRANSIENT in text or not _is_text(text, len(names_at), len(names_at)):
+        return None
+    if (names_at + 1 == values_at).any():
+        return None
+    titles, first = titles_in(padded, names_at + 1, values_at), first - first[0]
+    if _RESERVED.has(titles).any() or (content.counts[rows].max() > 1 and repeated(titles, first)):
+        return None
+    return found
+
+
+def _is_text(raw: bytes, values: int, ends: int) -> bool:
+    """Whether this is UTF-8 with these numbers of separators."""
+    if raw.count(names.VALUE) != values or raw.count(names.NEXT) != ends:
+        return False
+    try:
+        return raw.isascii() or bool(raw.decode())
+    except UnicodeDecodeError:
+        return False
+
+
+def _rows(made: Array) -> list[bytes]:
+    """The bytes of each row."""
+    found: list[bytes] = made.view(f"V{made.itemsize * made.shape[1]}")[:, 0].tolist()
+    return found
+
+
+def _sizes(parts: list[bytes]) -> Array:
+    return np.fromiter(map(len, parts), np.int64, len(parts))

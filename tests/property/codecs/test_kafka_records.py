@@ -1,0 +1,221 @@
+"""Records that are read and written as arrays are what they are one by one, whatever they contain."""
+
+import time
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.codecs.test_rocketmq_columns import RECORDS, Record
+from tests.property.codecs.test_rocketmq_native import BORN, PATH, PREFIX
+from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES, PAIRS
+from tests.unit.rocketmq.stored_messages import Message
+from trueup.connectors.kafka.protocol.compression import opened
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, HEADER_BYTES, Header, header_of, sound
+from trueup.connectors.kafka.protocol.records import parsed
+from trueup.connectors.kafka.protocol.reencode import _zigzag
+from trueup.connectors.kafka.replication.wire.decode import decoded
+from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
+from trueup.connectors.replication.headers import marks
+from trueup.connectors.replication.packed import Packed
+from trueup.connectors.replication.ports import Columns
+from trueup.connectors.rocketmq.protocol import block
+from trueup.connectors.rocketmq.protocol.block import scan
+from trueup.connectors.rocketmq.protocol.properties import decoded as properties_of
+from trueup.connectors.rocketmq.replication import incoming as arrays
+from trueup.connectors.rocketmq.replication.columns import Encoder
+from trueup.connectors.rocketmq.replication.plain import columns_of
+from trueup.connectors.rocketmq.replication.writer import _batches
+from trueup.state.common.errors import BadBytes
+
+Batch = tuple[Header, memoryview]
+TEXT = st.text(max_size=70).map(str.encode)
+LONG = st.tuples(st.none() | TEXT, st.none() | BODIES, st.just(0), st.lists(st.tuples(st.text(max_size=70), TEXT)))
+PLAIN = st.tuples(st.none() | TEXT, st.none() | BODIES, st.just(0), st.lists(st.tuples(NAMES, TEXT), max_size=3))
+ANY = RECORDS | PLAIN | LONG
+DELTAS = st.integers(-(1 << 40), 1 << 40)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "LEAST", 1)
+    monkeypatch.setattr(block, "LEAST", 1)
+
+
+def part(raw: bytes | None) -> bytes:
+    return _zigzag(-1) if raw is None else _zigzag(len(raw)) + raw
+
+
+def body_of(records: Sequence[Record], deltas: Sequence[int]) -> bytes:
+    """Records of a batch, one by one; with a time and a gap in their offsets of ``deltas``."""
+    made = bytearray()
+    for number, ((key, value, _, headers), delta) in enumerate(zip(records, deltas, strict=True)):
+        record = b"\0" + _zigzag(delta) + _zigzag(2 * number) + part(key) + part(value) + _zigzag(len(headers))
+        record += b"".join(part(name.encode("utf-8", "surrogatepass")) + part(content) for name, content in headers)
+        made += _zigzag(len(record)) + record
+    return bytes(made)
+
+
+def batch_of(records: Sequence[Record], deltas: Sequence[int], offset: int, attributes: int = 0) -> Batch:
+    last = 2 * len(records)
+    header = Header(offset, 0, 1, 2, 0, attributes, last, BORN, BORN + 9, -1, -1, -1, len(records))
+    return header, memoryview(body_of(records, deltas))
+
+
+def encodable(record: Record) -> bool:
+    """Whether all names of headers are text: those of RocketMQ's records may have lone surrogates."""
+    return all(name.isascii() or name.encode("utf-8", "ignore").decode() == name for name, _ in record[3])
+
+
+BATCH = st.lists(st.tuples(ANY.filter(encodable), DELTAS), max_size=4)
+
+
+@given(st.lists(BATCH, max_size=3), st.booleans())
+def test_records_are_read_as_they_were_written(contents: list, appended: bool) -> None:
+    batches = [
+        batch_of([record for record, _ in rows], [delta for _, delta in rows], 100 * n, APPEND_TIME * appended)
+        for n, rows in enumerate(contents)
+    ]
+    found, refused = decoded(batches, "here")
+    wanted = [
+        (100 * n + 2 * row, key, value, BORN + 9 if appended else BORN + delta, [*headers])
+        for n, rows in enumerate(contents)
+        for row, ((key, value, _, headers), delta) in enumerate(rows)
+    ]
+    assert not refused
+    assert [(*row[:4], [*row[4]]) for row in zip(*found.columns(), strict=True)] == wanted
+
+
+@given(BATCH.filter(bool), st.data())
+def test_damaged_records_are_bad_bytes_or_records(rows: list, data: st.DataObject) -> None:
+    header, body = batch_of([record for record, _ in rows], [0] * len(rows), 0)
+    raw = bytearray(body)
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found = parsed([(header, memoryview(raw))], "here")
+    except BadBytes:
+        return
+    assert len(found) == len(rows)
+
+
+def test_a_record_with_a_name_that_is_not_text_is_refused() -> None:
+    good, bad = b"\0\0\0\1\1\0", b"\0\0\2\1\1\2\2\xff\1"
+    body = b"".join(_zigzag(len(record)) + record for record in (good, bad, good))
+    header = batch_of([(None, None, 0, [])] * 3, [0] * 3, 0)[0]
+    columns, refused = decoded([(header, memoryview(body))], "here")
+    assert "not text" in refused
+    assert len(columns.offsets) == 2
+
+
+def test_a_record_with_many_headers_is_read() -> None:
+    headers: list[tuple[str, bytes | None]] = [(f"name {n}", b"%d" % n) for n in range(100)]
+    columns, _ = decoded([batch_of([(b"k", b"v", 0, headers), (None, b"", 0, [])], [0, 0], 0)], "here")
+    assert [[*each] for each in columns.columns().headers] == [headers, []]
+
+
+def written(columns: Columns) -> list[tuple]:
+    """The batches for records of a copy, one by one; properties without their order."""
+    return [_comparable(made.messages, made.born, made.body) for made in _batches(Encoder().messages(columns))]
+
+
+def _comparable(count: int, born: int, body: bytes) -> tuple:
+    found, at = [], 0
+    while at < len(body):
+        size = int.from_bytes(body[at : at + 4], "big")
+        value = int.from_bytes(body[at + 16 : at + 20], "big")
+        properties = body[at + 22 + value : at + size]
+        assert int.from_bytes(body[at + 20 + value : at + 22 + value], "big") == len(properties)
+        found.append((body[at : at + 20 + value], properties_of(properties)))
+        at += size
+    return count, born, found
+
+
+@given(st.lists(st.tuples(ANY.filter(encodable), st.integers(0, 3)), min_size=1, max_size=5), st.data())
+def test_records_become_messages_as_they_do_one_by_one(rows: list, data: st.DataObject) -> None:
+    deltas = [delta for _, delta in rows]
+    columns, _ = decoded([batch_of([record for record, _ in rows], deltas, 7)], "here")
+    if not isinstance(columns, Packed):
+        return
+    start, stop = sorted(data.draw(st.tuples(st.integers(0, len(rows) - 1), st.integers(1, len(rows)))))
+    copied = columns.tagged(PATH, PREFIX).cut(start, max(stop, start + 1))
+    made = arrays.incoming(copied)
+    if made is not None:
+        found = [_comparable(each.messages, each.born, each.body) for each in made.batches(1 << 20)]
+        assert found == written(copied.columns())
+
+
+@given(st.lists(st.sampled_from(["key", "ключ", None]), min_size=1, max_size=4), st.binary(max_size=9))
+def test_usual_records_become_messages_as_arrays(keys: list, value: bytes) -> None:
+    rows: list[Record] = [(key and key.encode(), value, 0, [("a", b"1"), ("TAGS", "é".encode())]) for key in keys]
+    columns, _ = decoded([batch_of(rows, [0] * len(rows), 7)], "here")
+    assert isinstance(columns, Packed)
+    assert arrays.incoming(columns.tagged(PATH, PREFIX)) is not None
+
+
+def test_the_headers_of_a_copy_are_those_that_the_pump_adds() -> None:
+    columns, _ = decoded([batch_of([(b"k", b"v", 0, [("a", b"1")])], [0], 7)], "here")
+    assert isinstance(columns, Packed)
+    mark = next(iter(marks(PREFIX, [7])))
+    assert [*columns.tagged(PATH, PREFIX).columns().headers[0]] == PATH.tagged([("a", b"1")], mark)
+
+
+def test_records_of_an_earlier_copy_are_rows() -> None:
+    columns, _ = decoded([batch_of([(b"k", b"v", 0, [("trueup-source", b"east")])], [0], 7)], "here")
+    assert not isinstance(columns, Packed)
+
+
+def together(messages: Sequence[Message]) -> Columns | None:
+    found = scan(memoryview(b"".join(message.encoded() for message in messages)))
+    return None if found is None else columns_of(found)
+
+
+SENDER = Sender(9, 1, 5)
+
+
+def read_back(columns: Columns, codec: int, most: int) -> list[tuple]:
+    """What a reader finds in the batches for some records."""
+    found, sequence = list[tuple](), 0
+    for made in records_of(columns).batches(codec, most):
+        batch = made.sent_by(Sender(9, 1, sequence))
+        header = header_of(batch)
+        assert sound(header, batch)
+        assert (header.sequence, header.producer_id, header.epoch, header.records) == (sequence, 9, 1, made.records)
+        rows = decoded([(header, opened(codec, batch[HEADER_BYTES:], "here"))], "here")[0].columns()
+        assert header.last_ms == max(rows.stamps)
+        assert [*rows.offsets] == [*range(made.records)]
+        found += ((*row[1:4], [*row[4]]) for row in zip(*rows, strict=True))
+        sequence += made.records
+    return found
+
+
+@given(BATCH.filter(bool), st.integers(0, 4), st.integers(0, 99))
+def test_records_are_written_as_they_are(rows: list, codec: int, most: int) -> None:
+    keys, values, _, headers = zip(*(record for record, _ in rows), strict=True)
+    columns = Columns(range(len(rows)), keys, values, [BORN + delta for _, delta in rows], headers)
+    wanted = [(*row[1:4], [*row[4]]) for row in zip(*columns, strict=True)]
+    assert read_back(columns, codec, most) == wanted
+
+
+@given(st.lists(st.tuples(BODIES, PAIRS, st.integers(BORN, BORN << 3)), min_size=1, max_size=5), st.data())
+def test_messages_are_written_as_they_are_one_by_one(contents: list, data: st.DataObject) -> None:
+    messages = list[Message]()
+    for n, (body, pairs, born) in enumerate(contents):
+        properties = "".join(f"{name}\x01{value}\x02" for name, value in pairs.items()).encode()
+        messages.append(Message(body, properties, offset=n, flag=0, born=born))
+    columns = together(messages)
+    assert isinstance(columns, Packed)
+    start = data.draw(st.integers(0, len(contents) - 1))
+    copied = columns.tagged(PATH, PREFIX).cut(start)
+    made, rows = (
+        [bytes(each.sent_by(SENDER)) for each in records_of(one).batches(0)] for one in (copied, copied.columns())
+    )
+    assert made == rows
+
+
+def test_a_record_without_a_time_is_written_with_that_of_now() -> None:
+    before = time.time_ns() // 1_000_000
+    columns = Columns([0, 1], [None] * 2, [b""] * 2, [-1, BORN], [[]] * 2)
+    (batch,) = records_of(columns).batches(0)
+    assert before <= batch.first_ms <= batch.last_ms <= time.time_ns() // 1_000_000

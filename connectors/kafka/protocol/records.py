@@ -74,9 +74,11 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     if not (made.at == made.end).all():
         raise made.bad("records without other bytes")
     records = [header.records for header, _ in batches]
-    base = np.repeat(np.array([header.offset for header, _ in batches], np.int64), records)
+    offsets: Array = deltas + np.repeat(np.array([header.offset for header, _ in batches], np.int64), records)
+    if (np.diff(offsets) <= 0).any():
+        raise made.bad("records in the order of their offsets")
     return Records(
-        data, base + deltas, _stamps(batches, records, times), key_at, key_end, value_at, value_end, head_at, made.end,
+        data, offsets, _stamps(batches, records, times), key_at, key_end, value_at, value_end, head_at, made.end,
         counts, headings,
     )  # fmt: skip
 
@@ -84,6 +86,8 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
 def _divide(header: Header, body: memoryview, base: int, starts: list[int], ends: list[int], where: str) -> None:
     """Add start and end of each record of a batch, which begins at ``base``."""
     at, last = 0, len(body)
+    if header.records < 0:
+        raise BadBytes(where, 57, "a number of records", str(header.records), "read it with another client")
     try:
         for _ in range(header.records):
             size = body[at]

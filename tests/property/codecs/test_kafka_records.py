@@ -100,15 +100,6 @@ def test_damaged_records_are_bad_bytes_or_records(rows: list, data: st.DataObjec
     assert len(found) == len(rows)
 
 
-def test_a_record_with_a_name_that_is_not_text_is_refused() -> None:
-    good, bad = b"\0\0\0\1\1\0", b"\0\0\2\1\1\2\2\xff\1"
-    body = b"".join(_zigzag(len(record)) + record for record in (good, bad, good))
-    header = batch_of([(None, None, 0, [])] * 3, [0] * 3, 0)[0]
-    columns, refused = decoded([(header, memoryview(body))], "here")
-    assert "not text" in refused
-    assert len(columns.offsets) == 2
-
-
 def test_a_record_with_many_headers_is_read() -> None:
     headers: list[tuple[str, bytes | None]] = [(f"name {n}", b"%d" % n) for n in range(100)]
     columns, _ = decoded([batch_of([(b"k", b"v", 0, headers), (None, b"", 0, [])], [0, 0], 0)], "here")

@@ -14,6 +14,7 @@ from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import fetched, produced
 from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble, walk
+from trueup.connectors.kafka.protocol.records import parsed
 from trueup.connectors.kafka.protocol.reencode import dense
 from trueup.connectors.pulsar import codecs, compressed
 from trueup.connectors.pulsar.messages import Wrapper
@@ -125,6 +126,19 @@ def test_a_varint_has_ten_bytes_at_most() -> None:
     [(whole, batch)] = walk(assemble(header, b"\xff" * MB + b"\x01"))
     with pytest.raises(BadBytes):
         dense(whole, batch, "here")
+
+
+@pytest.mark.parametrize("records", [-1, (1 << 31) - 1])
+def test_a_batch_takes_no_room_for_records_that_it_only_declares(records: int) -> None:
+    header = Header(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, records)
+    with within(4 * MB), pytest.raises(BadBytes):
+        parsed([(header, memoryview(b"\x0c\0\0\0\1\1\0"))], "here")
+
+
+def test_a_record_takes_no_room_for_headers_that_it_only_declares() -> None:
+    header = Header(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
+    with within(4 * MB), pytest.raises(BadBytes):
+        parsed([(header, memoryview(b"\x14\0\0\0\1\1\xfe\xff\xff\xff\x0f"))], "here")
 
 
 @pytest.mark.parametrize("decode", [fetched, produced])

@@ -34,6 +34,7 @@ from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol import record_batch as batches
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.reencode import dense, first_header
+from trueup.connectors.kafka.replication.wire.decode import decoded
 from trueup.connectors.pulsar import compressed, offload_index, schemas
 from trueup.connectors.pulsar import metadata as pulsar
 from trueup.connectors.pulsar.protocol.chunks import Chunks
@@ -74,6 +75,8 @@ def opened(data: bytes) -> None:
             batches.sound(header, batch)
             dense(header, batch, "here")
             first_header(header, batch, b"h", "here")
+            body = compression.opened(header.attributes & batches.CODEC, batch[batches.HEADER_BYTES :], "here")
+            decoded([(header, body)], "here")
 
 
 def control(data: bytes) -> None:

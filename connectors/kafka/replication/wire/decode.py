@@ -18,16 +18,18 @@ _OURS = HEADER.encode()
 _ASCII = 128
 
 
-def decoded(batches: Sequence[tuple[Header, memoryview]], where: str) -> tuple[Columns, str]:
-    """The records of batches (`records.parsed`), and why the last of them cannot be copied; empty: it can. There may be
-    fewer records than the batches have: they end with one that has a name of a header that is not text.
+def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, first: int = 0) -> tuple[Columns, str]:
+    """The records of batches (`records.parsed`) from offset ``first`` on, and why the last of them cannot be copied;
+    empty: it can. There may be fewer records than the batches have: they end with one that has a name of a header that
+    is not text.
 
     Raises `BadBytes`.
     """
     records = parsed(batches, where)
+    start = int(np.searchsorted(records.offsets, first))
     if _alike(records):
-        return Packed(_content(records), slice(0, len(records))), ""
-    return _columns(records)
+        return Packed(_content(records), slice(start, len(records))), ""
+    return _columns(records, start)
 
 
 def _alike(records: Records) -> bool:
@@ -64,12 +66,13 @@ def _content(records: Records) -> Content:
     )  # fmt: skip
 
 
-def _columns(records: Records) -> tuple[Columns, str]:
+def _columns(records: Records, start: int) -> tuple[Columns, str]:
+    """The records from row ``start`` on."""
     headings, data = records.headings, memoryview(records.data)
     places = zip(headings.name_at.tolist(), headings.name_end.tolist(), strict=True)
     known, pairs = dict[bytes, str](), list[tuple[str, bytes | None]]()
     values = _parts(data, headings.value_at, headings.value_end)
-    count, refused = len(records), ""
+    stop, refused = len(records), ""
     for row, (at, end), value in zip(headings.row.tolist(), places, values, strict=True):
         raw = bytes(data[at:end])
         name = known.get(raw)
@@ -77,15 +80,17 @@ def _columns(records: Records) -> tuple[Columns, str]:
             try:
                 name = known[raw] = raw.decode()
             except UnicodeDecodeError as error:
-                count, refused = row + 1, f"the name of a header is not text: {error}"
-                pairs += [("", None)] * (len(values) - len(pairs))
-                break
+                if row >= start:
+                    stop, refused = row + 1, f"the name of a header is not text: {error}"
+                    pairs += [("", None)] * (len(values) - len(pairs))
+                    break
+                name = ""
         pairs.append((name, value))
     edges = np.concatenate(([0], np.cumsum(records.counts))).tolist()
-    headers = [pairs[start:end] for start, end in pairwise(edges)]
+    headers = [pairs[first:last] for first, last in pairwise(edges)]
     keys = _parts(data, records.key_at, records.key_end)
     bodies = _parts(data, records.value_at, records.value_end)
-    return Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers).cut(0, count), refused
+    return Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers).cut(start, stop), refused
 
 
 def _parts(data: memoryview, starts: Array, ends: Array) -> list[bytes | None]:

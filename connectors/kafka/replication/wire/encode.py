@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from trueup.state.replication.provenance import HEADER
 Array = NDArray[Any]
 BATCH_BYTES = 512 << 10
 """Below the lowest common max.message.bytes, so that a batch is refused only because of a record in it."""
-_BYTES = np.arange(10, dtype=np.uint64)
+_LIMITS = [np.uint64(1 << 7 * width) for width in range(1, 10)]
+"""The numbers from which on a varint has one byte more."""
 _NULL = 1
 _AROUND = 32
 """At least the bytes of a record besides its parts and the lengths of headers."""
@@ -34,42 +35,78 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
+class Part:
+    """A part of each record, and the lengths; -1: null, which has no bytes here."""
+
+    raw: Sequence[bytes]
+    lengths: Array
+
+    @classmethod
+    def of(cls, parts: Sequence[bytes | None]) -> "Part":
+        """These parts."""
+        if None in parts:
+            lengths = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+            return cls([part or b"" for part in parts], lengths)
+        return cls(cast("Sequence[bytes]", parts), np.fromiter(map(len, cast("Sequence[bytes]", parts)), np.int64))
+
+    @classmethod
+    def ranges(cls, data: bytes, starts: Array, ends: Array) -> "Part":
+        """Ranges of bytes; a negative start: null."""
+        places = zip(starts.tolist(), ends.tolist(), strict=True)
+        if starts.min(initial=0) >= 0:
+            return cls([data[at:end] for at, end in places], (ends - starts).astype(np.int64))
+        return cls.of([data[at:end] if at >= 0 else None for at, end in places])
+
+    def cut(self, rows: slice) -> "Part":
+        """A range of the records."""
+        return Part(self.raw[rows], self.lengths[rows])
+
+    @property
+    def sizes(self) -> Array:
+        """The numbers of bytes."""
+        return np.maximum(self.lengths, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Records:
-    """Records with the parts that are sent: ``middles``: everything between the value and the mark, with the number of
-    headers. ``ends``: marks. Null keys and values are None in ``keys`` and ``values``."""
+    """Records with the parts that are sent. ``heads``: headers after their number, of which those of a copy are in
+    ``ends``."""
 
     stamps: Array
-    keys: Sequence[bytes | None]
-    values: Sequence[bytes | None]
     counts: Array
-    heads: Sequence[bytes]
-    ends: Sequence[bytes]
+    keys: Part
+    values: Part
+    heads: Part
+    ends: Part
 
     def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["Batch"]:
         """Batches of at most about ``most`` bytes before compression, or of one record."""
-        lengths = [_sizes(self.keys), _sizes(self.values), *(_sizes(each) for each in (self.heads, self.ends))]
-        until, at = np.cumsum(sum(np.maximum(each, 0) for each in lengths) + _AROUND), 0
+        parts = self.keys, self.values, self.heads, self.ends
+        until, at = np.cumsum(np.sum([part.sizes for part in parts], axis=0) + _AROUND), 0
         while at < len(until):
             limit = (until[at - 1] if at else 0) + most
             last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
-            yield self._batch(slice(at, last), [each[at:last] for each in lengths], codec)
+            rows = slice(at, last)
+            yield Records(self.stamps[rows], self.counts[rows], *(part.cut(rows) for part in parts))._batch(codec)
             at = last
 
-    def _batch(self, rows: slice, lengths: Sequence[Array], codec: int) -> "Batch":
-        stamps, count = self.stamps[rows], rows.stop - rows.start
-        key, value, head, end = lengths
-        fields = [stamps - stamps[0], np.arange(count), key, value, self.counts[rows]]
+    def _batch(self, codec: int) -> "Batch":
+        count, parts = len(self.stamps), (self.keys, self.values, self.heads, self.ends)
+        fields = self.stamps - self.stamps[0], np.arange(count), self.keys.lengths, self.values.lengths, self.counts
         texts = [_varints(each) for each in fields]
-        size = 1 + sum(width for _, width in texts) + sum(np.maximum(each, 0) for each in (key, value)) + head + end
-        starts = _pieces([_varints(size), _attributes(count), *texts[:3]])
+        attributes = _varints(np.zeros(count, np.int64))
+        size: Array = np.sum(
+            [attributes.width, *(text.width for text in texts), *(part.sizes for part in parts)], axis=0
+        )
         columns = (
-            starts, [each or b"" for each in self.keys[rows]], _pieces(texts[3:4]),
-            [each or b"" for each in self.values[rows]], _pieces(texts[4:]), self.heads[rows], self.ends[rows],
+            _pieces([_varints(size), attributes, *texts[:3]]), self.keys.raw, _pieces(texts[3:4]), self.values.raw,
+            _pieces(texts[4:]), self.heads.raw, self.ends.raw,
         )  # fmt: skip
-        parts = [b""] * (len(columns) * count)
+        joined = [b""] * (len(columns) * count)
         for place, column in enumerate(columns):
-            parts[place :: len(columns)] = column
-        return Batch(count, int(stamps[0]), int(stamps.max()), codec, closed(codec, b"".join(parts)))
+            joined[place :: len(columns)] = column
+        body = closed(codec, b"".join(joined))
+        return Batch(count, int(self.stamps[0]), int(self.stamps.max()), codec, body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +134,37 @@ def records_of(columns: Columns) -> Records:
         return _of_packed(columns)
     columns = columns.columns()
     known = dict[str, bytes]()
-    heads = [
+    heads: list[bytes | None] = [
         b"".join([(known.get(name) or _named(known, name)) + _part(content) for name, content in headers])
         for headers in columns.headers
     ]
-    counts = _sizes(columns.headers)
-    return Records(_times(columns.stamps), columns.keys, columns.values, counts, heads, [b""] * len(heads))
+    parts = (
+        Part.of(columns.keys),
+        Part.of(columns.values),
+        Part.of(heads),
+        Part([b""] * len(heads), np.zeros(len(heads), np.int64)),
+    )
+    return Records(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *parts)
 
 
 def _of_packed(records: Packed) -> Records:
     content, rows = records.content, records.rows
     data, heads = bytes(content.data), bytes(content.heads)
-    places = zip(content.head_at[rows].tolist(), content.head_end[rows].tolist(), strict=True)
     path = _part(HEADER.encode()) + _part(records.passed) + _part(MARK.encode()) + zigzag(MARK_BYTES)
     ends = np.empty((len(records.offsets), len(path) + MARK_BYTES), np.uint8)
     ends[:, : len(path)], ends[:, len(path) :] = np.frombuffer(path, np.uint8), records.marks()
     return Records(
-        _times(content.stamps[rows]), _slices(data, content.key_at[rows], content.key_end[rows]),
-        _slices(data, content.value_at[rows], content.value_end[rows]), content.counts[rows] + 2,
-        [heads[at:end] for at, end in places], _rows(ends),
+        _times(content.stamps[rows]), content.counts[rows] + 2,
+        Part.ranges(data, content.key_at[rows], content.key_end[rows]),
+        Part.ranges(data, content.value_at[rows], content.value_end[rows]),
+        Part.ranges(heads, content.head_at[rows], content.head_end[rows]),
+        Part(_rows(ends), np.full(len(ends), ends.shape[1])),
     )  # fmt: skip
 
 
 def _times(stamps: Sequence[int] | Array) -> Array:
     found = np.array(stamps, np.int64)
     return np.where(found > 0, found, time.time_ns() // 1_000_000) if (found <= 0).any() else found
-
-
-def _slices(data: bytes, starts: Array, ends: Array) -> list[bytes | None]:
-    places = zip(starts.tolist(), ends.tolist(), strict=True)
-    if starts.min(initial=0) >= 0:
-        return [data[at:end] for at, end in places]
-    return [data[at:end] if at >= 0 else None for at, end in places]
 
 
 def _named(known: dict[str, bytes], name: str) -> bytes:
@@ -153,47 +189,46 @@ def zigzag(value: int) -> bytes:
 _NULL_LENGTH = bytes([_NULL])
 
 
-def _sizes(parts: Sequence[Any]) -> Array:
-    """The lengths of parts; -1: null."""
-    try:
-        return np.fromiter(map(len, parts), np.int64, len(parts))
-    except TypeError:
-        return np.array([-1 if part is None else len(part) for part in parts], np.int64)
+class Piece(NamedTuple):
+    """Bytes in the first columns of each row, and their number. ``even``: it is that of the columns in all rows."""
 
-
-Piece = tuple[Array, Array]
-"""Bytes in the first columns of each row, and their number."""
+    raw: Array
+    width: Array
+    even: bool
 
 
 def _varints(values: Array) -> Piece:
     """The varint of each number."""
-    raw = (values.astype(np.int64) << 1 ^ values.astype(np.int64) >> 63).view(np.uint64)
-    width = np.ones(len(raw), np.int64)
-    left = raw >> np.uint64(7)
-    while left.any():
-        width += left > 0
-        left >>= np.uint64(7)
-    most = int(width.max(initial=1))
-    made = (raw[:, None] >> (_BYTES[:most] * np.uint64(7))).astype(np.uint8) & 0x7F
-    made |= (np.arange(most) + 1 < width[:, None]).view(np.uint8) << 7
-    return made, width
-
-
-def _attributes(count: int) -> Piece:
-    return np.zeros((count, 1), np.uint8), np.ones(count, np.int64)
+    raw: Array = (values << 1 ^ values >> 63).view(np.uint64)
+    width, most = np.ones(len(raw), np.int64), raw.max(initial=0)
+    if most < _LIMITS[0]:
+        return Piece(raw.astype(np.uint8)[:, None], width, True)
+    limits = [limit for limit in _LIMITS if limit <= most]
+    for limit in limits:
+        width += raw >= limit
+    made = np.empty((len(raw), len(limits) + 1), np.uint8)
+    for place in range(len(limits) + 1):
+        made[:, place] = raw >> np.uint64(7 * place) & np.uint64(127)
+        made[:, place] |= (width > place + 1).view(np.uint8) << 7
+    return Piece(made, width, int(width.min()) == made.shape[1])
 
 
 def _pieces(fields: Sequence[Piece]) -> list[bytes]:
     """The fields of each row, one after another."""
-    made = np.hstack([piece for piece, _ in fields]) if len(fields) > 1 else fields[0][0]
-    if all((width == piece.shape[1]).all() for piece, width in fields):
-        return _rows(np.ascontiguousarray(made))
-    chosen = np.hstack([np.arange(piece.shape[1]) < width[:, None] for piece, width in fields])
-    raw, ends = made[chosen].tobytes(), np.cumsum(chosen.sum(axis=1)).tolist()
-    return [raw[at:end] for at, end in zip([0, *ends], ends, strict=False)]
+    made = np.hstack([field.raw for field in fields])
+    if all(field.even for field in fields):
+        return _rows(made)
+    chosen, at, widths = np.ones(made.shape, bool), 0, np.zeros(len(made), np.int64)
+    for field in fields:
+        if not field.even:
+            for place in range(1, field.raw.shape[1]):
+                chosen[:, at + place] = field.width > place
+        at, widths = at + field.raw.shape[1], widths + field.width
+    raw, ends = made[chosen].tobytes(), np.cumsum(widths).tolist()
+    return [raw[first:last] for first, last in zip([0, *ends], ends, strict=False)]
 
 
 def _rows(made: Array) -> list[bytes]:
     """The bytes of each row."""
-    found: list[bytes] = made.view(f"V{made.shape[1]}")[:, 0].tolist()
+    found: list[bytes] = np.ascontiguousarray(made).view(f"V{made.shape[1]}")[:, 0].tolist()
     return found

@@ -1,6 +1,5 @@
 """Batches of one partition between its leader and the pump. No I/O."""
 
-from bisect import bisect_left
 from collections import deque
 
 from trueup.connectors.contract import LogId
@@ -75,8 +74,9 @@ class Pending:
         if not self._rows.offsets:
             refused, self._refused = self._refused, ""
         self.wanted = self._rows.offsets[0] if self._rows.offsets else self._first()
-        if refused:
-            self.wanted = now.offsets[-1] + 1
+        if refused:  # the records behind it are fetched again
+            self.wanted = self.at = now.offsets[-1] + 1
+            self._batches.clear()
         self._told = self.idle and self.empty
         return Read(now, self.wanted, self._told, refused=refused)
 
@@ -99,8 +99,8 @@ class Pending:
             chosen.append((header, body))
             self._batches.popleft()
             records, size = records + header.records, size + len(body)
-        rows, refused = decoded(chosen, where) if chosen else (Columns(), "")
-        self._rows, self._refused = rows.cut(bisect_left(rows.offsets, self.wanted)), refused
+        if chosen:
+            self._rows, self._refused = decoded(chosen, where, self.wanted)
 
 
 def _is_skipped(header: Header, batch: memoryview, aborted: Aborted) -> bool:

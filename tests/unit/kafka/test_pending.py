@@ -1,0 +1,160 @@
+"""Batches of a partition between its leader and the pump."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.kafka.test_record_batch import CODECS, RECORDS, built, compressed, contents
+from trueup.connectors.contract import LogId
+from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.protocol.record_batch import (
+    CONTROL,
+    TRANSACTIONAL,
+    Header,
+    assemble,
+    header_of,
+)
+from trueup.connectors.kafka.replication.wire.pending import Damaged, Pending
+from trueup.connectors.replication.ports import Read
+from trueup.state.common.errors import BadBytes
+
+LOG = LogId("orders", 0)
+MARKER = b"\x16\0\0\0\x08\0\0\0\0\0\0\0"
+"""A control record: an abort."""
+
+
+def batch(offset: int, values: Sequence[bytes], attributes: int = 0, producer: int = -1, last: int = -1) -> bytes:
+    made = memoryview(built([(None, value, []) for value in values]))
+    last_delta = last if last >= 0 else len(values) - 1
+    header = header_of(made)._replace(offset=offset, attributes=attributes, producer_id=producer, last_delta=last_delta)
+    return bytes(assemble(header, bytes(made[61:])))
+
+
+def control(offset: int, producer: int) -> bytes:
+    header = Header(offset, 0, 0, 2, 0, TRANSACTIONAL | CONTROL, 0, 1, 1, producer, 0, -1, 1)
+    return bytes(assemble(header, MARKER))
+
+
+def answer(*batches: bytes, end: int = 1_000, aborted: Sequence[tuple[int, int]] = ()) -> Fetched:
+    return Fetched(0, end, 0, aborted, memoryview(bytearray(b"".join(batches))))
+
+
+def values(read: Read) -> list[bytes | None]:
+    return [*read.records.columns().values]
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_records_are_those_that_kafka_python_finds(codec: int) -> None:
+    pending = Pending(LOG, 0)
+    pending.take(answer(bytes(compressed(codec))), 0)
+    read = pending.given(100)
+    found = zip(*read.records.columns(), strict=True)
+    wanted = contents(memoryview(built(RECORDS)))
+    assert [(offset, stamp, key, value, [*headers]) for offset, key, value, stamp, headers in found] == wanted
+    assert read.next == len(RECORDS)
+
+
+def test_many_records_are_given_in_parts() -> None:
+    pending = Pending(LOG, 0)
+    pending.take(answer(batch(0, [b"a", b"b", b"c"]), batch(3, [b"d"]), end=4), 0)
+    reads = [pending.given(2) for _ in range(3)]
+    assert [(values(read), read.next, read.idle) for read in reads] == [
+        ([b"a", b"b"], 2, False), ([b"c"], 3, False), ([b"d"], 4, True),
+    ]  # fmt: skip
+    assert pending.empty
+    assert not pending.ready
+
+
+def test_records_before_the_wanted_offset_are_not_given() -> None:
+    pending = Pending(LOG, 1)
+    pending.take(answer(batch(0, [b"a", b"b"])), 1)
+    assert values(pending.given(9)) == [b"b"]
+
+
+def test_a_response_to_an_earlier_request_is_ignored() -> None:
+    pending = Pending(LOG, 5)
+    pending.take(answer(batch(0, [b"a", b"b"])), 0)
+    assert pending.empty
+    assert pending.at == 5
+
+
+def test_what_compaction_removed_at_the_end_of_a_batch_is_passed() -> None:
+    pending = Pending(LOG, 0)
+    pending.take(answer(batch(0, [b"a"], last=6)), 0)
+    assert pending.given(9).next == 7
+
+
+def test_records_of_an_aborted_transaction_are_passed() -> None:
+    pending = Pending(LOG, 0)
+    pending.take(
+        answer(
+            batch(0, [b"lost"], TRANSACTIONAL, producer=7), batch(1, [b"kept"], TRANSACTIONAL, producer=8),
+            control(2, 7), batch(3, [b"later"], TRANSACTIONAL, producer=7), control(4, 8), aborted=[(7, 0)],
+        ),
+        0,
+    )  # fmt: skip
+    read = pending.given(9)
+    assert values(read) == [b"kept", b"later"]
+    assert read.next == 5
+
+
+def test_markers_alone_move_the_position() -> None:
+    pending = Pending(LOG, 0)
+    pending.take(answer(control(0, 7), end=1), 0)
+    assert pending.ready
+    read = pending.given(9)
+    assert (values(read), read.next, read.idle) == ([], 1, True)
+
+
+def test_the_end_of_the_log_is_told_once() -> None:
+    pending = Pending(LOG, 4)
+    pending.take(answer(end=4), 4)
+    assert pending.ready
+    assert pending.given(9).idle
+    pending.take(answer(end=4), 4)
+    assert not pending.ready
+
+
+def test_a_batch_with_a_wrong_checksum_is_fetched_again_after_those_before_it() -> None:
+    bad = bytearray(batch(1, [b"b"]))
+    bad[-1] ^= 1
+    pending = Pending(LOG, 0)
+    pending.take(answer(batch(0, [b"a"]), bytes(bad)), 0)
+    assert values(pending.given(9)) == [b"a"]
+    with pytest.raises(Damaged):
+        pending.take(answer(bytes(bad)), 1)
+
+
+def test_records_before_a_batch_that_cannot_be_opened_are_given() -> None:
+    bad = bytes(assemble(Header(1, 0, 0, 2, 0, 4, 0, 1, 1, -1, -1, -1, 1), b"not zstd"))
+    pending = Pending(LOG, 0)
+    pending.take(answer(batch(0, [b"a"]), bad), 0)
+    assert values(pending.given(9)) == [b"a"]
+    with pytest.raises(BadBytes):
+        pending.given(9)
+
+
+def test_an_older_format_is_found_when_its_turn_comes() -> None:
+    old = bytearray(batch(1, [b"b"]))
+    old[16] = 1
+    pending = Pending(LOG, 0)
+    pending.take(answer(batch(0, [b"a"]), bytes(old)), 0)
+    assert not pending.old
+    read = pending.given(9)
+    assert (values(read), read.next) == ([b"a"], 1)
+    assert pending.old
+    assert pending.wanted == 1
+
+
+def test_a_record_with_an_illegal_name_is_refused_and_those_behind_it_are_fetched_again() -> None:
+    records = (b"\0\0\0\1\1\0", b"\0\0\2\1\1\2\2\xff\1", b"\0\0\4\1\1\0")
+    body = b"".join(bytes([2 * len(record)]) + record for record in records)
+    whole = bytes(assemble(Header(0, 0, 0, 2, 0, 0, 2, 1, 1, -1, -1, -1, 3), body))
+    pending = Pending(LOG, 0)
+    pending.take(answer(whole), 0)
+    read = pending.given(9)
+    assert [*read.records.offsets] == [0, 1]
+    assert "not text" in read.refused
+    assert read.next == pending.at == 2
+    pending.take(answer(whole), 2)
+    assert [*pending.given(9).records.offsets] == [2]

@@ -1,0 +1,169 @@
+"""The writer of the generic pump, with brokers that respond as told."""
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pytest
+
+from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
+from trueup.connectors.kafka.client.cluster import KafkaClient
+from trueup.connectors.kafka.client.fetch_produce import problem, text
+from trueup.connectors.kafka.protocol.record_batch import Header, walk
+from trueup.connectors.kafka.replication.wire import writer as wire
+from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES
+from trueup.connectors.kafka.replication.wire.writer import WireWriter
+from trueup.connectors.replication.ports import Columns
+from trueup.state.common.errors import Retry
+
+A, B = LogId("copy", 0), LogId("copy", 1)
+LOST, TOO_LARGE, TIMED_OUT, UNKNOWN = -100, 10, 7, 3
+
+
+class Broker:
+    """A leader. ``errors``: its next responses, by partition; afterwards it accepts everything."""
+
+    buffered = True
+
+    def __init__(self) -> None:
+        self.errors: dict[int, list[int]] = {}
+        self.stored: dict[int, list[Header]] = {0: [], 1: []}
+        self.ends = {0: 0, 1: 0}
+        self.closed = 0
+        self._responses: list[bytes | None] = []
+
+    def takes(self, _key: int, _version: int) -> bool:
+        return False
+
+    def send(self, _key: int, _version: int, *parts: Any) -> None:
+        found, lost = [], False
+        for place, batch in zip(parts[2::2], parts[3::2], strict=True):
+            number = struct.unpack_from(">i", place)[0]
+            [(header, _)] = walk(memoryview(bytes(batch)))
+            left = self.errors.get(number, [])
+            error = left.pop(0) if left else 0
+            lost |= error == LOST
+            found.append(struct.pack(">ihqqq", number, max(0, error), self.ends[number], -1, 0))
+            if error in (0, LOST):
+                self.stored[number].append(header)
+                self.ends[number] += header.records
+        body = struct.pack(">i", 1) + text("copy") + struct.pack(">i", len(found)) + b"".join(found) + bytes(4)
+        self._responses.append(None if lost else body)
+
+    def receive(self) -> memoryview:
+        body = self._responses.pop(0)
+        if body is None:
+            raise Retry("a response", "the connection broke", "it is retried")
+        return memoryview(body)
+
+    def close(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
+    made, ids = Broker(), iter(range(77, 99))
+    monkeypatch.setattr(KafkaClient, "refresh", lambda *_: None)
+    monkeypatch.setattr(KafkaClient, "leader", lambda *_: 1)
+    monkeypatch.setattr(KafkaClient, "take", lambda *_: made)
+    monkeypatch.setattr(KafkaClient, "new_producer", lambda *_: next(ids))
+    monkeypatch.setattr(wire.Identity, "unsure", lambda *_: {})
+    return made
+
+
+@pytest.fixture
+def writer(broker: Broker) -> Iterator[WireWriter]:
+    ends = (Endpoint(name, "localhost:1", bit) for bit, name in enumerate(("east", "west")))
+    assignments = tuple(Assignment(LogId("orders", log.number), log, Position(), 0) for log in (A, B))
+    made = WireWriter(Lease("link", *ends, 1, "records", assignments))
+    yield made
+    made.close()
+
+
+def columns(count: int, size: int = 1) -> Columns:
+    rows = range(count)
+    return Columns(rows, [None] * count, [b"v" * size] * count, [1_700_000_000_000] * count, [()] * count)
+
+
+def places(headers: Iterable[Header]) -> list[tuple[int, int, int]]:
+    return [(header.epoch, header.sequence, header.records) for header in headers]
+
+
+def test_sequence_numbers_go_on_from_write_to_write(broker: Broker, writer: WireWriter) -> None:
+    assert [*writer.write({A: columns(2), B: columns(3)})[B].offsets] == [0, 1, 2]
+    assert [*writer.write({A: columns(4)})[A].offsets] == [2, 3, 4, 5]
+    assert places(broker.stored[0]) == [(0, 0, 2), (0, 2, 4)]
+    assert places(broker.stored[1]) == [(0, 0, 3)]
+
+
+def test_large_writes_are_several_batches_one_after_another(broker: Broker, writer: WireWriter) -> None:
+    done = writer.write({A: columns(3, BATCH_BYTES - 100)})[A]
+    assert [*done.offsets] == [0, 1, 2]
+    assert places(broker.stored[0]) == [(0, 0, 1), (0, 1, 1), (0, 2, 1)]
+
+
+@pytest.mark.parametrize("error", [TOO_LARGE, TIMED_OUT])
+def test_nothing_is_written_behind_a_batch_that_is_not_acknowledged(
+    broker: Broker, writer: WireWriter, error: int
+) -> None:
+    broker.errors[0] = [0, error]
+    done = writer.write({A: columns(3, BATCH_BYTES - 100), B: columns(1)})
+    assert [*done[A].offsets] == [0]
+    assert len(broker.stored[0]) == 1
+    assert bool(done[A].refused) == (error == TOO_LARGE)
+    assert isinstance(done[A].error, Retry) == (error == TIMED_OUT)
+    assert [*done[B].offsets] == [0]
+    assert done[B].error is None
+
+
+def test_a_refused_batch_takes_no_sequence_numbers(broker: Broker, writer: WireWriter) -> None:
+    broker.errors[0] = [0, TOO_LARGE]
+    writer.write({A: columns(2)})
+    writer.write({A: columns(9)})
+    writer.write({A: columns(1)})
+    assert places(broker.stored[0]) == [(0, 0, 2), (0, 2, 1)]
+
+
+def test_after_a_lost_response_the_producer_has_another_epoch(broker: Broker, writer: WireWriter) -> None:
+    writer.write({B: columns(1)})
+    broker.errors[0] = [LOST]
+    lost = writer.write({A: columns(2)})[A]
+    assert isinstance(lost.error, Retry)
+    assert broker.closed == 1
+    writer.write({A: columns(3), B: columns(1)})
+    assert places(broker.stored[0]) == [(0, 0, 2), (1, 0, 3)]
+    assert places(broker.stored[1]) == [(0, 0, 1), (1, 0, 1)]
+
+
+def test_after_the_last_epoch_the_producer_has_another_id(
+    broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "_LAST_EPOCH", 0)
+    broker.errors[0] = [LOST]
+    writer.write({A: columns(1)})
+    writer.write({A: columns(1)})
+    assert [(header.producer_id, header.epoch) for header in broker.stored[0]] == [(77, 0), (78, 0)]
+
+
+def test_a_partition_may_be_unknown_for_a_while(
+    broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broker.errors[0] = [UNKNOWN] * 2
+    assert isinstance(writer.write({A: columns(1)})[A].error, Retry)
+    monkeypatch.setattr(wire, "_KNOWN_S", 0.0)
+    assert "Unknown topic" in writer.write({A: columns(1)})[A].refused
+
+
+def test_a_partition_without_a_leader_does_not_delay_others(
+    broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leader(_client: KafkaClient, log: LogId) -> int:
+        if log == A:
+            raise problem(5, "find the leader")
+        return 1
+
+    monkeypatch.setattr(KafkaClient, "leader", leader)
+    done = writer.write({A: columns(1), B: columns(1)})
+    assert isinstance(done[A].error, Retry)
+    assert [*done[B].offsets] == [0]
+    assert broker.closed == 0

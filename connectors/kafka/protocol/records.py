@@ -39,7 +39,7 @@ class Records:
     """Records as places in ``data``; ``key_at`` or ``value_at`` -1: null. ``head_at`` to ``end``: the headers without
     their count. Times in ms since 1970."""
 
-    data: bytearray
+    data: bytes
     offsets: Array
     stamps: Array
     key_at: Array
@@ -57,12 +57,11 @@ class Records:
 
 def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     """The records of batches, which are given as headers and decompressed records. Raises `BadBytes`."""
-    data, starts, ends = bytearray(), list[int](), list[int]()
-    for header, body in batches:
-        _divide(header, body, len(data), starts, ends, where)
-        data += body
-    whole = len(data)
-    data += bytes(_PAD)
+    bodies, starts, ends, whole = [bytes(body) for _, body in batches], list[int](), list[int](), 0
+    for (header, _), body in zip(batches, bodies, strict=True):
+        _divide(header, body, whole, starts, ends, where)
+        whole += len(body)
+    data = b"".join([*bodies, bytes(_PAD)])
     made = _Cursor(np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64), where, whole)
     made.skip(1)  # attributes
     times, deltas = made.number(), made.number()
@@ -83,36 +82,43 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     )  # fmt: skip
 
 
-def _divide(header: Header, body: memoryview, base: int, starts: list[int], ends: list[int], where: str) -> None:
+def _divide(header: Header, body: bytes, base: int, starts: list[int], ends: list[int], where: str) -> None:
     """Add start and end of each record of a batch, which begins at ``base``."""
-    at, last = 0, len(body)
+    at, last, todo = 0, len(body), "read it with another client"
+    start, end = starts.append, ends.append
     if header.records < 0:
-        raise BadBytes(where, 57, "a number of records", str(header.records), "read it with another client")
+        raise BadBytes(where, 57, "a number of records", str(header.records), todo)
     try:
         for _ in range(header.records):
             size = body[at]
             at += 1
             if size > 127:
-                size, shift = size & 127, 7
-                while (byte := body[at]) > 127:
-                    size |= (byte & 127) << shift
-                    at, shift = at + 1, shift + 7
-                    if shift > _BITS:
-                        raise IndexError
-                size |= byte << shift
+                size += (body[at] << 7) - 128
                 at += 1
-            starts.append(base + at)
+                if size >= 1 << 14:
+                    size, at = _longer(body, at, size)
+            start(base + at)
             at += size >> 1
             if size & 1 or at > last:
                 raise IndexError
-            ends.append(base + at)
+            end(base + at)
     except IndexError as error:
-        expected = f"{header.records} records at offset {header.offset}"
-        raise BadBytes(where, at, expected, "fewer", "read it with another client") from error
+        raise BadBytes(where, at, f"{header.records} records at offset {header.offset}", "fewer", todo) from error
     if at != last:
-        raise BadBytes(
-            where, at, f"the end of the batch at offset {header.offset}", "bytes", "read it with another client"
-        )
+        raise BadBytes(where, at, f"the end of the batch at offset {header.offset}", "bytes", todo)
+
+
+def _longer(body: bytes, at: int, size: int) -> tuple[int, int]:
+    """The value of a varint of at least three bytes, of which two were read, and where it ends."""
+    shift = 14
+    while True:
+        size += (body[at] << shift) - (1 << shift)
+        at += 1
+        if size < 1 << shift + 7:
+            return size, at
+        shift += 7
+        if shift > _BITS:
+            raise IndexError
 
 
 def _stamps(batches: Iterable[tuple[Header, memoryview]], records: Sequence[int], times: Array) -> Array:

@@ -33,12 +33,16 @@ class Incoming:
 
     def __init__(self, records: Packed, keys: list[bytes], heads: list[bytes]) -> None:
         content, rows = records.content, records.rows
-        data = bytes(content.data)
-        places = zip(content.value_at[rows].tolist(), content.value_end[rows].tolist(), strict=True)
-        self._bodies, self._keys, self._heads = [data[at:end] for at, end in places], keys, heads
-        self._path, self._marks, self._stamps = names.path_of(records.passed), records.marks(), content.stamps[rows]
-        self._body_bytes, self._key_bytes, self._head_bytes = _sizes(self._bodies), _sizes(keys), _sizes(heads)
-        self._more = self._head_bytes + np.where(self._key_bytes > 0, self._key_bytes + len(_KEYS), 0)
+        self._bodies = _slices(bytes(content.data), content.value_at[rows], content.value_end[rows])
+        self._keys, self._heads, self._prefix = keys, heads, records.prefix
+        self._path, self._stamps = names.path_of(records.passed), content.stamps[rows]
+        self._offsets = np.array(records.offsets, np.int64)
+        given = content.key_at[rows] >= 0
+        self._given = given if not given.all() else None
+        self._body_bytes = content.value_end[rows] - content.value_at[rows]
+        keyed = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
+        head_bytes = content.head_end[rows] - content.head_at[rows]
+        self._more = head_bytes + (keyed if self._given is None else np.where(given, keyed, 0))
 
     @property
     def fits(self) -> bool:
@@ -57,7 +61,7 @@ class Incoming:
 
     def _batch(self, rows: slice) -> Batch:
         stamps, count = self._stamps[rows], rows.stop - rows.start
-        made = tails(self._path, self._marks[rows], stamps)
+        made = tails(self._path, self._prefix, self._offsets[rows], stamps)
         same = stamps == stamps[0]
         ends = _rows(made)
         for row in np.flatnonzero(same).tolist():
@@ -65,10 +69,10 @@ class Incoming:
         more = self._more[rows] + made.shape[1] - np.where(same, TIME_BYTES, 0)
         heads = np.zeros((count, 5), ">i4")  # size, 0, 0, flag, length of the body
         heads[:, 0], heads[:, 4] = batch.size_of(0, 0) + self._body_bytes[rows] + more, self._body_bytes[rows]
-        lengths = np.zeros((count, _LENGTH + len(_KEYS)), np.uint8)
+        lengths = np.empty((count, _LENGTH + len(_KEYS)), np.uint8)
         lengths[:, 0], lengths[:, 1], lengths[:, _LENGTH:] = more >> 8, more & 0xFF, np.frombuffer(_KEYS, np.uint8)
         middles = _rows(lengths)
-        for row in np.flatnonzero(self._key_bytes[rows] == 0).tolist():
+        for row in () if self._given is None else np.flatnonzero(~self._given[rows]).tolist():
             middles[row] = middles[row][:_LENGTH]
         columns = (_rows(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows], ends)
         parts = [b""] * (len(columns) * count)
@@ -83,7 +87,8 @@ def incoming(records: Packed) -> Incoming | None:
     usual = len(records.offsets) >= LEAST and records.prefix and content.value_at[rows].min() >= 0
     if not usual or not datable(content.stamps[rows]):
         return None
-    keys, heads = _keys(records), _heads(records)
+    keys = _keys(records)
+    heads = None if keys is None else _heads(records)
     if keys is None or heads is None:
         return None
     made = Incoming(records, keys, heads)
@@ -97,12 +102,12 @@ def _keys(records: Packed) -> list[bytes] | None:
     given = at >= 0
     if (at == end)[given].any():
         return None
-    raw = bytearray(content.data)
-    np.frombuffer(raw, np.uint8)[end[given]] = names.NEXT[0]
-    data = bytes(raw)
-    found = [data[first:last] for first, last in zip(at.tolist(), (end + given).tolist(), strict=True)]
-    for row in np.flatnonzero(~given).tolist():
-        found[row] = b""
+    raw = np.frombuffer(content.data, np.uint8).copy()
+    raw[end[given]] = names.NEXT[0]
+    found = _slices(raw.tobytes(), at, end + given)
+    if not given.all():
+        for row in np.flatnonzero(~given).tolist():
+            found[row] = b""
     return found if _is_text(b"".join(found), 0, int(given.sum())) else None
 
 
@@ -122,9 +127,7 @@ def _heads(records: Packed) -> list[bytes] | None:
     raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
     given = content.counts[rows] > 0
     raw[end[given]] = names.NEXT[0]
-    data = raw.tobytes()
-    places = zip((at + given).tolist(), (end + given).tolist(), strict=True)
-    found = [data[start:last] for start, last in places]
+    found = _slices(raw.tobytes(), at + given, end + given)
     text = b"".join(found)
     if names.TRANSIENT in text or not _is_text(text, len(names_at), len(names_at)):
         return None
@@ -152,5 +155,5 @@ def _rows(made: Array) -> list[bytes]:
     return found
 
 
-def _sizes(parts: list[bytes]) -> Array:
-    return np.fromiter(map(len, parts), np.int64, len(parts))
+def _slices(data: bytes, starts: Array, ends: Array) -> list[bytes]:
+    return [data[at:end] for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -105,10 +105,7 @@ class Rows(Native):
         and the time of birth if it is not that of the batch."""
         block, rows = self._content.block, self._rows
         stamps = block.born[rows]
-        marks = np.zeros((len(stamps), 16), np.uint8)
-        marks[:, :8] = np.frombuffer(self._prefix, np.uint8)
-        marks[:, 8:] = np.ascontiguousarray(block.places[rows])[:, None].view(np.uint8)
-        made = tails(path, marks, stamps)
+        made = tails(path, self._prefix, block.places[rows], stamps)
         width = made.shape[1]
         start = np.arange(len(stamps)) * width
         return made.tobytes(), start, start + width - np.where(stamps == born, TIME_BYTES, 0)

@@ -16,6 +16,7 @@ from trueup.connectors.kafka.replication.wire.writer import WireWriter
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Retry
 
+SENT_AGAIN = 6
 A, B = LogId("copy", 0), LogId("copy", 1)
 LOST, TOO_LARGE, TIMED_OUT, UNKNOWN = -100, 10, 7, 3
 
@@ -63,6 +64,8 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made, ids = Broker(), iter(range(77, 99))
+    monkeypatch.setattr(wire.select, "select", lambda ready, *_: ([], [], []))
+    monkeypatch.setattr(wire, "_AGAIN_S", 0.0)
     monkeypatch.setattr(KafkaClient, "refresh", lambda *_: None)
     monkeypatch.setattr(KafkaClient, "leader", lambda *_: 1)
     monkeypatch.setattr(KafkaClient, "take", lambda *_: made)
@@ -145,16 +148,25 @@ def test_after_the_last_epoch_the_producer_has_another_id(
     assert [(header.producer_id, header.epoch) for header in broker.stored[0]] == [(77, 0), (78, 0)]
 
 
+def test_a_batch_that_was_not_appended_is_sent_again(broker: Broker, writer: WireWriter) -> None:
+    broker.errors[0] = [SENT_AGAIN, SENT_AGAIN]
+    done = writer.write({A: columns(3, BATCH_BYTES - 100), B: columns(1)})
+    assert [*done[A].offsets] == [0, 1, 2]
+    assert places(broker.stored[0]) == [(0, 0, 1), (0, 1, 1), (0, 2, 1)]
+    assert places(broker.stored[1]) == [(0, 0, 1)]
+
+
 def test_a_partition_may_be_unknown_for_a_while(
     broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(wire, "_PATIENCE_S", 0.0)
     broker.errors[0] = [UNKNOWN] * 2
     assert isinstance(writer.write({A: columns(1)})[A].error, Retry)
     monkeypatch.setattr(wire, "_KNOWN_S", 0.0)
     assert "Unknown topic" in writer.write({A: columns(1)})[A].refused
 
 
-def test_a_partition_without_a_leader_does_not_delay_others(
+def test_a_partition_without_a_leader_does_not_stop_others(
     broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def leader(_client: KafkaClient, log: LogId) -> int:
@@ -162,6 +174,7 @@ def test_a_partition_without_a_leader_does_not_delay_others(
             raise problem(5, "find the leader")
         return 1
 
+    monkeypatch.setattr(wire, "_PATIENCE_S", 0.0)
     monkeypatch.setattr(KafkaClient, "leader", leader)
     done = writer.write({A: columns(1), B: columns(1)})
     assert isinstance(done[A].error, Retry)

@@ -36,6 +36,13 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 _REPLICATED_MS, _ANSWER_S = 4_000, 5.0
 _KNOWN_S = 5.0
 """Seconds for which brokers that have just started, or since its creation, may not know a topic."""
+_NOT_WRITTEN = frozenset({
+    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.NOT_ENOUGH_REPLICAS,
+})  # fmt: skip
+"""Errors of a batch that its broker did not append: it is sent again."""
+_PATIENCE_S, _AGAIN_S = 1.0, 0.1
+"""Seconds for which such batches are sent again in one write, and between two attempts."""
 _LAST_EPOCH = (1 << 15) - 2
 _SEQUENCES = (1 << 31) - 1
 _TODO = "their presence at the target is checked"
@@ -86,14 +93,11 @@ class WireWriter:
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
         """Send to several partitions: to each one batch after another. One that fails gets no more."""
         sendings = {log: _Sending(log, records_of(columns).batches(self._codec)) for log, columns in batches.items()}
-        try:
-            if not self._ready(sendings):
-                for log, error in self._identity.unsure(sendings).items():
-                    sendings[log].fail(error)
-        except TrueupError as error:
-            for one in sendings.values():
-                one.fail(error)
-        while left := [one for one in sendings.values() if one.next()]:
+        patient_s = time.monotonic() + _PATIENCE_S
+        while left := [one for one in sendings.values() if one.next(time.monotonic() < patient_s)]:
+            if any(one.waits is not None for one in left):
+                time.sleep(_AGAIN_S)
+                self._found.clear()
             self._round(left)
         if any(one.error is not None for one in sendings.values()):
             self._producer.change()
@@ -111,18 +115,33 @@ class WireWriter:
             self._found |= topics
         return known
 
+    def _prepared(self, sendings: Mapping[LogId, "_Sending"]) -> list["_Sending"]:
+        """Those whose topics are the intended ones."""
+        unsure: Mapping[LogId, TrueupError] = {}
+        try:
+            if not self._ready(sendings):
+                unsure = self._identity.unsure(sendings)
+        except TrueupError as error:
+            unsure = dict.fromkeys(sendings, error)
+        for log, wrong in unsure.items():
+            if sendings[log].waits is None or not isinstance(wrong, Retry):
+                sendings[log].fail(wrong)
+        return [one for log, one in sendings.items() if log not in unsure]
+
     def _round(self, sendings: Iterable["_Sending"]) -> None:
         """Send a batch to each of some partitions, and wait for the responses."""
         of_node: dict[int, dict[LogId, _Sending]] = {}
-        for one in sendings:
+        for one in self._prepared({one.log: one for one in sendings}):
             try:
                 self._meant[one.log.topic] = self._client.identify(one.log.topic, self._meant.get(one.log.topic, b""))
                 of_node.setdefault(self._client.leader(one.log), {})[one.log] = one
             except Missing as error:
                 if self._may_be_new(one.log):
-                    one.fail(error)
+                    one.waits = error
                 else:
                     one.refused = f"{error.found}; {error.todo}"
+            except Retry as error:
+                one.waits = error
             except TrueupError as error:
                 one.fail(error)
         asked = [(node, self._send(node, sent), sent) for node, sent in of_node.items()]
@@ -143,9 +162,7 @@ class WireWriter:
         if it could not be sent."""
         ids = {log.topic: self._meant[log.topic] for log in sent}
         try:
-            if node not in self._open:
-                self._open[node] = self._client.take(node)
-            connection = self._open[node]
+            connection = self._connection(node)
             batches = {log: one.bytes(self._producer) for log, one in sent.items()}
             if all(ids.values()) and connection.takes(PRODUCE, BY_ID):
                 connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
@@ -155,6 +172,15 @@ class WireWriter:
             self._lose(node, sent, error)
             return None
         return {}
+
+    def _connection(self, node: int) -> Connection:
+        """The connection to a leader, without outstanding responses. One that its broker closed is replaced."""
+        kept = self._open.get(node)
+        if kept is not None and select.select([kept], [], [], 0)[0]:
+            self._open.pop(node).close()
+        if node not in self._open:
+            self._open[node] = self._client.take(node)
+        return self._open[node]
 
     def _answers(self, node: int, names: Mapping[bytes, str], until_s: float) -> dict[LogId, Produced]:
         connection = self._open[node]
@@ -172,7 +198,11 @@ class WireWriter:
         elif answer.error in REFUSED and not (answer.error in MISSING and self._may_be_new(one.log)):
             one.refused = KafkaError(answer.error).str()
         else:
-            one.fail(Retry("acknowledged records", KafkaError(answer.error).str(), _TODO))
+            error = Retry("acknowledged records", KafkaError(answer.error).str(), _TODO)
+            if answer.error in _NOT_WRITTEN:
+                one.waits = error
+            else:
+                one.fail(error)
 
     def _may_be_new(self, log: LogId) -> bool:
         """Whether a broker that does not know the partition may know it soon."""
@@ -226,7 +256,8 @@ class _Producer:
 
 
 class _Sending:
-    """The batches for one partition in a write, and their outcome."""
+    """The batches for one partition in a write, and their outcome. ``waits``: why the batch that was taken could not be
+    sent, or was not appended; then it is sent again."""
 
     def __init__(self, log: LogId, batches: Iterator[Batch]) -> None:
         self.log, self._batches = log, batches
@@ -234,11 +265,17 @@ class _Sending:
         self._offsets = list[int]()
         self.refused = ""
         self.error: TrueupError | None = None
+        self.waits: TrueupError | None = None
 
-    def next(self) -> bool:
-        """Take the next batch. Returns whether there is one to send."""
-        failed = self.refused or self.error is not None
-        self._batch = None if failed else next(self._batches, None)
+    def next(self, patient: bool) -> bool:
+        """Take the next batch, or the same one if it ``waits``. Returns whether there is one to send. A batch that
+        waits fails if not ``patient``."""
+        if self.waits is not None and not patient:
+            self.fail(self.waits)
+        if self.refused or self.error is not None:
+            return False
+        if self.waits is None:
+            self._batch = next(self._batches, None)
         return self._batch is not None
 
     def bytes(self, producer: _Producer) -> memoryview:
@@ -249,6 +286,7 @@ class _Sending:
     def stored(self, offset: int, producer: _Producer) -> None:
         """The batch is at the target, from this offset on."""
         assert self._batch is not None, "asked only after `next`"
+        self.waits = None
         producer.wrote(self.log, self._batch.records)
         self._offsets += range(offset, offset + self._batch.records)
 

@@ -25,19 +25,19 @@ MARK_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The bytes of records, shared by all `Packed` of a response; one item of an array for each record, ends are
-    exclusive. ``data``: keys (``key_at`` < 0: null) and values (``value_at`` < 0: null), with one more byte behind the
-    last of them. ``heads``: the same for headers, with one more byte behind the last. ``counts``: the number of
-    headers. ``names_at`` and ``values_at``: where the lengths of all names and values are in ``heads``, in order."""
+    """The parts of records, shared by all `Packed` of a response; one item for each record, ends are exclusive.
+    ``data``: where keys are (``key_at`` < 0: null). ``values`` and their lengths (< 0: null, the value is empty then).
+    ``heads``: where headers are, with one more byte behind the last; ``counts``: their numbers. ``names_at`` and
+    ``values_at``: where the lengths of all names and values are in ``heads``, in order."""
 
     offsets: Sequence[int]
     stamps: Array
-    data: bytes | bytearray | memoryview
+    data: bytes
     key_at: Array
     key_end: Array
-    value_at: Array
-    value_end: Array
-    heads: bytes | bytearray | memoryview
+    values: Sequence[bytes]
+    value_bytes: Array
+    heads: bytes
     head_at: Array
     head_end: Array
     counts: Array
@@ -64,8 +64,8 @@ class Packed(Native):
     def size(self) -> int:
         """Bytes of keys and values."""
         content, rows = self.content, self.rows
-        keys, values = content.key_end[rows] - content.key_at[rows], content.value_end[rows] - content.value_at[rows]
-        return int(keys.sum() + values.sum())
+        keys, values = content.key_end[rows] - content.key_at[rows], content.value_bytes[rows]
+        return int(keys.sum() + np.maximum(values, 0).sum())
 
     def cut(self, start: int, stop: int | None = None) -> "Packed":
         """A range of the rows."""
@@ -85,7 +85,8 @@ class Packed(Native):
             own = cast("Iterable[tuple[str, bytes]]", marks(self.prefix, self.offsets))
             given = ([*headers, (HEADER, self.passed), mark] for headers, mark in zip(given, own, strict=True))
         keys = _parts(data, content.key_at[rows], content.key_end[rows])
-        values = _parts(data, content.value_at[rows], content.value_end[rows])
+        sized = zip(content.values[rows], content.value_bytes[rows].tolist(), strict=True)
+        values = [None if size < 0 else value for value, size in sized]
         return Columns(self.offsets, keys, values, self.stamps, [*given])
 
     def marks(self) -> Array:

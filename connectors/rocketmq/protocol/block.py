@@ -39,8 +39,10 @@ class Block:
     """Messages in the order of their bytes, ``data``, as arrays: see `stored.Stored`. ``places``: the
     offsets, big-endian. ``body_at``, ``body_end``, ``more_at``, ``more_end``: where bodies and properties are."""
 
-    def __init__(self, data: memoryview, head: Array, starts: Array, more_at: Array, more_end: Array) -> None:
-        self.data = data
+    def __init__(
+        self, data: bytes, bodies: list[bytes], head: Array, starts: Array, more_at: Array, more_end: Array
+    ) -> None:
+        self.data, self.bodies = data, bodies
         self.offsets: list[int] = head["offset"].tolist()
         self.stored: list[int] = head["stored"].tolist()
         self.places, self.born = head["offset"], head["born"].astype(np.int64)
@@ -70,9 +72,13 @@ def scan(data: memoryview) -> Block | None:
     if not ((topic > 0) & (more_at <= end)).all():
         return None
     more = raw[more_at - 2].astype(np.int64) << 8 | raw[more_at - 1]
-    if not ((more < 1 << 15) & (more_at + more <= end)).all() or not _whole(data, head, body_at, body_end):
+    if not ((more < 1 << 15) & (more_at + more <= end)).all():
         return None
-    return Block(data, head, at, more_at, more_at + more)
+    whole = bytes(data)
+    bodies = [whole[first:last] for first, last in zip(body_at.tolist(), body_end.tolist(), strict=True)]
+    if not _match(bodies, head):
+        return None
+    return Block(whole, bodies, head, at, more_at, more_at + more)
 
 
 def _starts(data: memoryview) -> list[int]:
@@ -87,11 +93,10 @@ def _starts(data: memoryview) -> list[int]:
     return found if at == len(data) else []
 
 
-def _whole(data: memoryview, head: Array, body_at: Array, body_end: Array) -> bool:
+def _match(bodies: list[bytes], head: Array) -> bool:
     """Whether all bodies match their CRC."""
-    crc32 = zlib.crc32
-    found = [crc32(data[at:end]) for at, end in zip(body_at.tolist(), body_end.tolist(), strict=True)]
-    return not ((np.array(found, np.uint32) ^ head["crc"]) & CRC_BITS).any()
+    found = np.fromiter(map(zlib.crc32, bodies), np.uint32, len(bodies))
+    return not ((found ^ head["crc"]) & CRC_BITS).any()
 
 
 class Titles(NamedTuple):
@@ -131,8 +136,9 @@ class Names:
 
 class Parts:
     """The properties of messages, one after another in ``raw``. ``first``: where those of each message start, and at
-    last where all end. ``starts`` and ``ends``: where each property starts and ends, with its separator. ``titles``:
-    their names; None if not every property has a name, one separator, and a separator at its end."""
+    last where all end. ``starts``, ``ends`` and ``lengths``: of each property, with its separators. ``edges``: the
+    number of properties before each message, and of all. ``titles``: their names; None if not every property has a
+    name, one separator, and a separator at its end."""
 
     @classmethod
     def of(cls, block: Block) -> "Parts":
@@ -151,20 +157,16 @@ class Parts:
         alike = len(raw) > 0 and len(values) == len(starts) and ((starts < values) & (values < self.ends)).all()
         if alike and ((sizes == 0) | (content[self.first[1:] - 1] == _NEXT)).all():
             self.titles = titles_in(padded, starts, values)
-        self._lengths = self.ends - starts
+        self.lengths = self.ends - starts
+        self.edges = np.searchsorted(self.ends, self.first, side="right")
 
     def without(self, chosen: Array) -> tuple[bytes, Array]:
         """The bytes without these properties, and ``first`` of them."""
         if not chosen.any():
             return self.raw, self.first
-        left = np.frombuffer(self.raw, np.uint8)[np.repeat(~chosen, self._lengths)]
-        ends = np.concatenate(([0], np.cumsum(np.where(chosen, 0, self._lengths))))
+        left = np.frombuffer(self.raw, np.uint8)[np.repeat(~chosen, self.lengths)]
+        ends = np.concatenate(([0], np.cumsum(np.where(chosen, 0, self.lengths))))
         return left.tobytes(), ends[self.edges]
-
-    @property
-    def edges(self) -> Array:
-        """The number of properties before each message, and of all."""
-        return np.searchsorted(self.ends, self.first, side="right")
 
 
 def titles_in(padded: Array, starts: Array, ends: Array) -> Titles:

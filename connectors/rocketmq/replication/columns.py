@@ -72,7 +72,7 @@ class Decoder:
         fewer records than messages: they end with one whose body cannot be decompressed, which has it as it is stored,
         or when they have `ROOM` bytes of decompressed bodies."""
         if isinstance(stored, Block):
-            data = stored.data
+            data = memoryview(stored.data)
             together = rows_of(stored, partial(self._columns_of, data, where)) if self.raw else columns_of(stored)
             if together is not None:
                 return together.cut(first), ""

@@ -33,13 +33,12 @@ class Incoming:
 
     def __init__(self, records: Packed, keys: list[bytes], heads: list[bytes]) -> None:
         content, rows = records.content, records.rows
-        self._bodies = _slices(bytes(content.data), content.value_at[rows], content.value_end[rows])
+        self._bodies, self._body_bytes = content.values[rows], content.value_bytes[rows]
         self._keys, self._heads, self._prefix = keys, heads, records.prefix
         self._path, self._stamps = names.path_of(records.passed), content.stamps[rows]
         self._offsets = np.array(records.offsets, np.int64)
         given = content.key_at[rows] >= 0
         self._given = given if not given.all() else None
-        self._body_bytes = content.value_end[rows] - content.value_at[rows]
         keyed = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
         head_bytes = content.head_end[rows] - content.head_at[rows]
         self._more = head_bytes + (keyed if self._given is None else np.where(given, keyed, 0))
@@ -84,7 +83,7 @@ class Incoming:
 def incoming(records: Packed) -> Incoming | None:
     """The messages for records of a copy; None if not all have the usual form."""
     content, rows = records.content, records.rows
-    usual = len(records.offsets) >= LEAST and records.prefix and content.value_at[rows].min() >= 0
+    usual = len(records.offsets) >= LEAST and records.prefix and content.value_bytes[rows].min() >= 0
     if not usual or not datable(content.stamps[rows]):
         return None
     keys = _keys(records)

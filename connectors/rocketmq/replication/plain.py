@@ -55,17 +55,17 @@ def _packed(block: Block, parts: Parts, dropped: Array) -> Packed | None:
     removed[keys] = True
     raw, first = parts.without(removed)
     heads = np.frombuffer(b"\0" + raw, np.uint8).copy()  # a name's length is where the separator before it is
-    ends = np.flatnonzero(heads == names.NEXT[0])
-    starts = np.concatenate(([0], ends[:-1]))[: len(ends)]
-    values = np.flatnonzero(heads == names.VALUE[0])
-    lengths = values - starts - 1, ends - values - 1
+    whole, title = parts.lengths[~removed], parts.titles.length[~removed].astype(np.int64)
+    starts = np.cumsum(whole) - whole
+    values = starts + title + 1
+    lengths = title, whole - title - 2
     if (key_at[of] == key_end[of]).any() or max(each.max(initial=0) for each in lengths) >= SHORT:
         return None
     heads[starts], heads[values] = 2 * lengths[0], 2 * lengths[1]
     counts = np.diff(np.concatenate(([0], np.cumsum(~removed)))[parts.edges])
     content = Content(
-        block.offsets, block.born, block.data, key_at, key_end, block.body_at, block.body_end, heads.data, first[:-1],
-        first[1:], counts, starts, values,
+        block.offsets, block.born, block.data, key_at, key_end, block.bodies, block.body_end - block.body_at,
+        heads.tobytes(), first[:-1], first[1:], counts, starts, values,
     )  # fmt: skip
     return Packed(content, slice(0, len(block)))
 
@@ -85,7 +85,7 @@ def _rows(block: Block, parts: Parts, dropped: Array, kept: Titles, first: Array
         for start, key, end in zip(edges, keys, edges[1:], strict=False)
     ]
     return Columns(
-        block.offsets, [None if key < 0 else values[key] for key in keys], _bodies(block), block.born.tolist(), headers
+        block.offsets, [None if key < 0 else values[key] for key in keys], block.bodies, block.born.tolist(), headers
     )
 
 
@@ -106,8 +106,3 @@ def repeated(titles: Titles, first: Array) -> bool:
     order = np.lexsort((titles.hashes, message))
     same = (np.diff(message[order]) == 0) & (titles.hashes[order][1:] == titles.hashes[order][:-1])
     return bool(same.any())
-
-
-def _bodies(block: Block) -> list[bytes]:
-    data = block.data.tobytes()
-    return [data[at:end] for at, end in zip(block.body_at.tolist(), block.body_end.tolist(), strict=True)]

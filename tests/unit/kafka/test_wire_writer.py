@@ -10,8 +10,8 @@ from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Posit
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import problem, text
 from trueup.connectors.kafka.protocol.record_batch import Header, walk
+from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
 from trueup.connectors.kafka.replication.wire import writer as wire
-from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES
 from trueup.connectors.kafka.replication.wire.writer import WireWriter
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Retry

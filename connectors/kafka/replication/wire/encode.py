@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
+from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER
 
 Array = NDArray[Any]
-BATCH_BYTES = 512 << 10
-"""Below the lowest common max.message.bytes, so that a batch is refused only because of a record in it."""
 _LIMITS = [np.uint64(1 << 7 * width) for width in range(1, 10)]
 """The numbers from which on a varint has one byte more."""
 _NULL = 1
@@ -149,14 +148,14 @@ def records_of(columns: Columns) -> Records:
 
 def _of_packed(records: Packed) -> Records:
     content, rows = records.content, records.rows
-    data, heads = bytes(content.data), bytes(content.heads)
+    data, heads = content.data, content.heads
     path = _part(HEADER.encode()) + _part(records.passed) + _part(MARK.encode()) + zigzag(MARK_BYTES)
     ends = np.empty((len(records.offsets), len(path) + MARK_BYTES), np.uint8)
     ends[:, : len(path)], ends[:, len(path) :] = np.frombuffer(path, np.uint8), records.marks()
     return Records(
         _times(content.stamps[rows]), content.counts[rows] + 2,
         Part.ranges(data, content.key_at[rows], content.key_end[rows]),
-        Part.ranges(data, content.value_at[rows], content.value_end[rows]),
+        Part(content.values[rows], content.value_bytes[rows]),
         Part.ranges(heads, content.head_at[rows], content.head_end[rows]),
         Part(_rows(ends), np.full(len(ends), ends.shape[1])),
     )  # fmt: skip

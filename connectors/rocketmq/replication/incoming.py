@@ -101,9 +101,13 @@ def _keys(records: Packed) -> list[bytes] | None:
     given = at >= 0
     if (at == end)[given].any():
         return None
-    raw = np.frombuffer(content.data, np.uint8).copy()
-    raw[end[given]] = names.NEXT[0]
-    found = _slices(raw.tobytes(), at, end + given)
+    if not given.any():
+        return [b""] * len(at)
+    low, high = int(at[given].min()), int(end.max()) + 1
+    raw = np.zeros(high - low, np.uint8)
+    raw[:-1] = np.frombuffer(content.data, np.uint8, high - low - 1, low)
+    raw[end[given] - low] = names.NEXT[0]
+    found = _slices(raw.tobytes(), at - low, end + given - low)
     if not given.all():
         for row in np.flatnonzero(~given).tolist():
             found[row] = b""
@@ -120,9 +124,11 @@ def _heads(records: Packed) -> list[bytes] | None:
     at, end = content.head_at[rows], content.head_end[rows]
     if not len(names_at):
         return [b""] * len(at)
-    padded = np.zeros(len(content.heads) + 2 * WORD, np.uint8)
+    low, high = int(at[0]), int(end[-1]) + 1
+    names_at, values_at, at, end = names_at - low, values_at - low, at - low, end - low
+    padded = np.zeros(high - low + 2 * WORD, np.uint8)
     raw = padded[WORD:-WORD]
-    raw[:] = np.frombuffer(content.heads, np.uint8)
+    raw[:] = np.frombuffer(content.heads, np.uint8, high - low, low)
     raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
     given = content.counts[rows] > 0
     raw[end[given]] = names.NEXT[0]

@@ -14,6 +14,7 @@ from trueup.connectors.kafka.protocol.record_batch import (
     assemble,
     header_of,
 )
+from trueup.connectors.kafka.replication.wire import pending as module
 from trueup.connectors.kafka.replication.wire.pending import Damaged, Pending
 from trueup.connectors.replication.ports import Read
 from trueup.state.common.errors import BadBytes
@@ -54,7 +55,8 @@ def test_records_are_those_that_kafka_python_finds(codec: int) -> None:
     assert read.next == len(RECORDS)
 
 
-def test_many_records_are_given_in_parts() -> None:
+def test_many_records_are_given_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TOGETHER", 1)
     pending = Pending(LOG, 0)
     pending.take(answer(batch(0, [b"a", b"b", b"c"]), batch(3, [b"d"]), end=4), 0)
     reads = [pending.given(2) for _ in range(3)]

@@ -12,6 +12,8 @@ from trueup.connectors.replication.ports import Columns, Read
 from trueup.state.common.errors import BadBytes, Retry
 
 _MAGIC = 2
+TOGETHER = 4_000
+"""Records that are decoded together, if they are there: fewer cost more each."""
 ROOM = 1 << 26
 """Bytes of decompressed records after which no further batch is decoded with them. The last one may exceed it."""
 
@@ -68,7 +70,7 @@ class Pending:
     def given(self, most: int) -> Read:
         """About ``most`` records; only if the next batch is not `old`. Raises `BadBytes`."""
         if not self._rows.offsets:
-            self._decode(most)
+            self._decode(max(most, TOGETHER))
         now, self._rows = self._rows.cut(0, most), self._rows.cut(most)
         refused = ""
         if not self._rows.offsets:

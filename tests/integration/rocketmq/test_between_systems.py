@@ -16,6 +16,7 @@ from tests.integration.rocketmq.test_copies import copied
 from tests.replication.pair import Pair
 from tests.replication.reading import committed
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.replication import medium
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.compression import ZSTD, closed
@@ -90,6 +91,10 @@ def end_of(cluster: KafkaCluster) -> Endpoint:
 @pytest.fixture(scope="module")
 def in_rocketmq(rocketmq: RocketMqPair, lake: KafkaCluster) -> dict[str, Message]:
     """The message for each record of `TO_ROCKETMQ`."""
+    return made_in_rocketmq(rocketmq, lake)
+
+
+def made_in_rocketmq(rocketmq: RocketMqPair, lake: KafkaCluster) -> dict[str, Message]:
     topic, east = f"to-rocketmq-{time.monotonic_ns()}", rocketmq.east
     for cluster in (lake, east):
         cluster.create(topic, 1)
@@ -109,6 +114,10 @@ def in_rocketmq(rocketmq: RocketMqPair, lake: KafkaCluster) -> dict[str, Message
 @pytest.fixture(scope="module")
 def in_kafka(rocketmq: RocketMqPair, lake: KafkaCluster) -> dict[str, Written]:
     """The record for each message of `TO_KAFKA`."""
+    return made_in_kafka(rocketmq, lake)
+
+
+def made_in_kafka(rocketmq: RocketMqPair, lake: KafkaCluster) -> dict[str, Written]:
     topic, east = f"to-kafka-{time.monotonic_ns()}", rocketmq.east
     for cluster in (lake, east):
         cluster.create(topic, 1)
@@ -135,3 +144,37 @@ def test_a_record_becomes_this_message(in_rocketmq: dict[str, Message], case: st
 @pytest.mark.parametrize("case", TO_KAFKA)
 def test_a_message_becomes_this_record(in_kafka: dict[str, Written], case: str) -> None:
     assert in_kafka[case] == TO_KAFKA[case][1]
+
+
+def test_librdkafka_copies_the_same_where_its_options_are_needed(
+    rocketmq: RocketMqPair,
+    lake: KafkaCluster,
+    in_rocketmq: dict[str, Message],
+    in_kafka: dict[str, Written],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(medium, "only_records", lambda _: ["sasl.mechanism: OAUTHBEARER"])
+    assert made_in_rocketmq(rocketmq, lake) == in_rocketmq
+    assert made_in_kafka(rocketmq, lake) == in_kafka
+
+
+def test_many_usual_records_become_what_each_of_them_becomes(rocketmq: RocketMqPair, lake: KafkaCluster) -> None:
+    topic, east = f"many-{time.monotonic_ns()}", rocketmq.east
+    for cluster in (lake, east):
+        cluster.create(topic, 1)
+    records = [
+        Written(b"%d" % n if n % 3 else None, BINARY[:n], BORN_MS + n % 5, (("own", b"%d" % n), ("TAGS", b"paid")))
+        for n in range(500)
+    ]
+    lake.write(topic, {0: records})
+    copied(end_of(lake), lake, east.endpoint(), east, topic)
+    stored = [
+        each for some in east.stored(east.log(topic, 0)) for each in zip(some.bodies, some.properties, strict=True)
+    ]
+    assert [bytes(body) for body, _ in stored] == [record.value for record in records]
+    for (_, raw), record in zip(stored, records, strict=True):
+        found = properties.decoded(raw)
+        headers = {name: str(value or b"", "ascii") for name, value in record.headers}
+        key = {"KEYS": record.key.decode()} if record.key else {}
+        assert {name: found[name] for name in found if name in ("KEYS", "own", "TAGS")} == {**key, **headers}
+        assert int(found.get("trueup-time", BORN_MS)) == record.timestamp

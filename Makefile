@@ -94,6 +94,10 @@ bench-replication: setup ## Links beside MirrorMaker 2 and Spark's own connector
 bench-rocketmq: setup ## Links from and to RocketMQ beside copiers with the Java clients (needs a JDK)
 	$(BIN)/python -m bench.rocketmq
 
+.PHONY: bench-reads
+bench-reads: setup ## Topics read from bookies and tiered storage beside Pulsar's clients (needs a JDK)
+	$(BIN)/python -m bench.reads
+
 .PHONY: soak
 soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)

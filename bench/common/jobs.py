@@ -12,13 +12,19 @@ from trueup.state.common.errors import Retry
 
 
 def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> list[dict[str, Any]]:
-    """Run `python -m module` on a job, print its results to stderr as they arrive, and return them. Raises `Failed`."""
-    process = driver(module, job, root)
+    """Run `python -m module` on a job; see `watched`."""
+    return watched(driver(module, job, root), limit_s)
+
+
+def watched(process: Process, limit_s: float) -> list[dict[str, Any]]:
+    """Run a driver, print its results to stderr as they arrive, and return them. Raises `Failed`."""
     results: list[dict[str, Any]] = []
 
     def ended() -> bool:
         alive = process.alive
-        lines = [json.loads(line) for line in process.output().splitlines() if line.startswith('{"what"')]
+        lines = [
+            json.loads(line) for line in process.output().rpartition("\n")[0].splitlines() if line.startswith('{"what"')
+        ]
         for line in lines[len(results) :]:
             tell("  ".join(f"{k} {v:.2f}" if isinstance(v, float) else f"{k} {v}" for k, v in line.items()))
         results.extend(lines[len(results) :])
@@ -26,13 +32,13 @@ def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> l
 
     process.start()
     try:
-        wait_until(ended, limit_s, f"{module} to end")
+        wait_until(ended, limit_s, f"{process.name} to end")
     except Retry as error:
         raise Failed(str(error)) from error
     finally:
         process.kill()
     if process.exit_code:
-        raise Failed(f"{module}: exit code {process.exit_code}; it wrote\n{process.tail()}")
+        raise Failed(f"{process.name}: exit code {process.exit_code}; it wrote\n{process.tail()}")
     return results
 
 

@@ -14,7 +14,7 @@ import urllib3
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, log4j2, write_properties
+from trueup.connectors.sandbox.jvm.server import SMALL_JVM, SandboxServer, jvm, log4j2, write_properties
 from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION, Objects
 from trueup.state.common.errors import Retry, Stop
 
@@ -54,15 +54,17 @@ _LEADER = "NoNode for /loadbalance/leader"
 
 
 class PulsarBroker(SandboxServer):
-    """The broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers."""
+    """The broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers; ``flags``:
+    of its JVM, after the defaults."""
 
     ready_s = 180.0
 
     def __init__(
         self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object],
-        tiered: bool = False,
+        tiered: bool = False, flags: Sequence[str] = (),
     ) -> None:  # fmt: skip
         super().__init__("broker", root.absolute())
+        self._flags = flags
         self._zookeeper, self._binary, self._web = zookeeper, binary, web
         self._jar_set, self._settings, self._tiered = jar_set, settings, tiered
 
@@ -114,7 +116,7 @@ class PulsarBroker(SandboxServer):
 
     def jvm(self, name: str, root: Path, main: Sequence[object]) -> Process:
         """A Java process with Pulsar's jars."""
-        flags = [*_BROKER_JVM, *_DRIVERS, f"-Dlog4j2.configurationFile={log4j2(root)}"]
+        flags = [*_BROKER_JVM, *self._flags, *_DRIVERS, f"-Dlog4j2.configurationFile={log4j2(root)}"]
         return jvm(name, root, jars(self._jar_set), main, flags, CREDENTIALS if self._tiered else None)
 
     def _layout(self) -> dict[str, object]:
@@ -135,7 +137,7 @@ class PulsarBroker(SandboxServer):
 class SandboxPulsar(SandboxCluster):
     """Servers by name: zookeeper, bookie1..N, objects, broker. ``settings`` override the broker's (broker.conf).
     Only a ``tiered`` cluster has objects, to which its broker offloads ledgers on request; it deletes their
-    BookKeeper ledgers immediately.
+    BookKeeper ledgers immediately. ``broker_flags``: of the broker's JVM, after the defaults.
 
     See `SandboxCluster` for roots, names and ports. The broker is stopped before the other servers, because otherwise
     it would wait for ZooKeeper and bookies.
@@ -144,9 +146,10 @@ class SandboxPulsar(SandboxCluster):
     product = "pulsar"
 
     def __init__(
-        self, root: Path, bookies: int = REPLICAS, settings: Mapping[str, object] | None = None, tiered: bool = False
-    ) -> None:
-        super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=VERSION)
+        self, root: Path, bookies: int = REPLICAS, settings: Mapping[str, object] | None = None, tiered: bool = False,
+        flags: Sequence[str] = SMALL_JVM, broker_flags: Sequence[str] = (),
+    ) -> None:  # fmt: skip
+        super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=VERSION, flags=flags)
         binary, web = self._ports.take("broker"), self._ports.take("broker-web")
         self._objects = Objects(self.root / "objects", self._ports.take("objects"), [BUCKET]) if tiered else None
         self._ports.save()
@@ -156,7 +159,7 @@ class SandboxPulsar(SandboxCluster):
         }
         self.broker = PulsarBroker(
             self.root / "broker", self.zookeeper.address, binary, web, self.jar_set,
-            {**quorums, **self._offloading(), **(settings or {})}, tiered,
+            {**quorums, **self._offloading(), **(settings or {})}, tiered, broker_flags,
         )  # fmt: skip
 
     @property

@@ -1,0 +1,1 @@
+"""Benchmarks of reads of Pulsar's topics."""

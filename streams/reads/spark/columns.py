@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,6 @@ class Columns:
             yield self._batch(rows, last)
 
     def _batch(self, rows: list[Message], tier: Tier | None) -> pa.RecordBatch:
-        columns = list(zip(*rows, strict=True))
         same = {**self._same, "tier": str(tier)}
         made = []
         for field in self._schema:
@@ -52,7 +52,7 @@ class Columns:
             elif field.name == "value" and self._values.typed:
                 made.append(self._values.column(self._rows(rows), field.type))
             else:
-                made.append(_BUILD[field.name](columns, field.type))
+                made.append(_BUILD[field.name](rows, field.type))
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
 
     def _rows(self, rows: Rows) -> list[Row]:
@@ -60,18 +60,19 @@ class Columns:
         return [Row(one.value, one.encrypted, one.schema_version, f"{at}{one.ledger}:{one.entry}") for one in rows]
 
 
-Transposed = Sequence[Sequence[Any]]
-Build = Callable[[Transposed, Any], Any]
+Build = Callable[[Rows, Any], Any]
+
+
+def _column(rows: Rows, name: str) -> list[Any]:
+    return list(map(itemgetter(_FIELDS[name]), rows))
 
 
 def _plain(name: str) -> Build:
-    at = _FIELDS[name]
-    return lambda columns, kind: pa.array(columns[at], kind)
+    return lambda rows, kind: pa.array(_column(rows, name), kind)
 
 
 def _text(name: str) -> Build:
-    at = _FIELDS[name]
-    return lambda columns, kind: _texts(columns[at], kind)
+    return lambda rows, kind: _texts(_column(rows, name), kind)
 
 
 def _texts(found: Sequence[str | None], kind: Any) -> Any:
@@ -84,26 +85,25 @@ def _texts(found: Sequence[str | None], kind: Any) -> Any:
 
 def _time(name: str) -> Build:
     """Times in ms; 0 is none. Neither are times that Spark cannot represent."""
-    at = _FIELDS[name]
 
-    def build(columns: Transposed, kind: Any) -> Any:
-        ms = np.array(columns[at], np.int64)
+    def build(rows: Rows, kind: Any) -> Any:
+        ms = np.array(_column(rows, name), np.int64)
         return pa.array(ms * 1_000, kind, mask=(ms <= 0) | (ms > _LAST_MS))
 
     return build
 
 
-def _ids(columns: Transposed, kind: Any) -> Any:
+def _ids(rows: Rows, kind: Any) -> Any:
     """Message ids, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX."""
-    parts = [pa.array(columns[_FIELDS[name]], pa.int64()).cast(kind) for name in ("ledger", "entry")]
-    index = pa.array(columns[_FIELDS["batch_index"]], pa.int64())
+    parts = [pa.array(_column(rows, name), pa.int64()).cast(kind) for name in ("ledger", "entry")]
+    index = pa.array(_column(rows, "batch_index"), pa.int64())
     entry = pc.binary_join_element_wise(*parts, ":")
     return pc.if_else(pc.less(index, 0), entry, pc.binary_join_element_wise(entry, index.cast(kind), ":"))
 
 
-def _properties(columns: Transposed, kind: Any) -> Any:
+def _properties(rows: Rows, kind: Any) -> Any:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
-    found = columns[_FIELDS["properties"]]
+    found = _column(rows, "properties")
     pairs = [tuple(dict(each).items()) if len(each) > 1 else each for each in found] if any(found) else found
     bounds = np.zeros(len(pairs) + 1, np.int32)
     np.cumsum([len(each) for each in pairs], out=bounds[1:])

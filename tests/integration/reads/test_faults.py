@@ -1,0 +1,119 @@
+"""Copies that are damaged, and topics that change during a read. Each test restores the objects that it damaged."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pulsar
+import pytest
+
+from tests.integration.reads.topics import ALONE, NAMESPACE, PER_LEDGER, Seen, as_pulsar, confirmed, write
+from trueup.connectors.sandbox.forgetting import listed, truncate
+from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.state.common.errors import Refused
+from trueup.state.reads.tiers import ReadPriority, Tier
+from trueup.streams.catalog import sections
+from trueup.streams.config.file import load
+from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, TopicMessage
+from trueup.streams.reads.topics import opened
+
+pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+BOOKIES_FIRST, TIERED_FIRST = ReadOptions(), ReadOptions(ReadPriority.TIERED_STORAGE_FIRST)
+Steps = Iterator[TopicMessage]
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(keys: dict[str, str]) -> Start:
+    """Starts a read of a topic: its messages so far, and the report."""
+
+    @contextmanager
+    def reading(topic: str, options: ReadOptions = BOOKIES_FIRST) -> Iterator[tuple[Steps, ReadReport]]:
+        with opened(load(None, {}, keys, sections()), options) as topics:
+            (one,) = topics.partitions(f"{NAMESPACE}/{topic}")
+            yield topics.read(one, Range()), topics.report
+
+    return reading
+
+
+def ids(found: Iterator[TopicMessage]) -> list[tuple[int, int, int]]:
+    return [(one.message.ledger, one.message.entry, one.message.batch_index) for one in found]
+
+
+@contextmanager
+def changed(store: Any, ledger: int, change: Callable[[bytes], bytes]) -> Iterator[None]:
+    """The data object of a ledger is another one meanwhile."""
+    names = [one["Key"] for one in store.list_objects_v2(Bucket=BUCKET)["Contents"]]
+    (name,) = (one for one in names if one.endswith(f"-ledger-{ledger}"))
+    found = store.get_object(Bucket=BUCKET, Key=name)
+    content: bytes = found["Body"].read()
+    metadata: Mapping[str, str] = found["Metadata"]
+    store.put_object(Bucket=BUCKET, Key=name, Body=change(content), Metadata=metadata)
+    yield
+    store.put_object(Bucket=BUCKET, Key=name, Body=content, Metadata=metadata)
+
+
+def without_its_end(content: bytes) -> bytes:
+    return content[:-100]
+
+
+def with_another_bit(content: bytes) -> bytes:
+    """In the payload of an entry."""
+    at = len(content) * 2 // 3
+    return content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
+
+
+@pytest.mark.parametrize("change", [without_its_end, with_another_bit])
+def test_a_damaged_object_is_read_from_bookies(
+    written: dict[str, list[Seen]], store: Any, start: Start, change: Callable[[bytes], bytes]
+) -> None:
+    ledger = written["plain"][0].id[0]
+    with changed(store, ledger, change), start("plain", TIERED_FIRST) as (found, report):
+        assert ids(found) == [one.id for one in written["plain"]]
+    assert [*report.fallbacks] == [(ledger, Tier.TIERED)]
+
+
+def test_a_damaged_replica_is_named_and_the_other_bookie_is_read(
+    cluster: SandboxPulsar, client: pulsar.Client, start: Start
+) -> None:
+    write(client, "rotten", range(2 * PER_LEDGER + 5), **ALONE)
+    expected = confirmed(as_pulsar(client, "rotten"))
+    cluster.stop("bookie1", 30.0)
+    for log in (cluster.bookies[1].root / "ledgers" / "current").glob("*.log"):
+        content = log.read_bytes()
+        for number in (3, 4):  # one of them is read from this bookie first
+            whole = b"%d:" % number + number.to_bytes(4, "big") * 20
+            content = content.replace(whole, b"X" + whole[1:])
+        log.write_bytes(content)
+    cluster.start("bookie1")
+    with start("rotten") as (found, report):
+        assert ids(found) == [one.id for one in expected]
+    (damage,) = report.damages.values()
+    assert (damage.bookie, damage.entry in (3, 4)) == (cluster.bookies[1].id, True)
+
+
+def test_ledgers_that_are_trimmed_during_a_read_are_left_out(
+    cluster: SandboxPulsar, client: pulsar.Client, start: Start
+) -> None:
+    write(client, "trimmed", range(3 * PER_LEDGER + 5), **ALONE)
+    expected, before = confirmed(as_pulsar(client, "trimmed")), listed(cluster, f"{NAMESPACE}/trimmed")
+    with start("trimmed") as (found, report):
+        first = next(found)
+        truncate(cluster, f"{NAMESPACE}/trimmed")
+        rest = ids(found)
+    assert [(first.message.ledger, first.message.entry, -1), *rest] == [
+        one.id for one in expected if one.id[0] not in report.trimmed
+    ]
+    assert set(report.trimmed) <= set(before[:-1])
+    assert before[1] in report.trimmed
+
+
+def test_a_topic_that_is_deleted_during_a_read_ends_it_with_the_reason(
+    cluster: SandboxPulsar, client: pulsar.Client, start: Start
+) -> None:
+    write(client, "deleted", range(3 * PER_LEDGER + 5), **ALONE)
+    with start("deleted") as (found, _):
+        next(found)
+        cluster.ask("DELETE", f"persistent/{NAMESPACE}/deleted?force=true")
+        with pytest.raises(Refused, match="it was deleted"):
+            ids(found)

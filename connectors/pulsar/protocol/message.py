@@ -124,7 +124,7 @@ def _batch(payload: bytes, whole: Message, metadata: Any, where: str) -> list[Me
         row = (
             ledger, entry, at, size, key_of(one, no_key),
             one.ordering_key or (b"" if has("ordering_key") else None),
-            None if null else payload[start:end], pairs_of(pairs) if pairs else (),
+            None if null else payload[start:end], _complete(pairs, one, where) if pairs else (),
             publish, one.event_time or (0 if has("event_time") else event), deliver,
             producer, one.sequence_id or (0 if has("sequence_id") else sequence),
             schema, origin, -1 if last < 0 else first + at, broker_ms, False, txn, marker, None,
@@ -133,9 +133,17 @@ def _batch(payload: bytes, whole: Message, metadata: Any, where: str) -> list[Me
     return found
 
 
+def _complete(pairs: Any, one: Any, where: str) -> Pairs:
+    """Properties, the only part of a message's metadata with required fields besides ``payload_size``: the check of all
+    takes as long as everything else."""
+    if not one.IsInitialized():
+        raise _bad(where, 0, "properties with names and values", "others")
+    return pairs_of(pairs)
+
+
 def _parts(payload: bytes, count: int, one: Any, where: str) -> Iterator[tuple[int, int]]:
     """For each message of a batch: its metadata, in ``one``, and where its value is."""
-    at, whole = 0, len(payload)
+    at, whole, has = 0, len(payload), one.HasField
     if not 0 <= count <= MOST_MESSAGES:
         raise _bad(where, at, f"0 to {MOST_MESSAGES} messages", str(count))
     for _ in range(count):
@@ -150,7 +158,7 @@ def _parts(payload: bytes, count: int, one: Any, where: str) -> Iterator[tuple[i
         except DecodeError as error:
             raise _bad(where, start, "SingleMessageMetadata", "other bytes") from error
         at = after + one.payload_size
-        if not after <= at <= whole or not one.IsInitialized():
+        if not after <= at <= whole or not has("payload_size"):
             raise _bad(where, start, f"a message of at most {whole - after} bytes", str(one.payload_size))
         yield after, at
     if at != whole:

@@ -149,7 +149,7 @@ def _entries() -> list[bytes]:
 PULSAR_ENTRIES = _entries()
 RANGE = EntryRange(topic_of("t/ns/a"), 7, 3, 4)
 COLUMNS = arrow_schema(StructType([StructField(name, kind) for name, kind in SPARK_COLUMNS.items()]), SPARK_COLUMNS)
-RECORD = (
+AVRO = (
     b'{"type": "record", "name": "R", "fields": [{"name": "a", "type": ["null", "long"]}, {"name": "b", "type": '
     b'{"type": "array", "items": "string"}}, {"name": "c", "type": {"type": "int", "logicalType": "date"}}]}'
 )
@@ -160,13 +160,13 @@ def _schemas() -> list[bytes]:
     locator = messages.Schema()
     locator.info.version, locator.info.hash = 1, b"h"
     locator.info.position.ledgerId, locator.info.position.entryId = 9, 0
-    info = schemas.SchemaInfo(type=5, schema=RECORD, deleted=False).SerializeToString()
+    info = schemas.SchemaInfo(type=5, schema=AVRO, deleted=False).SerializeToString()
     return [locator.SerializeToString(), schemas.SchemaEntry(schema_data=info).SerializeToString()]
 
 
 SCHEMAS = _schemas()
 COLUMN_OF = {
-    kind: to_arrow_schema(StructType([StructField("value", spark_type(ValueSchema(kind, RECORD)))]), timezone="UTC")
+    kind: to_arrow_schema(StructType([StructField("value", spark_type(ValueSchema(kind, AVRO)))]), timezone="UTC")
     .field("value").type
     for kind in (schemas.SchemaType.AVRO, schemas.SchemaType.JSON, schemas.SchemaType.STRING, schemas.SchemaType.INT32)
 }  # fmt: skip

@@ -294,7 +294,7 @@ def pulsar_schema(data: bytes) -> None:
 
 def pulsar_value(data: bytes) -> None:
     for kind in (SchemaType.AVRO, SchemaType.JSON, SchemaType.STRING, SchemaType.INT32):
-        schema = ValueSchema(kind, seeds.RECORD)
+        schema = ValueSchema(kind, seeds.AVRO)
         row = Row(data, False, None, "here")
         Values(schema, None, strict=False).column([row], seeds.COLUMN_OF[kind])
 

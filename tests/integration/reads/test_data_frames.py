@@ -5,8 +5,8 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import reduce
+from collections.abc import Callable, Iterator
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -173,13 +173,14 @@ class Copy:
     """A stream to Parquet files in a process of its own, and its checkpoint."""
 
     def __init__(self, root: Path, options: dict[str, str]) -> None:
-        self.root = root
+        self.root, self.processes = root, list["subprocess.Popen[bytes]"]()
         (root / "options.json").write_text(json.dumps(options))
 
     def run(self, *words: str) -> "subprocess.Popen[bytes]":
         command = [sys.executable, "-m", "tests.integration.reads.drive_stream", str(self.root), *words]
         with (self.root / "driver.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            self.processes.append(subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True))
+        return self.processes[-1]
 
     def committed(self) -> int:
         """The number of micro-batches."""
@@ -203,24 +204,34 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 def kill_workers(process: "subprocess.Popen[bytes]") -> int:
     """Kill the Python processes that run tasks, but not the one that plans. Returns their number."""
-    below = psutil.Process(process.pid).children(recursive=True)
-    workers = [child for one in below if "pyspark.daemon" in one.cmdline() for child in one.children()]
-    for worker in workers:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            worker.kill()
-    return len(workers)
+    killed = 0
+    for one in psutil.Process(process.pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # also one that has ended and still has an entry
+            parent = one.parent()
+            if parent is not None and "pyspark.daemon" in parent.cmdline():
+                one.kill()
+                killed += 1
+    return killed
+
+
+@pytest.fixture
+def copy(keys: dict[str, str], shared_root: Callable[[], Path]) -> Iterator[Copy]:
+    made = Copy(shared_root(), {**keys, "topics": "/killed.*/", "max_entries_per_batch": "9"})
+    yield made
+    for process in made.processes:
+        if process.poll() is None:
+            kill(process)
 
 
 def test_a_stream_has_every_message_once_although_workers_and_driver_are_killed(
-    client: pulsar.Client, keys: dict[str, str], shared_root: Callable[[], Path], spark: SparkSession
+    client: pulsar.Client, copy: Copy, spark: SparkSession
 ) -> None:
-    copy = Copy(shared_root(), {**keys, "topics": "/killed.*/", "max_entries_per_batch": "9"})
     write(client, "killed-a", range(60), **ALONE)
     write(client, "killed-b", range(8), **KINDS["chunked"])
     process = copy.run()
     copy.wait(process, 3)
     for _ in range(3):
-        assert kill_workers(process) > 0
+        wait_until(partial(kill_workers, process), 60, "workers to kill")
         copy.wait(process, 1)
     kill(process)
     write(client, "killed-a", range(60, 100), **KINDS["lz4"])

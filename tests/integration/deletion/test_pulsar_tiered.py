@@ -156,10 +156,8 @@ def test_a_store_that_does_not_answer_is_asked_again_later(copy: OffloadedCopy) 
         Tiered({"far": far}).verify(copy._replace(endpoint="http://127.0.0.1:9"), FACTS)
 
 
-def test_no_more_copies_are_remembered_than_may_be(
-    client: Any, tiered: Tiered, store: Counting, copy: OffloadedCopy, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("trueup.connectors.pulsar.offload_verify.KEPT", 1)
+def test_no_more_copies_are_remembered_than_may_be(client: Any, store: Counting, copy: OffloadedCopy) -> None:
+    tiered = Tiered({"archive": store}, kept=1)
     put(client, WHOLE)
     other = Pair(PAIR.uid, 6)
     put(client, WHOLE, pair=other)

@@ -104,8 +104,14 @@ def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> Look:
         foreign=copy.foreign,
         alone=alone,
         gone=bool(facts.source.topics) and copy.source.topic not in facts.source.topics,
-        target_gone=bool(facts.target.cluster) and copy.target.topic not in facts.target.topics,
+        target_gone=_asked(copy, facts) and copy.target.topic not in facts.target.topics,
     )
+
+
+def _asked(copy: Copy, facts: LinkFacts) -> bool:
+    """Whether the target was asked for the topic: it is asked for copies of the topics that the source has now, and
+    these are none while no broker of the source responds after a start."""
+    return bool(facts.target.cluster) and copy.source.topic in facts.source.topics
 
 
 def seen(copy: Copy, facts: LinkFacts, was: Look) -> Look:

@@ -1,4 +1,6 @@
-from trueup.connectors.contract import LogId, Position, Progress
+import pytest
+
+from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.replication.anomalies import Look, anomalies
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Side, look, seen
@@ -43,3 +45,20 @@ def test_records_of_others_in_the_target_are_reported_where_the_link_is_the_only
 def test_a_source_that_twice_ends_before_the_copy_lost_records() -> None:
     now = seen(at(150), facts(100), look(at(150), NOTHING))
     assert rules_of(now, now) == ["replication.source-lost-records"]
+
+
+@pytest.mark.parametrize("source", [Side(), Side(problem="no answer")])
+def test_a_target_is_not_without_a_topic_for_which_it_was_not_asked(source: Side) -> None:
+    now = look(copied(), LinkFacts(source, Side(cluster="west"), 1))
+    assert rules_of(now, now) == []
+
+
+def test_a_target_that_was_asked_twice_and_does_not_have_the_topic_lost_it() -> None:
+    now = look(copied(), LinkFacts(Side({"orders": (ORDERS,)}), Side(cluster="west"), 1))
+    assert rules_of(now, now) == ["replication.target-gone"]
+
+
+def copied() -> Copy:
+    made = at(50)
+    made.take(Progress(ORDERS, ORDERS, Position(60), (Run(50, 50, 10),), copied=10), 1)
+    return made

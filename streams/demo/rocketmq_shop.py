@@ -15,7 +15,7 @@ from trueup.connectors.rocketmq.client import group_offsets, messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.protocol import flags, properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed, opened
-from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.sandbox.jvm.gateway import Gateway
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.rocketmq import SET, RocketMq

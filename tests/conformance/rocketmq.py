@@ -16,8 +16,8 @@ from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.protocol.stored import Stored
-from trueup.connectors.rocketmq.replication.columns import Decoder, Encoder
 from trueup.connectors.rocketmq.replication.ends import bounds
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer, Tls
 from trueup.state.common.errors import Retry

@@ -18,8 +18,8 @@ from trueup.connectors.rocketmq.client.connection import Connection, Pending
 from trueup.connectors.rocketmq.client.options import REPLICATOR
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.replication import ends
-from trueup.connectors.rocketmq.replication.columns import Decoder, untouched
 from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, untouched
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 MOST, LEAST = 4_000, 32

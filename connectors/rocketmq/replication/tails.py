@@ -7,7 +7,7 @@ from trueup.connectors.replication.tail import Met, TailSearch
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import Connection
-from trueup.connectors.rocketmq.replication.columns import mark_in
+from trueup.connectors.rocketmq.replication.records.columns import mark_in
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 MOST = 1_000

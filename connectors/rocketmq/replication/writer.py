@@ -17,10 +17,10 @@ from trueup.connectors.rocketmq.client.connection import Connection, Pending, Re
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.protocol.batch import Batch
 from trueup.connectors.rocketmq.replication import ends
-from trueup.connectors.rocketmq.replication.columns import Encoder, Messages, untouched
 from trueup.connectors.rocketmq.replication.identity import cluster_id
-from trueup.connectors.rocketmq.replication.incoming import incoming
-from trueup.connectors.rocketmq.replication.native import Rows
+from trueup.connectors.rocketmq.replication.records.columns import Encoder, Messages, untouched
+from trueup.connectors.rocketmq.replication.records.incoming import incoming
+from trueup.connectors.rocketmq.replication.records.native import Rows
 from trueup.connectors.rocketmq.replication.tails import RocketMqTails
 from trueup.state.common.errors import Stop, TrueupError
 

@@ -14,8 +14,8 @@ from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.connectors.rocketmq.client import messages, rights
 from trueup.connectors.rocketmq.client.connection import Access, Connection
 from trueup.connectors.rocketmq.protocol import batch, properties
-from trueup.connectors.rocketmq.replication import names
 from trueup.connectors.rocketmq.replication.reader import RocketMqReader
+from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.writer import RocketMqWriter
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.rocketmq import Tls

@@ -23,7 +23,7 @@ from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.rocketmq.protocol import properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed
 from trueup.connectors.rocketmq.protocol.stored import Stored
-from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import TrueupError
 

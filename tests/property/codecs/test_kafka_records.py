@@ -23,9 +23,9 @@ from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import block
 from trueup.connectors.rocketmq.protocol.block import scan
 from trueup.connectors.rocketmq.protocol.properties import decoded as properties_of
-from trueup.connectors.rocketmq.replication import incoming as arrays
-from trueup.connectors.rocketmq.replication.columns import Encoder
-from trueup.connectors.rocketmq.replication.plain import columns_of
+from trueup.connectors.rocketmq.replication.records import incoming as arrays
+from trueup.connectors.rocketmq.replication.records.columns import Encoder
+from trueup.connectors.rocketmq.replication.records.plain import columns_of
 from trueup.connectors.rocketmq.replication.writer import _batches
 from trueup.state.common.errors import BadBytes
 

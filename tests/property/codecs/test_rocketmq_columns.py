@@ -11,8 +11,8 @@ from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed
 from trueup.connectors.rocketmq.protocol.stored import Stored, decode
-from trueup.connectors.rocketmq.replication import names
-from trueup.connectors.rocketmq.replication.columns import Decoder, Encoder
+from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.state.replication.provenance import HEADER
 
 OURS = {HEADER, MARK, names.NATIVE}

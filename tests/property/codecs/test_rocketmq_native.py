@@ -15,9 +15,9 @@ from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import batch, block
 from trueup.connectors.rocketmq.protocol.block import scan
 from trueup.connectors.rocketmq.protocol.stored import decode
-from trueup.connectors.rocketmq.replication import names
-from trueup.connectors.rocketmq.replication.columns import Decoder, Encoder
-from trueup.connectors.rocketmq.replication.native import Rows, rows_of
+from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
+from trueup.connectors.rocketmq.replication.records.native import Rows, rows_of
 from trueup.state.common.errors import BadBytes
 
 PATH = Path(*(Endpoint(name, "", bit, system="rocketmq") for bit, name in enumerate(("east", "west"))), forward=False)

@@ -16,8 +16,8 @@ from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import block
 from trueup.connectors.rocketmq.protocol.block import scan
 from trueup.connectors.rocketmq.protocol.stored import decode
-from trueup.connectors.rocketmq.replication.columns import Decoder, Encoder
-from trueup.connectors.rocketmq.replication.plain import columns_of
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
+from trueup.connectors.rocketmq.replication.records.plain import columns_of
 
 ASCII = st.text(st.characters(max_codepoint=127, exclude_characters="\x01\x02"), max_size=8)
 SHORT = DROPPED.filter(lambda name: len(name) <= block.SURE)

@@ -5,7 +5,7 @@ import pytest
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.replication.headers import Path
 from trueup.connectors.replication.remembered import LONGEST, MOST, Remembered
-from trueup.connectors.rocketmq.replication.columns import Encoder
+from trueup.connectors.rocketmq.replication.records.columns import Encoder
 
 
 def test_a_result_is_remembered() -> None:

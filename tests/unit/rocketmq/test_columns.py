@@ -7,8 +7,8 @@ from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol.compression import LZ4, closed
 from trueup.connectors.rocketmq.protocol.stored import Stored, decode
-from trueup.connectors.rocketmq.replication import columns
-from trueup.connectors.rocketmq.replication.columns import Decoder, Encoder, Messages, mark_in
+from trueup.connectors.rocketmq.replication.records import columns
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder, Messages, mark_in
 from trueup.state.replication.provenance import HEADER
 
 NATURE = b"KEYS\x01k1 k2\x02TAGS\x01paid\x02__SHARDINGKEY\x01fifo\x02own\x01\xc3\xbc\x02UNIQ_KEY\x017F00\x02"

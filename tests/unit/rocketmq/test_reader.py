@@ -13,8 +13,8 @@ from trueup.connectors.contract import Position
 from trueup.connectors.replication.ports import Read
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
 from trueup.connectors.rocketmq.protocol.compression import LZ4, closed
-from trueup.connectors.rocketmq.replication import columns
 from trueup.connectors.rocketmq.replication.reader import RocketMqReader
+from trueup.connectors.rocketmq.replication.records import columns
 from trueup.state.common.errors import Retry, Stop
 
 WAIT_S, MOST = 5.0, 5

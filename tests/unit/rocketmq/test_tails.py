@@ -11,7 +11,7 @@ from trueup.connectors.replication.headers import marks
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
-from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.tails import RocketMqTails
 
 SECRET, PREFIX = LOG._replace(topic="secret"), b"a prefix"

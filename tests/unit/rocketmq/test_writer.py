@@ -10,7 +10,7 @@ from tests.unit.rocketmq.broker import LOG, broker, lease
 from tests.unit.rocketmq.peers import answer
 from trueup.connectors.replication.ports import Columns, Written
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
-from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.writer import BATCH_BYTES, RocketMqWriter
 from trueup.state.common.errors import Retry, Stop, Unknown
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.records import names
 
 Array = NDArray[Any]
 _DIGITS = 13

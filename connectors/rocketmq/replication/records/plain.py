@@ -14,7 +14,7 @@ from trueup.connectors.replication.packed import SHORT, Content, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts, Titles
-from trueup.connectors.rocketmq.replication import names
+from trueup.connectors.rocketmq.replication.records import names
 
 Array = NDArray[Any]
 _DROPPED, _KEYS = Names(names.STORED_BY_BROKER), Names({names.KEYS})

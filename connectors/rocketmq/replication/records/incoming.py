@@ -15,9 +15,9 @@ from trueup.connectors.replication.packed import Packed
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
 from trueup.connectors.rocketmq.protocol.block import WORD, Names, titles_in
-from trueup.connectors.rocketmq.replication import names
-from trueup.connectors.rocketmq.replication.copied import TIME_BYTES, WIDTH, datable, tails
-from trueup.connectors.rocketmq.replication.plain import repeated
+from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, datable, tails
+from trueup.connectors.rocketmq.replication.records.plain import repeated
 
 Array = NDArray[Any]
 LEAST = 24

@@ -33,9 +33,9 @@ from trueup.connectors.rocketmq.protocol.block import Block
 from trueup.connectors.rocketmq.protocol.compression import opened
 from trueup.connectors.rocketmq.protocol.properties import MOST
 from trueup.connectors.rocketmq.protocol.stored import Stored, decode
-from trueup.connectors.rocketmq.replication import names
-from trueup.connectors.rocketmq.replication.native import rows_of
-from trueup.connectors.rocketmq.replication.plain import columns_of
+from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.native import rows_of
+from trueup.connectors.rocketmq.replication.records.plain import columns_of
 from trueup.state.common.errors import BadBytes
 from trueup.state.replication.provenance import HEADER
 

@@ -16,8 +16,8 @@ from trueup.connectors.replication.ports import Columns, Native
 from trueup.connectors.rocketmq.protocol import batch, flags, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
 from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts
-from trueup.connectors.rocketmq.replication import names
-from trueup.connectors.rocketmq.replication.copied import TIME_BYTES, WIDTH, datable, tails
+from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, datable, tails
 
 Array = NDArray[Any]
 _DROPPED, _COPIED = Names(names.STORED_BY_BROKER), Names({*names.OWN, *names.PATHS})

@@ -1,0 +1,1 @@
+"""Messages as records of `connectors.replication.ports`, and back: one by one, and as arrays."""

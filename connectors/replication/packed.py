@@ -13,6 +13,7 @@ from typing import Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.byte_rows import optional_slices
 from trueup.connectors.replication.headers import Path, marks
 from trueup.connectors.replication.ports import Columns, Native
 from trueup.state.replication.provenance import HEADER
@@ -84,7 +85,7 @@ class Packed(Native):
         if self.prefix:
             own = cast("Iterable[tuple[str, bytes]]", marks(self.prefix, self.offsets))
             given = ([*headers, (HEADER, self.passed), mark] for headers, mark in zip(given, own, strict=True))
-        keys = _parts(data, content.key_at[rows], content.key_end[rows])
+        keys = optional_slices(data, content.key_at[rows], content.key_end[rows])
         sized = zip(content.values[rows], content.value_bytes[rows].tolist(), strict=True)
         values = [None if size < 0 else value for value, size in sized]
         return Columns(self.offsets, keys, values, self.stamps, [*given])
@@ -95,10 +96,6 @@ class Packed(Native):
         made[:, :8] = np.frombuffer(self.prefix, np.uint8)
         made[:, 8:] = np.array(self.offsets, ">i8")[:, None].view(np.uint8)
         return made
-
-
-def _parts(data: memoryview, starts: Array, ends: Array) -> list[bytes | None]:
-    return [None if at < 0 else bytes(data[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
 
 
 def _headers(heads: memoryview, at: int, end: int) -> list[tuple[str, bytes | None]]:

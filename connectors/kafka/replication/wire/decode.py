@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.byte_rows import optional_slices
 from trueup.connectors.kafka.protocol.record_batch import Header
 from trueup.connectors.kafka.protocol.records import Records, parsed
 from trueup.connectors.replication.packed import SHORT, Content, Packed
@@ -73,7 +74,7 @@ def _columns(records: Records, start: int) -> tuple[Columns, str]:
     headings, data = records.headings, memoryview(records.data)
     places = zip(headings.name_at.tolist(), headings.name_end.tolist(), strict=True)
     known, pairs = dict[bytes, str](), list[tuple[str, bytes | None]]()
-    values = _parts(data, headings.value_at, headings.value_end)
+    values = optional_slices(data, headings.value_at, headings.value_end)
     stop, refused = len(records), ""
     for row, (at, end), value in zip(headings.row.tolist(), places, values, strict=True):
         raw = bytes(data[at:end])
@@ -90,10 +91,6 @@ def _columns(records: Records, start: int) -> tuple[Columns, str]:
         pairs.append((name, value))
     edges = np.concatenate(([0], np.cumsum(records.counts))).tolist()
     headers = [pairs[first:last] for first, last in pairwise(edges)]
-    keys = _parts(data, records.key_at, records.key_end)
-    bodies = _parts(data, records.value_at, records.value_end)
+    keys = optional_slices(data, records.key_at, records.key_end)
+    bodies = optional_slices(data, records.value_at, records.value_end)
     return Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers).cut(start, stop), refused
-
-
-def _parts(data: memoryview, starts: Array, ends: Array) -> list[bytes | None]:
-    return [None if at < 0 else bytes(data[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.byte_rows import cuts, joined, optional_slices, rows_of, slices
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
 from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
@@ -51,10 +52,9 @@ class Part:
     @classmethod
     def ranges(cls, data: bytes, starts: Array, ends: Array) -> "Part":
         """Ranges of bytes; a negative start: null."""
-        places = zip(starts.tolist(), ends.tolist(), strict=True)
         if starts.min(initial=0) >= 0:
-            return cls([data[at:end] for at, end in places], (ends - starts).astype(np.int64))
-        return cls.of([data[at:end] if at >= 0 else None for at, end in places])
+            return cls(slices(data, starts, ends), (ends - starts).astype(np.int64))
+        return cls.of(optional_slices(memoryview(data), starts, ends))
 
     def cut(self, rows: slice) -> "Part":
         """A range of the records."""
@@ -81,13 +81,8 @@ class Records:
     def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["Batch"]:
         """Batches of at most about ``most`` bytes before compression, or of one record."""
         parts = self.keys, self.values, self.heads, self.ends
-        until, at = np.cumsum(np.sum([part.sizes for part in parts], axis=0) + _AROUND), 0
-        while at < len(until):
-            limit = (until[at - 1] if at else 0) + most
-            last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
-            rows = slice(at, last)
+        for rows in cuts(np.sum([part.sizes for part in parts], axis=0) + _AROUND, most):
             yield Records(self.stamps[rows], self.counts[rows], *(part.cut(rows) for part in parts))._batch(codec)
-            at = last
 
     def _batch(self, codec: int) -> "Batch":
         count, parts = len(self.stamps), (self.keys, self.values, self.heads, self.ends)
@@ -101,11 +96,7 @@ class Records:
             _pieces([_varints(size), attributes, *texts[:3]]), self.keys.raw, _pieces(texts[3:4]), self.values.raw,
             _pieces(texts[4:]), self.heads.raw, self.ends.raw,
         )  # fmt: skip
-        joined = [b""] * (len(columns) * count)
-        for place, column in enumerate(columns):
-            joined[place :: len(columns)] = column
-        body = closed(codec, b"".join(joined))
-        return Batch(count, int(self.stamps[0]), int(self.stamps.max()), codec, body)
+        return Batch(count, int(self.stamps[0]), int(self.stamps.max()), codec, closed(codec, joined(columns)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +148,7 @@ def _of_packed(records: Packed) -> Records:
         Part.ranges(data, content.key_at[rows], content.key_end[rows]),
         Part(content.values[rows], content.value_bytes[rows]),
         Part.ranges(heads, content.head_at[rows], content.head_end[rows]),
-        Part(_rows(ends), np.full(len(ends), ends.shape[1])),
+        Part(rows_of(ends), np.full(len(ends), ends.shape[1])),
     )  # fmt: skip
 
 
@@ -216,7 +207,7 @@ def _pieces(fields: Sequence[Piece]) -> list[bytes]:
     """The fields of each row, one after another."""
     made = np.hstack([field.raw for field in fields])
     if all(field.even for field in fields):
-        return _rows(made)
+        return rows_of(made)
     chosen, at, widths = np.ones(made.shape, bool), 0, np.zeros(len(made), np.int64)
     for field in fields:
         if not field.even:
@@ -225,9 +216,3 @@ def _pieces(fields: Sequence[Piece]) -> list[bytes]:
         at, widths = at + field.raw.shape[1], widths + field.width
     raw, ends = made[chosen].tobytes(), np.cumsum(widths).tolist()
     return [raw[first:last] for first, last in zip([0, *ends], ends, strict=False)]
-
-
-def _rows(made: Array) -> list[bytes]:
-    """The bytes of each row."""
-    found: list[bytes] = np.ascontiguousarray(made).view(f"V{made.shape[1]}")[:, 0].tolist()
-    return found

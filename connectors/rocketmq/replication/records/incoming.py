@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.byte_rows import cuts, joined, rows_of, slices
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
@@ -50,19 +51,14 @@ class Incoming:
 
     def batches(self, most: int) -> Iterator[Batch]:
         """Batches of at most about ``most`` bytes, or of one message."""
-        until = np.cumsum(self._body_bytes + self._more + batch.size_of(0, WIDTH + len(self._path)))
-        at = 0
-        while at < len(until):
-            limit = (until[at - 1] if at else 0) + most
-            last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
-            yield self._batch(slice(at, last))
-            at = last
+        sizes = self._body_bytes + self._more + batch.size_of(0, WIDTH + len(self._path))
+        return map(self._batch, cuts(sizes, most))
 
     def _batch(self, rows: slice) -> Batch:
         stamps, count = self._stamps[rows], rows.stop - rows.start
         made = tails(self._path, self._prefix, self._offsets[rows], stamps)
         same = stamps == stamps[0]
-        ends = _rows(made)
+        ends = rows_of(made)
         for row in np.flatnonzero(same).tolist():
             ends[row] = ends[row][:-TIME_BYTES]
         more = self._more[rows] + made.shape[1] - np.where(same, TIME_BYTES, 0)
@@ -70,14 +66,11 @@ class Incoming:
         heads[:, 0], heads[:, 4] = batch.size_of(0, 0) + self._body_bytes[rows] + more, self._body_bytes[rows]
         lengths = np.empty((count, _LENGTH + len(_KEYS)), np.uint8)
         lengths[:, 0], lengths[:, 1], lengths[:, _LENGTH:] = more >> 8, more & 0xFF, np.frombuffer(_KEYS, np.uint8)
-        middles = _rows(lengths)
+        middles = rows_of(lengths)
         for row in () if self._given is None else np.flatnonzero(~self._given[rows]).tolist():
             middles[row] = middles[row][:_LENGTH]
-        columns = (_rows(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows], ends)
-        parts = [b""] * (len(columns) * count)
-        for place, column in enumerate(columns):
-            parts[place :: len(columns)] = column
-        return Batch(count, int(stamps[0]), 0, b"".join(parts))
+        columns = (rows_of(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows], ends)
+        return Batch(count, int(stamps[0]), 0, joined(columns))
 
 
 def incoming(records: Packed) -> Incoming | None:
@@ -107,7 +100,7 @@ def _keys(records: Packed) -> list[bytes] | None:
     raw = np.zeros(high - low, np.uint8)
     raw[:-1] = np.frombuffer(content.data, np.uint8, high - low - 1, low)
     raw[end[given] - low] = names.NEXT[0]
-    found = _slices(raw.tobytes(), at - low, end + given - low)
+    found = slices(raw.tobytes(), at - low, end + given - low)
     if not given.all():
         for row in np.flatnonzero(~given).tolist():
             found[row] = b""
@@ -132,7 +125,7 @@ def _heads(records: Packed) -> list[bytes] | None:
     raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
     given = content.counts[rows] > 0
     raw[end[given]] = names.NEXT[0]
-    found = _slices(raw.tobytes(), at + given, end + given)
+    found = slices(raw.tobytes(), at + given, end + given)
     text = b"".join(found)
     if names.TRANSIENT in text or not _is_text(text, len(names_at), len(names_at)):
         return None
@@ -152,13 +145,3 @@ def _is_text(raw: bytes, values: int, ends: int) -> bool:
         return raw.isascii() or bool(raw.decode())
     except UnicodeDecodeError:
         return False
-
-
-def _rows(made: Array) -> list[bytes]:
-    """The bytes of each row."""
-    found: list[bytes] = made.view(f"V{made.itemsize * made.shape[1]}")[:, 0].tolist()
-    return found
-
-
-def _slices(data: bytes, starts: Array, ends: Array) -> list[bytes]:
-    return [data[at:end] for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]

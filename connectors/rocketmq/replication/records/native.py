@@ -11,6 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.byte_rows import cuts
 from trueup.connectors.replication.headers import Path
 from trueup.connectors.replication.ports import Columns, Native
 from trueup.connectors.rocketmq.protocol import batch, flags, properties
@@ -76,12 +77,8 @@ class Rows(Native):
         path = names.path_of(self._passed)
         bodies = content.block.body_end[rows] - content.block.body_at[rows]
         more = np.diff(content.first[rows.start : rows.stop + 1])
-        until, at = np.cumsum(bodies + more + batch.size_of(0, WIDTH + len(path))), 0
-        while at < len(until):
-            limit = (until[at - 1] if at else 0) + most
-            last = max(at + 1, int(np.searchsorted(until, limit, side="right")))
-            yield self.cut(at, last)._batch(path)
-            at = last
+        for part in cuts(bodies + more + batch.size_of(0, WIDTH + len(path)), most):
+            yield self.cut(part.start, part.stop)._batch(path)
 
     def _batch(self, path: bytes) -> Batch:
         content, rows, born = self._content, self._rows, self.stamps[0]

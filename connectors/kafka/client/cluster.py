@@ -42,6 +42,13 @@ class KafkaClient:
         self._ids: dict[str, bytes] = {}
         self._asking: dict[tuple[str, int], Connection] = {}
 
+    def cluster_id(self) -> str:
+        """The id of the cluster. Raises as `refresh`, and `Retry` while the cluster has none."""
+        self.refresh(())
+        if not self.id:
+            raise Retry(f"{self.endpoint.name} to have a cluster id", "none yet", "the request is retried")
+        return self.id
+
     def refresh(self, topics: Iterable[str]) -> None:
         """Read the leaders of the partitions of these topics. Raises `Retry` if no broker responds, `Stop` if one
         refuses the client."""

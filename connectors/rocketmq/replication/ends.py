@@ -2,13 +2,36 @@
 
 from collections.abc import Iterable, Sequence
 
-from trueup.connectors.contract import LogId
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import Response
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
+from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.state.common.errors import Stop, TrueupError
+
+
+class RocketMqEnd:
+    """The part of `connectors.replication.ports.End` that reader and writer share."""
+
+    lag_s = 0.0
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._client = RocketMqClient(endpoint)
+
+    def cluster_id(self) -> str:
+        """See `ClusterAdmin.cluster_id`."""
+        return cluster_id(self._client)
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Start and end of queues, after everything that their brokers acknowledged is visible."""
+        return bounds(self._client, logs)
+
+    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        """Empty, because topics have no ids. Reads find a recreated topic: see `reader`."""
+        del logs
+        return {}
 
 
 def bounds(client: RocketMqClient, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:

@@ -5,20 +5,17 @@ Pulls have connections of their own, one per broker: a broker whose responses ar
 
 import select
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.replication.ports import Columns, Read
-from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.replication.track import PLACE
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import Connection, Pending
 from trueup.connectors.rocketmq.client.options import REPLICATOR
 from trueup.connectors.rocketmq.protocol import flags
-from trueup.connectors.rocketmq.replication import ends
-from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, untouched
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -28,13 +25,11 @@ HELD_S = 5.0
 """Seconds for which a broker holds a pull from the end of a queue."""
 
 
-class RocketMqReader:
+class RocketMqReader(RocketMqEnd):
     """Implements `connectors.replication.ports.Reader` for the source of a lease."""
 
-    lag_s = 0.0
-
     def __init__(self, lease: Lease) -> None:
-        self._client = RocketMqClient(lease.source)
+        super().__init__(lease.source)
         called = {
             replicator.encode(): end.name.encode()
             for end in (lease.source, lease.target)
@@ -48,19 +43,6 @@ class RocketMqReader:
             for a in lease.assignments
             if PLACE in a.position.resume_state
         }
-
-    def cluster_id(self) -> str:
-        """See `ClusterAdmin.cluster_id`."""
-        return cluster_id(self._client)
-
-    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of queues, after everything that their brokers acknowledged is visible."""
-        return ends.bounds(self._client, logs)
-
-    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Empty, because topics have no ids. Reads find a recreated topic: see `_Queue`."""
-        del logs
-        return {}
 
     def seek(self, places: Mapping[LogId, int]) -> None:
         """Read these queues from these offsets. Pulls in flight from other offsets are given up."""

@@ -4,20 +4,18 @@ A broker handles the requests of one connection on several threads, so that two 
 either order. Requests for different queues are in flight together, on one connection per broker.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns, Written
-from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.cluster import WRITABLE, RocketMqClient
+from trueup.connectors.rocketmq.client.cluster import WRITABLE
 from trueup.connectors.rocketmq.client.codes import Illegal, Missing
 from trueup.connectors.rocketmq.client.connection import Connection, Pending, Request
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.protocol.batch import Batch
-from trueup.connectors.rocketmq.replication import ends
-from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
 from trueup.connectors.rocketmq.replication.records.columns import Encoder, Messages, untouched
 from trueup.connectors.rocketmq.replication.records.incoming import incoming
 from trueup.connectors.rocketmq.replication.records.native import Rows
@@ -28,28 +26,13 @@ BATCH_BYTES = 1 << 20
 """Maximum size of a request with several messages. Brokers accept 4 MB by default (maxMessageSize)."""
 
 
-class RocketMqWriter:
+class RocketMqWriter(RocketMqEnd):
     """Implements `connectors.replication.ports.Writer` for the target of a lease."""
 
-    lag_s = 0.0
-
     def __init__(self, lease: Lease) -> None:
-        self._client = RocketMqClient(lease.target)
+        super().__init__(lease.target)
         self._tails, self._encoder = RocketMqTails(self._client), Encoder(untouched(lease))
         self._open: dict[str, Connection] = {}
-
-    def cluster_id(self) -> str:
-        """See `ClusterAdmin.cluster_id`."""
-        return cluster_id(self._client)
-
-    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of queues, after everything that their brokers acknowledged is visible."""
-        return ends.bounds(self._client, logs)
-
-    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Empty, because topics have no ids."""
-        del logs
-        return {}
 
     def tails(self) -> RocketMqTails:
         """The reader of queues' tails."""

@@ -11,6 +11,7 @@ from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import problem, text
 from trueup.connectors.kafka.protocol.record_batch import Header, walk
 from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
+from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.kafka.replication.wire import writer as wire
 from trueup.connectors.kafka.replication.wire.writer import WireWriter
 from trueup.connectors.replication.ports import Columns
@@ -70,7 +71,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     monkeypatch.setattr(KafkaClient, "leader", lambda *_: 1)
     monkeypatch.setattr(KafkaClient, "take", lambda *_: made)
     monkeypatch.setattr(KafkaClient, "new_producer", lambda *_: next(ids))
-    monkeypatch.setattr(wire.Identity, "unsure", lambda *_: {})
+    monkeypatch.setattr(Identity, "unsure", lambda *_: {})
     return made
 
 

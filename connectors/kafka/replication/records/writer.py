@@ -7,7 +7,6 @@ from typing import cast
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trueup.connectors.contract import Lease, LogId
-from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.replication.records.clients import (
     BATCH_BYTES,
     REFUSED,
@@ -19,43 +18,26 @@ from trueup.connectors.kafka.replication.records.clients import (
 )
 from trueup.connectors.kafka.replication.records.known_leaders import KnownLeaders
 from trueup.connectors.kafka.replication.records.reader import ASK_S, cluster_id_of, ignore_error
-from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
-from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.replication.ports import Columns, Written
-from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import Retry, TrueupError
 
 ANSWER_S, IDENTIFY_S = 5.0, 0.1
 
 
-class KafkaWriter:
+class KafkaWriter(KafkaTarget):
     """Implements `connectors.replication.ports.Writer` for the target of a lease: a gapless idempotent producer,
     replaced after every failure."""
 
-    lag_s = 0.0
-
     def __init__(self, lease: Lease) -> None:
-        self._lease, cluster = lease, cluster_of(lease.target)
-        self._identity = Identity(cluster, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
-        self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
+        super().__init__(lease, cluster_of(lease.target))
+        self._lease = lease
         self._producer: Producer | None = None
         self._known = KnownLeaders()
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
         return cluster_id_of(self._client(), self._lease.target.name)
-
-    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of partitions, after everything that their leaders have is replicated."""
-        return self._ends(logs)
-
-    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Partitions of recreated topics."""
-        return self._identity.unsure(logs)
-
-    def tails(self) -> KafkaTails:
-        """The reader of partitions' tails."""
-        return self._tails
 
     def logs_of(self, topic: str) -> list[LogId]:
         """Partitions of a topic."""
@@ -128,8 +110,7 @@ class KafkaWriter:
         if self._producer is not None:
             dropped(self._producer)
             self._producer = None
-        self._tails.close()
-        self._identity.close()
+        super().close()
 
 
 class Answers:

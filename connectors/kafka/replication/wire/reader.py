@@ -53,10 +53,7 @@ class WireReader:
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
-        self._client.refresh(())
-        if not self._client.id:
-            raise Retry(f"{self._lease.source.name} to have a cluster id", "none yet", "the request is retried")
-        return self._client.id
+        return self._client.cluster_id()
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of partitions."""

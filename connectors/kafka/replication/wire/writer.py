@@ -26,11 +26,9 @@ from trueup.connectors.kafka.client.fetch_produce import (
 from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
 from trueup.connectors.kafka.replication.records.clients import MISSING, REFUSED
-from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
-from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.kafka.replication.wire.encode import Batch, Sender, records_of
 from trueup.connectors.replication.ports import Columns, Written
-from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _REPLICATED_MS, _ANSWER_S = 4_000, 5.0
@@ -49,17 +47,13 @@ _TODO = "their presence at the target is checked"
 _COMPRESSION = ("compression.type", "compression.codec")
 
 
-class WireWriter:
+class WireWriter(KafkaTarget):
     """Implements `connectors.replication.ports.Writer` for the target of a lease."""
 
-    lag_s = 0.0
-
     def __init__(self, lease: Lease) -> None:
-        self._name, self._client = lease.target.name, KafkaClient(lease.target)
-        cluster = KafkaClient(lease.target)
+        super().__init__(lease, KafkaClient(lease.target))
+        self._client = KafkaClient(lease.target)
         self._meant = {a.target.topic: id_of(a.target_id) for a in lease.assignments}
-        self._identity = Identity(cluster, dict(self._meant))
-        self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
         self._codec = _codec(lease.target.options)
         self._open: dict[int, Connection] = {}
         self._producer = _Producer()
@@ -68,22 +62,7 @@ class WireWriter:
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
-        self._client.refresh(())
-        if not self._client.id:
-            raise Retry(f"{self._name} to have a cluster id", "none yet", "the request is retried")
-        return self._client.id
-
-    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of partitions, after everything that their leaders have is replicated."""
-        return self._ends(logs)
-
-    def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """Partitions of recreated topics."""
-        return self._identity.unsure(logs)
-
-    def tails(self) -> KafkaTails:
-        """The reader of partitions' tails."""
-        return self._tails
+        return self._client.cluster_id()
 
     def logs_of(self, topic: str) -> list[LogId]:
         """Partitions of a topic."""
@@ -223,8 +202,7 @@ class WireWriter:
             connection.close()
         self._open.clear()
         self._client.close()
-        self._tails.close()
-        self._identity.close()
+        super().close()
 
 
 class _Producer:

@@ -24,9 +24,12 @@ from trueup.state.deletion.owners import Claim, claim_of
 
 _KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d{1,19})(-index)?\Z", re.ASCII)
 _INDEX = struct.Struct(">IiqqiI")
-_HEADER = struct.Struct(">Iqqq")
-_ENTRY = struct.Struct(">iq")
-_MAGIC, _MAGIC_2, _MAGIC_BLOCK, _PADDING = 0xDE47DE47, 0x3D1FB0BC, 0xFBDBABCB, b"\xfe\xdc\xde\xad"
+BLOCK_HEADER = struct.Struct(">Iqqq")
+"""Magic number, length of the header, length of the block, id of its first entry."""
+ENTRY = struct.Struct(">iq")
+"""Length and id of an entry; a negative length: padding."""
+MAGIC_BLOCK = 0xFBDBABCB
+_MAGIC, _MAGIC_2, _PADDING = 0xDE47DE47, 0x3D1FB0BC, b"\xfe\xdc\xde\xad"
 HEADER = 128
 BLOCK = np.dtype([("first", ">i8"), ("part", ">i4"), ("offset", ">i8")])
 """For each block: the id of its first entry, its part number, and the offset of its header."""
@@ -126,8 +129,8 @@ def _metadata(data: bytes, where: str) -> tuple[int, int, bool, Claim]:
 
 
 def _block_header(window: "_Window", first: int, offset: int, end: int, where: str) -> None:
-    magic, header, length, entry = _HEADER.unpack_from(*window.at(offset, HEADER))
-    _need(magic == _MAGIC_BLOCK, where, offset, f"{_MAGIC_BLOCK:#x}", f"{magic:#x}")
+    magic, header, length, entry = BLOCK_HEADER.unpack_from(*window.at(offset, HEADER))
+    _need(magic == MAGIC_BLOCK, where, offset, f"{MAGIC_BLOCK:#x}", f"{magic:#x}")
     _need(header == HEADER, where, offset + 4, f"{HEADER} as the length of the header", str(header))
     _need(length == end - offset, where, offset + 12, f"a block of {end - offset} bytes", str(length))
     _need(entry == first, where, offset + 20, f"{first} as its first entry", str(entry))
@@ -136,14 +139,14 @@ def _block_header(window: "_Window", first: int, offset: int, end: int, where: s
 def _entries(window: "_Window", last: int, at: int, end: int, where: str) -> tuple[int, int]:
     """The last entry from ``at`` on, and the total bytes of the entries."""
     total = 0
-    while end - at >= _ENTRY.size:
-        data, place = window.at(at, _ENTRY.size)
-        length, entry = _ENTRY.unpack_from(data, place)
+    while end - at >= ENTRY.size:
+        data, place = window.at(at, ENTRY.size)
+        length, entry = ENTRY.unpack_from(data, place)
         if length < 0:
             break
         _need(entry == last + 1, where, at + 4, f"entry {last + 1}", str(entry))
-        _need(length <= end - at - _ENTRY.size, where, at, f"at most {end - at - _ENTRY.size} bytes", str(length))
-        last, total, at = entry, total + length, at + _ENTRY.size + length
+        _need(length <= end - at - ENTRY.size, where, at, f"at most {end - at - ENTRY.size} bytes", str(length))
+        last, total, at = entry, total + length, at + ENTRY.size + length
     left = min(end - at, len(_PADDING))
     data, place = window.at(at, left)
     _need(data[place : place + left] == _PADDING[:left], where, at, "an entry or padding", "other bytes")

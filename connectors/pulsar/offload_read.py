@@ -5,22 +5,26 @@ most two of them, and the longest entry, are in memory. Objects contain no diges
 messages are verified by `connectors.pulsar.protocol.entry`.
 """
 
-import struct
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 
 from trueup.connectors.pulsar import offload_index
-from trueup.connectors.pulsar.offload_index import HEADER, LONGEST_INDEX, WINDOW, Index
+from trueup.connectors.pulsar.offload_index import (
+    BLOCK_HEADER,
+    ENTRY,
+    HEADER,
+    LONGEST_INDEX,
+    MAGIC_BLOCK,
+    WINDOW,
+    Index,
+)
 from trueup.connectors.s3.store import Head, ObjectStore
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
 
-_BLOCK = struct.Struct(">Iqqq")
-_ENTRY = struct.Struct(">iq")
-_MAGIC = 0xFBDBABCB
 _TODO = "read the ledger from BookKeeper, or restore the object"
 
 
@@ -95,20 +99,20 @@ def _bounds(index: Index, first: int) -> Iterator[tuple[int, int]]:
 
 def _entries(source: "_Ahead", expected: int, offset: int, end: int, where: str) -> Iterator[tuple[int, memoryview]]:
     """The entries of one block, which starts with ``expected``."""
-    magic, header, length, entry = _BLOCK.unpack(source.take(offset, HEADER)[: _BLOCK.size])
-    if (magic, header, length, entry) != (_MAGIC, HEADER, end - offset, expected):
+    magic, header, length, entry = BLOCK_HEADER.unpack(source.take(offset, HEADER)[: BLOCK_HEADER.size])
+    if (magic, header, length, entry) != (MAGIC_BLOCK, HEADER, end - offset, expected):
         wanted = f"the header of a block of {end - offset} bytes with entry {expected} as its first"
         raise BadBytes(where, offset, wanted, f"{magic:#x}, {header}, {length}, {entry}", _TODO)
     at = offset + HEADER
-    while end - at >= _ENTRY.size:
-        size, entry = _ENTRY.unpack(source.take(at, _ENTRY.size))
+    while end - at >= ENTRY.size:
+        size, entry = ENTRY.unpack(source.take(at, ENTRY.size))
         if size < 0:
             return  # padding
-        if entry != expected or size > end - at - _ENTRY.size:
-            wanted = f"entry {expected} with at most {end - at - _ENTRY.size} bytes"
+        if entry != expected or size > end - at - ENTRY.size:
+            wanted = f"entry {expected} with at most {end - at - ENTRY.size} bytes"
             raise BadBytes(where, at, wanted, f"entry {entry} with {size}", _TODO)
-        yield entry, source.take(at + _ENTRY.size, size)
-        at, expected = at + _ENTRY.size + size, expected + 1
+        yield entry, source.take(at + ENTRY.size, size)
+        at, expected = at + ENTRY.size + size, expected + 1
 
 
 class _Ahead:

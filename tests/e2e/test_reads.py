@@ -4,10 +4,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from tests.e2e.trueup import Trueup, command
+from tests.objects import client_of
 from trueup.connectors.sandbox.forgetting import listed, offload, path, session, unload
 from trueup.connectors.sandbox.java_consumer import JavaConsumer
 from trueup.connectors.sandbox.jvm.gateway import Gateway
@@ -51,10 +51,7 @@ def gateway(cluster: SandboxPulsar, new_root: Callable[[], Path]) -> Iterator[Ga
 
 @pytest.fixture(scope="module")
 def store(cluster: SandboxPulsar) -> Any:
-    return boto3.client(
-        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
-        aws_secret_access_key="y",
-    )  # fmt: skip
+    return client_of(cluster.objects.endpoint)
 
 
 @pytest.fixture(scope="module")

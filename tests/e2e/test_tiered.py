@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
 from tests.e2e.test_deletion import confirmed, found, owner, standing, topic
 from tests.e2e.trueup import Trueup, Witness
+from tests.objects import client_of
 from trueup.connectors.sandbox.forgetting import drop_offloaded, forget
 from trueup.connectors.sandbox.messages import Messages
 from trueup.connectors.sandbox.pulsar import BUCKET, NAME, SandboxPulsar
@@ -43,10 +43,7 @@ def lost(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
 @pytest.fixture(scope="module")
 def client(cluster: SandboxPulsar) -> Any:
     """A client of the object store, as an operator uses it."""
-    return boto3.client(
-        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
-        aws_secret_access_key="y",
-    )  # fmt: skip
+    return client_of(cluster.objects.endpoint)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 """trueup sandbox: start in the background, status, faults, repair, and shutdown."""
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,16 +19,6 @@ def root(new_root: Callable[[], Path]) -> Iterator[Path]:
     assert invoke(["sandbox", "up", "--dir", str(place), "--racks", "1,1", "--autorecovery", "1", "--detach"]) == 0
     yield place
     invoke(["sandbox", "down", "--dir", str(place)])
-
-
-@pytest.fixture
-def ask(root: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def run(*words: str) -> Any:
-        capsys.readouterr()
-        assert invoke(["sandbox", *words, "--dir", str(root), "-o", "json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return run
 
 
 def alive(answer: dict[str, Any]) -> set[str]:

@@ -27,16 +27,6 @@ def root(new_root: Callable[[], Path]) -> Iterator[Path]:
     invoke(["sandbox", "down", "--dir", str(place)])
 
 
-@pytest.fixture
-def ask(root: Path, capsys: pytest.CaptureFixture[str]) -> Ask:
-    def run(*words: str) -> Any:
-        capsys.readouterr()
-        assert invoke(["sandbox", *words, "--dir", str(root), "-o", "json"]) == 0
-        return json.loads(capsys.readouterr().out)
-
-    return run
-
-
 def down(answer: dict[str, Any]) -> set[str]:
     return {name for name, server in answer["servers"].items() if not server["alive"]}
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
+from tests.objects import client_of
 from tests.unit.deletion.fake_deletion import FakeCluster, FakeJournal, Loop
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore
 from trueup.connectors.sandbox.servers.objects import REGION, Objects
@@ -70,9 +70,7 @@ class Setting:
     ) -> None:
         objects.bucket(name)
         self.bucket, self.owned, self.journal = name, Owned(), FakeJournal()
-        self.client = boto3.client(
-            "s3", endpoint_url=objects.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
-        )
+        self.client = client_of(objects.endpoint)
         place = BucketLocation(name, REGION, objects.endpoint, "KEY", "SECRET")
         self.store = kind(place, ENVIRONMENT)
         self.declared = Declared(name, cluster="lab", list_s=1)

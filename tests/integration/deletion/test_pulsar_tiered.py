@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
 
+from tests.objects import client_of
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
@@ -32,9 +32,7 @@ def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
 
 @pytest.fixture(scope="module")
 def client(objects: Objects) -> Any:
-    return boto3.client(
-        "s3", endpoint_url=objects.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
-    )
+    return client_of(objects.endpoint)
 
 
 class Counting(ObjectStore):

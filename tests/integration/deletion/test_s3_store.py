@@ -4,10 +4,11 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 
-import boto3
 import pytest
 
+from tests.objects import client_of
 from trueup.connectors.s3 import store as module
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore, Upload
 from trueup.connectors.sandbox.jvm.processes import free_port
@@ -38,11 +39,9 @@ def store(objects: Objects, request: pytest.FixtureRequest) -> ObjectStore:
     return ObjectStore(BucketLocation(name, REGION, objects.endpoint, "OUR_KEY", "OUR_SECRET"), SECRETS)
 
 
-def raw(store: ObjectStore) -> "boto3.client":
+def raw(store: ObjectStore) -> Any:
     """A second client, in the role of a broker."""
-    return boto3.client(
-        "s3", endpoint_url=store.place.endpoint, region_name=REGION, aws_access_key_id="x", aws_secret_access_key="y"
-    )
+    return client_of(store.place.endpoint)
 
 
 def put(store: ObjectStore, key: str, content: bytes = b"x", **metadata: str) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pulsar
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +24,7 @@ from tests.integration.reads.topics import (
     confirmed,
     write,
 )
+from tests.objects import client_of
 from trueup import register
 from trueup.connectors.sandbox.forgetting import offload, unload
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
@@ -56,10 +56,7 @@ def client(cluster: SandboxPulsar) -> Iterator[pulsar.Client]:
 
 @pytest.fixture(scope="package")
 def store(cluster: SandboxPulsar) -> Any:
-    return boto3.client(
-        "s3", endpoint_url=cluster.objects.endpoint, region_name=REGION, aws_access_key_id="x",
-        aws_secret_access_key="y",
-    )  # fmt: skip
+    return client_of(cluster.objects.endpoint)
 
 
 @pytest.fixture(scope="package")

@@ -55,7 +55,9 @@ archives: setup ## Make the class-data archives that servers of tests start with
 test: setup lint archives ## Lint, unit, property, simulation, integration on real servers; JOBS=3 files at a time
 	$(PYTEST) -m 'not release'
 
+# The demos start whole clusters: two files at a time are what two cores carry.
 .PHONY: release-check
+release-check: JOBS = 2
 release-check: setup lint archives ## Everything: tests of make test, those left out of it, the README with its demos
 	$(PYTEST)
 

@@ -45,7 +45,7 @@ demo-reads: setup ## A Java consumer that stalls at a lost copy goes on; topics 
 demo-leak: setup ## A Pulsar broker forgets ledgers: found, deleted and confirmed gone next to a live writer
 	$(BIN)/trueup demo leak
 
-PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
 
 .PHONY: archives
 archives: setup ## Make the class-data archives that servers of tests start with, once for each environment

@@ -4,7 +4,9 @@ Start order: journal, state of earlier runs, capture, Spark, streams, API.
 """
 
 import logging
+import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -21,12 +23,13 @@ from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import SAVE_S, History
+from trueup.streams.journal.instances import BEAT_S, Instance
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
-from trueup.streams.runtime.lock import alone
+from trueup.streams.runtime.lock import Lock, alone
 from trueup.streams.runtime.spark.driver import Driver
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.session import session
@@ -52,8 +55,8 @@ def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)
     ending = Ending(threading.Event())
-    with alone(data), _signals(ending.begin), ExitStack() as stack:
-        parts = Running(settings, data, ending, stack)
+    with alone(data) as lock, _signals(ending.begin), ExitStack() as stack:
+        parts = Running(settings, data, ending, stack, lock)
         parts.until_stopped()
     ending.leave()
 
@@ -61,7 +64,7 @@ def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
 class Running:
     """A running application: its shared parts, and the streams of the catalog."""
 
-    def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack) -> None:
+    def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack, lock: Lock) -> None:
         self._settings, self._data, self._ending = settings, data, ending
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
@@ -74,6 +77,8 @@ class Running:
         stack.callback(self._end)
         self._history = History()
         self._journal = self._open_journal()
+        if settings.journal.bootstrap:  # an embedded journal is in the locked directory
+            self._enter(lock)
         self._history.load()
         self._supervisor.loop("history", self._history.save, SAVE_S)
         self._live = Live(settings, self._journal, now_ms)
@@ -126,6 +131,17 @@ class Running:
         journal.create()
         self._history = History(journal)
         return journal
+
+    def _enter(self, lock: Lock) -> None:
+        """Become the one application of the journal. Raises `Stop` if there is another one."""
+        host, port = self._socket.getsockname()[:2]
+        place = f"http://{host}:{port}, process {os.getpid()} on {socket.gethostname()}"
+        made = Instance(self._journal, place, lock.before, now_ms)
+        made.enter(self._ending.stop)
+        lock.note(made.run)
+        self._supervisor.loop("instance", made.beat, BEAT_S)
+        self._supervisor.loop("instances", lambda: made.follow(self._ending.stop, self._ending.fail))
+        self._closes["instance"] = lambda: made.leave(self._ending.left_s(SAVED_S))
 
     def until_stopped(self) -> None:
         """Start everything, supervise it, and stop it in order."""

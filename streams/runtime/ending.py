@@ -42,11 +42,15 @@ class Ending:
             self._begun_s = self._clock()
             self.stop.set()
 
+    def fail(self) -> None:
+        """Begin the shutdown; the exit code states a failure."""
+        self._code = 1
+        self.begin()
+
     def at(self, after_s: float) -> float:
         """The time ``after_s`` seconds after the shutdown began. A failed start begins the shutdown here."""
         if self._begun_s is None:
-            self._code = 1
-            self.begin()
+            self.fail()
         assert self._begun_s is not None, "begin sets it"
         return self._begun_s + after_s
 

@@ -3,6 +3,7 @@
 Start order: journal, state of earlier runs, capture, Spark, streams, API.
 """
 
+import faulthandler
 import logging
 import os
 import signal
@@ -51,6 +52,7 @@ def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
     """Run until SIGTERM or SIGINT, then end the process. Raises `TrueupError` if it cannot start. ``level``: of
     Trueup's own log."""
     logs.start(level)
+    faulthandler.enable()  # a crash in native code then leaves the stacks of all threads on stderr
     sys.setswitchinterval(SWITCH_S)
     data = Path(settings.data_dir).absolute()
     data.mkdir(parents=True, exist_ok=True)

@@ -216,4 +216,4 @@ def _keep_logs(root: Path) -> None:
             if not any(path.iterdir()):
                 path.rmdir()
         elif path.suffix != ".log":
-            path.unlink()
+            path.unlink(missing_ok=True)  # a process that ends removes its own socket

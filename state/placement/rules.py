@@ -157,3 +157,25 @@ RULES = Rules([
         "the rack map again by itself.",
     ),
 ])  # fmt: skip
+
+DAMAGE_RULES = Rules([
+    Rule(
+        "placement.replica-damaged", _B, "a replica on a live bookie is missing or damaged",
+        "A reader of topics reported that entries are missing on a bookie of their write set, or have a wrong digest, "
+        "and Trueup's own read of that bookie found the same. At most 64 entries of the reported range are read. The "
+        "reader received the entries from another bookie. BookKeeper's metadata still count this replica as a copy.",
+        "Trueup changes nothing: a mark makes workers replace bookies that are lost, and this one responds. Check its "
+        "disks. `bookkeeper shell recover -l ID BOOKIE` copies the ledger from the other bookies to a new one. Trueup "
+        "reads the replica again every 10 minutes and drops the finding when the entries are intact, the bookie is not "
+        "in their write set any more, or the ledger is deleted.",
+    ),
+    Rule(
+        "placement.replica-reported", _U, "a replica is reported as damaged, and Trueup has not read it yet",
+        "A reader of topics reported missing or damaged entries. Anyone who reaches the API can send such a report, so "
+        "it is no proof. Trueup reads the entries from that bookie itself; the detail of the finding contains the "
+        "reason if the bookie or ZooKeeper did not respond.",
+        "No action. The read is repeated every minute. It confirms the damage, or the report is dropped. At most 1,000 "
+        "replicas are remembered; the oldest unconfirmed reports are dropped first.",
+    ),
+])  # fmt: skip
+"""Rules of replicas that readers reported; they are not stored with the findings about ledgers."""

@@ -13,7 +13,7 @@ from trueup.state.settings.settings import ClusterSettings
 
 UNMANAGED = "unmanaged"
 PRIORITIES = (*map(str, ReadPriority), UNMANAGED)
-_ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
+ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5})?/?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ def check(draft: Draft) -> Iterator[str]:
     chosen, cluster = draft.section(ReadsSettings), draft.section(ClusterSettings)
     if chosen is None:
         return
-    if not all(map(_ADDRESS.fullmatch, chosen.admin)):
+    if not all(map(ADDRESS.fullmatch, chosen.admin)):
         yield "reads.admin: expected addresses http(s)://host[:port], without path or user; found something else"
     if len({address.partition("://")[0] for address in chosen.admin}) > 1:
         yield "reads.admin: expected addresses with one scheme; found http and https"

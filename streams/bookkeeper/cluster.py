@@ -7,6 +7,9 @@ import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from trueup.connectors.bookkeeper.bookie import replica_check
+from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
+from trueup.connectors.bookkeeper.bookie.ledger_access import readable
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, queries
@@ -22,7 +25,8 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
-from trueup.state.common.errors import BadSettings, Refused
+from trueup.state.common.errors import BadSettings, Refused, Retry
+from trueup.state.placement.damage import ReplicaRange, ReplicaRead
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
 from trueup.streams.bookkeeper.judging import Judging
@@ -281,6 +285,17 @@ class BookKeeper:
             }
             for ledger, answers in found.items()
         }  # fmt: skip
+
+    def replica(self, replica: ReplicaRange) -> ReplicaRead:
+        """Read entries of a ledger from one bookie. Raises `Refused` if it should not hold them, `Retry` if it does not
+        respond, `Stop`."""
+        client, paths = self.session(), self._capture.paths
+        record, digest = readable(client, paths, replica.ledger)
+        address = Addresses(client, paths)(replica.bookie)
+        if address is None:
+            raise Retry(f"bookie {replica.bookie} to be registered", "no registration", "it is read again later")
+        with Reads(replica.bookie, address, ASK_S, self._tls) as reads:
+            return replica_check.check(record, digest, reads, replica)
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
         """Current metadata of one ledger, as record and as row. Raises `Refused` if it does not exist."""

@@ -138,6 +138,7 @@ def ledger(api: str, output: str, ledger: int) -> None:
         _owned(found["owned"], app.now_ms)
     _fragments(found["fragments"])
     out.bullets("What would change the verdict", found["changes"])
+    out.bullets("Replicas reported as damaged", [_damage(one, app.now_ms) for one in found["damages"]])
     out.bullets("History", [_event(event, app.now_ms) for event in found["history"]])
     out.note(f"trueup explain {found['rule']}")
 
@@ -203,6 +204,13 @@ def _distinct(windows: list[Row]) -> Iterator[Row]:
         if members not in seen:
             seen.add(members)
             yield window
+
+
+def _damage(one: Row, now_ms: int) -> str:
+    what = "missing" if one["found"] == "missing" else "with a wrong digest"
+    known = f"confirmed, {one['detail']}" if one["confirmed"] else f"not confirmed: {one['detail'] or 'not read yet'}"
+    seen = f"reported {since(now_ms, one['at_ms'])} ago by {one['reporter']}"
+    return f"{one['bookie']}: entries {one['first']} to {one['last']} {what}, {seen}; {known}"
 
 
 def _event(event: Row, now_ms: int) -> str:

@@ -3,7 +3,8 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.placement.rules import RULES
+from trueup.state.placement.damage import reported
+from trueup.state.placement.rules import DAMAGE_RULES, RULES
 from trueup.state.placement.settings import PLACEMENT as SECTION
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
@@ -12,7 +13,7 @@ from trueup.streams.placement.commands import COMMANDS
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.signs import signs
 from trueup.streams.placement.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
 
 if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
@@ -34,7 +35,13 @@ def _absent(settings: Settings) -> Mapping[str, Any]:
         "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
         "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0},
         "held": "", "unbound": "", "bookies": {},
+        "damages": {"reported": 0, "confirmed": 0},
     }  # fmt: skip
+
+
+def _replicas(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = reported(body)
+    return None if found is None else {"replicas": found}
 
 
 def _checks(settings: Settings) -> Iterable["Check"]:
@@ -51,9 +58,13 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 
 PLACEMENT = Descriptor(
-    name="placement", settings=(SECTION,), topics=(*BOOKKEEPER, *TOPICS), rules=RULES, signs=signs,
+    name="placement", settings=(SECTION,), topics=(*BOOKKEEPER, *TOPICS), rules=(*RULES, *DAMAGE_RULES), signs=signs,
     page=PAGE, commands=COMMANDS, checks=_checks, make=_make, metrics=_metrics, absent=_absent,
     todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
+    verbs=(
+        Verb("replica-reports", "replica-reports", '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, '
+             '"last": 9, "found": "missing"}]}', _replicas, "found is missing or digest; report at most 100 at once"),
+    ),
 )  # fmt: skip

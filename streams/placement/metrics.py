@@ -46,6 +46,13 @@ class PlacementMetrics(Part):
             "actions_total", "attempted changes of the cluster, by kind and outcome", "kind", "outcome"
         )
         self.repairs = metrics.counter("repair_steps_total", "transitions of repairs, by the stage reached", "stage")
+        self.damages = metrics.gauge(
+            "damaged_replicas", "replicas that readers reported as damaged: reported, or confirmed by a read of Trueup",
+            "state",
+        )  # fmt: skip
+        self.damage_reports = metrics.counter(
+            "replica_reports_total", "replicas that readers reported as damaged, and what became of them", "outcome"
+        )
         self.safe = metrics.histogram(
             "time_to_safe_seconds", "time from another verdict to true, per ledger", SAFE_BUCKETS
         )
@@ -54,11 +61,17 @@ class PlacementMetrics(Part):
         for kind, outcomes in ACTIONS.items():
             for outcome in outcomes:
                 self.actions.at(kind, outcome)
+        for outcome in ("reported", "confirmed", "refuted", "repaired", "dropped"):
+            self.damage_reports.at(outcome)
         self.findings({})
 
     def action(self, kind: str, outcome: str, count: int = 1) -> None:
         """Count attempted changes."""
         self.actions.at(kind, outcome).inc(count)
+
+    def damage(self, outcome: str, count: int = 1) -> None:
+        """Count reported replicas."""
+        self.damage_reports.at(outcome).inc(count)
 
     def repair(self, stage: str, count: int = 1) -> None:
         """Count transitions of repairs."""
@@ -94,5 +107,7 @@ class PlacementMetrics(Part):
         self.marks.at("others").set(max(0, marks["outstanding"] - marks["ours"]))
         self.cap.at().set(marks["cap"])
         self.marks_idle.at().set(marks["idle_ms"] / 1000)
+        for state, count in status["damages"].items():
+            self.damages.at(state).set(count)
         for name, bookies in status["bookies"].items():
             self.bookies.at(name).set(len(bookies))

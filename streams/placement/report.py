@@ -179,7 +179,7 @@ class PlacementReport:
             if verdict is not None:
                 rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
             if rule is not None:
-                rows = rows[rows["rule"] == RULES.code(rule)]
+                rows = rows[rows["rule"] == RULES.code(rule)] if RULES.find(rule) else rows[:0]
             return [self._finding(row) for row in riskiest(rows)[:limit]], len(rows)
 
     def _finding(self, row: Rows) -> Finding:

@@ -20,7 +20,7 @@ def signs(status: Mapping[str, Any]) -> Signs:
         held=[status["held"], *([unbound] if unbound else [])] if status["held"] else [],
         held_line="Held by Trueup; BookKeeper's Auditor is not bound" if unbound else
         "Held: a mass loss waits for an operator",
-        attention=[*_ledgers(status), *lost(status["bookies"].get("lost", []), "bookie")],
+        attention=[*_ledgers(status), *lost(status["bookies"].get("lost", []), "bookie"), *_damages(status)],
         blinding=["zookeeper"],
         lines=list(_lines(status)) if watched else [],
     )  # fmt: skip
@@ -45,6 +45,11 @@ def _ledgers(status: Mapping[str, Any]) -> Iterator[str]:
         yield f"{status['not_judged']:,} of {many(status['ledgers'], 'ledger')} not judged yet"
     if status["unbound"] and status["mode"] != "observe":
         yield str(status["unbound"])
+
+
+def _damages(status: Mapping[str, Any]) -> Iterator[str]:
+    if count := status["damages"]["confirmed"]:
+        yield f"{many(count, 'replica')} missing or damaged on bookies that respond"
 
 
 def _lines(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

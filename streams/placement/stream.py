@@ -10,14 +10,16 @@ from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import LiveSection
+from trueup.streams.journal.history import WHO
 from trueup.streams.placement import query
+from trueup.streams.placement.damages import DamageReports
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.report import PlacementReport
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
 
-TICK_S, LOOK_S, RACKS_S = 0.2, 10.0, 0.5
+TICK_S, LOOK_S, RACKS_S, DAMAGE_S = 0.2, 10.0, 0.5, 1.0
 JUDGED = ("findings", "ledgers", "marks", "plan")
 """Nouns whose rows contain verdicts."""
 OBSERVED = ("bookies", "all ledgers")
@@ -44,11 +46,13 @@ class PlacementStream(Stream):
         )  # fmt: skip
         self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)
         self._report = PlacementReport(self._policy, self.cluster, self.keeper, self._reconciler, self._workers, clock)
+        self.damages = DamageReports(self.cluster, journal, context.metrics.of(PlacementMetrics), clock)
         self.owned: Callable[[int, Claim], Row] | None = None
 
     def load(self) -> None:
-        """Load the repairs of earlier runs."""
+        """Load the repairs and the reports of damaged replicas of earlier runs."""
         self._reconciler.load()
+        self.damages.load()
 
     def watch(self) -> None:
         """Start observing ZooKeeper and the rack map."""
@@ -65,6 +69,7 @@ class PlacementStream(Stream):
         supervisor.loop("reconcile", self._tick, TICK_S)
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)
+        supervisor.loop("damaged replicas", self.damages.reconcile, DAMAGE_S)
 
     def _tick(self) -> None:
         """Do what is due."""
@@ -100,7 +105,7 @@ class PlacementStream(Stream):
         policy, report = self._policy.current, self._report
         not_ready = report.not_ready()
         found = report.status(now_ms, self._runs())
-        more = {"watches_ledgers": True, "mode": policy.mode, "paused": policy.paused}
+        more = {"watches_ledgers": True, "mode": policy.mode, "paused": policy.paused, "damages": self.damages.counts()}
         return StreamStatus(
             policy.mode, policy.paused, found["counts"], found["oldest_drift_ms"], report.sources(now_ms),
             report.stopped(), not_ready, query=self.name, fields={**more, **found},
@@ -122,11 +127,19 @@ class PlacementStream(Stream):
         """All details of one ledger, from a current read."""
         ledger = names["ledger"]
         found, claim = self._report.ledger(ledger)
-        return {**found, "owned": self.owned(ledger, claim) if self.owned else None}
+        owned = self.owned(ledger, claim) if self.owned else None
+        return {**found, "owned": owned, "damages": self.damages.of(ledger)}
+
+    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002
+        """Remember replicas that a reader reported as damaged; they are read before anything is known of them."""
+        return {"new": self.damages.report(arguments["replicas"], WHO.get())}
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
-        """Ledgers with a verdict other than true, highest risk first."""
-        return self._report.findings(wanted.verdict, wanted.rule, wanted.limit)
+        """Damaged replicas, ledgers with a verdict other than true, highest risk first, and unread reports."""
+        confirmed, reported = (self.damages.findings(wanted, confirmed) for confirmed in (True, False))
+        some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit)
+        found = [*confirmed, *some, *reported]
+        return found[: wanted.limit], total + len(confirmed) + len(reported)
 
     def plan(self) -> list[PlanRow]:
         """Ordered repairs and the next ones, highest risk first."""

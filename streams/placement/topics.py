@@ -5,5 +5,6 @@ from trueup.streams.journal.topic import JournalTopic, declare
 TOPICS = declare(
     JournalTopic("findings", "placement/schemas/finding.avsc", observed=True),
     JournalTopic("repairs", "placement/schemas/repair.avsc", observed=True),
+    JournalTopic("damages", "placement/schemas/damage.avsc", observed=True),
 )
-FINDINGS, REPAIRS = (topic.name for topic in TOPICS)
+FINDINGS, REPAIRS, DAMAGES = (topic.name for topic in TOPICS)

@@ -56,7 +56,7 @@ class ReadReport:
     """What happened during reads. ``entries``: by tier. ``markers``: entries of brokers without a message of a user;
     ``chunks``: dropped chunks of incomplete messages; ``missing``: entries that no tier had, by ledger;
     ``trimmed``: ledgers that left the topic during the read. Of fallbacks and damaged replicas the first of each
-    ledger is kept, by tier and by bookie."""
+    ledger is kept, by tier and by bookie; ``damaged_last``: the last damaged entry, by ledger and bookie."""
 
     entries: Counter[Tier] = field(default_factory=Counter)
     messages: int = 0
@@ -64,6 +64,7 @@ class ReadReport:
     chunks: int = 0
     fallbacks: dict[tuple[int, Tier], Fallback] = field(default_factory=dict)
     damages: dict[tuple[int, str], Damage] = field(default_factory=dict)
+    damaged_last: dict[tuple[int, str], int] = field(default_factory=dict)
     missing: Counter[int] = field(default_factory=Counter)
     trimmed: list[int] = field(default_factory=list)
 
@@ -73,7 +74,9 @@ class ReadReport:
 
     def damaged(self, found: Damage) -> None:
         """Note a missing or damaged replica of an entry that another bookie served."""
-        self.damages.setdefault((found.ledger, found.bookie), found)
+        replica = found.ledger, found.bookie
+        self.damages.setdefault(replica, found)
+        self.damaged_last[replica] = max(found.entry, self.damaged_last.get(replica, 0))
 
 
 class TopicReader:

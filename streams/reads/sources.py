@@ -4,27 +4,21 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
 
-from trueup.connectors.bookkeeper.bookie.entries import digest_of
+from trueup.connectors.bookkeeper.bookie.ledger_access import readable
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, LedgerReader
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.bookkeeper.metadata.metadata import Where
 from trueup.connectors.closing import Closing
 from trueup.connectors.pulsar.offload_read import OffloadReader
 from trueup.connectors.pulsar.offload_verify import Tiered
 from trueup.connectors.s3.store import ObjectStore
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.common.errors import Refused, Stop
+from trueup.state.common.errors import Refused
 from trueup.state.reads.tiers import LedgerInfo, Tier
 
 ASK_S = 10.0
 """Maximum time without a response of a bookie, after which another one is used."""
 Entries = Iterator[tuple[int, memoryview]]
-
-
-class NoSuchMetadata(Refused):
-    """BookKeeper has no metadata of this ledger: it was deleted."""
 
 
 class Source(Protocol):
@@ -57,15 +51,8 @@ class BookKeeperSource(Closing):
         return self._reader(ledger).last()
 
     def _reader(self, ledger: int) -> LedgerReader:
-        path = self._paths.ledger(ledger)
-        found = self._client.look(path)
-        if found is None:
-            raise NoSuchMetadata(f"metadata of ledger {ledger}", f"no node {path}", "read it from tiered storage")
-        data, stat = found
-        record = queries.decoded(data, Where(ledger, path, stat.mzxid, stat.version, stat.ctime, 0))
-        if record["state"] == LedgerState.UNREADABLE:
-            raise Stop(f"readable metadata of ledger {ledger}", record["error"], "restore the node from a backup")
-        return LedgerReader(record, digest_of(data, path), self._bookies, self._damaged)
+        record, digest = readable(self._client, self._paths, ledger)
+        return LedgerReader(record, digest, self._bookies, self._damaged)
 
 
 class TieredSource:

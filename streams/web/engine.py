@@ -25,6 +25,7 @@ class Engine(Protocol):
         (zookeeper, journal, vote, spark), state (up, slow, down), age_ms, detail], counts {verdict: ledgers},
         ledgers, not_judged (unknown ledgers whose present version has no verdict yet),
         oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (the reason, or ""),
+        damages {reported, confirmed} (replicas),
         unbound (why hold and approve do not restrict BookKeeper's Auditor, or ""),
         watches_ledgers (bool; false: all fields about ledgers are empty), links [rows of `links`], logdirs [kafka,
         mode, strategy, paused, brokers, directories, skew (the maximum of all brokers), rules {rule: brokers}, planned
@@ -40,7 +41,8 @@ class Engine(Protocol):
 
     def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> list[Row]:
         """The findings of a stream, the most urgent first: the resource, verdict, rule, reason, since_ms, stage; for
-        ledgers also copies, racks, version, marked (bool)."""
+        ledgers also copies, racks, version, marked (bool); for replicas of a ledger copies, racks and version are
+        None, and the fields of damages in `describe` are added."""
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """The rows of a noun of a stream. ``query``: the parameters that the noun declares.
@@ -72,7 +74,8 @@ class Engine(Protocol):
         racks, failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage,
         history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
         since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (a row of markers, or None),
-        objects (texts)}.
+        objects (texts)}, damages (reported replicas) [ledger, bookie, first, last, found (missing or digest),
+        confirmed, reporter, at_ms, checked_ms (0: not read by Trueup), detail].
         link: a row of links with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order
         of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, place (the broker of a queue of
         RocketMQ, else empty), partition, target_topic, target_place, target_partition, stage, start, offset,
@@ -94,6 +97,7 @@ class Engine(Protocol):
         refill: restore the lost data of a link's target from its source; rows as of `describe` refill.
         topic: create a topic in directories selected by the strategy; rows of partition, broker, path.
         deletion: order the deletion of a ledger; its row of `markers`.
+        replica-reports: remember replicas that a reader found damaged (``replicas``); new, their number. No change.
         """
 
     def plan(self) -> list[Row]:

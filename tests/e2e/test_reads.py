@@ -7,13 +7,15 @@ from typing import Any
 import pytest
 
 from tests.e2e.trueup import Trueup, command
+from tests.integration.reads.topics import rot
 from tests.objects import client_of
 from trueup.connectors.sandbox.forgetting import listed, offload, path, session, unload
 from trueup.connectors.sandbox.java_consumer import JavaConsumer
 from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.messages import Messages, MessagesReadback, compare
+from trueup.connectors.sandbox.messages import Messages, MessagesReadback, compare, payload
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
+from trueup.streams.terminal.client import Api
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 20, 70
@@ -177,6 +179,37 @@ def test_credentials_of_policies_are_neither_served_nor_written(trueup: Trueup) 
     files = [trueup.process.log, *trueup.data.rglob("*")]
     written = [one for one in files if one.is_file() and SECRET.encode() in one.read_bytes()]
     assert (SECRET in shown, KEY in shown, written) == (False, False, [])
+
+
+def test_a_forged_report_of_a_damaged_replica_is_read_and_dropped(
+    trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]]
+) -> None:
+    ledger, bookie = written[f"{NAMESPACE}/tiered"][0], cluster.bookies[1].id
+    forged = {"ledger": ledger, "bookie": bookie, "first": 0, "last": 5, "found": "missing"}
+    before = trueup.api("plan")
+    assert Api(trueup.url).post("replica-reports", {"replicas": [forged]}) == {"new": 1}
+    trueup.until(
+        "its own read to refute it", lambda: trueup.metric("trueup_replica_reports_total", outcome="refuted") == 1
+    )
+    assert (trueup.api("findings?rule=placement.replica-damaged"), trueup.api("plan")) == ([], before)
+
+
+@pytest.mark.release
+def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
+    trueup: Trueup, cluster: SandboxPulsar, messages: Messages
+) -> None:
+    topic = f"{NAMESPACE}/rotten"
+    messages.write(topic, range(PER_LEDGER + 5))
+    ledger = listed(cluster, topic)[0]
+    for number in (1, 2):  # the read may begin with either bookie
+        rot(cluster, number, payload(topic, 2 + number))
+    found = command("read", topic, "--report-to", trueup.url, "--limit", "20", "-c", str(trueup.file))
+    assert (found.code, "not from bookie" in found.err) == (0, True)
+    (row,) = trueup.until("it to be confirmed", lambda: trueup.api("findings?rule=placement.replica-damaged"))
+    assert (row["ledger"], row["found"], row["verdict"], row["confirmed"]) == (ledger, "digest", "blocked", True)
+    assert (row["bookie"], row["first"]) in {(one.id, 2 + number) for number, one in cluster.bookies.items()}
+    (damage,) = trueup.json("describe", "ledger", str(ledger))["damages"]
+    assert damage["detail"].endswith(f"with a wrong digest, first {row['first']}")
 
 
 def stored(store: Any, key: str) -> dict[str, Any]:

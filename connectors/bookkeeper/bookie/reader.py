@@ -25,12 +25,14 @@ _UNFIT = (DamagedEntry, NoSuchEntry, NoSuchLedger)
 
 
 class Damage(NamedTuple):
-    """A replica that had to be read elsewhere: the bookie that should hold it, and the problem."""
+    """A replica that had to be read elsewhere: the bookie that should hold it, and the problem. ``missing``: the bookie
+    does not have the entry, otherwise its bytes are damaged."""
 
     ledger: int
     entry: int
     bookie: str
     found: str
+    missing: bool = False
 
 
 class Bookies(Closing):
@@ -211,7 +213,8 @@ class LedgerReader:
         for bookie, error in tried.items():
             # Bookies beyond the ack quorum may receive an entry of an open ledger later.
             if isinstance(error, _UNFIT) and (self._closed or isinstance(error, DamagedEntry)):
-                self._damaged(Damage(self._ledger, entry, bookie, str(error)))
+                missing = not isinstance(error, DamagedEntry)
+                self._damaged(Damage(self._ledger, entry, bookie, str(error), missing))
 
     def _lost(self, entry: int, tried: dict[str, TrueupError]) -> TrueupError:
         """The error if no bookie returns this entry. A bookie that does not respond may still have it."""

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from trueup.connectors.pulsar.schemas import SchemaType
+from trueup.streams.reads import damage_report
 from trueup.streams.reads.reader import ReadReport, within
 from trueup.streams.reads.spark.columns import Columns
 from trueup.streams.reads.spark.options import SourceOptions
@@ -56,6 +57,7 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
                 yield batch
         finally:
             _tell(wanted, topics.report, values.undecoded)
+            damage_report.send(options.report_to, topics.report)
 
 
 def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:

@@ -13,6 +13,7 @@ from typing import TypeVar
 from trueup.state.common.errors import BadSettings, Stop
 from trueup.state.common.options import near
 from trueup.state.common.patterns import problem_of, regex_of
+from trueup.state.reads.settings import ADDRESS
 from trueup.state.reads.tiers import ReadPriority
 from trueup.state.settings.settings import Settings, possible_keys
 from trueup.streams.catalog import sections
@@ -25,6 +26,7 @@ DEFAULTS: Mapping[str, str] = {
     "topics": "", "namespace": "public/default", "config": "", "from": "earliest", "to": "latest",
     "priority": ReadPriority.BOOKKEEPER_FIRST.value, "missing": "error", "transactions": "false",
     "partition_mb": "128", "max_entries_per_batch": "0", "value_type": "bytes", "undecodable": "error",
+    "report_to": "",
 }  # fmt: skip
 """Every option of a read and its default. Further options are keys of the configuration."""
 _SHORT = {"zookeeper": "cluster.zookeeper", "root": "deletion.root"}
@@ -37,7 +39,8 @@ class SourceOptions:
     ``from_latest``: a stream begins with new messages.
     ``config``: path of a configuration file, or empty; ``keys``: keys of the configuration and their values, as text.
     ``partition_bytes``: target size of a Spark partition; ``batch_entries``: limit of a micro-batch, 0: none.
-    ``value_type``: of the column value; ``strict``: whether a value that does not fit it is an error."""
+    ``value_type``: of the column value; ``strict``: whether a value that does not fit it is an error.
+    ``report_to``: address of a running Trueup that receives reports of damaged replicas, or empty."""
 
     names: tuple[str, ...]
     pattern: str
@@ -51,6 +54,7 @@ class SourceOptions:
     batch_entries: int
     value_type: str
     strict: bool
+    report_to: str = ""
 
     def settings(self) -> Settings:
         """The configuration, from the file and the environment of this process. Raises `BadSettings`."""
@@ -74,11 +78,13 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
         problems.append(f"config: expected an absolute path, for all executors; found {values['config'][:200]!r}")
     value = _one_of(values, "value_type", ["bytes", "string", "json", "avro", "auto"], problems)
     strict = _one_of(values, "undecodable", ["error", "null"], problems) == "error"
+    if values["report_to"] and not ADDRESS.fullmatch(values["report_to"]):
+        problems.append("report_to: expected http(s)://host[:port] without path or user; found something else")
     if problems:
         raise BadSettings(problems)
     read = ReadOptions(ReadPriority(priority), skip, transactions)
     found = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), wanted, latest, read
-    return SourceOptions(*found, size << 20, most, value, strict)
+    return SourceOptions(*found, size << 20, most, value, strict, values["report_to"])
 
 
 def _keys(given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

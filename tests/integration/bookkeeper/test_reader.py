@@ -8,6 +8,7 @@ from tests.proxy import Proxy
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, digest_of
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, LedgerReader
+from trueup.connectors.bookkeeper.bookie.replica_check import check
 from trueup.connectors.bookkeeper.bookie.striping import Piece, held
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Address, Addresses
@@ -16,7 +17,8 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import LedgerWriter, payload
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.observations import LedgerRecord
-from trueup.state.common.errors import Retry
+from trueup.state.common.errors import Refused, Retry
+from trueup.state.placement.damage import ReplicaRange, ReplicaRead
 
 pytestmark = pytest.mark.servers
 ENTRIES = 700
@@ -67,6 +69,14 @@ class Site:
 
     def read(self, ledger: int, first: int = 0, last: int | None = None) -> dict[int, bytes]:
         return {entry: bytes(found) for entry, found in self.reader(ledger).read(first, last)}
+
+    def check(self, ledger: int, bookie: str, members: list[str] | None = None) -> ReplicaRead:
+        """Trueup's own read of one replica. ``members``: another ensemble than that of the metadata."""
+        record = self.record(ledger)
+        if members is not None:
+            record = {**record, "fragments": [{"first_entry": 0, "bookies": members}]}
+        replica = ReplicaRange(ledger, bookie, 0, 1_000)
+        return check(record, self.digest(ledger), self.bookies.reads(bookie), replica)
 
     def through(self, proxy: Proxy, bookie: str) -> None:
         host, port = proxy.address.split(":")
@@ -178,6 +188,28 @@ def test_a_damaged_copy_is_reported_and_another_is_read(
     assert site.read(ledger) == written(ledger, 0, 19)
     assert [(damage.entry, damage.bookie) for damage in site.damages] == [(entry, first)]
     assert f"byte 32 of entry {entry} of ledger {ledger}" in site.damages[0].found
+
+
+@pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])
+def test_a_check_of_one_replica_finds_its_damage_and_no_other(
+    writer: LedgerWriter, site: Site, relay: Callable[[str], Proxy], ensemble: int, quorum: int
+) -> None:
+    ledger = writer.write(ensemble, quorum, quorum, 20)
+    bad, good = site.record(ledger)["fragments"][0]["bookies"][:2]
+    relay(bad).change = flipped(ledger, 0)
+    assert site.check(ledger, bad).damaged == (0,)
+    assert site.check(ledger, good).whole
+
+
+def test_a_replica_that_a_bookie_never_received_is_missing(
+    cluster: SandboxCluster, writer: LedgerWriter, site: Site
+) -> None:
+    ledger = writer.write(2, 2, 2, 20)
+    members = site.record(ledger)["fragments"][0]["bookies"]
+    (other,) = (bookie.id for bookie in cluster.bookies.values() if bookie.id not in members)
+    with pytest.raises(Refused, match="in a write set with bookie"):
+        site.check(ledger, other)
+    assert site.check(ledger, other, [other, members[1]]).missing == tuple(range(20))
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])

@@ -7,7 +7,7 @@ from typing import Any
 import pulsar
 import pytest
 
-from tests.integration.reads.topics import ALONE, NAMESPACE, PER_LEDGER, Seen, as_pulsar, confirmed, write
+from tests.integration.reads.topics import ALONE, NAMESPACE, PER_LEDGER, Seen, as_pulsar, confirmed, rot, write
 from trueup.connectors.sandbox.forgetting import listed, path, session, truncate
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
@@ -87,17 +87,6 @@ def test_a_damaged_replica_is_named_and_the_other_bookie_is_read(
     assert report.damages != {}
     rotten = {(cluster.bookies[1].id, 3), (cluster.bookies[2].id, 4)}
     assert {(one.bookie, one.entry) for one in report.damages.values()} <= rotten
-
-
-def rot(cluster: SandboxPulsar, number: int, content: bytes) -> None:
-    """Change the first byte of some content on the disk of a bookie, which restarts: in its entry logs, and in its
-    journal, from which a start repeats what was written last."""
-    cluster.stop(f"bookie{number}", 30.0)
-    files = [file for kind in ("*.log", "*.txn") for file in cluster.bookies[number].root.rglob(kind)]
-    for file, held in [(file, file.read_bytes()) for file in files]:
-        if content in held:
-            file.write_bytes(held.replace(content, b"X" + content[1:]))
-    cluster.start(f"bookie{number}")
 
 
 def test_ledgers_that_are_trimmed_during_a_read_are_left_out(

@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import pulsar
 from pyspark.sql import DataFrame
 
+from trueup.connectors.sandbox.pulsar import SandboxPulsar
+
 Load = Callable[..., DataFrame]
 """Reads topics as a data frame: ``load(topics, schema, **options)``."""
 
@@ -66,6 +68,17 @@ def as_pulsar(client: pulsar.Client, topic: str) -> list[Seen]:
         )  # fmt: skip
     reader.close()
     return found
+
+
+def rot(cluster: SandboxPulsar, number: int, content: bytes) -> None:
+    """Change the first byte of some content on the disk of a bookie, which restarts: in its entry logs, and in its
+    journal, from which a start repeats what was written last."""
+    cluster.stop(f"bookie{number}", 30.0)
+    files = [file for kind in ("*.log", "*.txn") for file in cluster.bookies[number].root.rglob(kind)]
+    for file, held in [(file, file.read_bytes()) for file in files]:
+        if content in held:
+            file.write_bytes(held.replace(content, b"X" + content[1:]))
+    cluster.start(f"bookie{number}")
 
 
 def confirmed(messages: list[Seen]) -> list[Seen]:

@@ -42,7 +42,7 @@ def healthy_status() -> dict[str, Any]:
         "bookies": {"writable": ["b1:3181", "b2:3181"], "readonly": [], "pending": [], "lost": []},
         "spark_ui": "http://127.0.0.1:4040",
         "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
-        "reads": None,
+        "reads": None, "damages": {"reported": 0, "confirmed": 0},
     }  # fmt: skip
 
 
@@ -95,6 +95,7 @@ class FakeEngine:
         self.state = healthy_status()
         self.upcoming: list[dict[str, Any]] = []
         self.judged: list[dict[str, Any]] = []
+        self.reported: list[Any] = []
         self.found: dict[str, list[dict[str, Any]]] = {}
         self.members = [
             {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
@@ -221,7 +222,13 @@ class FakeEngine:
         return self.refill(**names, certain=False) if noun == "refill" else getattr(self, noun)(**names)
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-        return getattr(self, {"reset": "reset_link", "topic": "create_topic"}.get(verb, verb))(**names, **arguments)
+        return getattr(
+            self, {"reset": "reset_link", "topic": "create_topic", "replica-reports": "replica_reports"}.get(verb, verb)
+        )(**names, **arguments)
+
+    def replica_reports(self, replicas: list[Any]) -> dict[str, int]:
+        self.reported += replicas
+        return {"new": len(replicas)}
 
     def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Listing:
         self._check()
@@ -269,7 +276,7 @@ class FakeEngine:
             "changes": ["the return of 127.0.0.5:3181"],
             "mark": {"ledger": ledger, "ours": True, "locked_by": "ar1", "ctime_ms": NOW - MINUTE, "replicas": [],
                      "verdict": row["verdict"], "stage": row["stage"]} if row["marked"] else None,
-            "history": [{"at_ms": NOW - MINUTE, "event": "marked", "detail": ""}],
+            "history": [{"at_ms": NOW - MINUTE, "event": "marked", "detail": ""}], "damages": [],
         }  # fmt: skip
 
     def unreferenced(self, limit: int) -> list[dict[str, Any]]:

@@ -151,6 +151,17 @@ def test_any_other_reset_is_refused(client: FlaskClient, engine: FakeEngine, bod
     assert engine.resets == []
 
 
+def test_damaged_replicas_are_reported(client: FlaskClient, engine: FakeEngine) -> None:
+    replica = {"ledger": 7, "bookie": "b1:3181", "first": 3, "last": 9, "found": "digest"}
+    found = client.post("/api/replica-reports", json={"replicas": [replica]}).get_json()
+    assert (found, engine.reported) == ({"new": 1}, [((7, "b1:3181", 3, 9), False)])
+
+
+def test_a_malformed_report_of_replicas_is_rejected(client: FlaskClient, engine: FakeEngine) -> None:
+    error(client.post("/api/replica-reports", json={"replicas": [{"ledger": 7}]}), 400)
+    assert engine.reported == []
+
+
 def test_approve_by_id(client: FlaskClient, engine: FakeEngine) -> None:
     rows = client.post("/api/approve", json={"ids": ["repair-100-v3"]}).get_json()
     assert ([row["id"] for row in rows], engine.approved) == (["repair-100-v3"], ["repair-100-v3"])

@@ -1,0 +1,107 @@
+"""Replicas that readers reported as missing or damaged.
+
+A report is evidence from any client of the API, and may be wrong or forged. It is therefore only a reason for Trueup to
+read the replica itself: until then the finding is unknown, and a report that the own read refutes is dropped. No report
+and no finding of these rules leads to a change of the cluster.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+from trueup.state.common.rules import Rule
+from trueup.state.placement.rules import DAMAGE_RULES
+
+MOST = 1_000
+"""Maximum number of replicas that are remembered."""
+MOST_AT_ONCE = 100
+"""Maximum number of replicas in one report."""
+AGAIN_MS = 60_000
+"""Interval between reads of a replica whose bookie did not respond."""
+CONFIRMED_MS = 600_000
+"""Interval between reads of a replica that was found damaged, until it is repaired."""
+_CONFIRMED, _REPORTED = DAMAGE_RULES
+_BOOKIE = re.compile(r"[A-Za-z0-9._:-]{1,255}")
+_KINDS = {"missing": True, "digest": False}
+_LARGEST = (1 << 63) - 1
+
+
+class ReplicaRange(NamedTuple):
+    """Entries ``first`` to ``last`` of a ledger on one bookie."""
+
+    ledger: int
+    bookie: str
+    first: int
+    last: int
+
+
+class ReplicaDamage(NamedTuple):
+    """A reported replica. ``missing``: entries were missing, otherwise their digest was wrong; ``reporter`` and
+    ``at_ms``: of the first report. ``confirmed``: Trueup read it and found it damaged; ``checked_ms``: time of its last
+    read, 0: none yet; ``detail``: what it found."""
+
+    replica: ReplicaRange
+    missing: bool
+    reporter: str
+    at_ms: int
+    confirmed: bool = False
+    checked_ms: int = 0
+    detail: str = ""
+
+    @property
+    def rule(self) -> Rule:
+        """The rule of its finding."""
+        return _CONFIRMED if self.confirmed else _REPORTED
+
+    def due(self, now_ms: int) -> bool:
+        """Whether Trueup should read the replica now."""
+        wait_ms = CONFIRMED_MS if self.confirmed else AGAIN_MS
+        return not self.checked_ms or now_ms - self.checked_ms >= wait_ms
+
+
+class ReplicaRead(NamedTuple):
+    """Trueup's own read of a replica: the number of entries read, and those that are missing or damaged."""
+
+    read: int
+    missing: tuple[int, ...]
+    damaged: tuple[int, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether every entry that was read is intact."""
+        return not self.missing and not self.damaged
+
+    @property
+    def detail(self) -> str:
+        """What was found, as text."""
+        parts = [("missing", self.missing), ("with a wrong digest", self.damaged)]
+        words = [f"{len(found):,} {what}, first {found[0]}" for what, found in parts if found]
+        return f"of {self.read:,} entries that Trueup read: {'; '.join(words) or 'all intact'}"
+
+
+def reported(body: Mapping[str, Any]) -> list[tuple[ReplicaRange, bool]] | None:
+    """The replicas of a report, and whether their entries were missing; None if the report is malformed."""
+    found = body.get("replicas")
+    if set(body) != {"replicas"} or not isinstance(found, list) or not 1 <= len(found) <= MOST_AT_ONCE:
+        return None
+    parsed = [_replica(one) for one in found]
+    return None if None in parsed else [one for one in parsed if one is not None]
+
+
+def _replica(found: Any) -> tuple[ReplicaRange, bool] | None:
+    if not isinstance(found, dict) or set(found) != {"ledger", "bookie", "first", "last", "found"}:
+        return None
+    ids = [found["ledger"], found["first"], found["last"]]
+    if not all(type(one) is int and 0 <= one <= _LARGEST for one in ids) or ids[1] > ids[2]:
+        return None
+    bookie, kind = found["bookie"], found["found"]
+    if not isinstance(bookie, str) or not _BOOKIE.fullmatch(bookie) or kind not in ("missing", "digest"):
+        return None
+    return ReplicaRange(ids[0], bookie, ids[1], ids[2]), _KINDS[kind]
+
+
+def crowded_out(known: Iterable[ReplicaDamage], most: int = MOST) -> list[ReplicaDamage]:
+    """What to forget so that at most ``most`` remain: the oldest reports without confirmation, and only then the oldest
+    confirmed ones. Forged reports therefore displace no confirmed damage before they are confirmed themselves."""
+    every = sorted(known, key=lambda one: (one.confirmed, one.at_ms))
+    return every[: max(0, len(every) - most)]

@@ -1,0 +1,164 @@
+"""Replicas that readers reported as damaged: remembers reports, reads the replicas itself, and makes findings.
+
+Reports come from any client of the API. They are bounded, and their only effect is that Trueup reads a few entries from
+a bookie that the metadata of the ledger name.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.placement.damage import ReplicaDamage, ReplicaRange, ReplicaRead, crowded_out
+from trueup.streams.journal.journal import Journal
+from trueup.streams.placement.metrics import PlacementMetrics
+from trueup.streams.placement.topics import DAMAGES
+from trueup.streams.runtime.stream import Filter, Finding
+
+log = logging.getLogger(__name__)
+AT_ONCE = 4
+"""Replicas that one pass reads: a bookie that does not respond takes seconds."""
+_NO_LEDGER = {"copies": None, "racks": None, "version": None, "fragment": None, "marked": False}
+"""Fields of a finding about a whole ledger."""
+
+
+class ReplicaReader(Protocol):
+    """See `streams.bookkeeper.cluster.BookKeeper`."""
+
+    def replica(self, replica: ReplicaRange) -> ReplicaRead:
+        """Read entries from one bookie. Raises `Refused` if it should not hold them, and other errors."""
+
+
+class DamageReports:
+    """Safe to use from several threads; `reconcile` by one."""
+
+    def __init__(
+        self, cluster: ReplicaReader, journal: Journal, metrics: PlacementMetrics, clock: Callable[[], int]
+    ) -> None:
+        self._cluster, self._journal, self._metrics, self._clock = cluster, journal, metrics, clock
+        self._lock = threading.Lock()
+        self._known: dict[ReplicaRange, ReplicaDamage] = {}
+
+    def load(self) -> None:
+        """Load the reports of earlier runs. Each replica is read again before its damage is confirmed."""
+        for record in self._journal.read(DAMAGES, bad=lambda *_: None):
+            replica = _replica_of(record.key)
+            self._known.pop(replica, None)
+            if record.value is not None:
+                value = record.value
+                self._known[replica] = ReplicaDamage(replica, value["missing"], value["reporter"], value["at_ms"])
+
+    def report(self, found: Iterable[tuple[ReplicaRange, bool]], reporter: str) -> int:
+        """Remember reported replicas; returns the number of new ones. Raises `Retry` if the journal does not accept
+        them."""
+        now_ms = self._clock()
+        with self._lock:
+            fresh = {
+                replica: ReplicaDamage(replica, missing, reporter, now_ms)
+                for replica, missing in found if replica not in self._known
+            }  # fmt: skip
+            dropped = crowded_out([*self._known.values(), *fresh.values()])
+            self._journal.put(
+                [
+                    *((DAMAGES, _key(replica), _record(one)) for replica, one in fresh.items()),
+                    *((DAMAGES, _key(one.replica), None) for one in dropped),
+                ]
+            )
+            self._known |= fresh
+            for one in dropped:
+                del self._known[one.replica]
+        self._metrics.damage("reported", len(fresh))
+        self._metrics.damage("dropped", len(dropped))
+        return len(fresh)
+
+    def reconcile(self) -> None:
+        """Read some replicas that are due, those without a read first. Raises `Retry` if the journal does not accept
+        writes."""
+        now_ms = self._clock()
+        with self._lock:
+            due = sorted((one for one in self._known.values() if one.due(now_ms)), key=lambda one: one.checked_ms)
+        for one in due[:AT_ONCE]:
+            self._check(one)
+
+    def _check(self, before: ReplicaDamage) -> None:
+        checked = before._replace(checked_ms=self._clock())
+        try:
+            found = self._cluster.replica(before.replica)
+        except Refused as error:
+            self._forget(before, str(error))
+        except TrueupError as error:
+            self._keep(checked._replace(detail=str(error)))
+        else:
+            if found.whole:
+                self._forget(before, found.detail)
+                return
+            self._keep(checked._replace(confirmed=True, detail=found.detail))
+            if not before.confirmed:
+                self._metrics.damage("confirmed")
+                log.warning("damaged replica", extra={**before.replica._asdict(), "found": found.detail})
+
+    def _keep(self, one: ReplicaDamage) -> None:
+        with self._lock:
+            if one.replica in self._known:
+                self._known[one.replica] = one
+
+    def _forget(self, one: ReplicaDamage, why: str) -> None:
+        self._journal.put([(DAMAGES, _key(one.replica), None)])
+        with self._lock:
+            self._known.pop(one.replica, None)
+        self._metrics.damage("repaired" if one.confirmed else "refuted")
+        log.info("replica not damaged", extra={**one.replica._asdict(), "found": why})
+
+    def counts(self) -> dict[str, int]:
+        """Replicas by state: reported, or confirmed by a read of Trueup."""
+        known = self._all()
+        confirmed = sum(one.confirmed for one in known)
+        return {"reported": len(known) - confirmed, "confirmed": confirmed}
+
+    def findings(self, wanted: Filter, confirmed: bool) -> list[Finding]:
+        """The findings about confirmed or about other replicas, the oldest first."""
+        chosen = [one for one in self._all() if one.confirmed is confirmed]
+        found = map(_finding, sorted(chosen, key=lambda one: one.at_ms))
+        return [f for f in found if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]
+
+    def of(self, ledger: int) -> list[dict[str, Any]]:
+        """The reported replicas of a ledger."""
+        return [_row(one) for one in self._all() if one.replica.ledger == ledger]
+
+    def _all(self) -> Sequence[ReplicaDamage]:
+        with self._lock:
+            return list(self._known.values())
+
+
+def _finding(one: ReplicaDamage) -> Finding:
+    replica, kind = one.replica, "missing" if one.missing else "with a wrong digest"
+    reason = f"entries {replica.first} to {replica.last} {kind} on {replica.bookie}; {' '.join(_reasons(one))}"
+    about = {"ledger": replica.ledger, "bookie": replica.bookie}
+    more = {**_NO_LEDGER, **_row(one)}
+    return Finding(about, one.rule.verdict.name.lower(), one.rule.id, reason, one.at_ms, more=more)
+
+
+def _reasons(one: ReplicaDamage) -> Iterator[str]:
+    yield one.detail or "not read by Trueup yet;"
+    yield f"reported by {one.reporter}"
+
+
+def _row(one: ReplicaDamage) -> dict[str, Any]:
+    return {
+        **one.replica._asdict(), "found": "missing" if one.missing else "digest", "confirmed": one.confirmed,
+        "reporter": one.reporter, "at_ms": one.at_ms, "checked_ms": one.checked_ms, "detail": one.detail,
+    }  # fmt: skip
+
+
+def _record(one: ReplicaDamage) -> dict[str, Any]:
+    return {**one.replica._asdict(), "missing": one.missing, "reporter": one.reporter, "at_ms": one.at_ms}
+
+
+def _key(replica: ReplicaRange) -> bytes:
+    return "/".join(map(str, replica)).encode()
+
+
+def _replica_of(key: bytes) -> ReplicaRange:
+    ledger, bookie, first, last = key.decode().split("/")
+    return ReplicaRange(int(ledger), bookie, int(first), int(last))

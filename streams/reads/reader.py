@@ -128,17 +128,18 @@ class TopicReader:
                     at = served.entry + 1
                 return
             except TrueupError as error:
-                skipped = self._skipped(topic, part, at, error)
-                if not skipped:
+                known = {info.ledger: info for info in ledgers_of(self._client, self._paths, topic)}
+                if ledger not in known:
+                    self.report.trimmed.append(ledger)
                     return
-                at += skipped
+                if known[ledger].complete and not part.info.complete:
+                    part = part._replace(info=known[ledger])  # it was offloaded during the read
+                else:
+                    at += self._skipped(part, at, error)
 
-    def _skipped(self, topic: Topic, part: Part, at: int, error: TrueupError) -> int:
-        """The entries to skip after an error; 0: the ledger left the topic meanwhile. Raises the error otherwise."""
+    def _skipped(self, part: Part, at: int, error: TrueupError) -> int:
+        """The number of entries to skip after an error. Raises the error if none may be skipped."""
         ledger = part.info.ledger
-        if ledger not in {info.ledger for info in ledgers_of(self._client, self._paths, topic)}:
-            self.report.trimmed.append(ledger)
-            return 0
         if not self._options.skip_missing or not isinstance(error, LostEntries) or part.last is None:
             raise error
         count = part.last - at + 1 if error.whole else 1

@@ -21,18 +21,23 @@ DAMAGED = BadBytes("there", 3, "it", "other bytes")
 
 class FakeCluster:
     """A topic with ledgers of ``COUNT`` entries in BookKeeper. ``fails``: errors by ledger and entry. ``trimmed``:
-    ledgers that leave the topic when they are read. Is its own ZooKeeper client and source."""
+    ledgers that leave the topic when they are read; ``offloaded``: ledgers that are only in tiered storage after two
+    entries were read from BookKeeper. Is its own ZooKeeper client and source."""
 
     def __init__(self, *ledgers: int) -> None:
         self.ledgers = {ledger: [encoded(b"%d" % n) for n in range(COUNT)] for ledger in ledgers}
         self.closed_ms = dict.fromkeys(ledgers, 1)
         self.fails = dict[tuple[int, int], TrueupError]()
         self.trimmed = set[int]()
+        self.offloaded = set[int]()
 
     def look(self, path: str) -> tuple[bytes, object]:
         message = ManagedLedger()
         for ledger, entries in self.ledgers.items():
-            message.ledgerInfo.add(ledgerId=ledger, entries=len(entries), timestamp=self.closed_ms[ledger])
+            info = message.ledgerInfo.add(ledgerId=ledger, entries=len(entries), timestamp=self.closed_ms[ledger])
+            if ledger in self.offloaded and self.closed_ms[ledger] > 1:
+                info.offloadContext.uidMsb = info.offloadContext.uidLsb = 1
+                info.offloadContext.complete = info.offloadContext.bookkeeperDeleted = True
         return message.SerializeToString(), None
 
     def read(self, info: LedgerInfo, first: int, last: int | None) -> Iterator[tuple[int, memoryview]]:
@@ -40,6 +45,10 @@ class FakeCluster:
             del self.ledgers[info.ledger]
             raise GONE
         entries = self.ledgers[info.ledger]
+        if info.ledger in self.offloaded and not info.complete:
+            self.closed_ms[info.ledger] = 2
+            yield from ((entry, memoryview(entries[entry])) for entry in range(2))
+            raise GONE
         for entry in range(first, len(entries) if last is None else min(last + 1, len(entries))):
             if error := self.fails.get((info.ledger, entry)):
                 raise error
@@ -65,6 +74,13 @@ def test_a_ledger_that_is_trimmed_during_the_read_is_left_out_and_reported() -> 
     cluster, report = FakeCluster(7, 8, 9), ReadReport()
     cluster.trimmed = {8}
     assert (cluster.given_out(report=report), report.trimmed) == (entries(7, 9), [8])
+
+
+def test_a_ledger_that_moves_to_tiered_storage_during_the_read_is_read_from_there() -> None:
+    cluster, report = FakeCluster(7, 8, 9), ReadReport()
+    cluster.offloaded = {8}
+    assert (cluster.given_out(report=report), report.missing, report.trimmed) == (entries(7, 8, 9), {}, [])
+    assert report.entries == {Tier.BOOKKEEPER: 2 * COUNT + 2, Tier.TIERED: COUNT - 2}
 
 
 def test_entries_that_no_tier_has_end_the_read() -> None:

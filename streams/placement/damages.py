@@ -19,6 +19,8 @@ from trueup.streams.runtime.stream import Filter, Finding
 log = logging.getLogger(__name__)
 AT_ONCE = 4
 """Replicas that one pass reads: a bookie that does not respond takes seconds."""
+REPORT_S = 5.0
+"""Time within which the journal must accept a report."""
 _NO_LEDGER = {"copies": None, "racks": None, "version": None, "fragment": None, "marked": False}
 """Fields of a finding about a whole ledger."""
 
@@ -37,7 +39,8 @@ class DamageReports:
         self, cluster: ReplicaReader, journal: Journal, metrics: PlacementMetrics, clock: Callable[[], int]
     ) -> None:
         self._cluster, self._journal, self._metrics, self._clock = cluster, journal, metrics, clock
-        self._lock = threading.Lock()
+        # Reports wait for the journal under `_writing`. `_lock` is held only briefly, so readers do not wait.
+        self._writing, self._lock = threading.Lock(), threading.Lock()
         self._known: dict[ReplicaRange, ReplicaDamage] = {}
 
     def load(self) -> None:
@@ -53,21 +56,19 @@ class DamageReports:
         """Remember reported replicas; returns the number of new ones. Raises `Retry` if the journal does not accept
         them."""
         now_ms = self._clock()
-        with self._lock:
+        with self._writing:
+            known = {one.replica: one for one in self._all()}
             fresh = {
                 replica: ReplicaDamage(replica, missing, reporter, now_ms)
-                for replica, missing in found if replica not in self._known
+                for replica, missing in found if replica not in known
             }  # fmt: skip
-            dropped = crowded_out([*self._known.values(), *fresh.values()])
-            self._journal.put(
-                [
-                    *((DAMAGES, _key(replica), _record(one)) for replica, one in fresh.items()),
-                    *((DAMAGES, _key(one.replica), None) for one in dropped),
-                ]
-            )
-            self._known |= fresh
-            for one in dropped:
-                del self._known[one.replica]
+            dropped = crowded_out([*known.values(), *fresh.values()])
+            records = [(DAMAGES, _key(replica), _record(one)) for replica, one in fresh.items()]
+            self._journal.put([*records, *((DAMAGES, _key(one.replica), None) for one in dropped)], REPORT_S)
+            with self._lock:
+                self._known |= fresh
+                for one in dropped:
+                    self._known.pop(one.replica, None)
         self._metrics.damage("reported", len(fresh))
         self._metrics.damage("dropped", len(dropped))
         return len(fresh)

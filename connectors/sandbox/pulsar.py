@@ -7,6 +7,7 @@ Ledgers are short and do not expire, so that topics have many ledgers and lose t
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import urllib3
@@ -50,20 +51,23 @@ _DRIVERS = (
     "-Dbookkeeper.metadata.client.drivers=org.apache.pulsar.metadata.bookkeeper.PulsarMetadataClientDriver",
 )
 _ANSWER_S = 30.0
+_REDIRECTS = urllib3.Retry(3, connect=0, read=0, redirect=3, remove_headers_on_redirect=(), raise_on_redirect=False)
+"""To the broker that owns a topic."""
 _LEADER = "NoNode for /loadbalance/leader"
 
 
 class PulsarBroker(SandboxServer):
-    """The broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers; ``flags``:
-    of its JVM, after the defaults."""
+    """A broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers; ``flags``:
+    of its JVM, after the defaults. ``headers`` of requests to its admin API."""
 
     ready_s = 180.0
+    headers: Mapping[str, str] = MappingProxyType({})
 
     def __init__(
         self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object],
-        tiered: bool = False, flags: Sequence[str] = (),
+        tiered: bool = False, flags: Sequence[str] = (), name: str = "broker",
     ) -> None:  # fmt: skip
-        super().__init__("broker", root.absolute())
+        super().__init__(name, root.absolute())
         self._flags = flags
         self._zookeeper, self._binary, self._web = zookeeper, binary, web
         self._jar_set, self._settings, self._tiered = jar_set, settings, tiered
@@ -102,7 +106,8 @@ class PulsarBroker(SandboxServer):
     def is_ready(self) -> bool:
         """Whether its health check succeeds: it wrote a message and read it."""
         try:
-            answer = urllib3.request("GET", f"{self.admin_url}/admin/v2/brokers/health", timeout=20.0, retries=False)
+            url = f"{self.admin_url}/admin/v2/brokers/health"
+            answer = urllib3.request("GET", url, timeout=20.0, retries=False, headers=self.headers)
         except urllib3.exceptions.HTTPError:
             return False
         return answer.status == 200
@@ -208,7 +213,8 @@ class SandboxPulsar(SandboxCluster):
         what = f"{method} {path}"
         try:
             url = f"{self.admin_url}/admin/v2/{path}"
-            answer = urllib3.request(method, url, timeout=_ANSWER_S, retries=False, json=body)
+            headers = self.broker.headers
+            answer = urllib3.request(method, url, timeout=_ANSWER_S, retries=_REDIRECTS, json=body, headers=headers)
         except urllib3.exceptions.HTTPError as error:
             raise Retry(f"a response of the broker to {what}", str(error), "check that it runs, and its log") from error
         if answer.status >= 300:

@@ -2,12 +2,16 @@
 
 from collections.abc import Iterator
 
+from trueup.state.common.errors import BadSettings
 from trueup.state.reads.policies import BrokerFacts, broker_ignored, defaulted
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.reads.tiers import ReadPriority
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 
+_TODO = {
+    "reads.ca": "set it to the PEM file of its authority", "reads.admin": "start the broker, or correct the address",
+}  # fmt: skip
 _DEFAULT = ReadPriority.TIERED_STORAGE_FIRST
 
 
@@ -19,14 +23,23 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 
 def _brokers(chosen: ReadsSettings) -> Iterator[Check]:
+    from trueup.connectors.pulsar.admin.http import Unauthorized, Untrusted
     from trueup.streams.priorities.stream import admin_of
 
     if chosen.token_env and any(address.startswith("http:") for address in chosen.admin):
         yield warn("reads.admin", "the token is sent without TLS", "use https addresses")
-    with admin_of(chosen) as admin:
-        found = admin.brokers()
+    try:
+        with admin_of(chosen) as admin:
+            found = admin.answers()
+    except Unauthorized as error:
+        yield fail("reads.token_env", f"expected {error.expected}; found {error.found}", error.todo)
+        return
+    except BadSettings as error:
+        yield fail("reads.ca", f"expected a readable PEM file; found {error.problems[0]}", "correct reads.ca")
+        return
     for problem in found.problems:
-        yield fail("reads.admin", problem, "start the broker, or correct reads.admin")
+        key = "reads.ca" if isinstance(problem, Untrusted) else "reads.admin"
+        yield fail(key, f"expected {problem.expected}; found {problem.found}", _TODO[key])
     for broker in found.brokers:
         yield _broker(broker)
     if len({broker.priority for broker in found.brokers}) > 1:

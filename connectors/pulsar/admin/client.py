@@ -41,7 +41,7 @@ class BrokerAnswers(NamedTuple):
     """The brokers that responded; why others did not."""
 
     brokers: tuple[BrokerFacts, ...]
-    problems: tuple[str, ...] = ()
+    problems: tuple[Retry, ...] = ()
 
 
 class PulsarAdmin(Closing):
@@ -57,14 +57,20 @@ class PulsarAdmin(Closing):
     def brokers(self) -> BrokerAnswers:
         """Version, priority and delay of deletions of the broker at each declared address. Raises `Retry` if none
         responds, and `Stop`."""
-        found, problems = list[BrokerFacts](), list[str]()
+        found = self.answers()
+        if not found.brokers:
+            problems = "; ".join(map(str, found.problems))
+            raise Retry("a response of a broker of reads.admin", problems, "check that a broker runs")
+        return found
+
+    def answers(self) -> BrokerAnswers:
+        """Like `brokers`, also if none responds. Raises `Stop`."""
+        found, problems = list[BrokerFacts](), list[Retry]()
         for address in sorted(self._http.addresses):
             try:
                 found.append(self._broker(address))
             except Retry as error:
-                problems.append(str(error))
-        if not found:
-            raise Retry("a response of a broker of reads.admin", "; ".join(problems), "check that a broker runs")
+                problems.append(error)
         return BrokerAnswers(tuple(found), tuple(problems))
 
     def _broker(self, address: str) -> BrokerFacts:

@@ -5,6 +5,7 @@ and to hosts that `/admin/v2/brokers` of a declared address lists, with the sche
 """
 
 import json
+import ssl
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urljoin
@@ -30,6 +31,14 @@ _REDIRECTED = frozenset({301, 302, 307, 308})
 
 class NotEnabled(Stop):
     """The brokers do not offer this part of the API: it is disabled, or their version is too old."""
+
+
+class Untrusted(Retry):
+    """The certificate of a broker is not of the declared authorities. Nothing was sent."""
+
+
+class Unauthorized(Stop):
+    """The broker refused the token, or its role lacks a right."""
 
 
 class Answer(NamedTuple):
@@ -135,6 +144,9 @@ class AdminHttp(Closing):
             found = answer.read(LONGEST_BODY + 1, decode_content=False)
             answer.release_conn() if len(found) <= LONGEST_BODY else answer.close()
         except HTTPError as error:
+            if problem := _untrusted(error):
+                todo = "set reads.ca to the PEM file of its authority"
+                raise Untrusted(f"a trusted certificate of {_origin(url)}", problem, todo) from None
             kind = Retry if isinstance(error, _NOT_SENT) else lost
             raise kind(where, f"no response ({type(error).__name__})", "check that the broker is reachable") from None
         if len(found) > LONGEST_BODY:
@@ -145,6 +157,16 @@ class AdminHttp(Closing):
         return Answer(answer.status, found, answer.headers.get("Location", ""))
 
 
+def _untrusted(error: BaseException) -> str:
+    """Why the authority of a certificate is not trusted; empty for other errors, and for another host's certificate."""
+    for cause in (error, *error.args, error.__cause__):
+        if isinstance(cause, ssl.SSLCertVerificationError) and cause.verify_code not in _OTHER_HOST:
+            return cause.verify_message
+    return ""
+
+
+_OTHER_HOST = frozenset({62, 64})
+"""X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
 _ADVERTISED = "declare the broker in reads.admin, or correct its advertised address"
 
 
@@ -169,7 +191,8 @@ def _refused(what: str, answer: Answer, secrets: Iterable[str]) -> TrueupError:
     """The error for a status from 400 to 499."""
     expected, found = f"the broker to {what}", f"HTTP {answer.status}: {_reason(answer.body, secrets)}"
     if answer.status in (401, 403):
-        return Stop(expected, found, "grant the role of the token the rights of docs/reads.md, or set reads.token_env")
+        todo = "grant the role of the token the rights of docs/reads.md, or set reads.token_env"
+        return Unauthorized(expected, found, todo)
     if answer.status == 405:
         return NotEnabled(expected, found, "enable topicLevelPoliciesEnabled and systemTopicEnabled in the brokers")
     if answer.status in (404, 409, 412):

@@ -9,7 +9,7 @@ import pytest
 
 from trueup.connectors.pulsar.admin import http
 from trueup.connectors.pulsar.admin.client import PulsarAdmin, scope_of
-from trueup.connectors.pulsar.admin.http import AdminHttp
+from trueup.connectors.pulsar.admin.http import AdminHttp, Unauthorized
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError, Unknown
 
@@ -90,8 +90,8 @@ def test_the_next_address_is_used_and_stays_in_use_when_one_is_down(servers: Cal
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (401, Stop),
-        (403, Stop),
+        (401, Unauthorized),
+        (403, Unauthorized),
         (404, Refused),
         (409, Refused),
         (412, Refused),

@@ -7,16 +7,17 @@ from trueup.connectors.sandbox.jvm.gateway import Gateway
 
 
 class JavaConsumer(Closing):
-    """Consumes a topic, ``tenant/namespace/name``, from its first message. ``contents``: what it received so far."""
+    """Consumes a topic, ``tenant/namespace/name``, from its first message. ``contents``: what it received so far;
+    ``queue``: maximum number of messages of a partition that it receives ahead of use."""
 
-    def __init__(self, gateway: Gateway, service_url: str, topic: str) -> None:
+    def __init__(self, gateway: Gateway, service_url: str, topic: str, queue: int = 1_000) -> None:
         api, java = gateway.java.org.apache.pulsar.client.api, gateway.java.java
         self.topic, self.contents = topic, list[bytes]()
         self._unit = java.util.concurrent.TimeUnit.MILLISECONDS
         self._client: Any = api.PulsarClient.builder().serviceUrl(service_url).build()
         names = java.util.ArrayList()
         names.add(f"persistent://{topic}")
-        builder = self._client.newConsumer().topics(names).subscriptionName("java")
+        builder = self._client.newConsumer().topics(names).subscriptionName("java").receiverQueueSize(queue)
         self._consumer = builder.subscriptionInitialPosition(api.SubscriptionInitialPosition.Earliest).subscribe()
 
     def take(self, wait_ms: int) -> bool:

@@ -65,6 +65,7 @@ def topic(api: str, output: str, name: str) -> None:
         return
     out.titled(_head(found, app.now_ms))
     out.bullets("Findings", [f"{one['rule']}: {one['reason']}" for one in found["findings"]])
+    out.bullets("History", [_event(one, app.now_ms) for one in found["history"]])
     click.echo("\nLedgers")
     out.table(found["copies"], LEDGERS, "None is closed.")
     if found["findings"]:
@@ -79,9 +80,14 @@ def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     if found["why"]:
         yield "Reason", found["why"]
     if found["switched_ms"]:
-        yield "Switched", f"{since(now_ms, found['switched_ms'])} ago"
+        unloaded = ", unloaded since" if found["unloaded"] else ""
+        yield "Switched", f"{since(now_ms, found['switched_ms'])} ago{unloaded}"
     lag = "never" if found["lag_ms"] is None else f"{age(found['lag_ms'])} after the offload"
     yield "Deletion", f"from BookKeeper {lag}"
+
+
+def _event(event: Row, now_ms: int) -> str:
+    return f"{since(now_ms, event['at_ms'])} ago, {event['event']} by {event['who']}: {event['detail']}"
 
 
 COMMANDS = Commands(get=(reads,), describe=(topic,))

@@ -29,8 +29,10 @@ _ANSWERS = {PresenceAnswer.HELD: CopyState.WHOLE, PresenceAnswer.GONE: CopyState
 
 
 class Wanted(NamedTuple):
-    """A closed ledger. ``owner``: the name of the managed ledger."""
+    """A closed ledger. ``name``: of the topic, without the number of a partition; ``part``: of the topic or partition
+    that lists it; ``owner``: of its managed ledger."""
 
+    name: str
     part: str
     owner: str
     info: LedgerInfo
@@ -58,13 +60,13 @@ class CopyChecker:
         self._known: dict[int, tuple[CopyCheck, CopyCheck]] = {}
 
     def check(self, wanted: Sequence[Wanted], most: int, verify_bytes: int, first: Callable[[str], bool]) -> None:
-        """Check at most about ``most`` of these ledgers: those of the parts that come ``first``, then those that were
+        """Check at most about ``most`` of these ledgers: those of the topics that come ``first``, then those that were
         checked longest ago. Forgets others. Objects that were not read yet are read until ``verify_bytes``. Raises
         `Retry` if ZooKeeper does not respond."""
         known = {one.info.ledger: self._known.get(one.info.ledger, (UNCHECKED, UNCHECKED)) for one in wanted}
         self._known = known
-        hot = [one for one in wanted if first(one.part)]
-        rest = sorted((one for one in wanted if not first(one.part)), key=lambda one: known[one.info.ledger][0].at_ms)
+        hot = [one for one in wanted if first(one.name)]
+        rest = sorted((one for one in wanted if not first(one.name)), key=lambda one: known[one.info.ledger][0].at_ms)
         chosen = [*hot, *rest[: max(0, most - len(hot))]]
         for at in range(0, len(chosen), most):
             self._bookkeeper(chosen[at : at + most])

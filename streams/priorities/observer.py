@@ -70,8 +70,8 @@ class Observer:
 
         every = list(topics(client, self._paths, names))
         for topic, infos in ledgers(client, self._paths, every, unreadable):
-            name = name_of(topic)
-            wanted = tuple(Wanted(name, topic.owner, info) for info in infos if info.closed_ms)
+            name, part = name_of(topic), f"{topic.tenant}/{topic.namespace}/{topic.local}"
+            wanted = tuple(Wanted(name, part, topic.owner, info) for info in infos if info.closed_ms)
             found.setdefault(name, []).append(Part(topic, wanted))
         observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
         dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]

@@ -1,20 +1,26 @@
 """Rows of read priorities for the API: namespaces and topics, one topic in detail, and due changes."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from trueup.state.reads.copies import CopyState, LedgerCopies
-from trueup.state.reads.lifecycle import NOTHING, Change, ChangeStage
+from trueup.state.reads.lifecycle import NOTHING, Change, ChangeStage, Purpose
 from trueup.state.reads.policies import Contradiction, InForce, PolicyView
 from trueup.state.reads.rules import READ_RULES
 from trueup.state.reads.settings import Declared, ReadsSettings
 from trueup.state.reads.tiers import ReadPriority, opened_by_broker, order
 from trueup.state.reads.verdicts import ReadFinding
 from trueup.state.reads.view import Observation, TopicView
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.priorities.reconciler import ReadsReconciler
 from trueup.streams.runtime.stream import AWAITING, Finding, PlanRow
 
 Row = dict[str, Any]
+POLICY, UNLOAD = "read priority", "unload"
+"""Kinds of actions in the plan and the history."""
+SHOWN = 20
+"""Maximum number of actions in the description of a topic."""
 
 
 def rows(found: ReadsReconciler) -> list[Row]:
@@ -56,18 +62,32 @@ def _tiers(ledgers: tuple[LedgerCopies, ...]) -> Row:
     return {"ledgers": len(ledgers), "offloaded": sum(one.info.complete for one in ledgers), "tiers": dict(states)}
 
 
-def described(found: ReadsReconciler, seen: Observation, topic: TopicView) -> Row:
-    """One topic: what is declared and in force, and its ledgers."""
+def described(found: ReadsReconciler, seen: Observation, topic: TopicView, history: Iterable[HistoryRow] = ()) -> Row:
+    """One topic: what is declared and in force, its ledgers, and the actions on it in ``history``."""
     force = seen.of_topic(topic)
     findings = {one.target: one for one in reversed(found.decided.findings)}
+    kept = found.kept.get(topic.name, NOTHING)
     head = _row(found, topic.name, "topic", topic.declared, topic.policy, force, findings)
     wanted = force.priority if isinstance(force, InForce) else None
     return {
         **head, **_tiers(topic.ledgers), "why": force.why if isinstance(force, InForce) else force.reason,
         "lag_ms": seen.lag_ms(topic), "at_ms": seen.at_ms,
         "findings": [one._asdict() for one in found.decided.findings if one.target == topic.name],
-        "copies": [_ledger(one, wanted) for one in topic.ledgers],
+        "copies": [_ledger(one, wanted) for one in topic.ledgers], "unloaded": kept.switch and kept.switch.unloaded,
+        "history": _history(topic.name, history),
     }  # fmt: skip
+
+
+def _history(name: str, rows: Iterable[HistoryRow]) -> list[Row]:
+    """The newest actions on a topic, oldest first. Their ids are PURPOSE/TOPIC/PRIORITY."""
+    of_topic = [
+        one for one in rows
+        if one.kind in (POLICY, UNLOAD) and one.id.partition("/")[2].rpartition("/")[0] == name
+    ]  # fmt: skip
+    return [
+        {"at_ms": one.at_ms, "event": f"{one.id.partition('/')[0]} {one.outcome}", "who": one.who, "detail": one.detail}
+        for one in of_topic[-SHOWN:]
+    ]
 
 
 def _ledger(one: LedgerCopies, priority: ReadPriority | None) -> Row:
@@ -130,6 +150,6 @@ def _plan_row(change: Change, stage: str) -> PlanRow:
     evidence = {"before": change.before or "", "want": change.want or "", "purpose": str(change.purpose)}
     requirements = {"priority": change.before or "", "other fields": "unchanged since the decision"}
     return PlanRow(
-        change.id, "unload" if change.purpose == "unload" else "read priority", change.rule, change.detail, stage,
+        change.id, UNLOAD if change.purpose is Purpose.UNLOAD else POLICY, change.rule, change.detail, stage,
         {"topic": change.target}, requirements=requirements, evidence=evidence,
     )  # fmt: skip

@@ -68,7 +68,7 @@ class ReadsStream(Stream):
         """Add a transition to the history and the metrics."""
         self._metrics.step(change.purpose, change.stage)
         now_ms, detail = self._context.clock(), f"{change.target}: {change.detail}"
-        made = HistoryRow(now_ms, change.id, "read priority", str(change.stage), rule=change.rule, detail=detail)
+        made = HistoryRow(now_ms, change.id, report.POLICY, str(change.stage), rule=change.rule, detail=detail)
         self._context.history.add(made)
 
     def load(self) -> None:
@@ -114,7 +114,7 @@ class ReadsStream(Stream):
         for topic in seen.topics if seen else ():
             if topic.name == name:
                 assert seen is not None, "it has topics"
-                return report.described(self.found, seen, topic)
+                return report.described(self.found, seen, topic, self._context.history.rows())
         todo = "only topics of reads.priority with an offloaded ledger are observed; see `trueup get reads`"
         raise Refused(f"an observed topic {name[:200]}", "none", todo)
 

@@ -58,9 +58,10 @@ def store(cluster: SandboxPulsar) -> Any:
 
 @pytest.fixture(scope="module")
 def written(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
-    """The ledgers of both topics. All are offloaded but the open one."""
+    """The ledgers of each topic. All are offloaded but the open one."""
     found = {}
-    for name in ("tiered", "kept"):
+    cluster.ask("PUT", f"persistent/{NAMESPACE}/parted/partitions", 2)
+    for name in ("tiered", "kept", "cached", "parted-partition-0", "parted-partition-1"):
         topic = f"{NAMESPACE}/{name}"
         messages.write(topic, range(COUNT))
         unload(cluster, topic)
@@ -130,11 +131,7 @@ def test_a_consumer_goes_on_that_stalled_at_missing_objects(
     trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
 ) -> None:
     topic = f"{NAMESPACE}/tiered"
-    lost = written[topic][1]
-    keys = [one["Key"] for one in store.list_objects_v2(Bucket=BUCKET)["Contents"] if f"-ledger-{lost}" in one["Key"]]
-    kept = {key: stored(store, key) for key in keys}
-    for key in keys:
-        store.delete_object(Bucket=BUCKET, Key=key)
+    kept = removed(store, written[topic][1])
     consumer = JavaConsumer(gateway, cluster.service_url, topic)
     assert consumer.take_all(STALLED_MS) == PER_LEDGER
     trueup.until("it to be found", lambda: rule_of(trueup, "tiered") == "reads.would-stall")
@@ -163,6 +160,51 @@ def test_a_consumer_goes_on_that_stalled_at_a_missing_ledger(
     assert all_of(consumer) == (tuple(range(COUNT + 3)), 0)
     consumer.close()
     assert (in_force(cluster, "kept"), rule_of(trueup, "kept")) == ("TIERED_STORAGE_FIRST", "reads.switched")
+
+
+def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_stall(
+    trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
+) -> None:
+    topic, partition = f"{NAMESPACE}/parted", f"{NAMESPACE}/parted-partition-1"
+    lost = written[partition][1]
+    removed(store, lost)
+    consumer = JavaConsumer(gateway, cluster.service_url, topic)
+    assert consumer.take_all(STALLED_MS) == COUNT + 3 + PER_LEDGER
+    trueup.until("it to be found", lambda: rule_of(trueup, "parted") == "reads.would-stall")
+    bad = [one for one in trueup.json("describe", "topic", topic)["copies"] if one["stalls"]]
+    assert [(one["ledger"], one["part"]) for one in bad] == [(lost, partition)]
+    approved(trueup, f"switch/{topic}/bookkeeper-first")
+    while len(consumer.contents) < 2 * (COUNT + 3):
+        assert consumer.take(60_000), f"stalled after {len(consumer.contents)} messages"
+    consumer.close()
+    both = [payload(f"{topic}-partition-{number}", k) for number in range(2) for k in range(COUNT + 3)]
+    assert sorted(consumer.contents) == sorted(both)
+    assert in_force(cluster, "parted") == "BOOKKEEPER_FIRST"
+
+
+def test_a_switched_topic_is_unloaded_after_an_approval_of_its_own_and_its_consumer_goes_on(
+    trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
+) -> None:
+    topic = f"{NAMESPACE}/cached"
+    trueup.set("reads.unload", "true")
+    consumer = JavaConsumer(gateway, cluster.service_url, topic, queue=1)
+    while len(consumer.contents) < PER_LEDGER + 5:  # the broker keeps the handle of this ledger's copy
+        assert consumer.take(60_000)
+    removed(store, written[topic][2])
+    approved(trueup, f"switch/{topic}/bookkeeper-first")
+    trueup.until("the unload to wait", lambda: waiting(trueup, f"unload/{topic}"))
+    assert (listed(cluster, topic), trueup.json("describe", "topic", topic)["unloaded"]) == (written[topic], False)
+    approved(trueup, f"unload/{topic}")
+    assert listed(cluster, topic)[:-1] == written[topic]  # its open ledger was closed, and another one created
+    while len({*consumer.contents}) < COUNT + 3:  # it may receive again what the broker had not noted as acknowledged
+        assert consumer.take(60_000), f"stalled after {len(consumer.contents)} messages"
+    consumer.close()
+    assert {*consumer.contents} == {payload(topic, number) for number in range(COUNT + 3)}
+    shown = trueup.json("describe", "topic", topic)
+    assert (shown["unloaded"], [event["event"] for event in shown["history"]]) == (True, [
+        "switch approved", "switch ordered", "switch done", "unload approved", "unload done",
+    ])  # fmt: skip
+    trueup.set("reads.unload", "false")
 
 
 def test_a_topic_is_described_ledger_by_ledger(trueup: Trueup, written: dict[str, list[int]]) -> None:
@@ -205,11 +247,22 @@ def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
         rot(cluster, number, payload(topic, 2 + number))
     found = command("read", topic, "--report-to", trueup.url, "--limit", "20", "-c", str(trueup.file))
     assert (found.code, "not from bookie" in found.err) == (0, True)
-    (row,) = trueup.until("it to be confirmed", lambda: trueup.api("findings?rule=placement.replica-damaged"))
-    assert (row["ledger"], row["found"], row["verdict"], row["confirmed"]) == (ledger, "digest", "blocked", True)
-    assert (row["bookie"], row["first"]) in {(one.id, 2 + number) for number, one in cluster.bookies.items()}
-    (damage,) = trueup.json("describe", "ledger", str(ledger))["damages"]
-    assert damage["detail"].endswith(f"with a wrong digest, first {row['first']}")
+    rows = trueup.until("it to be confirmed", lambda: trueup.api("findings?rule=placement.replica-damaged"))
+    rotten = {(cluster.bookies[number].id, 2 + number, "digest", "blocked", True) for number in (1, 2)}
+    shown = {(row["bookie"], row["first"], row["found"], row["verdict"], row["confirmed"]) for row in rows}
+    assert ({row["ledger"] for row in rows}, shown <= rotten) == ({ledger}, True)
+    details = {one["detail"] for one in trueup.json("describe", "ledger", str(ledger))["damages"] if one["confirmed"]}
+    assert details <= {f"of 1 entries that Trueup read: 1 with a wrong digest, first {entry}" for entry in (3, 4)}
+
+
+def removed(store: Any, ledger: int) -> dict[str, dict[str, Any]]:
+    """Delete both objects of a ledger; returns them by key."""
+    keys = [one["Key"] for one in store.list_objects_v2(Bucket=BUCKET)["Contents"]]
+    names = (f"-ledger-{ledger}", f"-ledger-{ledger}-index")
+    kept = {key: stored(store, key) for key in keys if key.endswith(names)}
+    for key in kept:
+        store.delete_object(Bucket=BUCKET, Key=key)
+    return kept
 
 
 def stored(store: Any, key: str) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from trueup.state.reads.view import Observation
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.live import LiveSection
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.priorities import report
 from trueup.streams.priorities.metrics import ReadsMetrics
 from trueup.streams.priorities.reconciler import ReadsReconciler
@@ -156,6 +157,20 @@ def test_a_topic_has_a_command(run: Any, name: str) -> None:
     assert [part in text for part in (name.removeprefix("persistent://"), "tiered, stalls", "reads.would-stall")] == (
         [True] * 3
     )
+
+
+def test_a_topic_is_described_with_its_own_history_and_no_other() -> None:
+    made, _ = reconciler("approve")
+    rows = [
+        HistoryRow(1, "switch/t/n/a/bookkeeper-first", "read priority", "done", who="ada"),
+        HistoryRow(2, "switch/t/n/ab/bookkeeper-first", "read priority", "done"),
+        HistoryRow(3, "unload/t/n/a/none", "unload", "approved"),
+        HistoryRow(4, "repair/t/n/a/x", "mark", "done"),
+    ]
+    found = report.described(made, STALLED, STALLED.topics[0], rows)["history"]
+    assert [(one["at_ms"], one["event"], one["who"]) for one in found] == [
+        (1, "switch done", "ada"), (3, "unload approved", ""),
+    ]  # fmt: skip
 
 
 def test_the_page_shows_priorities(run: Any) -> None:

@@ -45,12 +45,14 @@ class DamageReports:
 
     def load(self) -> None:
         """Load the reports of earlier runs. Each replica is read again before its damage is confirmed."""
+        found: dict[bytes, ReplicaDamage] = {}
         for record in self._journal.read(DAMAGES, bad=lambda *_: None):
-            replica = _replica_of(record.key)
-            self._known.pop(replica, None)
+            found.pop(record.key, None)
             if record.value is not None:
-                value = record.value
-                self._known[replica] = ReplicaDamage(replica, value["missing"], value["reporter"], value["at_ms"])
+                replica = ReplicaRange(*(record.value[name] for name in ReplicaRange._fields))
+                rest = (record.value[name] for name in ("missing", "reporter", "at_ms"))
+                found[record.key] = ReplicaDamage(replica, *rest)
+        self._known = {one.replica: one for one in found.values()}
 
     def report(self, found: Iterable[tuple[ReplicaRange, bool]], reporter: str) -> int:
         """Remember reported replicas; returns the number of new ones. Raises `Retry` if the journal does not accept
@@ -158,8 +160,3 @@ def _record(one: ReplicaDamage) -> dict[str, Any]:
 
 def _key(replica: ReplicaRange) -> bytes:
     return "/".join(map(str, replica)).encode()
-
-
-def _replica_of(key: bytes) -> ReplicaRange:
-    ledger, bookie, first, last = key.decode().split("/")
-    return ReplicaRange(int(ledger), bookie, int(first), int(last))

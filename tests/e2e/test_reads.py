@@ -15,6 +15,7 @@ from trueup.connectors.sandbox.jvm.gateway import Gateway
 from trueup.connectors.sandbox.messages import Messages, MessagesReadback, compare, payload
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
+from trueup.streams.reads.spark.source import PulsarLedgers
 from trueup.streams.terminal.client import Api
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
@@ -245,13 +246,16 @@ def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
     ledger = listed(cluster, topic)[0]
     for number in (1, 2):  # the read may begin with either bookie
         rot(cluster, number, payload(topic, 2 + number))
-    found = command("read", topic, "--report-to", trueup.url, "--limit", "20", "-c", str(trueup.file))
-    assert (found.code, "not from bookie" in found.err) == (0, True)
+    source = PulsarLedgers({"config": str(trueup.file), "topics": topic, "report_to": trueup.url})
+    reader = source.reader(source.schema())
+    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == PER_LEDGER + 4
     rows = trueup.until("it to be confirmed", lambda: trueup.api("findings?rule=placement.replica-damaged"))
     rotten = {(cluster.bookies[number].id, 2 + number, "digest", "blocked", True) for number in (1, 2)}
     shown = {(row["bookie"], row["first"], row["found"], row["verdict"], row["confirmed"]) for row in rows}
     assert ({row["ledger"] for row in rows}, shown <= rotten) == ({ledger}, True)
     details = {one["detail"] for one in trueup.json("describe", "ledger", str(ledger))["damages"] if one["confirmed"]}
+    found = command("read", topic, "--report-to", trueup.url, "--limit", "20", "-c", str(trueup.file))
+    assert (found.code, "not from bookie" in found.err, "not reported" in found.err) == (0, True, False)
     assert details <= {f"of 1 entries that Trueup read: 1 with a wrong digest, first {entry}" for entry in (3, 4)}
 
 

@@ -2,6 +2,7 @@
 last tests of test_topics.py, which is the last file."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.integration.reads.topics import (
     ALONE,
+    BOOKIES_FIRST,
     CHUNK,
     COUNT,
     KEEPS_MS,
@@ -20,8 +22,11 @@ from tests.integration.reads.topics import (
     SECRET,
     Load,
     Seen,
+    Start,
+    Steps,
     as_pulsar,
     confirmed,
+    full,
     write,
 )
 from tests.objects import client_of
@@ -31,16 +36,24 @@ from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.state.settings.settings import parse
 from trueup.streams.catalog import sections
+from trueup.streams.config.file import load as load_settings
+from trueup.streams.reads.reader import Range, ReadOptions, ReadReport
+from trueup.streams.reads.topics import opened
 from trueup.streams.runtime.spark import session as sessions
 from trueup.streams.runtime.spark.driver import Driver
 from trueup.streams.runtime.spark.listener import Listener
+
+METADATA = [
+    f"org.apache.pulsar.common.intercept.{name}MetadataInterceptor" for name in ("AppendIndex", "AppendBrokerTimestamp")
+]
+"""Brokers write metadata of their own in front of each entry (PIP-70)."""
 
 
 @pytest.fixture(scope="package")
 def cluster(shared_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
     settings = {
         "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": KEEPS_MS,
-        "maxMessageSize": CHUNK,
+        "maxMessageSize": CHUNK, "brokerEntryMetadataInterceptors": ",".join(METADATA),
     }  # fmt: skip
     with SandboxPulsar(shared_root(), settings=settings, tiered=True) as made:
         made.up()
@@ -98,6 +111,17 @@ def spark(keys: dict[str, str], data: Path) -> Iterator[SparkSession]:
     yield driver.session
     driver.kill()
     driver.close(0.0)
+
+
+@pytest.fixture
+def start(keys: dict[str, str]) -> Start:
+    @contextmanager
+    def reading(topic: str, options: ReadOptions = BOOKIES_FIRST) -> Iterator[tuple[Steps, ReadReport]]:
+        with opened(load_settings(None, {}, keys, sections()), options) as topics:
+            (one,) = topics.partitions(full(topic))
+            yield topics.read(one, Range()), topics.report
+
+    return reading
 
 
 @pytest.fixture

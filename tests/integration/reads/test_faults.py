@@ -7,38 +7,26 @@ from typing import Any
 import pulsar
 import pytest
 
-from tests.integration.reads.topics import ALONE, NAMESPACE, PER_LEDGER, Seen, as_pulsar, confirmed, rot, write
-from trueup.connectors.sandbox.forgetting import listed, path, session, truncate
+from tests.integration.reads.topics import (
+    ALONE,
+    NAMESPACE,
+    PER_LEDGER,
+    TIERED_FIRST,
+    Seen,
+    Start,
+    as_pulsar,
+    confirmed,
+    ids,
+    rot,
+    write,
+)
+from trueup.connectors.sandbox.forgetting import drop_offloaded, listed, path, session, truncate
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.state.common.errors import Refused
-from trueup.state.reads.tiers import ReadPriority, Tier
-from trueup.streams.catalog import sections
-from trueup.streams.config.file import load
-from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, TopicMessage
-from trueup.streams.reads.topics import opened
+from trueup.state.reads.tiers import Tier
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
-BOOKIES_FIRST, TIERED_FIRST = ReadOptions(), ReadOptions(ReadPriority.TIERED_STORAGE_FIRST)
-Steps = Iterator[TopicMessage]
-Start = Callable[..., Any]
-
-
-@pytest.fixture
-def start(keys: dict[str, str]) -> Start:
-    """Starts a read of a topic: its messages so far, and the report."""
-
-    @contextmanager
-    def reading(topic: str, options: ReadOptions = BOOKIES_FIRST) -> Iterator[tuple[Steps, ReadReport]]:
-        with opened(load(None, {}, keys, sections()), options) as topics:
-            (one,) = topics.partitions(f"{NAMESPACE}/{topic}")
-            yield topics.read(one, Range()), topics.report
-
-    return reading
-
-
-def ids(found: Iterator[TopicMessage]) -> list[tuple[int, int, int]]:
-    return [(one.message.ledger, one.message.entry, one.message.batch_index) for one in found]
 
 
 @contextmanager
@@ -104,6 +92,24 @@ def test_ledgers_that_are_trimmed_during_a_read_are_left_out(
         one.id for one in expected if one.id[0] not in report.trimmed
     ]
     assert set(before[1:-1]) <= set(report.trimmed) <= set(before[:-1])
+
+
+def test_ledgers_that_move_to_tiered_storage_during_a_read_are_read_from_there(
+    cluster: SandboxPulsar, client: pulsar.Client, start: Start
+) -> None:
+    topic = "public/soon/moved"
+    cluster.ask("PUT", "namespaces/public/soon")
+    cluster.ask("PUT", "namespaces/public/soon/offloadDeletionLagMs", 0)
+    write(client, topic, range(3 * PER_LEDGER + 5), **ALONE)
+    expected = confirmed(as_pulsar(client, topic))
+    with start(topic) as (found, report):
+        first = next(found)
+        gone = drop_offloaded(cluster, topic)
+        with session(cluster.zookeeper.address) as zookeeper:
+            wait_until(lambda: not any(zookeeper.exists(path(one)) for one in gone), 60.0, f"no ledgers {gone}")
+        rest = ids(found)
+    assert ids(iter([first])) + rest == [one.id for one in expected]
+    assert report.entries[Tier.TIERED] >= 2 * PER_LEDGER
 
 
 def test_a_topic_that_is_deleted_during_a_read_ends_it_with_the_reason(

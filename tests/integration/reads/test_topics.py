@@ -10,19 +10,25 @@ import pytest
 
 from tests.integration.reads.topics import (
     ALONE,
+    COUNT,
     KINDS,
     NAMESPACE,
     PER_LEDGER,
+    TIERED_FIRST,
     Load,
     Seen,
+    Start,
     as_pulsar,
     confirmed,
+    ids,
     last_ledger,
     rows_seen,
     write,
 )
 from trueup.connectors.sandbox.forgetting import listed, path, session
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.state.common.errors import Retry
+from trueup.state.reads.tiers import Tier
 from trueup.streams.cli.main import invoke
 from trueup.streams.terminal import codes
 
@@ -75,6 +81,11 @@ def test_messages_from_tiered_storage_equal_those_of_pulsars_reader(
     found = trueup(kind, "--priority", "tiered-storage-first")
     tiers = ["bookkeeper" if message.id[0] == last_ledger(written[kind]) else "tiered" for message in written[kind]]
     assert (found.messages, found.tiers) == (written[kind], tiers)
+
+
+def test_an_encrypted_message_is_marked(written: dict[str, list[Seen]], load: Load) -> None:
+    assert load("encrypted").where("encrypted").count() == COUNT
+    assert load("plain").where("encrypted").count() == 0
 
 
 def test_a_range_of_message_ids_is_read(written: dict[str, list[Seen]], trueup: Callable[..., Read]) -> None:
@@ -154,27 +165,40 @@ def test_all_is_read_with_every_broker_stopped(
     assert [trueup(kind).messages == written[kind] for kind in KINDS] == [True] * len(KINDS)
 
 
-def test_the_other_bookie_goes_on_when_one_is_down(
-    cluster: SandboxPulsar, written: dict[str, list[Seen]], trueup: Callable[..., Read]
+def test_the_other_bookie_goes_on_when_one_is_killed_during_a_read(
+    cluster: SandboxPulsar, written: dict[str, list[Seen]], start: Start, trueup: Callable[..., Read]
 ) -> None:
-    cluster.kill("bookie1")
-    assert trueup("lz4").messages == written["lz4"]
+    with start("plain") as (found, _):
+        first = next(found)
+        cluster.kill("bookie1")
+        assert ids(iter([first])) + ids(found) == [one.id for one in written["plain"]]
+    assert trueup("plain").messages == written["plain"]
 
 
-def test_tiered_storage_goes_on_when_all_bookies_are_down(
-    cluster: SandboxPulsar, written: dict[str, list[Seen]], trueup: Callable[..., Read]
+def test_tiered_storage_goes_on_when_all_bookies_are_killed_during_a_read(
+    cluster: SandboxPulsar, written: dict[str, list[Seen]], start: Start, trueup: Callable[..., Read]
 ) -> None:
-    cluster.kill("bookie2")
-    offloaded = [message for message in written["lz4"] if message.id[0] != last_ledger(written["lz4"])]
-    found = trueup("lz4")
+    offloaded = [message for message in written["plain"] if message.id[0] != last_ledger(written["plain"])]
+    received = []
+    with start("plain") as (messages, report):
+        received.append(next(messages))
+        cluster.kill("bookie2")
+        with pytest.raises(Retry):  # of the open ledger
+            received.extend(messages)
+    found = trueup("plain")
     for name in ("bookie1", "bookie2"):
         cluster.start(name)
+    assert (ids(iter(received)), {*report.entries}) == ([one.id for one in offloaded], {*Tier})
     assert (found.code, found.messages, {*found.tiers}) == (codes.UNREACHABLE, offloaded, {"tiered"})
 
 
-def test_bookies_go_on_when_the_store_is_down(
-    cluster: SandboxPulsar, written: dict[str, list[Seen]], trueup: Callable[..., Read]
+def test_bookies_go_on_when_the_store_is_killed_during_a_read(
+    cluster: SandboxPulsar, written: dict[str, list[Seen]], start: Start, trueup: Callable[..., Read]
 ) -> None:
-    cluster.kill("objects")  # its objects are in memory: no later test can read them
+    with start("plain", TIERED_FIRST) as (messages, report):
+        first = next(messages)
+        cluster.kill("objects")  # its objects are in memory: no later test can read them
+        assert ids(iter([first])) + ids(messages) == [one.id for one in written["plain"]]
     found = trueup("plain", "--priority", "tiered-storage-first")
+    assert (first.tier, {*report.entries}) == (Tier.TIERED, {*Tier})
     assert (found.messages, {*found.tiers}) == (written["plain"], {"bookkeeper"})

@@ -1,13 +1,27 @@
 """Topics that Pulsar's client writes, and what Pulsar's own reader gives out of them."""
 
-from collections.abc import Callable
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pulsar
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 from pyspark.sql import DataFrame
 
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.state.reads.tiers import ReadPriority
+from trueup.streams.reads.reader import ReadOptions, ReadReport, TopicMessage
 
+BOOKIES_FIRST, TIERED_FIRST = ReadOptions(), ReadOptions(ReadPriority.TIERED_STORAGE_FIRST)
+Steps = Iterator[TopicMessage]
+Start = Callable[..., AbstractContextManager[tuple[Steps, ReadReport]]]
+"""Starts a read of a topic: ``start(topic, options)``."""
 Load = Callable[..., DataFrame]
 """Reads topics as a data frame: ``load(topics, schema, **options)``."""
 
@@ -23,6 +37,7 @@ KINDS: dict[str, dict[str, Any]] = {
     "zlib": {**BATCHED, "compression_type": pulsar.CompressionType.ZLib},
     "zstd": {**BATCHED, "compression_type": pulsar.CompressionType.ZSTD},
     "snappy": {**ALONE, "compression_type": pulsar.CompressionType.SNAPPY},
+    "encrypted": {**ALONE, "encryption_key": "key"},
     "chunked": {**ALONE, "chunking_enabled": True, "compression_type": pulsar.CompressionType.LZ4},
 }
 
@@ -39,8 +54,28 @@ class Seen(NamedTuple):
     event_ms: int
 
 
+@cache
+def key_reader() -> pulsar.CryptoKeyReader:
+    """A new key of this process."""
+    key = rsa.generate_private_key(65_537, 2_048)
+    root = Path(tempfile.mkdtemp(prefix="trueup-key-"))
+    atexit.register(shutil.rmtree, root, ignore_errors=True)
+    form, spki = serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (root / "public.pem").write_bytes(key.public_key().public_bytes(form, spki))
+    (root / "private.pem").write_bytes(key.private_bytes(form, *plain))
+    return pulsar.CryptoKeyReader(str(root / "public.pem"), str(root / "private.pem"))
+
+
+def full(topic: str) -> str:
+    """The full name of a topic, of `NAMESPACE` if it names none."""
+    return f"persistent://{topic if '/' in topic else f'{NAMESPACE}/{topic}'}"
+
+
 def write(client: pulsar.Client, topic: str, numbers: range, **options: Any) -> None:
-    producer = client.create_producer(f"persistent://{NAMESPACE}/{topic}", block_if_queue_full=True, **options)
+    if "encryption_key" in options:
+        options["crypto_key_reader"] = key_reader()
+    producer = client.create_producer(full(topic), block_if_queue_full=True, **options)
     size = 3 * CHUNK if options.get("chunking_enabled") else 200
     for number in numbers:
         content = b"%d:" % number + (number.to_bytes(4, "big") * size)[:size]
@@ -55,8 +90,9 @@ def write(client: pulsar.Client, topic: str, numbers: range, **options: Any) -> 
 
 
 def as_pulsar(client: pulsar.Client, topic: str) -> list[Seen]:
-    """All messages of a topic as Pulsar's own reader gives them."""
-    reader = client.create_reader(f"persistent://{NAMESPACE}/{topic}", pulsar.MessageId.earliest)
+    """All messages of a topic as Pulsar's own reader gives them; encrypted ones as they are."""
+    consume = pulsar.ConsumerCryptoFailureAction.CONSUME
+    reader = client.create_reader(full(topic), pulsar.MessageId.earliest, crypto_failure_action=consume)
     found = []
     while reader.has_message_available():
         m = reader.read_next(30_000)
@@ -84,6 +120,11 @@ def rot(cluster: SandboxPulsar, number: int, content: bytes) -> None:
 def confirmed(messages: list[Seen]) -> list[Seen]:
     """Without the last entry of the open ledger: only the writer knows that it is confirmed until it writes again."""
     return messages[:-1]
+
+
+def ids(found: Iterator[TopicMessage]) -> list[tuple[int, int, int]]:
+    """The ids of messages, which are read."""
+    return [(one.message.ledger, one.message.entry, one.message.batch_index) for one in found]
 
 
 def last_ledger(messages: list[Seen]) -> int:

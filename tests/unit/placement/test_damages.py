@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.placement.test_reconciler import Topics
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.placement.damage import (
@@ -18,11 +19,14 @@ from trueup.state.placement.damage import (
     crowded_out,
     reported,
 )
+from trueup.streams.catalog import all_metrics
+from trueup.streams.cli.main import invoke
 from trueup.streams.placement.damages import DamageReports
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.topics import DAMAGES
 from trueup.streams.runtime.metrics import Metrics
-from trueup.streams.runtime.stream import Filter, Finding
+from trueup.streams.runtime.stream import Filter, Finding, finding_json
+from trueup.streams.web.api import create_app, serve
 
 REPLICA = ReplicaRange(7, "b1:3181", 3, 9)
 BODY = {"ledger": 7, "bookie": "b1:3181", "first": 3, "last": 9, "found": "missing"}
@@ -199,6 +203,25 @@ def test_a_malformed_report_is_refused(body: dict[str, Any]):
 )))  # fmt: skip
 def test_hostile_reports_raise_nothing(body: dict[str, Any]):
     assert reported(body) is None or set(body) == {"replicas"}
+
+
+@pytest.mark.parametrize("answer", [None, BAD])
+def test_a_finding_is_shown_by_page_and_command(
+    answer: Answer | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    setting, engine = DamageSetting(answer or INTACT), FakeEngine()
+    setting.report()
+    if answer:
+        setting.pass_ms()
+    engine.judged = [finding_json(found) for found in setting.findings()]
+    server = serve(app := create_app(engine, all_metrics()), "127.0.0.1", 0)
+    monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
+    assert invoke(["get", "findings"]) == 0
+    server.stop()
+    page = app.test_client().get("/").text
+    rule = "replica-damaged" if answer else "replica-reported"
+    for text in (page.partition("Recent actions")[0], capsys.readouterr().out):
+        assert ("b1:3181" in text, rule in text, "None" in text) == (True, True, False)
 
 
 def test_findings_are_filtered_by_verdict_and_rule():

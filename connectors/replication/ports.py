@@ -244,6 +244,32 @@ class Written(NamedTuple):
     error: TrueupError | None = None
 
 
+class Write(Protocol):
+    """Records that are ready to be sent. The results are asked for before the writer sends anything else."""
+
+    def send(self) -> None:
+        """Send the records, without waiting for the results where the system permits this."""
+
+    def written(self) -> Mapping[LogId, Written]:
+        """Wait for the results. Records that did not fit into one request are sent here, too."""
+
+
+class Waiting:
+    """Implements `Write` for systems that send and wait in one call."""
+
+    def __init__(self, write: Callable[[], Mapping[LogId, Written]]) -> None:
+        self._write = write
+        self._written: Mapping[LogId, Written] = {}
+
+    def send(self) -> None:
+        """Send the records, and wait for the results."""
+        self._written = self._write()
+
+    def written(self) -> Mapping[LogId, Written]:
+        """The results."""
+        return self._written
+
+
 class End(Protocol):
     """One end of a copy. Calls raise `Retry` and `Stop` for the whole cluster. Used by one thread."""
 
@@ -280,6 +306,9 @@ class Writer(End, Protocol):
 
     def write(self, batches: Mapping[LogId, Columns]) -> Mapping[LogId, Written]:
         """Write to several logs, and wait for the results. `Columns.columns` gives rows of any form as columns."""
+
+    def prepare(self, batches: Mapping[LogId, Columns]) -> Write:
+        """The same in steps. Nothing is sent yet, so this may be called while another write is in flight."""
 
     def tails(self) -> Tails:
         """The reader of the last records that Trueup wrote. Closed with the writer."""

@@ -2,12 +2,16 @@
 
 Its guarantees are those of the path ``records``: keys, values, headers, timestamps and the order of a log are kept;
 records that passed the target are dropped; a refused record stops its log, or is handled by the lease's policy. The
-target's tail shows the progress, so a killed copier only costs time. A log never has two requests in flight.
+target's tail shows the progress, so a killed copier only costs time.
+
+While a write is in flight, the next records are read and prepared. They are sent after all results of that write are
+handled, so that a log never has two requests in flight, and nothing follows records whose fate is unknown. In memory
+are the records of two reads at most.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from itertools import repeat
 from typing import NamedTuple, cast
 from zlib import crc32
@@ -16,7 +20,7 @@ from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.replication.failures import failure_of, policy_of
 from trueup.connectors.replication.garbage import few_collections
 from trueup.connectors.replication.headers import Header, Headers, Path, marks
-from trueup.connectors.replication.ports import Columns, Medium, Native, Read, Reader, Writer, Written
+from trueup.connectors.replication.ports import Columns, Medium, Native, Read, Reader, Write, Writer, Written
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.resume import Resume
 from trueup.connectors.replication.track import Lane, LogTrack
@@ -39,6 +43,42 @@ class Tagged(NamedTuple):
     dropped: int
     filtered: int
     broken: str = ""
+
+
+class Flight:
+    """A write of records that were read. An error of the whole write is that of each target."""
+
+    def __init__(self, reads: Mapping[LogId, Read], tagged: Mapping[LogId, Tagged]) -> None:
+        self.reads, self.tagged = reads, tagged
+        self.targets: Collection[LogId] = ()
+        self._write: Write | None = None
+        self._error: TrueupError | None = None
+
+    def prepare(self, writer: Writer, batches: Mapping[LogId, Columns]) -> None:
+        """Prepare what is written together."""
+        self.targets = batches.keys()
+        with self._kept():
+            self._write = writer.prepare(batches) if batches else None
+
+    def send(self) -> None:
+        """Send it."""
+        with self._kept():
+            if self._write is not None:
+                self._write.send()
+
+    def written(self) -> Mapping[LogId, Written]:
+        """The results; a lost response makes them unknown."""
+        with self._kept():
+            if self._write is not None and self._error is None:
+                return self._write.written()
+        return {target: Written((), error=self._error) for target in self.targets}
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        try:
+            yield
+        except TrueupError as error:
+            self._error = error
 
 
 class Pump:
@@ -65,7 +105,9 @@ class PumpCopier:
         self._policy = policy_of(lease, WriterLetters(self._writer))
         lag_s = max(self._reader.lag_s, self._writer.lag_s)
         self._resume = Resume(self._reader.bounds, self._writer.bounds, self._writer.tails(), lag_s)
-        self._clusters_checked = self._moved = False
+        self._clusters_checked = False
+        self._moved = set[LogId]()
+        self._flight: Flight | None = None
         self._until_s, self._keep_going = 0.0, _go_on
         try:
             self._begin([*self._tracks.values()], ours=False)
@@ -76,7 +118,10 @@ class PumpCopier:
     def copy(self, until_s: float, keep_going: Callable[[], bool] = lambda: True) -> None:
         """Copy until ``until_s``. See `connectors.contract.Copier.copy`."""
         with few_collections():
-            self._copy(until_s, keep_going)
+            try:
+                self._copy(until_s, keep_going)
+            finally:
+                self._land()
 
     def _copy(self, until_s: float, keep_going: Callable[[], bool]) -> None:
         tries, self._until_s, self._keep_going = 0, until_s, keep_going
@@ -117,6 +162,7 @@ class PumpCopier:
             if here == there:
                 raise Stop(f"link {self._lease.link} to join two clusters", f"{here} twice", "correct the link")
             self._clusters_checked = True
+        self._land()
         self._resume.run(self._meant(tracks), ours)
         self._seek()
 
@@ -125,6 +171,7 @@ class PumpCopier:
         down for long."""
         began_s = time.monotonic()
         if due := [track for track in away if track.again_s <= began_s]:
+            self._land()
             with suppress(Retry):  # it is the error of these logs
                 self._begin(due, ours=True)
             for track in due:
@@ -132,7 +179,7 @@ class PumpCopier:
 
     def _seek(self) -> None:
         """Read from the positions of the copies. Never called while records that were read are pending."""
-        self._moved = False
+        self._moved.clear()
         self._reader.seek({track.source: track.reached for track in self._active()})
 
     def _meant(self, tracks: Sequence[LogTrack]) -> list[LogTrack]:
@@ -145,15 +192,20 @@ class PumpCopier:
         return [track for track in tracks if track.source not in here and track.lane.target not in there]
 
     def _step(self, wait_s: float) -> None:
-        """Read the available records and write them, or wait for the obstacle."""
+        """Read the available records and send them, or wait: for a write in flight, else for the obstacle."""
         if self._moved:
+            self._land()
             self._seek()
         now = time.monotonic()
         room = self._rate.records(now, BATCH)
         if room < 1:
+            self._land()
             time.sleep(min(wait_s, max(0.001, self._rate.wait_s(now))))
             return
-        reads = {source: read for source, read in self._reader.poll(room, wait_s).items() if self._takes(source)}
+        polled = self._reader.poll(room, wait_s if self._flight is None else 0.0)
+        reads = {source: read for source, read in polled.items() if self._takes(source)}
+        if not reads:
+            self._land()
         try:
             self._take(reads)
         except TrueupError as error:
@@ -163,55 +215,87 @@ class PumpCopier:
 
     def _takes(self, source: LogId) -> bool:
         track = self._tracks.get(source)
-        return track is not None and track.known and not track.stopped
+        return track is not None and track.known and not track.stopped and source not in self._moved
 
     def _take(self, reads: Mapping[LogId, Read]) -> None:
         """Write the records read from the intended topics."""
-        for source, read in reads.items():
-            if read.error is not None:
-                self._lose(self._tracks[source], read.error)
-        good = [self._tracks[source] for source, read in reads.items() if read.error is None]
+        failed = {source: read.error for source, read in reads.items() if read.error is not None}
+        if failed:
+            self._land()
+        for source, error in failed.items():
+            self._lose(self._tracks[source], error)
+        good = [self._tracks[source] for source in reads if source not in failed]
         for several in _apart(self._meant(good)):
             self._write({track.source: reads[track.source] for track in several})
 
     def _write(self, reads: Mapping[LogId, Read]) -> None:
-        """Write records of logs that all have different targets."""
+        """Write records of logs that all have different targets, after the write in flight. If that one moves the
+        position of a log, what was read behind it is left out."""
+        while True:
+            flight = self._prepared(reads)
+            self._land()
+            if all(map(self._takes, reads)):
+                break
+            reads = {source: read for source, read in reads.items() if self._takes(source)}
+        for source, read in reads.items():
+            self._rate.take(len(read.records.offsets), flight.tagged[source].columns.size)
+        self._flight = flight
+        flight.send()
+        if not flight.targets:
+            self._land()
+
+    def _prepared(self, reads: Mapping[LogId, Read]) -> Flight:
+        """A write of records, except those that are to be written one by one."""
         tagged = {
             source: self._tagging.many(self._tracks[source].prefix, read.records, read.refused)
             for source, read in reads.items()
         }
-        together = {
+        flight = Flight(reads, tagged)
+        flight.prepare(self._writer, {
             self._tracks[source].lane.target: one.columns for source, one in tagged.items()
             if one.columns.offsets and self._tracks[source].careful <= 0
-        }  # fmt: skip
-        written = self._sent(together)
-        for source, read in reads.items():
-            track, one = self._tracks[source], tagged[source]
-            self._rate.take(len(read.records.offsets), one.columns.size)
+        })  # fmt: skip
+        return flight
+
+    def _land(self) -> None:
+        """Wait for the results of the write in flight, if there is one, and handle them."""
+        if (flight := self._flight) is None:
+            return
+        self._flight = None
+        try:
+            self._landed(flight, flight.written())
+        except TrueupError as error:
+            for source in flight.reads:
+                self._lose(self._tracks[source], error)
+            raise
+
+    def _landed(self, flight: Flight, written: Mapping[LogId, Written]) -> None:
+        for source, read in flight.reads.items():
+            track, one = self._tracks[source], flight.tagged[source]
             if read.records.offsets:
                 track.stamp, track.idle = read.records.stamps[0], False
-            if track.lane.target in together:
+            if track.lane.target in written:
                 done = self._took(track, read.records, one.columns, written[track.lane.target])
             else:
                 done = self._one_by_one(track, read.records, one.columns)
             if done:
                 self._settle(track, read, one)
 
-    def _sent(self, batches: Mapping[LogId, Columns]) -> Mapping[LogId, Written]:
-        """The results of a write; a lost response makes them unknown."""
-        try:
-            return self._writer.write(batches) if batches else {}
-        except TrueupError as error:
-            return {target: Written((), error=error) for target in batches}
+    def _sent(self, target: LogId, columns: Columns) -> Written:
+        """The result of a write to one log."""
+        flight = Flight({}, {})
+        flight.prepare(self._writer, {target: columns})
+        flight.send()
+        return flight.written()[target]
 
     def _one_by_one(self, track: LogTrack, records: Columns, columns: Columns) -> bool:
         for at in range(len(columns.offsets)):
             part = columns.cut(at, at + 1)
-            if not self._took(track, records, part, self._sent({track.lane.target: part})[track.lane.target]):
+            if not self._took(track, records, part, self._sent(track.lane.target, part)):
                 return False
             track.careful -= 1
             if time.monotonic() >= self._until_s or not self._keep_going():
-                self._moved = True
+                self._moved.add(track.source)
                 return False
         return True
 
@@ -246,7 +330,8 @@ class PumpCopier:
         track.counts.lost += read.lost
         if tagged.broken:
             at = len(tagged.columns.offsets) + tagged.dropped + tagged.filtered
-            self._moved |= self._refuse(track, _record(track.source, read.records, at), tagged.broken)
+            self._refuse(track, _record(track.source, read.records, at), tagged.broken)
+            self._moved.add(track.source)
             return
         track.offset = track.reached = max(track.offset, read.next)
         if read.place >= 0:
@@ -258,7 +343,7 @@ class PumpCopier:
         failure = failure_of(self._lease, track.source, record, reason)
         if problem := self._policy.handle(failure, record):
             track.stop(problem)
-            self._moved = True
+            self._moved.add(track.source)
             return False
         track.counts.dismissed += 1
         track.offset = track.reached = record.offset + 1
@@ -268,7 +353,7 @@ class PumpCopier:
         """Record that the fate of sent records is unknown: the target must be read before the next write."""
         track.miss(error)
         track.reached = track.offset
-        self._moved = True
+        self._moved.add(track.source)
 
 
 class Tagging:

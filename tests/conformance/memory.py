@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from multiprocessing.connection import Client, Connection, Listener
 from multiprocessing.context import AuthenticationError
 from typing import Any, NamedTuple, cast
@@ -29,6 +30,7 @@ from trueup.connectors.replication.ports import (
     Refusals,
     Sample,
     TopicState,
+    Waiting,
 )
 from trueup.connectors.replication.ports import Written as Result
 from trueup.connectors.replication.pump import Pump
@@ -283,6 +285,9 @@ class MemoryWriter(MemoryEnd):
             except Retry as error:
                 found[log] = Result((), error=error)
         return found
+
+    def prepare(self, batches: Mapping[LogId, Columns]) -> Waiting:
+        return Waiting(partial(self.write, batches))
 
     def tails(self) -> "MemoryTails":
         return MemoryTails(self.link)

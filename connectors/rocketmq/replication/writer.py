@@ -4,13 +4,13 @@ A broker handles the requests of one connection on several threads, so that two 
 either order. Requests for different queues are in flight together, on one connection per broker.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns, Written
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.cluster import WRITABLE
+from trueup.connectors.rocketmq.client.cluster import WRITABLE, RocketMqClient
 from trueup.connectors.rocketmq.client.codes import Illegal, Missing
 from trueup.connectors.rocketmq.client.connection import Connection, Pending, Request
 from trueup.connectors.rocketmq.protocol import batch
@@ -32,7 +32,7 @@ class RocketMqWriter(RocketMqEnd):
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.target)
         self._tails, self._encoder = RocketMqTails(self._client), Encoder(untouched(lease))
-        self._open: dict[str, Connection] = {}
+        self._connections = _Connections(self._client)
 
     def tails(self) -> RocketMqTails:
         """The reader of queues' tails."""
@@ -46,14 +46,15 @@ class RocketMqWriter(RocketMqEnd):
             return []
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
-        """Send to several queues: to each one request after the other. After a lost response its queue gets no more."""
-        for broker in [broker for broker, connection in self._open.items() if connection.ended()]:
-            self._open.pop(broker).close()
-        sendings = {log: _Sending(log, *self._batches(columns)) for log, columns in batches.items()}
-        left = [one for one in sendings.values() if self._submit(one)]
-        while left:
-            left = [one for one in left if self._answered(one) and self._submit(one)]
-        return {log: one.written() for log, one in sendings.items()}
+        """Send to several queues, and wait for the results."""
+        prepared = self.prepare(batches)
+        prepared.send()
+        return prepared.written()
+
+    def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
+        """A write to several queues: to each one request after the other. After a lost response its queue gets no
+        more."""
+        return _Write(self._connections, [_Sending(log, *self._batches(columns)) for log, columns in batches.items()])
 
     def _batches(self, columns: Columns) -> tuple[Iterator[Batch], str]:
         """The batches for one queue, and why the record after them cannot be a message."""
@@ -64,12 +65,65 @@ class RocketMqWriter(RocketMqEnd):
         made = self._encoder.messages(columns.columns())
         return _batches(made), made.refused
 
+    def close(self) -> None:
+        """Close the connections."""
+        self._connections.close()
+        self._tails.close()
+        self._client.close()
+
+
+class _Connections:
+    """One connection to each broker."""
+
+    def __init__(self, client: RocketMqClient) -> None:
+        self._client = client
+        self._open: dict[str, Connection] = {}
+
+    def renew(self) -> None:
+        """Give up those that their brokers closed. Nothing is in flight."""
+        for broker in [broker for broker, connection in self._open.items() if connection.ended()]:
+            self._open.pop(broker).close()
+
+    def of(self, broker: str) -> Connection:
+        """The connection of this write, which stays the same when it is lost: all its requests are."""
+        if broker not in self._open:
+            self._open[broker] = self._client.connect(broker)
+        return self._open[broker]
+
+    def close(self) -> None:
+        """Close them."""
+        for connection in self._open.values():
+            connection.close()
+        self._open.clear()
+
+
+class _Write:
+    """Implements `connectors.replication.ports.Write`."""
+
+    def __init__(self, connections: _Connections, sendings: Sequence["_Sending"]) -> None:
+        self._connections, self._sendings = connections, sendings
+        self._left: list[_Sending] = []
+        for one in sendings:
+            one.next()
+
+    def send(self) -> None:
+        """Send the first request for each queue."""
+        self._connections.renew()
+        self._left = [one for one in self._sendings if self._submit(one)]
+
+    def written(self) -> dict[LogId, Written]:
+        """Wait for each response, and send the next request for its queue."""
+        left = self._left
+        while left:
+            left = [one for one in left if self._answered(one) and self._submit(one)]
+        return {one.log: one.written() for one in self._sendings}
+
     def _submit(self, one: "_Sending") -> bool:
         """Send the next batch of a queue. Returns whether there was one."""
-        if (request := one.next()) is None:
+        if one.request is None:
             return False
         try:
-            one.pending = self._connection(one.log.place).submit(request)
+            one.pending = self._connections.of(one.log.place).submit(one.request)
         except TrueupError as error:
             one.error = error
         return one.error is None
@@ -79,7 +133,7 @@ class RocketMqWriter(RocketMqEnd):
         if one.pending is None:
             return False
         try:
-            sent = messages.sent(self._connection(one.log.place).wait(one.pending))
+            sent = messages.sent(self._connections.of(one.log.place).wait(one.pending))
         except Illegal as error:
             one.refused = error.found
         except TrueupError as error:
@@ -88,20 +142,6 @@ class RocketMqWriter(RocketMqEnd):
             one.stored(sent)
         return one.error is None and not one.refused
 
-    def _connection(self, broker: str) -> Connection:
-        """The connection of this write, which stays the same when it is lost: all its requests are."""
-        if broker not in self._open:
-            self._open[broker] = self._client.connect(broker)
-        return self._open[broker]
-
-    def close(self) -> None:
-        """Close the connections."""
-        for connection in self._open.values():
-            connection.close()
-        self._open.clear()
-        self._tails.close()
-        self._client.close()
-
 
 class _Sending:
     """The batches for one queue in a write, and their outcome. ``unfit``: why the record after them is no message."""
@@ -109,17 +149,19 @@ class _Sending:
     def __init__(self, log: LogId, batches: Iterator[Batch], unfit: str) -> None:
         self.log, self._batches, self._unfit = log, batches, unfit
         self._messages = 0
+        self.request: Request | None = None
         self.pending: Pending | None = None
         self.offsets = list[int]()
         self.refused = ""
         self.error: TrueupError | None = None
 
-    def next(self) -> Request | None:
-        """The request for the next batch; None: all are sent."""
+    def next(self) -> None:
+        """Make the request for the next batch; None: all are sent."""
         if (made := next(self._batches, None)) is None:
-            return None
+            self.request = None
+            return
         self._messages = made.messages
-        return messages.send_batch(self.log, made.body, made.born, made.sys)
+        self.request = messages.send_batch(self.log, made.body, made.born, made.sys)
 
     def stored(self, sent: messages.Sent) -> None:
         """Record the offsets of the batch that was sent last."""
@@ -128,6 +170,7 @@ class _Sending:
             self.error = Stop(expected, f"them in queue {sent.queue}", "check its broker's settings")
             return
         self.offsets += range(sent.offset, sent.offset + self._messages)
+        self.next()
 
     def written(self) -> Written:
         """The outcome. Messages after a record that cannot be one were not sent."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -19,7 +20,7 @@ from trueup.connectors.kafka.replication.records.clients import (
 from trueup.connectors.kafka.replication.records.known_leaders import KnownLeaders
 from trueup.connectors.kafka.replication.records.reader import ASK_S, cluster_id_of, ignore_error
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
-from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.ports import Columns, Waiting, Written
 from trueup.state.common.errors import Retry, TrueupError
 
 ANSWER_S, IDENTIFY_S = 5.0, 0.1
@@ -59,6 +60,10 @@ class KafkaWriter(KafkaTarget):
         if self._producer is client:
             self._known.renew(batches, now)
         return {log: _joined(len(batches[log].offsets), first.get(log), written.get(log)) for log in batches}
+
+    def prepare(self, batches: Mapping[LogId, Columns]) -> Waiting:
+        """The same, in one step: librdkafka has one queue of everything that is in flight."""
+        return Waiting(partial(self.write, batches))
 
     def _connected(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Wait until a new producer is connected, which may take long enough for a topic to be recreated. Returns the

@@ -8,7 +8,8 @@ is refused once a partition has a batch of the next one.
 
 import select
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -70,18 +71,25 @@ class WireWriter(KafkaTarget):
         return self._client.logs(topic)
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
-        """Send to several partitions: to each one batch after another. One that fails gets no more."""
-        sendings = {log: _Sending(log, records_of(columns).batches(self._codec)) for log, columns in batches.items()}
-        patient_s = time.monotonic() + _PATIENCE_S
-        while left := [one for one in sendings.values() if one.next(time.monotonic() < patient_s)]:
-            if any(one.waits is not None for one in left):
-                time.sleep(_AGAIN_S)
-                self._found.clear()
-            self._round(left)
-        if any(one.error is not None for one in sendings.values()):
-            self._producer.change()
-            self._found.clear()
-        return {log: one.written() for log, one in sendings.items()}
+        """Send to several partitions, and wait for the results."""
+        prepared = self.prepare(batches)
+        prepared.send()
+        return prepared.written()
+
+    def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
+        """A write to several partitions: to each one batch after another. One that fails gets no more."""
+        return _Write(
+            self, {log: _Sending(log, records_of(columns).batches(self._codec)) for log, columns in batches.items()}
+        )
+
+    def again(self) -> None:
+        """Look for leaders again."""
+        self._found.clear()
+
+    def failed(self) -> None:
+        """The fate of some batches is unknown."""
+        self._producer.change()
+        self._found.clear()
 
     def _ready(self, logs: Iterable[LogId]) -> bool:
         """Get a producer and find leaders. Returns whether all were known, which means that no time has passed."""
@@ -107,8 +115,8 @@ class WireWriter(KafkaTarget):
                 sendings[log].fail(wrong)
         return [one for log, one in sendings.items() if log not in unsure]
 
-    def _round(self, sendings: Iterable["_Sending"]) -> None:
-        """Send a batch to each of some partitions, and wait for the responses."""
+    def start(self, sendings: Iterable["_Sending"]) -> "_Round":
+        """Send a batch to each of some partitions."""
         of_node: dict[int, dict[LogId, _Sending]] = {}
         for one in self._prepared({one.log: one for one in sendings}):
             try:
@@ -123,13 +131,16 @@ class WireWriter(KafkaTarget):
                 one.waits = error
             except TrueupError as error:
                 one.fail(error)
-        asked = [(node, self._send(node, sent), sent) for node, sent in of_node.items()]
-        until_s = time.monotonic() + _ANSWER_S
-        for node, names, sent in asked:
+        asked = [_Asked(node, self._send(node, sent), sent) for node, sent in of_node.items()]
+        return _Round(asked, time.monotonic() + _ANSWER_S)
+
+    def finish(self, begun: "_Round") -> None:
+        """Wait for the responses."""
+        for node, names, sent in begun.asked:
             if names is None:
                 continue
             try:
-                answers = self._answers(node, names, until_s)
+                answers = self._answers(node, names, begun.until_s)
             except TrueupError as error:
                 self._lose(node, sent, error)
                 continue
@@ -203,6 +214,49 @@ class WireWriter(KafkaTarget):
         self._open.clear()
         self._client.close()
         super().close()
+
+
+class _Asked(NamedTuple):
+    """The batches that were sent to one leader. ``names``: see `WireWriter._send`."""
+
+    node: int
+    names: Mapping[bytes, str] | None
+    sent: Mapping[LogId, "_Sending"]
+
+
+class _Round(NamedTuple):
+    """Batches that are in flight, at most one for each partition, until a time by ``time.monotonic``."""
+
+    asked: Sequence[_Asked]
+    until_s: float
+
+
+class _Write:
+    """Implements `connectors.replication.ports.Write`."""
+
+    def __init__(self, writer: WireWriter, sendings: Mapping[LogId, "_Sending"]) -> None:
+        self._writer, self._sendings = writer, sendings
+        self._left = [one for one in sendings.values() if one.next(patient=True)]
+        self._round = _Round((), 0.0)
+        self._patient_s = 0.0
+
+    def send(self) -> None:
+        """Send the first batch for each partition."""
+        self._patient_s = time.monotonic() + _PATIENCE_S
+        self._round = self._writer.start(self._left)
+
+    def written(self) -> dict[LogId, Written]:
+        """Wait for the responses, and send the other batches."""
+        sendings = self._sendings.values()
+        self._writer.finish(self._round)
+        while left := [one for one in sendings if one.next(time.monotonic() < self._patient_s)]:
+            if any(one.waits is not None for one in left):
+                time.sleep(_AGAIN_S)
+                self._writer.again()
+            self._writer.finish(self._writer.start(left))
+        if any(one.error is not None for one in sendings):
+            self._writer.failed()
+        return {log: one.written() for log, one in self._sendings.items()}
 
 
 class _Producer:

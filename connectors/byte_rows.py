@@ -1,12 +1,22 @@
-"""Bytes of many rows at once: ranges of a buffer, rows of an array, columns put together, and rows in requests."""
+"""Bytes of many rows at once: columns of byte strings, put together row by row, and rows in requests.
+
+A column is an Arrow array, so that no object exists for a row. Its bytes are copied once when it is made from ranges,
+and once when rows are put together.
+"""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Column = Any
+"""A `pyarrow.LargeBinaryArray` without nulls."""
+_TYPE = pa.large_binary()
+_NOTHING = pa.scalar(b"", _TYPE)
 
 
 def cuts(sizes: Array, most: int) -> Iterator[slice]:
@@ -19,25 +29,53 @@ def cuts(sizes: Array, most: int) -> Iterator[slice]:
         at = last
 
 
-def rows_of(made: Array) -> list[bytes]:
+def column_of(parts: Sequence[bytes | None]) -> Column:
+    """These parts; None: no bytes."""
+    return pa.array([part or b"" for part in parts] if None in parts else parts, _TYPE)
+
+
+def rows_of(made: Array) -> Column:
     """The bytes of each row of a two-dimensional array."""
-    found: list[bytes] = np.ascontiguousarray(made).view(f"V{made.itemsize * made.shape[1]}")[:, 0].tolist()
-    return found
+    return split(np.ascontiguousarray(made), np.arange(len(made) + 1) * (made.itemsize * made.shape[1]))
 
 
-def slices(data: bytes, starts: Array, ends: Array) -> list[bytes]:
-    """Ranges of bytes."""
-    return [data[at:end] for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
+def split(data: bytes | bytearray | memoryview | Array, edges: Array) -> Column:
+    """Consecutive ranges of bytes: each ends where the next one starts. Nothing is copied.
+
+    Raises `ValueError` if they are not within the data: otherwise Arrow would read elsewhere.
+    """
+    raw, edges = pa.py_buffer(data), np.ascontiguousarray(edges, np.int64)
+    if edges[0] < 0 or edges[-1] > raw.size or (edges[1:] < edges[:-1]).any():
+        raise ValueError("ranges that do not follow one another within the data")
+    return pa.LargeBinaryArray.from_buffers(_TYPE, len(edges) - 1, [None, pa.py_buffer(edges), raw])
+
+
+def ranges(data: bytes | bytearray | memoryview | Array, starts: Array, ends: Array) -> Column:
+    """Ranges of bytes in their order; a negative start: no bytes. Raises `ValueError`, see `split`."""
+    if starts.min(initial=0) < 0:
+        ends = np.maximum.accumulate(np.where(starts < 0, 0, ends))
+        starts = np.where(starts < 0, ends, starts)
+    if not len(starts):
+        return pa.array([], _TYPE)
+    edges = np.empty(2 * len(starts) + 1, np.int64)
+    edges[:-1:2], edges[1::2], edges[-1] = starts, ends, ends[-1]
+    return split(data, edges).take(np.arange(0, 2 * len(starts), 2))
+
+
+def joined(columns: Sequence[Column]) -> memoryview:
+    """The items of each row, one row after another. ``columns`` have the same number of rows."""
+    return whole(pc.binary_join_element_wise(*columns, _NOTHING))
+
+
+def whole(column: Column) -> memoryview:
+    """The bytes of all rows, one after another."""
+    _, edges, raw = column.buffers()
+    if not len(column) or raw is None:
+        return memoryview(b"")
+    first, last = np.frombuffer(edges, np.int64, len(column) + 1, 8 * column.offset)[[0, -1]].tolist()
+    return memoryview(raw).cast("B")[first:last]
 
 
 def optional_slices(data: memoryview, starts: Array, ends: Array) -> list[bytes | None]:
     """Ranges of bytes; a negative start: None."""
     return [None if at < 0 else bytes(data[at:end]) for at, end in zip(starts.tolist(), ends.tolist(), strict=True)]
-
-
-def joined(columns: Sequence[Sequence[bytes]]) -> bytes:
-    """The items of each row, one row after another. ``columns`` have the same number of rows."""
-    found = [b""] * (len(columns) * len(columns[0]))
-    for place, column in enumerate(columns):
-        found[place :: len(columns)] = column
-    return b"".join(found)

@@ -22,6 +22,10 @@ public class Copier {
     private static final Set<String> STORED_BY_BROKER = Set.of("CLUSTER", "MSG_REGION", "TRACE_ON");
 
     public static void main(String[] arguments) throws Exception {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            System.exit(1);
+        });
         String topic = arguments[2], to = arguments[3];
         int most = Integer.parseInt(arguments[4]);
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("bench-copier");

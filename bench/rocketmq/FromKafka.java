@@ -26,6 +26,10 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 public class FromKafka {
     public static void main(String[] arguments) throws Exception {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            System.exit(1);
+        });
         String topic = arguments[2], to = arguments[3];
         Properties settings = new Properties();
         settings.putAll(Map.of(

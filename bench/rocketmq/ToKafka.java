@@ -16,6 +16,10 @@ import org.apache.rocketmq.common.message.MessageQueue;
  */
 public class ToKafka {
     public static void main(String[] arguments) throws Exception {
+        Thread.setDefaultUncaughtExceptionHandler((thread, error) -> {
+            error.printStackTrace();
+            System.exit(1);
+        });
         String topic = arguments[2], to = arguments[3];
         int most = Integer.parseInt(arguments[4]);
         DefaultLitePullConsumer consumer = new DefaultLitePullConsumer("bench-copier");

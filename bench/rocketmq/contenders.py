@@ -13,6 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from bench.common import jobs
+from bench.common.measure import Failed, tell
 from bench.replication.clusters import Load
 from bench.replication.contenders import TO, Copied, Running, steady
 from bench.rocketmq.clusters import QUEUES, Direction, Side
@@ -23,6 +24,7 @@ from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
 
 MOST = 1_000
 """Messages of a pull. The brokers permit 1,024, the Java client 1,024."""
+TRIES = 3
 Made = Callable[[Direction, str, Path], Running]
 _COPIERS = {(ROCKETMQ, ROCKETMQ): "Copier", (ROCKETMQ, KAFKA): "ToKafka", (KAFKA, ROCKETMQ): "FromKafka"}
 
@@ -88,10 +90,18 @@ CONTENDERS: Mapping[str, Made] = {"java": java, "ours": ours}
 
 
 def run(name: str, direction: Direction, load: Load, root: Path) -> Run:
-    """Copy a load to an empty target."""
-    direction.target.empty()
-    watched = Watched(CONTENDERS[name](direction, load.topic, root))
-    return Run(steady(direction, load, watched, TO), watched.megabytes)
+    """Copy a load to an empty target. Repeated if the copier ends: the Java client may lose its first request to a
+    broker, and gives up."""
+    for left in reversed(range(TRIES)):
+        direction.target.empty()
+        watched = Watched(CONTENDERS[name](direction, load.topic, root / str(left)))
+        try:
+            return Run(steady(direction, load, watched, TO), watched.megabytes)
+        except Failed as error:
+            if not left:
+                raise
+            tell(f"  again: {error}")
+    raise AssertionError("the last try returns or raises")
 
 
 @contextmanager

@@ -27,17 +27,17 @@ MARK_BYTES = 16
 @dataclass(frozen=True, slots=True)
 class Content:
     """The parts of records, shared by all `Packed` of a response; one item for each record, ends are exclusive.
-    ``data``: where keys are (``key_at`` < 0: null). ``values`` and their lengths (< 0: null, the value is empty then).
+    ``data``: where keys and values are, in order (``key_at`` or ``value_at`` < 0: null).
     ``heads``: where headers are, with one more byte behind the last; ``counts``: their numbers. ``names_at`` and
     ``values_at``: where the lengths of all names and values are in ``heads``, in order."""
 
-    offsets: Sequence[int]
+    offsets: Array
     stamps: Array
     data: bytes
     key_at: Array
     key_end: Array
-    values: Sequence[bytes]
-    value_bytes: Array
+    value_at: Array
+    value_end: Array
     heads: bytes
     head_at: Array
     head_end: Array
@@ -52,7 +52,8 @@ class Packed(Native):
 
     def __new__(cls, content: Content, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
-        made = super().__new__(cls, content.offsets[rows], (), (), content.stamps[rows].tolist())
+        stamps = cast("Sequence[int]", content.stamps[rows])
+        made = super().__new__(cls, _numbers(content.offsets[rows]), (), (), stamps)
         made.content, made.rows, made.passed, made.prefix = content, rows, passed, prefix
         return made
 
@@ -65,8 +66,8 @@ class Packed(Native):
     def size(self) -> int:
         """Bytes of keys and values."""
         content, rows = self.content, self.rows
-        keys, values = content.key_end[rows] - content.key_at[rows], content.value_bytes[rows]
-        return int(keys.sum() + np.maximum(values, 0).sum())
+        keys, values = content.key_end[rows] - content.key_at[rows], content.value_end[rows] - content.value_at[rows]
+        return int(keys.sum() + values.sum())
 
     def cut(self, start: int, stop: int | None = None) -> "Packed":
         """A range of the rows."""
@@ -86,16 +87,23 @@ class Packed(Native):
             own = cast("Iterable[tuple[str, bytes]]", marks(self.prefix, self.offsets))
             given = ([*headers, (HEADER, self.passed), mark] for headers, mark in zip(given, own, strict=True))
         keys = optional_slices(data, content.key_at[rows], content.key_end[rows])
-        sized = zip(content.values[rows], content.value_bytes[rows].tolist(), strict=True)
-        values = [None if size < 0 else value for value, size in sized]
-        return Columns(self.offsets, keys, values, self.stamps, [*given])
+        values = optional_slices(data, content.value_at[rows], content.value_end[rows])
+        return Columns(self.offsets, keys, values, content.stamps[rows].tolist(), [*given])
 
     def marks(self) -> Array:
         """The values of the marks of the records, one a row (`headers.marks`)."""
         made = np.zeros((len(self.offsets), MARK_BYTES), np.uint8)
         made[:, :8] = np.frombuffer(self.prefix, np.uint8)
-        made[:, 8:] = np.array(self.offsets, ">i8")[:, None].view(np.uint8)
+        made[:, 8:] = self.content.offsets[self.rows].astype(">i8")[:, None].view(np.uint8)
         return made
+
+
+def _numbers(offsets: Array) -> Sequence[int]:
+    """The same numbers; without an object for each if they follow one another."""
+    if len(offsets) and (np.diff(offsets) == 1).all():
+        return range(int(offsets[0]), int(offsets[-1]) + 1)
+    found: list[int] = offsets.tolist()
+    return found
 
 
 def _headers(heads: memoryview, at: int, end: int) -> list[tuple[str, bytes | None]]:

@@ -273,7 +273,7 @@ class PumpCopier:
         for source, read in flight.reads.items():
             track, one = self._tracks[source], flight.tagged[source]
             if read.records.offsets:
-                track.stamp, track.idle = read.records.stamps[0], False
+                track.stamp, track.idle = int(read.records.stamps[0]), False
             if track.lane.target in written:
                 done = self._took(track, read.records, one.columns, written[track.lane.target])
             else:
@@ -455,10 +455,15 @@ def _columns(rows: Sequence[tuple[int, bytes | None, bytes | None, int, Headers]
 def _runs(sources: Sequence[int], targets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
     """Source offset, target offset and number of written records: of all together if both sides have no gap."""
     count = min(len(sources), len(targets))
-    if count and all(list(each[:count]) == [*range(each[0], each[0] + count)] for each in (sources, targets)):
+    if count and all(map(_consecutive, (sources[:count], targets[:count]))):
         yield sources[0], targets[0], count
     else:
         yield from zip(sources, targets, repeat(1), strict=False)
+
+
+def _consecutive(numbers: Sequence[int]) -> bool:
+    whole = range(numbers[0], numbers[0] + len(numbers))
+    return numbers == whole if isinstance(numbers, range) else list(numbers) == [*whole]
 
 
 def _record(source: LogId, records: Columns, at: int) -> Record:

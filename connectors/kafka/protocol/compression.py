@@ -48,7 +48,7 @@ def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryvie
     raise BadBytes(where, 21, "a codec of 0 to 4", str(codec), "read it with another client")
 
 
-def closed(codec: int, body: bytes | bytearray) -> bytes:
+def closed(codec: int, body: bytes | bytearray | memoryview) -> bytes:
     """Records compressed in a form that every client can read: lz4 in independent blocks, as Java requires."""
     if codec == GZIP:
         return bytes(cramjam.gzip.compress(body))

@@ -57,12 +57,15 @@ class Records:
 
 def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     """The records of batches, which are given as headers and decompressed records. Raises `BadBytes`."""
-    bodies, starts, ends, whole = [bytes(body) for _, body in batches], list[int](), list[int](), 0
-    for (header, _), body in zip(batches, bodies, strict=True):
-        _divide(header, body, whole, starts, ends, where)
+    data = b"".join([*(body for _, body in batches), bytes(_PAD)])
+    starts, whole = list[int](), 0
+    for header, body in batches:
+        _divide(header, data, whole, whole + len(body), starts, where)
         whole += len(body)
-    data = b"".join([*bodies, bytes(_PAD)])
-    made = _Cursor(np.frombuffer(data, np.uint8), np.array(starts, np.int64), np.array(ends, np.int64), where, whole)
+    at = np.array(starts, np.int64)
+    made = _Cursor(np.frombuffer(data, np.uint8), at, np.append(at[1:], whole), where, whole)
+    if (made.number() < 0).any():
+        raise made.bad("records with a length")
     made.skip(1)  # attributes
     times, deltas = made.number(), made.number()
     key_at, key_end = made.part()
@@ -82,40 +85,37 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     )  # fmt: skip
 
 
-def _divide(header: Header, body: bytes, base: int, starts: list[int], ends: list[int], where: str) -> None:
-    """Add start and end of each record of a batch, which begins at ``base``."""
-    at, last, todo = 0, len(body), "read it with another client"
-    start, end = starts.append, ends.append
+def _divide(header: Header, data: bytes, at: int, last: int, starts: list[int], where: str) -> None:
+    """Add the start of each record of the batch in these bytes: where its length is."""
+    todo, start = "read it with another client", starts.append
     if header.records < 0:
         raise BadBytes(where, 57, "a number of records", str(header.records), todo)
     try:
         for _ in range(header.records):
-            size = body[at]
-            at += 1
-            if size > 127:
-                size += (body[at] << 7) - 128
-                at += 1
-                if size >= 1 << 14:
-                    size, at = _longer(body, at, size)
-            start(base + at)
-            at += size >> 1
-            if size & 1 or at > last:
-                raise IndexError
-            end(base + at)
+            start(at)
+            size = data[at]
+            if size < 128:
+                at += 1 + (size >> 1)
+                continue
+            size += data[at + 1] << 7
+            if size < 1 << 14:
+                at += 2 + (size - 128 >> 1)
+            else:
+                at = _behind(data, at + 2, size - 128)
     except IndexError as error:
         raise BadBytes(where, at, f"{header.records} records at offset {header.offset}", "fewer", todo) from error
     if at != last:
-        raise BadBytes(where, at, f"the end of the batch at offset {header.offset}", "bytes", todo)
+        raise BadBytes(where, at, f"the end of the batch at offset {header.offset}", "other bytes", todo)
 
 
-def _longer(body: bytes, at: int, size: int) -> tuple[int, int]:
-    """The value of a varint of at least three bytes, of which two were read, and where it ends."""
+def _behind(data: bytes, at: int, size: int) -> int:
+    """The end of a record whose length has at least three bytes, of which two were read."""
     shift = 14
     while True:
-        size += (body[at] << shift) - (1 << shift)
+        size += (data[at] << shift) - (1 << shift)
         at += 1
         if size < 1 << shift + 7:
-            return size, at
+            return at + (size >> 1)
         shift += 7
         if shift > _BITS:
             raise IndexError

@@ -30,7 +30,7 @@ class Request(NamedTuple):
     code: RequestCode
     doing: str
     fields: Mapping[str, object]
-    body: bytes = b""
+    body: bytes | memoryview = b""
     accepted: Container[int] = _OK
     changes: bool = False
     wait_s: float = 0.0

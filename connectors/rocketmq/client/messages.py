@@ -81,7 +81,7 @@ def send(
     return Request(RequestCode.SEND, f"store a message in {log}", fields, body, STORED, changes=True)
 
 
-def send_batch(log: LogId, body: bytes, born_ms: int, sys: int = 0, group: str = WRITERS) -> Request:
+def send_batch(log: LogId, body: bytes | memoryview, born_ms: int, sys: int = 0, group: str = WRITERS) -> Request:
     """Send the messages of `batch.encode`. ``sys`` and ``born_ms`` apply to all of them. Their properties are stored as
     they are and have no effect: nothing is delayed."""
     fields = _sending(log, born_ms, sys, group, batch=True)

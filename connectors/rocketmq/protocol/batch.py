@@ -20,7 +20,7 @@ class Batch(NamedTuple):
     messages: int
     born: int
     sys: int
-    body: bytes
+    body: Part
 
 
 def encode(bodies: Sequence[Part], properties: Sequence[bytes], flags: Sequence[int]) -> bytes:

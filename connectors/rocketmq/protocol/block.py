@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.connectors.byte_rows import ranges, whole
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.protocol.stored import CRC_BITS, SHORTEST
 
@@ -143,19 +144,19 @@ class Parts:
     @classmethod
     def of(cls, block: Block) -> "Parts":
         """Those of the messages of a block."""
-        places = zip(block.more_at.tolist(), block.more_end.tolist(), strict=True)
-        return cls(b"".join([block.data[at:end] for at, end in places]), block.more_end - block.more_at)
+        more = ranges(block.data, block.more_at, block.more_end)
+        return cls(bytes(whole(more)), block.more_end - block.more_at)
 
     def __init__(self, raw: bytes, sizes: Array) -> None:
         self.raw, self.titles = raw, None if raw else _titles(*np.zeros((3, 0), np.uint64))
         self.first = np.concatenate(([0], np.cumsum(sizes)))
         padded = np.frombuffer(bytes(WORD) + raw + bytes(WORD), np.uint8)
-        content = padded[WORD:-WORD]
-        self.ends = np.flatnonzero(content == _NEXT) + 1
+        given = padded[WORD:-WORD]
+        self.ends = np.flatnonzero(given == _NEXT) + 1
         self.starts = starts = np.concatenate(([0], self.ends[:-1]))[: len(self.ends)]
-        values = np.flatnonzero(content == _VALUE)
+        values = np.flatnonzero(given == _VALUE)
         alike = len(raw) > 0 and len(values) == len(starts) and ((starts < values) & (values < self.ends)).all()
-        if alike and ((sizes == 0) | (content[self.first[1:] - 1] == _NEXT)).all():
+        if alike and ((sizes == 0) | (given[self.first[1:] - 1] == _NEXT)).all():
             self.titles = titles_in(padded, starts, values)
         self.lengths = self.ends - starts
         self.edges = np.searchsorted(self.ends, self.first, side="right")

@@ -49,7 +49,11 @@ class Header(NamedTuple):
 
 
 def encoded(
-    code: int, opaque: int, fields: Mapping[str, object], body: bytes = b"", signer: Credentials | None = None
+    code: int,
+    opaque: int,
+    fields: Mapping[str, object],
+    body: bytes | memoryview = b"",
+    signer: Credentials | None = None,
 ) -> bytes:
     """A request, signed if there is a signer. Fields that are None are left out."""
     texts = {name: _text(value) for name, value in fields.items() if value is not None}
@@ -110,7 +114,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _signature(texts: Mapping[str, str], body: bytes, signer: Credentials) -> dict[str, str]:
+def _signature(texts: Mapping[str, str], body: bytes | memoryview, signer: Credentials) -> dict[str, str]:
     """The signature of all values in the order of their names, and of the body (AclUtils.java)."""
     more = {"AccessKey": signer.access_key} | ({"SecurityToken": signer.token} if signer.token else {})
     signed = {**texts, **more}

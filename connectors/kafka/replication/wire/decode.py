@@ -60,12 +60,10 @@ def ranges(starts: Array, lengths: Array) -> Array:
 
 def _content(records: Records) -> Content:
     headings, data = records.headings, records.data
-    places = zip(records.value_at.tolist(), records.value_end.tolist(), strict=True)
-    values = [data[at:end] if at >= 0 else b"" for at, end in places]
-    sizes = np.where(records.value_at < 0, -1, records.value_end - records.value_at)
     return Content(
-        records.offsets.tolist(), records.stamps, data, records.key_at, records.key_end, values, sizes, data,
-        records.head_at, records.end, records.counts, headings.name_at - 1, headings.value_at - 1,
+        records.offsets, records.stamps, data, records.key_at, records.key_end, records.value_at,
+        records.value_end, data, records.head_at, records.end, records.counts, headings.name_at - 1,
+        headings.value_at - 1,
     )  # fmt: skip
 
 

@@ -3,12 +3,12 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.byte_rows import cuts, joined, optional_slices, rows_of, slices
+from trueup.connectors.byte_rows import Column, column_of, cuts, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
 from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
@@ -38,23 +38,19 @@ class Sender:
 class Part:
     """A part of each record, and the lengths; -1: null, which has no bytes here."""
 
-    raw: Sequence[bytes]
+    raw: Column
     lengths: Array
 
     @classmethod
     def of(cls, parts: Sequence[bytes | None]) -> "Part":
         """These parts."""
-        if None in parts:
-            lengths = np.array([-1 if part is None else len(part) for part in parts], np.int64)
-            return cls([part or b"" for part in parts], lengths)
-        return cls(cast("Sequence[bytes]", parts), np.fromiter(map(len, cast("Sequence[bytes]", parts)), np.int64))
+        lengths = np.array([-1 if part is None else len(part) for part in parts], np.int64)
+        return cls(column_of(parts), lengths)
 
     @classmethod
     def ranges(cls, data: bytes, starts: Array, ends: Array) -> "Part":
         """Ranges of bytes; a negative start: null."""
-        if starts.min(initial=0) >= 0:
-            return cls(slices(data, starts, ends), (ends - starts).astype(np.int64))
-        return cls.of(optional_slices(memoryview(data), starts, ends))
+        return cls(ranges(data, starts, ends), np.where(starts < 0, -1, ends - starts))
 
     def cut(self, rows: slice) -> "Part":
         """A range of the records."""
@@ -124,7 +120,7 @@ def records_of(columns: Columns) -> Records:
         return _of_packed(columns)
     columns = columns.columns()
     known = dict[str, bytes]()
-    heads: list[bytes | None] = [
+    heads = [
         b"".join([(known.get(name) or _named(known, name)) + _part(content) for name, content in headers])
         for headers in columns.headers
     ]
@@ -132,7 +128,7 @@ def records_of(columns: Columns) -> Records:
         Part.of(columns.keys),
         Part.of(columns.values),
         Part.of(heads),
-        Part([b""] * len(heads), np.zeros(len(heads), np.int64)),
+        Part.of([b""] * len(heads)),
     )
     return Records(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *parts)
 
@@ -146,7 +142,7 @@ def _of_packed(records: Packed) -> Records:
     return Records(
         _times(content.stamps[rows]), content.counts[rows] + 2,
         Part.ranges(data, content.key_at[rows], content.key_end[rows]),
-        Part(content.values[rows], content.value_bytes[rows]),
+        Part.ranges(data, content.value_at[rows], content.value_end[rows]),
         Part.ranges(heads, content.head_at[rows], content.head_end[rows]),
         Part(rows_of(ends), np.full(len(ends), ends.shape[1])),
     )  # fmt: skip
@@ -203,7 +199,7 @@ def _varints(values: Array) -> Piece:
     return Piece(made, width, int(width.min()) == made.shape[1])
 
 
-def _pieces(fields: Sequence[Piece]) -> list[bytes]:
+def _pieces(fields: Sequence[Piece]) -> Column:
     """The fields of each row, one after another."""
     made = np.hstack([field.raw for field in fields])
     if all(field.even for field in fields):
@@ -214,5 +210,4 @@ def _pieces(fields: Sequence[Piece]) -> list[bytes]:
             for place in range(1, field.raw.shape[1]):
                 chosen[:, at + place] = field.width > place
         at, widths = at + field.raw.shape[1], widths + field.width
-    raw, ends = made[chosen].tobytes(), np.cumsum(widths).tolist()
-    return [raw[first:last] for first, last in zip([0, *ends], ends, strict=False)]
+    return split(made[chosen], np.concatenate(([0], np.cumsum(widths))))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.byte_rows import cuts, joined, rows_of, slices
+from trueup.connectors.byte_rows import Column, cuts, joined, ranges, rows_of, split, whole
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
@@ -32,17 +32,16 @@ _LENGTH = 2
 class Incoming:
     """The parts of messages: body, key with its separator, and properties that were headers."""
 
-    def __init__(self, records: Packed, keys: list[bytes], heads: list[bytes]) -> None:
+    def __init__(self, records: Packed, keys: Column, heads: Column) -> None:
         content, rows = records.content, records.rows
-        self._bodies, self._body_bytes = content.values[rows], content.value_bytes[rows]
+        body_at, body_end = content.value_at[rows], content.value_end[rows]
+        self._bodies, self._body_bytes = ranges(content.data, body_at, body_end), body_end - body_at
         self._keys, self._heads, self._prefix = keys, heads, records.prefix
         self._path, self._stamps = names.path_of(records.passed), content.stamps[rows]
-        self._offsets = np.array(records.offsets, np.int64)
-        given = content.key_at[rows] >= 0
-        self._given = given if not given.all() else None
-        keyed = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
-        head_bytes = content.head_end[rows] - content.head_at[rows]
-        self._more = head_bytes + (keyed if self._given is None else np.where(given, keyed, 0))
+        self._offsets = content.offsets[rows]
+        self._keyed = content.key_at[rows] >= 0
+        key_bytes = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
+        self._more = content.head_end[rows] - content.head_at[rows] + np.where(self._keyed, key_bytes, 0)
 
     @property
     def fits(self) -> bool:
@@ -57,26 +56,26 @@ class Incoming:
     def _batch(self, rows: slice) -> Batch:
         stamps, count = self._stamps[rows], rows.stop - rows.start
         made = tails(self._path, self._prefix, self._offsets[rows], stamps)
-        same = stamps == stamps[0]
-        ends = rows_of(made)
-        for row in np.flatnonzero(same).tolist():
-            ends[row] = ends[row][:-TIME_BYTES]
-        more = self._more[rows] + made.shape[1] - np.where(same, TIME_BYTES, 0)
+        width = made.shape[1] - np.where(stamps == stamps[0], TIME_BYTES, 0)
+        start, more = np.arange(count) * made.shape[1], self._more[rows] + width
         heads = np.zeros((count, 5), ">i4")  # size, 0, 0, flag, length of the body
         heads[:, 0], heads[:, 4] = batch.size_of(0, 0) + self._body_bytes[rows] + more, self._body_bytes[rows]
         lengths = np.empty((count, _LENGTH + len(_KEYS)), np.uint8)
         lengths[:, 0], lengths[:, 1], lengths[:, _LENGTH:] = more >> 8, more & 0xFF, np.frombuffer(_KEYS, np.uint8)
-        middles = rows_of(lengths)
-        for row in () if self._given is None else np.flatnonzero(~self._given[rows]).tolist():
-            middles[row] = middles[row][:_LENGTH]
-        columns = (rows_of(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows], ends)
+        chosen = np.ones(lengths.shape, bool)
+        chosen[:, _LENGTH:] = self._keyed[rows, None]
+        middles = split(lengths[chosen], np.concatenate(([0], np.cumsum(chosen.sum(axis=1)))))
+        columns = (
+            rows_of(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows],
+            ranges(made, start, start + width),
+        )  # fmt: skip
         return Batch(count, int(stamps[0]), 0, joined(columns))
 
 
 def incoming(records: Packed) -> Incoming | None:
     """The messages for records of a copy; None if not all have the usual form."""
     content, rows = records.content, records.rows
-    usual = len(records.offsets) >= LEAST and records.prefix and content.value_bytes[rows].min() >= 0
+    usual = len(records.offsets) >= LEAST and records.prefix and content.value_at[rows].min() >= 0
     if not usual or not datable(content.stamps[rows]):
         return None
     keys = _keys(records)
@@ -87,7 +86,7 @@ def incoming(records: Packed) -> Incoming | None:
     return made if made.fits else None
 
 
-def _keys(records: Packed) -> list[bytes] | None:
+def _keys(records: Packed) -> Column | None:
     """Each key with a separator, or nothing for null; None if one is empty or not text."""
     content, rows = records.content, records.rows
     at, end = content.key_at[rows], content.key_end[rows]
@@ -95,28 +94,25 @@ def _keys(records: Packed) -> list[bytes] | None:
     if (at == end)[given].any():
         return None
     if not given.any():
-        return [b""] * len(at)
+        return ranges(b"", at, end)
     low, high = int(at[given].min()), int(end.max()) + 1
     raw = np.zeros(high - low, np.uint8)
     raw[:-1] = np.frombuffer(content.data, np.uint8, high - low - 1, low)
     raw[end[given] - low] = names.NEXT[0]
-    found = slices(raw.tobytes(), at - low, end + given - low)
-    if not given.all():
-        for row in np.flatnonzero(~given).tolist():
-            found[row] = b""
-    return found if _is_text(b"".join(found), 0, int(given.sum())) else None
+    found = ranges(raw, np.where(given, at - low, -1), end + 1 - low)
+    return found if _is_text(bytes(whole(found)), 0, int(given.sum())) else None
 
 
-def _heads(records: Packed) -> list[bytes] | None:
+def _heads(records: Packed) -> Column | None:
     """The properties for the headers of each record; None if not all can be properties."""
     content, rows = records.content, records.rows
     edges = np.concatenate(([0], np.cumsum(content.counts)))
     first = edges[rows.start : rows.stop + 1]
-    whole = slice(int(first[0]), int(first[-1]))
-    names_at, values_at = content.names_at[whole], content.values_at[whole]
+    some = slice(int(first[0]), int(first[-1]))
+    names_at, values_at = content.names_at[some], content.values_at[some]
     at, end = content.head_at[rows], content.head_end[rows]
     if not len(names_at):
-        return [b""] * len(at)
+        return ranges(b"", np.full(len(at), -1), end)
     low, high = int(at[0]), int(end[-1]) + 1
     names_at, values_at, at, end = names_at - low, values_at - low, at - low, end - low
     padded = np.zeros(high - low + 2 * WORD, np.uint8)
@@ -125,8 +121,8 @@ def _heads(records: Packed) -> list[bytes] | None:
     raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
     given = content.counts[rows] > 0
     raw[end[given]] = names.NEXT[0]
-    found = slices(raw.tobytes(), at + given, end + given)
-    text = b"".join(found)
+    found = ranges(raw, at + given, end + given)
+    text = bytes(whole(found))
     if names.TRANSIENT in text or not _is_text(text, len(names_at), len(names_at)):
         return None
     if (names_at + 1 == values_at).any():

@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.byte_rows import cuts
+from trueup.connectors.byte_rows import cuts, joined, ranges, split
 from trueup.connectors.replication.headers import Path
 from trueup.connectors.replication.ports import Columns, Native
 from trueup.connectors.rocketmq.protocol import batch, flags, properties
@@ -91,13 +91,10 @@ class Rows(Native):
         head[:, 0], head[:, 3] = batch.size_of(0, 0) + body_end - body_at + more, block.flags[rows]
         data[head_at[:, None] + np.arange(head.itemsize * 4)] = head.view(np.uint8)
         data[body_end], data[body_end + 1] = more >> 8, more & 0xFF
-        view, parts = memoryview(content.data), list[bytes | memoryview]()
-        places = (head_at, body_end + 2, ends[:-1], ends[1:], start, end)
-        for first, last, more_at, more_end, tail_at, tail_end in zip(*(p.tolist() for p in places), strict=True):
-            parts += view[first:last], content.more[more_at:more_end], tails[tail_at:tail_end]
-        return Batch(len(more), born, content.sys, b"".join(parts))
+        columns = ranges(content.data, head_at, body_end + 2), split(content.more, ends), ranges(tails, start, end)
+        return Batch(len(more), born, content.sys, joined(columns))
 
-    def _tails(self, path: bytes, born: int) -> tuple[bytes, Array, Array]:
+    def _tails(self, path: bytes, born: int) -> tuple[Array, Array, Array]:
         """The properties that each copy has in addition, and where they start and end: the clusters passed, the mark,
         and the time of birth if it is not that of the batch."""
         block, rows = self._content.block, self._rows
@@ -105,7 +102,7 @@ class Rows(Native):
         made = tails(path, self._prefix, block.places[rows], stamps)
         width = made.shape[1]
         start = np.arange(len(stamps)) * width
-        return made.tobytes(), start, start + width - np.where(stamps == born, TIME_BYTES, 0)
+        return made, start, start + width - np.where(stamps == born, TIME_BYTES, 0)
 
 
 def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:

@@ -64,7 +64,7 @@ def _packed(block: Block, parts: Parts, dropped: Array) -> Packed | None:
     heads[starts], heads[values] = 2 * lengths[0], 2 * lengths[1]
     counts = np.diff(np.concatenate(([0], np.cumsum(~removed)))[parts.edges])
     content = Content(
-        block.offsets, block.born, block.data, key_at, key_end, block.bodies, block.body_end - block.body_at,
+        block.places.astype(np.int64), block.born, block.data, key_at, key_end, block.body_at, block.body_end,
         heads.tobytes(), first[:-1], first[1:], counts, starts, values,
     )  # fmt: skip
     return Packed(content, slice(0, len(block)))

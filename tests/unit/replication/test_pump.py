@@ -1,9 +1,10 @@
 """The generic pump between two in-memory clusters: cases that the conformance suite cannot produce."""
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import ClassVar
 
@@ -14,7 +15,8 @@ from tests.conformance.harness import Harness, Written, contents, numbered, untr
 from tests.conformance.memory import SYSTEM, MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
 from trueup.connectors.contract import Lease, LogId, Position
 from trueup.connectors.replication import pump
-from trueup.connectors.replication.ports import Columns, Medium, Read
+from trueup.connectors.replication.ports import Columns, Medium, Read, Waiting
+from trueup.connectors.replication.ports import Written as Result
 from trueup.connectors.replication.pump import Pump
 from trueup.connectors.replication.tail import Bounds, TailSearch
 from trueup.connectors.replication.track import Lane, LogTrack
@@ -35,6 +37,15 @@ class Unsure(MemoryReader):
         if self._asked == 3:
             raise Retry("an answer", "none", "ask again")
         return super().unsure(logs)
+
+
+class Fails(MemoryReader):
+    """A source that fails to respond to the second read."""
+
+    def poll(self, most: int, wait_s: float) -> dict[LogId, Read]:
+        if any(self._places.values()):
+            raise Retry("records", "no response", "ask again")
+        return super().poll(most, wait_s)
 
 
 class Expiring(MemoryReader):
@@ -125,6 +136,43 @@ class TargetRefused(MemoryWriter):
         return TailsRefused(self.link)
 
 
+class Step(Waiting):
+    """A write whose steps are remembered."""
+
+    def __init__(self, steps: list[str], write: Callable[[], Mapping[LogId, Result]]) -> None:
+        super().__init__(write)
+        self._steps = steps
+
+    def send(self) -> None:
+        self._steps.append("send")
+        super().send()
+
+    def written(self) -> Mapping[LogId, Result]:
+        self._steps.append("written")
+        return super().written()
+
+
+class Steps(MemoryWriter):
+    """A target that remembers the steps of its writes."""
+
+    steps: ClassVar[list[str]] = []
+
+    def prepare(self, batches: Mapping[LogId, Columns]) -> Waiting:
+        self.steps.append("prepare")
+        return Step(self.steps, partial(self.write, batches))
+
+
+class LosesAnswers(MemoryWriter):
+    """A target whose response to the second write is lost."""
+
+    asked: ClassVar[list[int]] = []
+
+    def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Result]:
+        found = super().write(batches)
+        self.asked.append(1)
+        return found if len(self.asked) != 2 else {log: Result((), error=Retry("it", "none", "")) for log in batches}
+
+
 def harness_of(reader: type[MemoryReader], writer: type[MemoryWriter] = MemoryWriter) -> Iterator[Harness]:
     east, west = MemoryCluster("east"), MemoryCluster("west")
     yield Harness(east, west, "records", "", Pump({SYSTEM: Medium(reader, writer)}))
@@ -170,6 +218,21 @@ def target_refused() -> Iterator[Harness]:
 @pytest.fixture
 def one_hangs() -> Iterator[Harness]:
     yield from harness_of(OneHangs)
+
+
+@pytest.fixture
+def fails() -> Iterator[Harness]:
+    yield from harness_of(Fails)
+
+
+@pytest.fixture
+def steps() -> Iterator[Harness]:
+    yield from harness_of(MemoryReader, Steps)
+
+
+@pytest.fixture
+def loses_answers() -> Iterator[Harness]:
+    yield from harness_of(MemoryReader, LosesAnswers)
 
 
 @pytest.fixture
@@ -367,6 +430,54 @@ def test_the_copy_goes_on_behind_a_record_that_the_reader_refuses(damaged: Harne
     assert contents(damaged.read("west", topic)) == [*numbered(5), *numbered(4, 6)]
     found = [(failure.offset, failure.reason) for failure in hooks.seen]
     assert (found, copy.totals["dismissed"]) == ([(5, "damaged")], 1)
+
+
+def test_records_are_read_and_prepared_while_a_write_is_in_flight(
+    steps: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump, "BATCH", 100)
+    topic = steps.topic()
+    steps.write("east", topic, {0: numbered(300)})
+    Steps.steps.clear()
+    steps.copy(steps.lease(topic)).to_the_end()
+    assert Steps.steps == ["prepare", "send", *("prepare", "written", "send") * 2, "written"]
+    assert contents(steps.read("west", topic)) == numbered(300)
+
+
+def test_what_was_prepared_behind_a_lost_response_is_not_sent(
+    loses_answers: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump, "BATCH", 100)
+    topic = loses_answers.topic()
+    loses_answers.write("east", topic, {0: numbered(500)})
+    LosesAnswers.asked.clear()
+    copy = loses_answers.copy(loses_answers.lease(topic)).to_the_end()
+    assert contents(loses_answers.read("west", topic)) == numbered(500)
+    assert (copy.totals["copied"], copy.totals["repeated"]) == (500, 0)
+
+
+def test_what_was_prepared_behind_a_record_that_a_hook_takes_is_read_again(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump, "BATCH", 10)
+    topic, hook = harness.topic(), "tests.conformance.hooks:handle"
+    harness.write("east", topic, {0: numbered(50)})
+    lease = harness.lease(topic, transform=f"{TRANSFORMS}fail_at_five", failures="hook", hook=hook)
+    harness.copy(lease).to_the_end()
+    assert contents(harness.read("west", topic)) == [*numbered(5), *numbered(44, 6)]
+
+
+def test_the_results_of_a_write_in_flight_count_when_the_source_fails(
+    fails: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump, "BATCH", 100)
+    topic = fails.topic()
+    fails.write("east", topic, {0: numbered(300)})
+    with closing(fails.connector.open(fails.lease(topic))) as copier:
+        with pytest.raises(Retry):
+            copier.copy(1e12)
+        [row] = copier.progress()
+    assert (row.position.offset, row.copied, len(fails.read("west", topic))) == (100, 100, 100)
 
 
 def test_a_link_from_a_cluster_to_itself_is_refused(harness: Harness) -> None:

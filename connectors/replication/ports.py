@@ -244,6 +244,16 @@ class Written(NamedTuple):
     error: TrueupError | None = None
 
 
+def following(offsets: Sequence[int], first: int, count: int) -> Sequence[int]:
+    """Offsets and those of the next batch: a range if there is no gap."""
+    added = range(first, first + count)
+    if not offsets:
+        return added
+    if isinstance(offsets, range) and offsets.stop == first:
+        return range(offsets.start, added.stop)
+    return [*offsets, *added]
+
+
 class Write(Protocol):
     """Records that are ready to be sent. The results are asked for before the writer sends anything else."""
 

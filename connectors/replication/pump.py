@@ -28,7 +28,7 @@ from trueup.connectors.replication.transforms import Attempt, Record, Transform,
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import HEADER
 
-BATCH = 4_000
+BATCH = 12_000
 """Maximum records of one read. Requests cost more than records where a log gives less than a thousand at once."""
 IDLE_S = 0.05
 TRIES = 5

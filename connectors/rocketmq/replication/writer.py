@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.replication.packed import Packed
-from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import WRITABLE, RocketMqClient
 from trueup.connectors.rocketmq.client.codes import Illegal, Missing
@@ -107,21 +107,26 @@ class _Write:
             one.next()
 
     def send(self) -> None:
-        """Send the first request for each queue."""
+        """Send the first request for each queue, and make the second one."""
         self._connections.renew()
         self._left = [one for one in self._sendings if self._submit(one)]
+        for one in self._left:
+            one.next()
 
     def written(self) -> dict[LogId, Written]:
         """Wait for each response, and send the next request for its queue."""
         left = self._left
         while left:
             left = [one for one in left if self._answered(one) and self._submit(one)]
+            for one in left:
+                one.next()
         return {one.log: one.written() for one in self._sendings}
 
     def _submit(self, one: "_Sending") -> bool:
         """Send the next batch of a queue. Returns whether there was one."""
         if one.request is None:
             return False
+        one.begin()
         try:
             one.pending = self._connections.of(one.log.place).submit(one.request)
         except TrueupError as error:
@@ -148,20 +153,24 @@ class _Sending:
 
     def __init__(self, log: LogId, batches: Iterator[Batch], unfit: str) -> None:
         self.log, self._batches, self._unfit = log, batches, unfit
-        self._messages = 0
+        self._next = self._sent = 0
         self.request: Request | None = None
         self.pending: Pending | None = None
-        self.offsets = list[int]()
+        self.offsets: Sequence[int] = ()
         self.refused = ""
         self.error: TrueupError | None = None
 
     def next(self) -> None:
-        """Make the request for the next batch; None: all are sent."""
+        """Make the request for the next batch; None: there is none."""
         if (made := next(self._batches, None)) is None:
             self.request = None
             return
-        self._messages = made.messages
+        self._next = made.messages
         self.request = messages.send_batch(self.log, made.body, made.born, made.sys)
+
+    def begin(self) -> None:
+        """The request is sent now."""
+        self._sent = self._next
 
     def stored(self, sent: messages.Sent) -> None:
         """Record the offsets of the batch that was sent last."""
@@ -169,8 +178,7 @@ class _Sending:
             expected = f"messages in queue {self.log.number} of {self.log.topic}"
             self.error = Stop(expected, f"them in queue {sent.queue}", "check its broker's settings")
             return
-        self.offsets += range(sent.offset, sent.offset + self._messages)
-        self.next()
+        self.offsets = following(self.offsets, sent.offset, self._sent)
 
     def written(self) -> Written:
         """The outcome. Messages after a record that cannot be one were not sent."""

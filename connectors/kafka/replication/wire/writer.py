@@ -29,7 +29,7 @@ from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
 from trueup.connectors.kafka.replication.records.clients import MISSING, REFUSED
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.kafka.replication.wire.encode import Batch, Sender, records_of
-from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _REPLICATED_MS, _ANSWER_S = 4_000, 5.0
@@ -243,7 +243,7 @@ class _Write:
     def send(self) -> None:
         """Send the first batch for each partition."""
         self._patient_s = time.monotonic() + _PATIENCE_S
-        self._round = self._writer.start(self._left)
+        self._round = self._start(self._left)
 
     def written(self) -> dict[LogId, Written]:
         """Wait for the responses, and send the other batches."""
@@ -253,10 +253,17 @@ class _Write:
             if any(one.waits is not None for one in left):
                 time.sleep(_AGAIN_S)
                 self._writer.again()
-            self._writer.finish(self._writer.start(left))
+            self._writer.finish(self._start(left))
         if any(one.error is not None for one in sendings):
             self._writer.failed()
         return {log: one.written() for log, one in self._sendings.items()}
+
+    def _start(self, sendings: Sequence["_Sending"]) -> _Round:
+        """Send a batch to each partition, and make the ones after them."""
+        begun = self._writer.start(sendings)
+        for one in sendings:
+            one.look_ahead()
+        return begun
 
 
 class _Producer:
@@ -294,7 +301,8 @@ class _Sending:
     def __init__(self, log: LogId, batches: Iterator[Batch]) -> None:
         self.log, self._batches = log, batches
         self._batch: Batch | None = None
-        self._offsets = list[int]()
+        self._ahead: Batch | None = None
+        self._offsets: Sequence[int] = ()
         self.refused = ""
         self.error: TrueupError | None = None
         self.waits: TrueupError | None = None
@@ -307,8 +315,14 @@ class _Sending:
         if self.refused or self.error is not None:
             return False
         if self.waits is None:
-            self._batch = next(self._batches, None)
+            self.look_ahead()
+            self._batch, self._ahead = self._ahead, None
         return self._batch is not None
+
+    def look_ahead(self) -> None:
+        """Make the next batch, while the one that was taken is in flight."""
+        if self._ahead is None:
+            self._ahead = next(self._batches, None)
 
     def bytes(self, producer: _Producer) -> memoryview:
         """The batch that was taken."""
@@ -320,7 +334,7 @@ class _Sending:
         assert self._batch is not None, "asked only after `next`"
         self.waits = None
         producer.wrote(self.log, self._batch.records)
-        self._offsets += range(offset, offset + self._batch.records)
+        self._offsets = following(self._offsets, offset, self._batch.records)
 
     def fail(self, error: TrueupError) -> None:
         """The fate of the batch that was taken, and of those after it, is not known."""

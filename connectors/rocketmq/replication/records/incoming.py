@@ -121,7 +121,7 @@ def _heads(records: Packed) -> Column | None:
     raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
     given = content.counts[rows] > 0
     raw[end[given]] = names.NEXT[0]
-    found = ranges(raw, at + given, end + given)
+    found = ranges(raw, np.where(given, at + 1, -1), end + 1)
     text = bytes(whole(found))
     if names.TRANSIENT in text or not _is_text(text, len(names_at), len(names_at)):
         return None

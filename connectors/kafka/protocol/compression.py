@@ -5,6 +5,7 @@ import zlib
 from typing import Any
 
 import cramjam
+import numpy as np
 
 from trueup.state.common.errors import BadBytes
 
@@ -68,7 +69,7 @@ def _whole(codec: Any, body: memoryview) -> memoryview:
     room = max(_LEAST, _GUESS * len(body))
     while True:
         room = min(room, MOST + 1)
-        out = bytearray(room)
+        out = np.empty(room, np.uint8)  # most of it is never touched
         try:
             return _bounded(memoryview(out)[: codec.decompress_into(body, out)])
         except cramjam.DecompressionError as error:

@@ -24,7 +24,7 @@ from bench.rocketmq.clusters import FILLED, SHORT, Clusters, Direction
 from bench.rocketmq.contenders import CONTENDERS, Run
 
 RESULTS = Path(__file__).parents[1] / "results" / "rocketmq.json"
-LOADS = (Load(100, FILLED, 1_500_000), Load(1_000, FILLED, 600_000))
+LOADS = (Load(100, FILLED, 1_200_000), Load(1_000, FILLED, 500_000))
 QUICK = (Load(100, FILLED, 600_000),)
 ROUNDS = 3
 PEER = "peer: Java clients"

@@ -71,11 +71,11 @@ def _whole(codec: Any, body: memoryview) -> memoryview:
         room = min(room, MOST + 1)
         out = np.empty(room, np.uint8)  # most of it is never touched
         try:
-            return _bounded(memoryview(out)[: codec.decompress_into(body, out)])
+            return _bounded(out.data[: codec.decompress_into(body, out)])
         except cramjam.DecompressionError as error:
             if str(error) != _FULL:
                 raise
-            _bounded(memoryview(out))
+            _bounded(out.data)
         room *= 4
 
 

@@ -229,12 +229,12 @@ def test_a_forged_report_of_a_damaged_replica_is_read_and_dropped(
 ) -> None:
     ledger, bookie = written[f"{NAMESPACE}/tiered"][0], cluster.bookies[1].id
     forged = {"ledger": ledger, "bookie": bookie, "first": 0, "last": 5, "found": "missing"}
-    before = trueup.api("plan")
     assert Api(trueup.url).post("replica-reports", {"replicas": [forged]}) == {"new": 1}
     trueup.until(
         "its own read to refute it", lambda: trueup.metric("trueup_replica_reports_total", outcome="refuted") == 1
     )
-    assert (trueup.api("findings?rule=placement.replica-damaged"), trueup.api("plan")) == ([], before)
+    assert trueup.api("findings?rule=placement.replica-damaged") == []
+    assert [row for row in trueup.api("plan") if row["ledger"] is not None] == []
 
 
 @pytest.mark.release
@@ -248,7 +248,7 @@ def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
         rot(cluster, number, payload(topic, 2 + number))
     source = PulsarLedgers({"config": str(trueup.file), "topics": topic, "report_to": trueup.url})
     reader = source.reader(source.schema())
-    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) == PER_LEDGER + 4
+    assert sum(batch.num_rows for part in reader.partitions() for batch in reader.read(part)) >= PER_LEDGER
     rows = trueup.until("it to be confirmed", lambda: trueup.api("findings?rule=placement.replica-damaged"))
     rotten = {(cluster.bookies[number].id, 2 + number, "digest", "blocked", True) for number in (1, 2)}
     shown = {(row["bookie"], row["first"], row["found"], row["verdict"], row["confirmed"]) for row in rows}

@@ -289,7 +289,8 @@ class BookKeeper:
     def replica(self, replica: ReplicaRange) -> ReplicaRead:
         """Read entries of a ledger from one bookie. Raises `Refused` if it should not hold them, `Retry` if it does not
         respond, `Stop`."""
-        client, paths = self.session(), self._capture.paths
+        client = self.session()
+        paths = queries.paths_of(client, self._root)  # the capture may not know the layout yet
         record, digest = readable(client, paths, replica.ledger)
         address = Addresses(client, paths)(replica.bookie)
         if address is None:

@@ -25,7 +25,7 @@ _UNFIT = (DamagedEntry, NoSuchEntry, NoSuchLedger)
 
 
 class Damage(NamedTuple):
-    """A replica that had to be read elsewhere: the bookie that should hold it, and the problem. ``missing``: the bookie
+    """A replica that could not serve an entry: the bookie that should hold it, and the problem. ``missing``: the bookie
     does not have the entry, otherwise its bytes are damaged."""
 
     ledger: int
@@ -70,7 +70,7 @@ class Bookies(Closing):
 
 
 class LedgerReader:
-    """Reads one ledger. ``damaged`` is called for missing or damaged replicas while another one served the entry.
+    """Reads one ledger. ``damaged`` is called for missing or damaged replicas, unless no bookie has the ledger.
 
     Views are valid until the next step. Raises `Retry` if no bookie that may hold an entry responds,
     `DamagedEntry` if every replica of it is damaged, `NoSuchLedger` and `NoSuchEntry` if no bookie has it, `Stop`
@@ -200,6 +200,8 @@ class LedgerReader:
             else:
                 self._tell(entry, tried)
                 return memoryview(stored)
+        if not all(isinstance(error, NoSuchLedger) for error in tried.values()):  # a deleted ledger is not damaged
+            self._tell(entry, tried)
         raise self._lost(entry, tried)
 
     def _one(self, bookie: str, entry: int) -> bytes:

@@ -221,6 +221,8 @@ def test_an_entry_whose_copies_are_all_damaged(
         relay(bookie).change = flipped(ledger, 7)
     with pytest.raises(DamagedEntry, match=f"byte 32 of entry 7 of ledger {ledger} on each of"):
         site.read(ledger)
+    assert {damage.entry for damage in site.damages} == {7}
+    assert len({damage.bookie for damage in site.damages}) == quorum
 
 
 @pytest.mark.parametrize(("ensemble", "quorum"), [(2, 2), (3, 2)])

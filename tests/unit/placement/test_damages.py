@@ -215,6 +215,7 @@ def test_a_finding_is_shown_by_page_and_command(
         setting.pass_ms()
     engine.judged = [finding_json(found) for found in setting.findings()]
     server = serve(app := create_app(engine, all_metrics()), "127.0.0.1", 0)
+    monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
     assert invoke(["get", "findings"]) == 0
     server.stop()

@@ -100,6 +100,31 @@ def test_sequence_numbers_go_on_from_write_to_write(broker: Broker, writer: Wire
     assert places(broker.stored[1]) == [(0, 0, 3)]
 
 
+def test_a_write_that_is_prepared_while_another_is_in_flight_goes_on_after_it(
+    broker: Broker, writer: WireWriter
+) -> None:
+    first = writer.prepare({A: columns(2)})
+    first.send()
+    second = writer.prepare({A: columns(3)})
+    assert [*first.written()[A].offsets] == [0, 1]
+    assert places(broker.stored[0]) == [(0, 0, 2)]
+    second.send()
+    assert [*second.written()[A].offsets] == [2, 3, 4]
+    assert places(broker.stored[0]) == [(0, 0, 2), (0, 2, 3)]
+
+
+def test_a_write_that_was_prepared_before_a_response_was_lost_has_the_next_epoch(
+    broker: Broker, writer: WireWriter
+) -> None:
+    broker.errors[0] = [LOST]
+    first, second = writer.prepare({A: columns(2)}), writer.prepare({B: columns(3)})
+    first.send()
+    assert isinstance(first.written()[A].error, Retry)
+    second.send()
+    second.written()
+    assert places(broker.stored[1]) == [(1, 0, 3)]
+
+
 def test_large_writes_are_several_batches_one_after_another(broker: Broker, writer: WireWriter) -> None:
     done = writer.write({A: columns(3, BATCH_BYTES - 100)})[A]
     assert [*done.offsets] == [0, 1, 2]

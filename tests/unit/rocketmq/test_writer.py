@@ -105,3 +105,18 @@ def test_a_queue_has_one_request_in_flight_and_others_have_theirs() -> None:
         writer.close()
         queues = [r["extFields"]["e"] for r in peer.requests if r["code"] == RequestCode.SEND_BATCH]
     assert (queues, [written.error for written in found.values()]) == (["0", "1", "0", "1"], [None, None])
+
+
+def test_a_write_is_prepared_while_another_is_in_flight_and_sends_nothing_before_it_is_told_to() -> None:
+    with broker({RequestCode.SEND_BATCH: stored()}) as peer:
+        writer = RocketMqWriter(lease(peer, "kafka"))
+        first = writer.prepare({LOG: of([b"a", b"b"])})
+        first.send()
+        second = writer.prepare({LOG: of([b"c", b"d"])})
+        done = first.written()[LOG]
+        before = len(peer.requests)
+        second.send()
+        found = [[*done.offsets], [*second.written()[LOG].offsets]]
+        writer.close()
+        sends = [request["code"] for request in peer.requests[before:]]
+    assert (found, sends) == ([[10, 11], [12, 13]], [RequestCode.SEND_BATCH])

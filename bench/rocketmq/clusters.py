@@ -27,6 +27,8 @@ from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
 QUEUES, BROKER = 4, "broker-a"
 FILLED = 500
 """Messages of a request that fills the source."""
+WARM, WARM_REQUESTS = "warm", 400
+"""A topic, and the requests that it gets before a measurement."""
 SHORT = tuple(f"{source}>{target}" for source, target in ((ROCKETMQ, ROCKETMQ), (ROCKETMQ, KAFKA), (KAFKA, ROCKETMQ)))
 """Short names of the directions."""
 LARGE_FILES = {"mappedFileSizeCommitLog": 256 << 20, "mappedFileSizeConsumeQueue": 6_000_000}
@@ -102,10 +104,15 @@ class Cluster:
         return self.client.logs(topic)
 
     def renew(self) -> None:
-        """Start the broker again without its data."""
+        """Start the broker again without its data, and let it compile its code for storing messages."""
         self.broker.kill()
         shutil.rmtree(self.broker.root / "store", ignore_errors=True)
         self.broker.up()
+        log = self.create(WARM)[0]
+        body = batch.encode([bytes(100)] * FILLED, [_properties(0)] * FILLED, [0] * FILLED)
+        with self.client.connect(BROKER) as connection:
+            for _ in range(WARM_REQUESTS):
+                messages.sent(connection.ask(messages.send_batch(log, body, FIRST_MS)))
 
     def empty(self) -> None:
         """Delete everything, and create `TO`."""

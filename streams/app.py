@@ -36,8 +36,10 @@ from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.web.access import access_of
 from trueup.streams.web.api import create_app
 from trueup.streams.web.server import Server, claim
+from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
 TICK_S = 0.2
@@ -70,6 +72,7 @@ class Running:
         self._settings, self._data, self._ending = settings, data, ending
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
+        self._tls = certificate_of(settings.http)
         # Bound first, so that a port in use is reported at once.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
         self._metrics = all_metrics(settings.cluster.name)
@@ -153,9 +156,14 @@ class Running:
         application = Application(
             self._live, self._journal, self._streams, self._supervisor, self._listener, now_ms, self._history
         )
-        http = Server(create_app(application, self._metrics), self._socket, self._supervisor.run)
+        chosen, tls = self._settings.http, self._tls
+        access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
+        application.listener_problems = lambda: [
+            *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
+        ]  # fmt: skip
+        http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
         self._quiet["http"] = http.stop
-        log.info("listening", extra={"address": f"http://{self._settings.http.host}:{http.port}"})
+        log.info("listening", extra={"address": f"{'https' if tls else 'http'}://{chosen.host}:{http.port}"})
         driver = Driver(lambda: session(self._settings, self._data, permanent_tasks(self._settings)), self._listener)
         if not self._ending.stop.is_set():
             self._run_queries(driver, application)

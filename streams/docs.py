@@ -16,6 +16,7 @@ from trueup.streams import catalog
 from trueup.streams.cli.main import cli
 from trueup.streams.config import file
 from trueup.streams.runtime import metrics
+from trueup.streams.web import roles
 
 HELP_WIDTH = 100
 MEANINGS = {
@@ -64,6 +65,17 @@ Trueup compares the policy, writes the change to the journal, sends it, and read
 when an observation shows it: a broker answers with success before it applies a policy, and also if it stores no value.
 A refused change is planned again after five minutes. [reads.md](reads.md) describes which changes are planned.
 
+"""
+
+RIGHTS = f"""# The least role of every route
+
+Generated from the table in `streams/web/roles.py` by `python -m trueup.streams.docs`; a test compares.
+
+The roles are viewer, approver and admin; each includes those before it. They apply if `http.tokens_file` is set; the
+login exists only then. With PUT `/api/config/<name>`, an approver may set only keys whose last part is
+{", ".join(roles.APPROVERS)}; an admin may set every live key. `http.open_metrics` opens `/metrics` to anyone. A session
+of the status page is a viewer.
+[security.md](security.md) describes tokens and their rotation.
 """
 
 LINKS = """# The states of a link
@@ -127,6 +139,15 @@ def links() -> str:
     return "\n".join(parts) + "\n"
 
 
+def rights() -> str:
+    """docs/rights.md."""
+    rows = [
+        f"| {method} `{rule}` | {'anyone' if role is None else role.text} |"
+        for (method, rule), role in sorted(roles.least_roles().items(), key=lambda each: each[0][1])
+    ]
+    return "\n".join([RIGHTS, "| route | least role |", "|---|---|", *rows]) + "\n"
+
+
 def commands() -> str:
     """docs/commands.md."""
     origin = "Generated from `trueup --help` and its kin by `python -m trueup.streams.docs`; a test compares."
@@ -164,6 +185,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/moves.md": moves,
     "docs/priorities.md": priorities,
     "docs/repairs.md": repairs,
+    "docs/rights.md": rights,
     "docs/rules.md": rules,
 }
 

@@ -8,6 +8,7 @@ settings have those that streams declare, each known by its dataclass.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, replace
+from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from trueup.state.common import options
@@ -97,8 +98,20 @@ _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
 class HttpSettings:
     """The API and the status page."""
 
-    host: str = key("127.0.0.1", "Listen address; the API has no authentication")
+    host: str = key("127.0.0.1", "Listen address; one that other machines can reach requires http.tokens_file")
     port: int = key(8480, "Listen port; 0: any free port", least=0, most=65_535)
+    tokens_file: str = key(
+        "", "File of the tokens that callers must send, one line NAME ROLE sha256:DIGEST each, as `trueup token new` "
+        "prints it; read again when it changes. Empty: callers are not authenticated",
+    )  # fmt: skip
+    open_metrics: bool = key(False, "Serve /metrics to callers without a token")
+    names: list[str] = key(
+        list, "Names besides its addresses and the name of this machine under which callers may address the API"
+    )
+    tls_certificate: str = key(
+        "", "PEM file with the certificate of the API and its chain; read again when it changes. Empty: no TLS"
+    )
+    tls_key: str = key("", "PEM file with the private key of http.tls_certificate, not encrypted")
 
 
 def _check_cluster(draft: Draft) -> Iterator[str]:
@@ -121,11 +134,33 @@ def _check_spark(draft: Draft) -> Iterator[str]:
         yield f"spark.memory: expected a size such as 512m or 2g; found {shown(spark.memory)}"
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a listener on this address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _check_http(draft: Draft) -> Iterator[str]:
+    http = draft.section(HttpSettings)
+    if http is None:
+        return
+    if not is_loopback(http.host) and not http.tokens_file:
+        yield (
+            "http.host: expected an address of this machine alone, such as 127.0.0.1, because http.tokens_file is not "
+            f"set; found {shown(http.host)}. To serve other machines, set http.tokens_file; see docs/security.md"
+        )
+    if bool(http.tls_certificate) != bool(http.tls_key):
+        missing = "tls_key" if http.tls_certificate else "tls_certificate"
+        yield f"http.{missing}: expected a PEM file, as the certificate and its key belong together; found nothing"
+
+
 CLUSTER = Section("cluster", ClusterSettings, examples={"zookeeper": "127.0.0.1:2181"}, check=_check_cluster)
 RACKS = Section("racks", RackSettings, check=_check_racks)
 JOURNAL = Section("journal", JournalSettings)
 SPARK = Section("spark", SparkSettings, check=_check_spark)
-HTTP = Section("http", HttpSettings)
+HTTP = Section("http", HttpSettings, check=_check_http)
 Declared = Sequence[Section[Any]]
 """The sections that streams declare."""
 

@@ -4,7 +4,7 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from trueup.connectors.sandbox.jvm import jars as locked
@@ -12,16 +12,20 @@ from trueup.connectors.sandbox.jvm.java import feature_version, java
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, TrueupError
-from trueup.state.settings.settings import Settings
+from trueup.state.settings.settings import Settings, is_loopback
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
-from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.client import Answered, Api
+from trueup.streams.terminal.options import target_of
+from trueup.streams.web.access import TokenFile, writable_by_others
+from trueup.streams.web.tls import certificate_of
 
 SPARK_SET = "spark-4.3"
 LEAST_BYTES, ENOUGH_BYTES = 200 << 20, 2 << 30
 SPARK_S = 300.0
 JOURNAL_S = 5.0
 ASK_S = 2.0
+Look = Callable[[], Check | Iterable[Check]]
 _SELF_TEST = """
 import pickle, sys
 from trueup.streams.cli.selftest import self_test
@@ -73,21 +77,43 @@ def port(settings: Settings) -> Check:
     try:
         Port(http.host, http.port).release()
     except Retry:
-        return _taken(f"{http.host}:{http.port}")
+        return _taken(f"{'https' if http.tls_certificate else 'http'}://{http.host}:{http.port}")
     listens = f"{http.host}:{http.port} is free" if http.port else f"any free port of {http.host}"
-    if http.host.startswith("127.") or http.host in ("localhost", "::1"):
+    if is_loopback(http.host) or http.tls_certificate:
         return ok("http", listens)
-    return warn("http", f"{listens}, reachable from other machines", "the API has no authentication: use a proxy")
+    return warn(
+        "http", f"{listens}, reachable from other machines without TLS: tokens can be read on the network",
+        "set http.tls_certificate and http.tls_key, or use a proxy with TLS",
+    )  # fmt: skip
 
 
 def _taken(address: str) -> Check:
     try:
-        found = Api(address, ASK_S).get("status")
+        found = Api(target_of(address), ASK_S).get("status")
+    except Answered as error:
+        return warn("http", f"{address} is in use, and expects {error.expected}", error.todo)
     except Retry:
         return fail(
             "http", f"{address} is in use by another process", "set http.port, or stop the process that uses it"
         )
     return ok("http", f"Trueup {found['version']} runs on {address}, mode {found['mode']}")
+
+
+def tokens(settings: Settings) -> Iterator[Check]:
+    """The file of tokens is valid, and only its owner can change it; the certificate and its key belong together."""
+    http = settings.http
+    if not http.tokens_file:
+        yield ok("tokens", "none: http.tokens_file is not set, and every process of this machine may call the API")
+    elif problems := (file := TokenFile(Path(http.tokens_file))).check():
+        yield from (
+            fail("tokens", problem, "correct the file; `trueup token new` prints a line") for problem in problems
+        )
+    elif writable_by_others(Path(http.tokens_file)):
+        yield fail("tokens", f"other users can change {http.tokens_file}", "remove their write permission")
+    else:
+        yield ok("tokens", f"{many(len(file.tokens()), 'token')} in {http.tokens_file}")
+    if certificate_of(http):
+        yield ok("tls", f"{http.tls_certificate} and its key; TLS 1.2 or newer")
 
 
 def journal(settings: Settings) -> Check:
@@ -130,10 +156,13 @@ def _last_error(text: str) -> str:
     return lines[-1][:300] if lines else "no output"
 
 
-def all_of(settings: Settings, progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Check]]]:
+def all_of(
+    settings: Settings, progress: Callable[[str], None]
+) -> Iterator[tuple[str, Callable[[], Check | Iterable[Check]]]]:
     """The checks of this module by name, without Spark's."""
     yield "java", runtime
     yield "jars", lambda: jars(settings, progress)
     yield "data_dir", lambda: room(settings)
     yield "http", lambda: port(settings)
+    yield "tokens", lambda: tokens(settings)
     yield "journal", lambda: journal(settings)

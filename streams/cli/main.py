@@ -22,6 +22,7 @@ from trueup.streams.cli.commands import (
     run,
     sandbox,
     status,
+    token,
 )
 from trueup.streams.cli.commands.resources import Groups
 from trueup.streams.terminal import codes
@@ -56,6 +57,7 @@ for _command in (
     explain.explain,
     read.read,
     config.config,
+    token.token,
     journal.journal,
     doctor.doctor,
     sandbox.sandbox,

@@ -14,7 +14,7 @@ WANTED = "host:port[,host:port...]"
 
 def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
     """One line for each key whose value is not valid on this machine."""
-    own = [*_addresses(settings), *_racks(settings)]
+    own = [*_addresses(settings), *_racks(settings), *_listener(settings)]
     draft = Draft(settings.sections)
     return own + [problem for section in settings.sections for problem in section.check_env(draft, env)]
 
@@ -29,6 +29,14 @@ def _addresses(settings: Settings) -> Iterator[str]:
     for address in settings.cluster.autorecovery:
         if not ADDRESS.fullmatch(address.partition("://")[2].rstrip("/") or address):
             yield f"cluster.autorecovery: expected [http://]host:port; found {shown(address)}"
+
+
+def _listener(settings: Settings) -> Iterator[str]:
+    http = settings.http
+    for name in ("tokens_file", "tls_certificate", "tls_key"):
+        place = getattr(http, name)
+        if place and not (Path(place).is_file() and os.access(place, os.R_OK)):
+            yield f"http.{name}: expected a readable file; found {shown(place)}, which is not"
 
 
 def _racks(settings: Settings) -> Iterator[str]:

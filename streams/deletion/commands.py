@@ -7,7 +7,7 @@ import click
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.client import Api, Target
 from trueup.streams.terminal.out import Column, Row
 
 LOOK_S = 0.5
@@ -40,7 +40,7 @@ def delete() -> None:
 )  # fmt: skip
 @options.output
 @options.api
-def ledger(api: str, output: str, ledger: int, certain: bool, wait_s: float) -> int:
+def ledger(api: Target, output: str, ledger: int, certain: bool, wait_s: float) -> int:
     """Delete LEDGER from a BookKeeper cluster without Pulsar. The deletion cannot be undone.
 
     Requires deletion.owners: operator and deletion.mode approve or enforce. The ledger must be closed. Trueup deletes
@@ -106,7 +106,7 @@ SHOWN = (
 @click.command(short_help="Deletions in progress.")
 @options.output
 @options.api
-def markers(api: str, output: str) -> int:
+def markers(api: Target, output: str) -> int:
     """List deletions in progress with their stage and the bookies that have not confirmed them yet.
 
     \b

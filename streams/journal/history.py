@@ -20,9 +20,10 @@ SAVE_S = 0.5
 KEPT, UNSAVED, AT_ONCE = 10_000, 100_000, 5_000
 """Maximum rows in memory; rows that wait while the journal does not respond; rows of one write."""
 DETAIL = 2_000
-ITSELF = "trueup"
+ITSELF, ANONYMOUS, TOPIC = "trueup", "anonymous", "config topic"
+"""Initiators: Trueup itself, a caller without a verified name, and a writer of the config topic."""
 WHO: ContextVar[str] = ContextVar("who", default=ITSELF)
-"""The initiator of the actions of the present thread: Trueup itself, or the user and address of a request."""
+"""The initiator of the actions of the present thread: Trueup itself, or the caller and address of a request."""
 
 
 class History:

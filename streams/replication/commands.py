@@ -11,7 +11,7 @@ from trueup.state.common.patterns import matches
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import age, many, since, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, segment
+from trueup.streams.terminal.client import Api, Target, segment
 from trueup.streams.terminal.options import Command
 from trueup.streams.terminal.out import Column, Row, styled
 
@@ -48,7 +48,7 @@ def _topics(command: Command) -> Command:
 @_topics
 @options.output
 @options.api
-def pause(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
+def pause(api: Target, output: str, name: str, topics: tuple[str, ...]) -> None:
     """Pause link NAME, or some of its topics, until it is resumed. Its partitions stop at the end of their leases. The
     pause survives restarts. Heartbeats, alignment and groups continue.
 
@@ -64,7 +64,7 @@ def pause(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
 @_topics
 @options.output
 @options.api
-def resume(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
+def resume(api: Target, output: str, name: str, topics: tuple[str, ...]) -> None:
     """Resume link NAME, or some of its topics.
 
     \b
@@ -74,7 +74,7 @@ def resume(api: str, output: str, name: str, topics: tuple[str, ...]) -> None:
     _set(api, output, name, topics, False)
 
 
-def _set(api: str, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
+def _set(api: Target, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
     app = Api(api)
     known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
     if unknown := sorted(set(topics) - known):
@@ -111,7 +111,7 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
 )  # fmt: skip
 @options.output
 @options.api
-def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str) -> None:
+def reset(api: Target, output: str, name: str, partitions: tuple[str, ...], to: str) -> None:
     """Set the source offsets at which link NAME continues with its next leases.
 
     Records at the target are not changed: an earlier offset duplicates records, a later offset skips records. The reset
@@ -144,7 +144,7 @@ def reset(api: str, output: str, name: str, partitions: tuple[str, ...], to: str
 )  # fmt: skip
 @options.output
 @options.api
-def refill(api: str, output: str, name: str, certain: bool, wait_s: float) -> int:
+def refill(api: Target, output: str, name: str, certain: bool, wait_s: float) -> int:
     """Copy to the target of link NAME everything that its source holds now, including records that originated at the
     target. Use this command for a cluster that returned without its data, and for lost topics.
 
@@ -222,7 +222,7 @@ CHECKPOINTS = (
 @click.command(short_help="Links between clusters, with lag and state.")
 @options.output
 @options.api
-def links(api: str, output: str) -> int:
+def links(api: Target, output: str) -> int:
     """List links with source, target, lag and state.
 
     LAG is the number of source offsets that are not copied yet, AGE the age of the oldest record among them. STOPPED
@@ -252,7 +252,7 @@ def links(api: str, output: str) -> int:
 @click.option("--link", "name", metavar="NAME", help="Show only topics of this link.")
 @options.output
 @options.api
-def topics(api: str, output: str, name: str | None) -> None:
+def topics(api: Target, output: str, name: str | None) -> None:
     """List the topics of links with stage and lag.
 
     STAGE is the most severe stage of the topic's partitions; `trueup describe link` shows each partition.
@@ -274,7 +274,7 @@ def topics(api: str, output: str, name: str | None) -> None:
 @click.argument("name")
 @options.output
 @options.api
-def describe_link(api: str, output: str, name: str) -> None:
+def describe_link(api: Target, output: str, name: str) -> None:
     """Show the state of a link with its reasons, the counts of its records, and each partition.
 
     \b

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trueup.state.access.tokens import Role
 from trueup.state.common.rules import Rule
 from trueup.state.settings.section import Section as Keys
 from trueup.state.settings.settings import Settings
@@ -49,7 +50,7 @@ class Thing:
 class Verb:
     """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids``: as for a `Thing`;
     ``read``: returns the arguments in the object, or None if the object is invalid; ``form``: a valid example, and
-    ``todo``: a hint, both for the error of an invalid object."""
+    ``todo``: a hint, both for the error of an invalid object; ``role``: the least role of its callers."""
 
     name: str
     path: str
@@ -57,6 +58,7 @@ class Verb:
     read: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
     todo: str
     ids: Sequence[str] = ()
+    role: Role = Role.ADMIN
 
 
 def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:

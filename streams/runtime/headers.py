@@ -3,4 +3,6 @@
 TOTAL, INCOMPLETE = "Trueup-Total", "Trueup-Incomplete"
 """Of a list: the number of rows without the limit; why rows may be missing or outdated, as a JSON string."""
 USER = "Trueup-User"
-"""The user on whose behalf a program sends the request. It is not verified: the API has no authentication."""
+"""The user on whose behalf a program sends the request. It is not verified, and ignored for callers with a token."""
+TOKEN = "Trueup-Token"  # noqa: S105 - the name of a header
+"""The caller's token, if a proxy before the API uses the header Authorization."""

@@ -13,6 +13,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from prometheus_client.metrics import MetricWrapperBase
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
+REFUSALS = ("missing", "invalid", "role")
 SOURCE_STATES = ("up", "slow", "down")
 NAN = float("nan")
 SAFE_BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 86_400)
@@ -60,6 +61,12 @@ class Metrics:
         self.age = self.gauge("observation_age_seconds", "time since the last observation from this source", "source")
         self.source = self.gauge("source_state", "1 for the current state of a source", "source", "state")
         self.problems = self.gauge("problems", "problems listed on the status page")
+        self.refused = self.counter(
+            "requests_refused_total", "requests refused for a missing or invalid token, or for the role of the caller",
+            "reason",
+        )  # fmt: skip
+        for reason in REFUSALS:
+            self.refused.at(reason)
 
     def _streams(self) -> None:
         self.running = self.gauge("stream_running", "1 while a query or loop runs", "stream")

@@ -2,19 +2,20 @@
 
 import getpass
 import json
+import ssl
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, unquote, urlencode
 
 import urllib3
-from urllib3.exceptions import HTTPError
-from urllib3.util import Timeout
+from urllib3.exceptions import HTTPError, SSLError
+from urllib3.util import Timeout, make_headers
 
 from trueup.state.common.errors import BadSettings, Retry, TrueupError
-from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
+from trueup.streams.runtime.headers import INCOMPLETE, TOKEN, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
 
@@ -40,14 +41,30 @@ class Listed:
     incomplete: str
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the API is, and what to send to it. ``url``: may contain user:password@ for a proxy; ``ca``: PEM file of
+    the authorities that sign the server's certificate, empty: those of this machine."""
+
+    url: str = field(repr=False)
+    token: str = field(default="", repr=False)
+    ca: str = ""
+
+
 class Api:
     """The API of one application. ``now_ms``: its clock at the last response."""
 
-    def __init__(self, base: str, read_s: float = READ_S) -> None:
-        self.base = (base if "://" in base else f"http://{base}").rstrip("/")
+    def __init__(self, target: Target | str, read_s: float = READ_S) -> None:
+        target = Target(target) if isinstance(target, str) else target
+        self.base, self._credentials = _split(target.url)
+        self._credentials |= _with(target.token, self._credentials)
         self.now_ms = time.time_ns() // 1_000_000
         self._headers: Mapping[str, str] = {}
-        self._pool = urllib3.PoolManager(timeout=Timeout(connect=CONNECT_S, read=read_s), retries=False)
+        # A redirect could carry the token to another server.
+        self._pool = urllib3.PoolManager(
+            timeout=Timeout(connect=CONNECT_S, read=read_s), retries=False, ca_certs=target.ca or None,
+            ssl_minimum_version=ssl.TLSVersion.TLSv1_2,
+        )  # fmt: skip
 
     def get(self, path: str, **parameters: object) -> Any:
         """GET /api/PATH; parameters that are None are omitted."""
@@ -72,14 +89,23 @@ class Api:
     def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
         """Returns the response. Raises `Retry` if there is none, `Answered` or `BadSettings` for an error."""
         data = None if body is None else json.dumps(body)
-        headers = {USER: _user(), **({"Content-Type": "application/json"} if data else {})}
+        headers = {USER: _user(), **self._credentials, **({"Content-Type": "application/json"} if data else {})}
         try:
             response = self._pool.request(method, f"{self.base}/api/{path}", body=data, headers=headers)
             found = json.loads(response.data)
         except HTTPError as error:
             todo = "start it with `trueup run`, or set its URL with --api or TRUEUP_API"
+            if isinstance(error, SSLError):
+                todo = "set the authorities of its certificate with --ca or TRUEUP_CA, or correct http:// or https://"
             raise Retry(f"a response of Trueup at {self.base}", _words(error), todo) from error
+        except OSError as error:  # of the file --ca
+            found = f"{error.strerror or error}"
+            raise BadSettings([f"--ca: expected a PEM file with certificates; found: {found}"]) from error
         except ValueError as error:
+            if response.status in (401, 403):
+                raise Answered(response.status, f"credentials that the server at {self.base} accepts",
+                               f"HTTP {response.status} without JSON, so a proxy",
+                               "add user:password@ to the URL") from error  # fmt: skip
             other = f"HTTP {response.status} without JSON, so another server"
             raise Retry(f"a response of Trueup at {self.base}", other, "correct --api or TRUEUP_API") from error
         self._headers = response.headers
@@ -88,6 +114,23 @@ class Api:
         if response.status >= 400:
             raise _error(response.status, found)
         return found
+
+
+def _split(url: str) -> tuple[str, dict[str, str]]:
+    """The URL without user and password, and the headers with them."""
+    base = (url if "://" in url else f"http://{url}").rstrip("/")
+    scheme, _, rest = base.partition("://")
+    authority, slash, path = rest.partition("/")
+    user, at, host = authority.rpartition("@")
+    basic = {"Authorization": make_headers(basic_auth=unquote(user))["authorization"]} if at else {}
+    return f"{scheme}://{host}{slash}{path}", basic
+
+
+def _with(token: str, credentials: Mapping[str, str]) -> dict[str, str]:
+    """The header with the token: Authorization, unless a proxy uses it."""
+    if not token:
+        return {}
+    return {TOKEN: token} if credentials else {"Authorization": f"Bearer {token}"}
 
 
 def _user() -> str:

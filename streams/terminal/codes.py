@@ -20,13 +20,13 @@ TABLE = """Exit codes:
   2  invalid usage or configuration
   3  trueup plan, trueup delete: changes are pending
   4  no response (application, server or repository); retry later
-  5  refused: the resource does not exist or has changed
+  5  refused: no valid token or role, or the resource does not exist or has changed
   6  trueup get, trueup plan: rows may be missing or outdated; the output shows the reason
 
 With -o json an error is one JSON object on stderr: {"error": {"expected", "found", "todo", "code"}}."""
 
 
-_BY_STATUS = {400: USAGE, 403: REFUSED, 404: REFUSED, 409: REFUSED, 415: REFUSED, 503: UNREACHABLE}
+_BY_STATUS = {400: USAGE, 401: REFUSED, 403: REFUSED, 404: REFUSED, 409: REFUSED, 415: REFUSED, 503: UNREACHABLE}
 
 
 def code_of(error: TrueupError) -> int:

@@ -1,13 +1,18 @@
 """Options that several commands share."""
 
 import os
+import re
 from collections.abc import Callable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import click
 
+from trueup.state.access.tokens import LONGEST_TOKEN
+from trueup.state.common.errors import BadSettings
 from trueup.state.settings.settings import HttpSettings
+from trueup.streams.terminal.client import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -15,19 +20,62 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def default_api(env: Mapping[str, str] = os.environ) -> str:
     """URL of the application on this machine, from the settings in the environment or the defaults."""
     http = HttpSettings()
+    scheme = "https" if env.get("TRUEUP__HTTP__TLS_CERTIFICATE") else "http"
     host = env.get("TRUEUP__HTTP__HOST", http.host)
-    return f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{env.get('TRUEUP__HTTP__PORT', http.port)}"  # noqa: S104
+    return f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{env.get('TRUEUP__HTTP__PORT', http.port)}"  # noqa: S104
 
 
 def api(command: Command) -> Command:
-    """--api URL of the running application."""
-    return click.option(
-        "--api",
-        metavar="URL",
-        envvar="TRUEUP_API",
-        default=default_api,
-        help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
-    )(command)
+    """--api URL of the running application, with --token-file and --ca. The command receives a `Target`."""
+
+    @wraps(command)
+    def targeted(*args: Any, api: str, token_file: Path | None, ca: str, **options: Any) -> Any:
+        return command(*args, api=Target(api, token_of(token_file), ca), **options)
+
+    made: Any = targeted
+    for option in (
+        click.option(
+            "--ca", metavar="FILE", envvar="TRUEUP_CA", default="",
+            help="PEM file of the authorities of the application's certificate (TRUEUP_CA).",
+        ),
+        click.option(
+            "--token-file", metavar="FILE", type=click.Path(path_type=Path),
+            help="File with the token to send (TRUEUP_TOKEN_FILE, or the token itself in TRUEUP_TOKEN).",
+        ),
+        click.option(
+            "--api", metavar="URL", envvar="TRUEUP_API", default=default_api,
+            help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
+        ),
+    ):  # fmt: skip
+        made = option(made)
+    return cast("Command", made)
+
+
+def token_of(path: Path | None, env: Mapping[str, str] = os.environ) -> str:
+    """The token in this file, in TRUEUP_TOKEN, or in the file TRUEUP_TOKEN_FILE; empty without any. Raises
+    `BadSettings` for a file that holds no token."""
+    if path is None and (token := env.get("TRUEUP_TOKEN", "").strip()):
+        return _sendable(token, "TRUEUP_TOKEN")
+    name = "--token-file" if path else "TRUEUP_TOKEN_FILE"
+    if not (place := path or env.get("TRUEUP_TOKEN_FILE")):
+        return ""
+    try:
+        with Path(place).open("rb") as file:
+            content = file.read(LONGEST_TOKEN + 2)
+    except OSError as error:
+        raise BadSettings([f"{name}: expected a readable file with a token; found {place}: {error.strerror}"]) from None
+    return _sendable(content.decode("ascii", "replace").strip(), f"{name} {place}")
+
+
+def _sendable(token: str, where: str) -> str:
+    if not re.fullmatch(r"[!-~]{1,512}", token):
+        raise BadSettings([f"{where}: expected one token without spaces; found something else"])
+    return token
+
+
+def target_of(url: str) -> Target:
+    """The application at this URL, with the token of the environment."""
+    return Target(url, token_of(None), os.environ.get("TRUEUP_CA", ""))
 
 
 def output(command: Command) -> Command:

@@ -1,36 +1,44 @@
 """The HTTP API: the methods of `streams.web.engine.Engine` as JSON, probes, metrics and the status page.
 
-Errors are {"error", "expected", "found", "todo"}: 400 for invalid requests, 403 and 415 from the guard, 404, 409 for
-requests that conflict with the present state, 503 for errors that may be temporary. A list is an array of rows. The
-header Trueup-Total is the number of rows without the limit. The header Trueup-Incomplete, a JSON string, is present if
-rows may be missing or outdated, and contains the reason.
+Errors are {"error", "expected", "found", "todo"}: 400 for invalid requests, 401 without a valid token, 403 without the
+role for the request, 403 and 415 from the guard, 404, 409 for requests that conflict with the present state, 503 for
+errors that may be temporary. A list is an array of rows. The header Trueup-Total is the number of rows without the
+limit. The header Trueup-Incomplete, a JSON string, is present if rows may be missing or outdated, and contains the
+reason.
 """
 
 import json
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from flask import Flask, Response, jsonify, request
+from flask import Flask, Response, jsonify, redirect, request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
+from trueup.state.access.tokens import Role
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
 from trueup.state.common.options import shown
+from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import STREAMS, rules
-from trueup.streams.journal.history import ITSELF, WHO
+from trueup.streams.journal.history import ANONYMOUS, ITSELF, WHO
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.descriptor import Noun, Thing, Verb
 from trueup.streams.runtime.format import bounded
 from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
 from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
 from trueup.streams.runtime.stream import Listing
+from trueup.streams.web.access import Access
 from trueup.streams.web.engine import VERDICTS, Engine, Row, rule_row
-from trueup.streams.web.guard import Rejected, admit
+from trueup.streams.web.guard import READS, Rejected, admit
+from trueup.streams.web.login import attach
 from trueup.streams.web.page import Page
+from trueup.streams.web.roles import OPEN, Route, least, least_roles, undecided
 from trueup.streams.web.server import Server, serve
 
-MOST, MOST_NAME = 100_000, 64
+log = logging.getLogger(f"{__name__}.requests")  # Flask's own logger has the name of this module
+MOST, MOST_NAME, MOST_PATH = 100_000, 64, 500
 LONGEST = 16_384
 Answer = tuple[Response, int]
 
@@ -47,27 +55,64 @@ class Bounded(DefaultJSONProvider):
         return super().dumps(bounded(obj, LONGEST), **kwargs)
 
 
-def create_app(engine: Engine, metrics: Metrics) -> Flask:
-    """The HTTP application of a running engine."""
+def create_app(
+    engine: Engine, metrics: Metrics, access: Access | None = None, http: HttpSettings | None = None
+) -> Flask:
+    """The HTTP application of a running engine. ``access``: admits callers; None: callers are not authenticated. Raises
+    `LookupError` if a route has no role."""
+    http = http or HttpSettings()
     app = Flask(__name__, static_folder=None)
     app.json = Bounded(app)
     app.url_map.strict_slashes = False
-    app.before_request(lambda: admit(request))
-    app.before_request(lambda: _known(request.headers.get(USER, ""), request.remote_addr))
+    app.before_request(lambda: admit(request, http.names))
+    if access is None:
+        app.before_request(lambda: _unverified(request.headers.get(USER, ""), request.remote_addr))
+    else:
+        app.before_request(partial(_admitted, access, _roles(http)))
+        attach(app, access)
+    app.after_request(_recorded)
     app.after_request(_sealed)
     app.teardown_request(lambda _error: _forgotten())
-    _probes(app, engine, metrics)
+    _probes(app, engine, metrics, access)
     _reads(app, engine)
     _writes(app, engine)
     _errors(app, engine)
     Page(engine).attach(app)
+    if missing := undecided(app):
+        raise LookupError(f"routes without a role in streams/web/roles.py: {', '.join(missing)}")
     return app
 
 
-def _known(user: str, address: str | None) -> None:
-    """Attribute the actions of this request to its user, whose name is not verified."""
+def _roles(http: HttpSettings) -> Mapping[Route, Role | None]:
+    return {**least_roles(), **({("GET", "/metrics"): OPEN} if http.open_metrics else {})}
+
+
+def _admitted(access: Access, roles: Mapping[Route, Role | None]) -> Response | None:
+    """Admit a caller with the role of the route, and attribute the actions of this request to it. Raises `Rejected`."""
+    role = least(roles, request)
+    if role is OPEN:
+        WHO.set(f"{ANONYMOUS} at {request.remote_addr}")
+        return None
+    if request.method == "GET" and request.path == "/" and access.caller(request) is None:
+        return cast("Response", redirect("/login", 303))
+    WHO.set(f"{access.require(request, role).name} at {request.remote_addr}")
+    return None
+
+
+def _unverified(user: str, address: str | None) -> None:
+    """Attribute the actions of this request to nobody, with the name that the client claims."""
     name = "".join(letter for letter in user if letter.isprintable())[:MOST_NAME]
-    WHO.set(f"{name} at {address}" if name else f"unknown user at {address}")
+    WHO.set(f"{ANONYMOUS} ({name}) at {address}" if name else f"{ANONYMOUS} at {address}")
+
+
+def _recorded(response: Response) -> Response:
+    """Log each request that may change something. Access counts those that it refuses."""
+    if request.method not in READS and response.status_code not in (401, 403, 404, 405):
+        log.info("request", extra={
+            "by": WHO.get(), "request": request.method, "path": request.path[:MOST_PATH],
+            "status": response.status_code,
+        })  # fmt: skip
+    return response
 
 
 def _forgotten() -> None:
@@ -75,7 +120,7 @@ def _forgotten() -> None:
     WHO.set(ITSELF)
 
 
-def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:
+def _probes(app: Flask, engine: Engine, metrics: Metrics, access: Access | None) -> None:
     @app.get("/healthz")
     def healthz() -> Response:
         return jsonify({"alive": True})
@@ -84,6 +129,8 @@ def _probes(app: Flask, engine: Engine, metrics: Metrics) -> None:
     def readyz() -> Answer:
         status = engine.status()
         reasons = [] if status["ready"] else status["problems"] or ["the view is not complete yet"]
+        if access is not None and access.caller(request) is None:
+            reasons = []  # they name servers and resources
         return jsonify({"ready": status["ready"], "reasons": reasons}), 200 if status["ready"] else 503
 
     @app.get("/metrics")
@@ -205,7 +252,10 @@ def _errors(app: Flask, engine: Engine) -> None:
         kind, status = _kind(error, engine)
         problems = {"problems": error.problems} if isinstance(error, BadSettings) else {}
         body = {"error": kind, "expected": error.expected, "found": error.found, "todo": error.todo, **problems}
-        return jsonify(body), status
+        response = jsonify(body)
+        if status == 401:
+            response.headers["WWW-Authenticate"] = 'Bearer realm="trueup"'
+        return response, status
 
     @app.errorhandler(HTTPException)
     def werkzeugs(error: HTTPException) -> Answer:

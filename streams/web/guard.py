@@ -1,12 +1,14 @@
-"""Checks requests to the API. There is no authentication: every client that reaches the port may read and write.
+"""Checks that requests to the API do not come from another site. `streams.web.access` checks their tokens.
 
 A browser on the operator's machine can send requests on behalf of any page. Therefore the Host must be an IP address, a
-name without dots or the name of this machine, which excludes DNS rebinding; an Origin must match the Host; and a write
-must have the Content-Type of JSON, which a page of another origin cannot send without a preflight request.
+name without dots, the name of this machine or one of http.names, which excludes DNS rebinding; an Origin must match the
+Host; and a write must have the Content-Type of JSON, which a page of another origin cannot send without a preflight
+request.
 """
 
 import ipaddress
 import socket
+from collections.abc import Collection
 from urllib.parse import urlsplit
 
 from flask import Request
@@ -28,13 +30,14 @@ class Rejected(Stop):
         return type(self), (self.status, self.expected, self.found, self.todo)
 
 
-def admit(request: Request) -> None:
-    """Accept a request, or raise `Rejected`."""
+def admit(request: Request, names: Collection[str] = ()) -> None:
+    """Accept a request, or raise `Rejected`. ``names``: further names of this machine."""
     if request.path in OPEN_TO_ALL and request.method in READS:
         return
-    if not _is_ours(request.host):
+    if not _is_ours(request.host, names):
         found = f"Host {request.host!r}"
-        raise Rejected(403, "the address or name of this machine", found, "use its address, such as 127.0.0.1")
+        raise Rejected(403, "the address or name of this machine", found,
+                       "use its address, such as 127.0.0.1, or add the name to http.names")  # fmt: skip
     origin = request.headers.get("Origin")
     if origin is not None and urlsplit(origin).netloc != request.host:
         raise Rejected(403, f"a request from this page or without Origin, for {request.host}", f"Origin {origin!r}",
@@ -44,11 +47,11 @@ def admit(request: Request) -> None:
         raise Rejected(415, "Content-Type application/json", found, "send JSON")
 
 
-def _is_ours(host: str) -> bool:
+def _is_ours(host: str, names: Collection[str]) -> bool:
     name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
     if "." not in name and ":" not in name:
         return bool(name)
-    return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower())
+    return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower(), *map(str.lower, names))
 
 
 def _is_address(name: str) -> bool:

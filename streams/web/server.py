@@ -11,6 +11,7 @@ from waitress import create_server, wasyncore
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.common.errors import Stop
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.web.tls import Certificate
 
 THREADS = 8
 BODY_BYTES = 1 << 20
@@ -20,12 +21,15 @@ DRAIN_S, AGAIN_S = 2.0, 1.0
 class Server:
     """A listening HTTP server. ``port``: the effective port."""
 
-    def __init__(self, app: Flask, listener: socket.socket, run: Run) -> None:
+    def __init__(self, app: Flask, listener: socket.socket, run: Run, certificate: Certificate | None = None) -> None:
         self.host, self.port = listener.getsockname()[:2]
         self._open: dict[int, Any] = {}
         self._server = create_server(
-            app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES
-        )
+            app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES,
+            url_scheme="https" if certificate else "http",
+        )  # fmt: skip
+        if certificate:
+            self._server.channel_class = certificate.channel
         self._stopping = threading.Event()
         self._thread = run("http", self._serve, self._stopping)
 
@@ -47,9 +51,9 @@ class Server:
             wasyncore.close_all(self._open, ignore_all=True)  # connections of a loop that failed
 
 
-def serve(app: Flask, host: str, port: int) -> Server:
+def serve(app: Flask, host: str, port: int, certificate: Certificate | None = None) -> Server:
     """Listen on this address (port 0: any free port) and serve requests. Raises `Stop` if it is not available."""
-    return Server(app, claim(host, port), Supervisor(threading.Event(), lambda _: None).run)
+    return Server(app, claim(host, port), Supervisor(threading.Event(), lambda _: None).run, certificate)
 
 
 def claim(host: str, port: int) -> socket.socket:

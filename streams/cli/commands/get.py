@@ -7,7 +7,7 @@ from trueup.streams.cli.commands.resources import Lists
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.format import short
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.client import Api, Target
 from trueup.streams.terminal.out import Column
 from trueup.streams.web.engine import VERDICTS
 
@@ -36,7 +36,7 @@ def get() -> None:
 @options.limit(100)
 @options.output
 @options.api
-def findings(api: str, output: str, verdict: str | None, rule: str | None, stream: str, limit: int) -> int:
+def findings(api: Target, output: str, verdict: str | None, rule: str | None, stream: str, limit: int) -> int:
     """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
     age of the finding. With --stream, list the findings of another stream.
 
@@ -76,7 +76,7 @@ def _anything(app: Api) -> list[Column]:
 @options.limit(50)
 @options.output
 @options.api
-def actions(api: str, output: str, limit: int) -> int:
+def actions(api: Target, output: str, limit: int) -> int:
     """List executed actions: transitions of repairs, deletions and moves, changes made by links, and requests of
     operators. RULE is the reason. WHO is trueup, or the user and address of the request. The journal keeps actions for
     journal.history_days.

@@ -4,7 +4,7 @@ import click
 
 from trueup.streams.runtime.format import many, short, since
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api
+from trueup.streams.terminal.client import Api, Target
 from trueup.streams.terminal.out import Column, Row
 
 COLUMNS = (
@@ -21,7 +21,7 @@ COLUMNS = (
 @click.command(short_help="Show the planned actions. Changes nothing.")
 @options.output
 @options.api
-def plan(api: str, output: str) -> int:
+def plan(api: Target, output: str) -> int:
     """Show the planned actions in order of risk. Changes nothing.
 
     ACTION contains the version on which the decision is based; if that version changes, the action is void. The plan
@@ -68,7 +68,7 @@ def _hint(rows: list[Row]) -> None:
 @click.option("--all", "every", is_flag=True, help="Approve all actions that currently wait for approval.")
 @options.output
 @options.api
-def approve(api: str, output: str, actions: tuple[str, ...], every: bool) -> None:
+def approve(api: Target, output: str, actions: tuple[str, ...], every: bool) -> None:
     """Approve actions by the ids that `trueup plan` shows. In mode approve an action is executed only after its
     approval.
 

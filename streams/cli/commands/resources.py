@@ -8,7 +8,7 @@ import click
 from trueup.streams.catalog import STREAMS
 from trueup.streams.runtime.descriptor import Commands, Noun, Thing
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, segment
+from trueup.streams.terminal.client import Api, Target, segment
 from trueup.streams.terminal.out import Column, Row
 
 _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -87,7 +87,7 @@ class Groups(Resources):
 
 
 def _list(noun: Noun) -> click.Command:
-    def command(api: str, output: str, **query: str | int | None) -> int:
+    def command(api: Target, output: str, **query: str | int | None) -> int:
         found = Api(api).rows(noun.name, **query)
         columns = [_column(name, value) for name, value in (found.rows[0] if found.rows else {}).items()]
         return out.listing(output, found, columns, f"No {noun.name}.")
@@ -113,7 +113,7 @@ def _title(name: str) -> str:
 def _detail(thing: Thing) -> click.Command:
     names = _VARIABLE.findall(thing.path)
 
-    def command(api: str, output: str, **values: str) -> None:
+    def command(api: Target, output: str, **values: str) -> None:
         found: Row = Api(api).get(_VARIABLE.sub(lambda match: segment(values[match[1]]), thing.path))
         if output == "json":
             out.as_json(found)

@@ -20,7 +20,7 @@ def run(path: Path | None, pairs: tuple[str, ...], level: str) -> None:
 
     Requires one setting, cluster.zookeeper (not for links and log directories). Starts in mode observe and changes
     nothing until an operator sets placement.mode to approve or enforce. The status page and the API listen on http.host
-    and http.port, 127.0.0.1:8480 by default, without authentication.
+    and http.port, 127.0.0.1:8480 by default. Other machines are served only if callers have tokens (http.tokens_file).
 
     \b
     Example:  trueup run -c conf/trueup.yaml --set cluster.zookeeper=zk1:2181

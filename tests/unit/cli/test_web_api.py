@@ -191,7 +191,7 @@ def test_a_stale_approval_is_refused(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "who"), [({USER: "alice"}, "alice at 127.0.0.1"), ({}, "unknown user at 127.0.0.1")]
+    ("headers", "who"), [({USER: "alice"}, "anonymous (alice) at 127.0.0.1"), ({}, "anonymous at 127.0.0.1")]
 )
 def test_a_request_names_its_user(client: FlaskClient, engine: FakeEngine, headers: dict[str, str], who: str) -> None:
     seen = list[str]()

@@ -13,7 +13,13 @@ from trueup.streams.docs import PAGES, write
 from trueup.streams.web.api import create_app
 
 ROOT = Path(__file__).parents[3]
-TEXTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "SECURITY.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 
 
 def anchors(page: Path) -> set[str]:

@@ -1,0 +1,1 @@
+"""Callers of the API: roles and tokens."""

@@ -1,0 +1,184 @@
+"""Who sends a request: the tokens of http.tokens_file, and sessions of the status page.
+
+A token is sent as ``Authorization: Bearer TOKEN``, or as ``Trueup-Token: TOKEN`` if a proxy uses Authorization. A
+session of the status page only reads, whatever the role of its token, so that no page of another site can use it to
+change something. It ends with its token: the file is read again when it changes.
+"""
+
+import logging
+import os
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from flask import Request
+
+from trueup.state.access.tokens import LONGEST_TOKEN, Role, Token, digest_of, find, parse
+from trueup.state.settings.settings import HttpSettings
+from trueup.streams.runtime.headers import TOKEN
+from trueup.streams.web.guard import Rejected
+
+log = logging.getLogger(__name__)
+COOKIE = "trueup-session"
+SESSION_S, SESSIONS = 12 * 3_600, 1_000
+LARGEST_FILE = 1 << 20
+LOG_S = 10.0
+TODO = "send a token of http.tokens_file; see --token-file, and `trueup token new`"
+
+
+class TokenFile:
+    """The tokens of a file, read again when it changes. Nobody is admitted while it is not readable. ``problems``: one
+    line for the file, or for each line of it that is not valid."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = threading.Lock()
+        self._seen: object = None
+        self._tokens: list[Token] = []
+        self.problems: list[str] = []
+
+    def tokens(self) -> list[Token]:
+        """The present tokens."""
+        with self._lock:
+            try:
+                status = self._path.stat()
+                seen: object = (status.st_mtime_ns, status.st_size, status.st_ino)
+            except OSError as error:
+                seen = str(error.strerror)
+            if seen != self._seen:
+                self._tokens, problems = self._read()
+                self._seen, self.problems = seen, [f"http.tokens_file {self._path}: {each}" for each in problems]
+                for problem in self.problems:
+                    log.warning("tokens not valid", extra={"problem": problem})
+                log.info("tokens read", extra={"file": str(self._path), "tokens": len(self._tokens)})
+            return self._tokens
+
+    def check(self) -> list[str]:
+        """Read the file, and return its problems."""
+        self.tokens()
+        return self.problems
+
+    def _read(self) -> tuple[list[Token], list[str]]:
+        try:
+            with self._path.open("rb") as file:
+                content = file.read(LARGEST_FILE + 1)
+            text = content.decode()
+        except OSError as error:
+            return [], [f"expected a readable file; found: {error.strerror}; nobody is admitted"]
+        except UnicodeDecodeError:
+            return [], ["expected UTF-8 text; found something else; nobody is admitted"]
+        if len(content) > LARGEST_FILE:
+            return [], [f"expected at most {LARGEST_FILE} bytes; found more; nobody is admitted"]
+        tokens, problems = parse(text)
+        return tokens, problems or ([] if tokens else ["expected a token; found none; nobody is admitted"])
+
+
+def writable_by_others(path: Path) -> bool:
+    """Whether other users may change the file. Raises `OSError`."""
+    return bool(os.stat(path).st_mode & 0o022)
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The sender of a request."""
+
+    name: str
+    role: Role
+
+
+class Access:
+    """Admits callers with a token. ``refused`` counts refused requests by reason: missing, invalid, role."""
+
+    def __init__(
+        self, file: TokenFile, refused: Callable[[str], None], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._file, self._refused, self._clock = file, refused, clock
+        self._lock = threading.Lock()
+        self._sessions: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
+        self._logged_s, self._unlogged = float("-inf"), 0
+
+    @property
+    def problems(self) -> list[str]:
+        """Problems of the file of tokens."""
+        return self._file.check()
+
+    def caller(self, request: Request) -> Caller | None:
+        """The sender; None: without a valid token or session."""
+        if token := _sent(request):
+            found = self._token(token)
+            return Caller(found.name, found.role) if found else None
+        return self._of_session(request.cookies.get(COOKIE, ""))
+
+    def require(self, request: Request, role: Role) -> Caller:
+        """The sender, who has at least this role. Raises `Rejected`."""
+        caller = self.caller(request)
+        if caller is None:
+            sent = _sent(request) or request.cookies.get(COOKIE)
+            self._count("invalid" if sent else "missing", request, "unknown")
+            raise Rejected(401, "a valid token", "another one" if sent else "no token", TODO)
+        if caller.role < role:
+            self._count("role", request, caller.name)
+            found = f"{caller.name}, whose role is {caller.role.text}"
+            raise Rejected(403, f"a caller with the role {role.text}", found, "use a token with this role")
+        return caller
+
+    def begin(self, request: Request, token: str) -> str:
+        """A new session for a token. Raises `Rejected`."""
+        found = self._token(token)
+        if found is None:
+            self._count("invalid", request, "unknown")
+            raise Rejected(401, "a valid token", "another one", "enter a token of http.tokens_file")
+        session = secrets.token_urlsafe(32)
+        log.info("session begun", extra={"by": found.name, "address": request.remote_addr})
+        with self._lock:
+            self._sessions[digest_of(session)] = found.digest, self._clock() + SESSION_S
+            while len(self._sessions) > SESSIONS:
+                self._sessions.popitem(last=False)
+        return session
+
+    def end(self, session: str) -> None:
+        """End a session."""
+        with self._lock:
+            self._sessions.pop(digest_of(session), None)
+
+    def _token(self, token: str) -> Token | None:
+        return find(self._file.tokens(), digest_of(token)) if 0 < len(token) <= LONGEST_TOKEN else None
+
+    def _of_session(self, session: str) -> Caller | None:
+        if not session:
+            return None
+        with self._lock:
+            digest, until_s = self._sessions.get(digest_of(session), (b"", 0.0))
+        found = find(self._file.tokens(), digest) if self._clock() < until_s else None
+        return Caller(found.name, Role.VIEWER) if found else None
+
+    def _count(self, reason: str, request: Request, name: str) -> None:
+        """Count a refused request. A line is logged at most every `LOG_S`: a client may try without end."""
+        self._refused(reason)
+        with self._lock:
+            now_s = self._clock()
+            if now_s - self._logged_s < LOG_S:
+                self._unlogged += 1
+                return
+            also, self._unlogged, self._logged_s = self._unlogged, 0, now_s
+        log.warning("request refused", extra={
+            "reason": reason, "caller": name, "address": request.remote_addr, "request": request.method,
+            "path": request.path[:200], "not_logged_before": also,
+        })  # fmt: skip
+
+
+def _sent(request: Request) -> str:
+    """The token of a request, empty without one."""
+    if own := request.headers.get(TOKEN):
+        return own
+    kind, _, token = request.headers.get("Authorization", "").partition(" ")
+    return token.strip() if kind.lower() == "bearer" else ""
+
+
+def access_of(http: HttpSettings, refused: Callable[[str], None]) -> Access | None:
+    """The access that the settings ask for; None: callers are not authenticated."""
+    return Access(TokenFile(Path(http.tokens_file)), refused) if http.tokens_file else None

@@ -1,0 +1,45 @@
+"""The login of the status page: a form that exchanges a token for the cookie of a session."""
+
+import secrets
+
+from flask import Flask, Response, jsonify, render_template, request
+
+from trueup.streams.web.access import COOKIE, SESSION_S, Access
+from trueup.streams.web.guard import Rejected
+
+
+def attach(app: Flask, access: Access) -> None:
+    """Add the form, and the requests that begin and end a session. Their bodies are JSON, as the guard requires."""
+
+    @app.get("/login")
+    def login_form() -> Response:
+        nonce = secrets.token_urlsafe(16)
+        response = Response(render_template("login.html", nonce=nonce))
+        response.headers["Content-Security-Policy"] = (
+            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
+            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        )
+        return response
+
+    @app.post("/login")
+    def login() -> Response:
+        body = request.get_json(silent=True)
+        token = body.get("token") if isinstance(body, dict) else None
+        if not isinstance(token, str):
+            raise Rejected(400, '{"token": "..."}', "something else", "send the token as JSON")
+        response = jsonify({"ok": True})
+        _set(response, access.begin(request, token.strip()), SESSION_S)
+        return response
+
+    @app.post("/logout")
+    def logout() -> Response:
+        access.end(request.cookies.get(COOKIE, ""))
+        response = jsonify({"ok": True})
+        _set(response, "", 0)
+        return response
+
+
+def _set(response: Response, session: str, max_age_s: int) -> None:
+    response.set_cookie(
+        COOKIE, session, max_age=max_age_s, httponly=True, samesite="Strict", secure=request.is_secure, path="/"
+    )

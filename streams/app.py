@@ -86,7 +86,7 @@ class Running:
             self._enter(lock)
         self._history.load()
         self._supervisor.loop("history", self._history.save, SAVE_S)
-        self._live = Live(settings, self._journal, now_ms)
+        self._live = Live(settings, self._journal, now_ms, self._history)
         self._live.load()
         self._streams = self._make_streams()
         self._listener = Listener(

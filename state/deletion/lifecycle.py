@@ -69,7 +69,8 @@ class Deletion(NamedTuple):
     ``version`` and ``ctime_ms``: of the ledger's node at the decision. ``since_ms``: when it was first observed as
     unreferenced. ``bookies``: all bookies of any of its ensembles, or the places of objects; ``pending``: those that
     have not reported yet that they hold nothing of it. ``next_ms``: time of the next attempt. ``attempts``: failed
-    attempts to delete it, or after the deletion to have it confirmed. ``approved``: by an operator.
+    attempts to delete it, or after the deletion to have it confirmed. ``approved``: by an operator. ``by``: who ordered
+    or approved it, or found it; empty if an earlier release recorded it.
     """
 
     ledger: int
@@ -87,6 +88,7 @@ class Deletion(NamedTuple):
     bookies: tuple[str, ...] = ()
     pending: tuple[str, ...] = ()
     detail: str = ""
+    by: str = ""
 
 
 def advance(marker: Deletion, event: DeletionEvent, now_ms: int, detail: str = "") -> Deletion:

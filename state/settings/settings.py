@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
-from trueup.state.common.options import COUNT, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
+from trueup.state.common.options import COUNT, MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
 from trueup.state.common.systems import SYSTEMS
 from trueup.state.settings.section import Draft, Section, Sections, value_in
 
@@ -114,6 +114,68 @@ class HttpSettings:
     tls_key: str = key("", "PEM file with the private key of http.tls_certificate, not encrypted")
 
 
+@dataclass(frozen=True, slots=True)
+class AccessSettings:
+    """Bounds of what callers and the journal's records can set."""
+
+    modes_at_most: dict[str, str] = key(
+        dict,
+        "The highest mode (observe, approve, enforce) that can be set while Trueup runs, by stream, or by link or "
+        "cluster as links.NAME; for example placement: approve, links: observe",
+    )
+
+
+def _check_access(draft: Draft) -> Iterator[str]:
+    access = draft.section(AccessSettings)
+    if access is None:
+        return
+    modes = dict(_modes(draft.sections))
+    known = {*modes, *(name.partition(".")[0] for name in modes), *_streams(draft.sections)}
+    for name, most in access.modes_at_most.items():
+        if most not in MODES:
+            yield f"access.modes_at_most.{name}: expected one of {', '.join(MODES)}; found {shown(most)}"
+        if name not in known:
+            expected = f"one of {', '.join(sorted(known))}"
+            yield f"access.modes_at_most.{name}: expected {expected}; found this one{near(name, known)}"
+    for name, mode in modes.items():
+        most = _at_most(access.modes_at_most, name)
+        if most and exceeds(mode, most):
+            yield f"{name}.mode: expected at most {most}, by access.modes_at_most; found {mode}"
+
+
+def _streams(sections: Sections) -> list[str]:
+    """Names of the sections that have modes."""
+    return [section.name for section in sections if any(spec.name == "mode" for spec in keys_of(section.keys))]
+
+
+def _modes(sections: Sections) -> Iterator[tuple[str, str]]:
+    """The mode of each section and entry that has one. Invalid ones are left out."""
+    for section, found in sections.items():
+        if section.name not in _streams(sections):
+            continue
+        parts = {f"{section.name}.{name}": part for name, part in (found or {}).items()} if section.entries else {
+            section.name: found
+        }  # fmt: skip
+        yield from ((name, part.mode) for name, part in parts.items() if part is not None)
+
+
+def _at_most(bounds: Mapping[str, str], name: str) -> str:
+    """The lowest bound of a stream, or of an entry of one; empty if there is none."""
+    found = [bounds[each] for each in (name, name.partition(".")[0]) if bounds.get(each) in MODES]
+    return min(found, key=MODES.index, default="")
+
+
+def mode_at_most(settings: "Settings", name: str) -> str:
+    """The bound of a live key that is a mode; empty for other keys, and without a bound."""
+    part, _, leaf = name.rpartition(".")
+    return _at_most(settings.access.modes_at_most, part) if leaf == "mode" else ""
+
+
+def exceeds(mode: object, most: str) -> bool:
+    """Whether a mode permits more than another one."""
+    return mode in MODES and MODES.index(str(mode)) > MODES.index(most)
+
+
 def _check_cluster(draft: Draft) -> Iterator[str]:
     cluster = draft.section(ClusterSettings)
     if cluster and not cluster.ledgers_root.startswith("/"):
@@ -161,13 +223,14 @@ RACKS = Section("racks", RackSettings, check=_check_racks)
 JOURNAL = Section("journal", JournalSettings)
 SPARK = Section("spark", SparkSettings, check=_check_spark)
 HTTP = Section("http", HttpSettings, check=_check_http)
+ACCESS = Section("access", AccessSettings, check=_check_access)
 Declared = Sequence[Section[Any]]
 """The sections that streams declare."""
 
 
 def all_sections(declared: Declared) -> list[Section[Any]]:
     """The sections of the application and these of streams, in the order of the reference."""
-    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP]
+    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP, ACCESS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +242,7 @@ class Settings:
     journal: JournalSettings = field(default_factory=JournalSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    access: AccessSettings = field(default_factory=AccessSettings)
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
     sections: Sections = field(default_factory=dict)
     """The sections that streams declare."""

@@ -1,22 +1,27 @@
 """Settings that can be changed while the application runs, through the compacted config topic.
 
 A record of the topic applies to every running application of the cluster. A record that is not readable, has no live
-key or is out of bounds is rejected and reported; the previous value remains.
+key or is out of bounds is rejected and reported; the previous value remains. A mode above its bound of
+access.modes_at_most is reported, and the bound applies.
 """
 
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from trueup.state.common.errors import BadSettings, TrueupError
-from trueup.state.settings.settings import Settings, change, live_keys, value_of
+from trueup.state.settings.settings import Settings, change, exceeds, live_keys, mode_at_most, value_of
+from trueup.streams.journal.history import TOPIC, WHO, History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import CONFIG
 
 log = logging.getLogger(__name__)
 APPLY_S = 5.0
+LONGEST_NAME = 200
 T = TypeVar("T")
 
 
@@ -26,8 +31,12 @@ class Live:
     ``refused``: position and problem of the newest record of each key whose newest record is invalid.
     """
 
-    def __init__(self, base: Settings, journal: Journal, clock: Callable[[], int]) -> None:
-        self._base, self._journal, self._clock = base, journal, clock
+    def __init__(
+        self, base: Settings, journal: Journal, clock: Callable[[], int], history: History | None = None
+    ) -> None:
+        self._base, self._journal, self._clock, self._history = base, journal, clock, history
+        self._own: Counter[tuple[str, str | None]] = Counter()
+        self._following = False
         self._overlay: dict[str, Any] = {}
         self._newest: dict[bytes, int] = {}
         self._changed = threading.Condition()
@@ -43,6 +52,7 @@ class Live:
     def follow(self, stop: threading.Event) -> None:
         """Apply changes until ``stop``. Blocks. Listeners are called first, because a failure may have ended the last
         call before all of them were."""
+        self._following = True
         self._notify()
         self._journal.follow(CONFIG, stop, self._seen, self._refuse)
 
@@ -54,8 +64,18 @@ class Live:
         elif name not in live_keys(self._base):
             raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
         wanted = None if value is None else value_of(change(self._base, name, value), name)
-        record = None if value is None else {"name": name, "value": json.dumps(wanted), "at_ms": self._clock()}
-        self._journal.put([(CONFIG, name.encode(), record)])
+        if (most := mode_at_most(self._base, name)) and exceeds(wanted, most):
+            raise BadSettings([f"{name}: expected at most {most}, by access.modes_at_most; found {wanted}"])
+        text = None if value is None else json.dumps(wanted)
+        by = WHO.get()
+        record = None if text is None else {"name": name, "value": text, "at_ms": self._clock(), "by": by}
+        self._own[name, text] += 1
+        try:
+            self._journal.put([(CONFIG, name.encode(), record)])
+        except TrueupError:
+            self._own[name, text] -= 1
+            raise
+        log.info("setting changed", extra={"key": name, "value": text, "by": by})
         with self._changed:
             self._changed.wait_for(lambda: self._overlay.get(name) == wanted, APPLY_S)
         return value_of(self.now, name)
@@ -66,6 +86,8 @@ class Live:
         name = record.key.decode(errors="replace")
         try:
             value = None if record.value is None else json.loads(record.value["value"])
+            most = mode_at_most(self._base, name)
+            asked, value = value, most if most and exceeds(value, most) else value
             overlay = {k: v for k, v in {**self._overlay, name: value}.items() if v is not None}
             settings = self._base
             for key, chosen in overlay.items():
@@ -78,9 +100,32 @@ class Live:
             return
         with self._changed:
             self.refused.pop(name, None)
-            self._overlay, self.now = overlay, settings
+            before, self._overlay, self.now = self.now, overlay, settings
             self._changed.notify_all()
+        if value != asked:
+            self._note(
+                record, f"{name}: expected at most {most}, by access.modes_at_most; found {asked}; {most} applies"
+            )
+        self._attribute(record, name, before)
         self._notify()
+
+    def _attribute(self, record: Record, name: str, before: Settings) -> None:
+        """Record who changed a setting, if it was not this application. The name in the record is not verified: whoever
+        may write the topic may write any."""
+        text = None if record.value is None else record.value["value"]
+        if self._own[name, text] > 0:
+            self._own[name, text] -= 1
+        elif self._following and name in live_keys(self.now):
+            claimed = "" if record.value is None else record.value["by"][:LONGEST_NAME]
+            who = f"{TOPIC} ({claimed})" if claimed else TOPIC
+            detail = f"{name}: {value_of(before, name)} > {value_of(self.now, name)}"
+            log.info("setting changed", extra={"key": name, "value": text, "by": who, "where": record.where})
+            if self._history is not None:
+                link = name.split(".")[1] if name.startswith("links.") else None
+                outcome = "default" if text is None else "set"
+                self._history.add(
+                    HistoryRow(self._clock(), f"config-{name}", "config", outcome, link=link, detail=detail, who=who)
+                )
 
     def _notify(self) -> None:
         for listener in self.listeners:

@@ -40,7 +40,7 @@ from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, Target, ready
 from trueup.streams.deletion.topics import MARKERS
 from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.history import ITSELF, History
+from trueup.streams.journal.history import ITSELF, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 
@@ -211,7 +211,7 @@ class DeletionReconciler:
         fresh = sorted((leak.since_ms, ledger) for ledger, leak in leaks.items() if ledger not in self.markers)[:room]
         there = self._target.find(sorted(ledger for _, ledger in fresh))
         return [
-            Deletion(**leak._asdict(), at_ms=now_ms, bookies=item.places)
+            Deletion(**leak._asdict(), at_ms=now_ms, bookies=item.places, by=WHO.get())
             for ledger, item in there.items() if (leak := leaks[ledger]).version == item.version
         ]  # fmt: skip
 
@@ -259,7 +259,7 @@ class DeletionReconciler:
             ]
             if unmarked:
                 raise Refused("ledgers whose deletion is marked", f"{unmarked}", "run `trueup plan` again")
-            self._take([self.markers[i]._replace(approved=True) for i in ledgers])
+            self._take([self.markers[i]._replace(approved=True, by=WHO.get()) for i in ledgers])
             return list(ledgers)
 
     def _take(self, changed: Iterable[Deletion]) -> None:

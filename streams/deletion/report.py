@@ -190,7 +190,7 @@ def marker_row(marker: Deletion) -> Row:
         "id": action_id(marker), "ledger": marker.ledger, "owner": marker.owner, "rule": marker.rule,
         "stage": marker.stage.value, "bytes": marker.length, "since_ms": marker.since_ms, "at_ms": marker.at_ms,
         "approved": marker.approved, "attempts": marker.attempts, "next_ms": marker.next_ms or None,
-        "bookies": list(marker.bookies), "pending": list(marker.pending), "detail": marker.detail,
+        "bookies": list(marker.bookies), "pending": list(marker.pending), "detail": marker.detail, "by": marker.by,
     }  # fmt: skip
 
 

@@ -1,7 +1,11 @@
-"""The journal's records as Avro: one schema per topic, no registry; a record is the Avro body without a header."""
+"""The journal's records as Avro: one schema per topic, no registry; a record is the Avro body without a header.
+
+Fields are only appended, with a default. Records of earlier releases end before them, and earlier releases ignore them.
+"""
 
 import io
 import json
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -22,6 +26,16 @@ def _schema(topic: str) -> Any:
     return fastavro.parse_schema(json.loads(schema_text(topic)))
 
 
+@cache
+def _earlier(topic: str) -> tuple[Any, Mapping[str, Any]]:
+    """The schema without the fields that were appended, and their defaults; no defaults if there are none."""
+    whole = json.loads(schema_text(topic))
+    kept = [field for field in whole["fields"] if "default" not in field]
+    defaults = {field["name"]: field["default"] for field in whole["fields"] if "default" in field}
+    assert whole["fields"][: len(kept)] == kept, "fields with a default are the last ones"
+    return fastavro.parse_schema({**whole, "name": f"{whole['name']}Earlier", "fields": kept}), defaults
+
+
 def encode(topic: str, record: Any) -> bytes:
     """The Avro body of one record: a mapping or a named tuple."""
     out = io.BytesIO()
@@ -31,7 +45,14 @@ def encode(topic: str, record: Any) -> bytes:
 
 def decode(topic: str, body: bytes, where: str = "") -> Any:
     """The record in an Avro body. ``where``: its position, for errors. Raises `BadBytes`."""
-    return read(body, _schema(topic), where or topic, f"an Avro {topic_of(topic).kind}")
+    expected = f"an Avro {topic_of(topic).kind}"
+    try:
+        return read(body, _schema(topic), where or topic, expected)
+    except BadBytes:
+        schema, defaults = _earlier(topic)
+        if not defaults:
+            raise
+        return {**read(body, schema, where or topic, expected), **defaults}
 
 
 def read(body: bytes, schema: Any, where: str, expected: str) -> Any:

@@ -63,5 +63,7 @@ def topic_of(name: str) -> JournalTopic:
     return _declared[name]
 
 
-TOPICS = declare(JournalTopic("config", SETTING), JournalTopic("history", "journal/schemas/history.avsc"))
+TOPICS = declare(
+    JournalTopic("config", "journal/schemas/config.avsc"), JournalTopic("history", "journal/schemas/history.avsc")
+)
 CONFIG, HISTORY = (topic.name for topic in TOPICS)

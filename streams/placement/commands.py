@@ -215,7 +215,8 @@ def _damage(one: Row, now_ms: int) -> str:
 
 def _event(event: Row, now_ms: int) -> str:
     detail = f": {event['detail']}" if event["detail"] else ""
-    return f"{since(now_ms, event['at_ms'])} ago, {event['event']}{detail}"
+    by = f" by {event['by']}" if event.get("by", "trueup") != "trueup" else ""
+    return f"{since(now_ms, event['at_ms'])} ago, {event['event']}{by}{detail}"
 
 
 COMMANDS = Commands(get=(ledgers, bookies, marks), describe=(ledger,))

@@ -247,7 +247,7 @@ class PlacementReport:
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
             "stage": repair.stage.value if repair else "",
             "history": [
-                {"at_ms": e.at_ms, "event": e.outcome, "detail": e.detail} for e in history
+                {"at_ms": e.at_ms, "event": e.outcome, "detail": e.detail, "by": e.who} for e in history
             ],
         }, claim_of(record["custom"])  # fmt: skip
 

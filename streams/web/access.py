@@ -27,7 +27,7 @@ COOKIE = "trueup-session"
 SESSION_S, SESSIONS = 12 * 3_600, 1_000
 LARGEST_FILE = 1 << 20
 LOG_S = 10.0
-TODO = "send a token of http.tokens_file; see --token-file, and `trueup token new`"
+REMEDY = "send a token of http.tokens_file; see --token-file, and `trueup token new`"
 
 
 class TokenFile:
@@ -119,7 +119,7 @@ class Access:
         if caller is None:
             sent = _sent(request) or request.cookies.get(COOKIE)
             self._count("invalid" if sent else "missing", request, "unknown")
-            raise Rejected(401, "a valid token", "another one" if sent else "no token", TODO)
+            raise Rejected(401, "a valid token", "another one" if sent else "no token", REMEDY)
         if caller.role < role:
             self._count("role", request, caller.name)
             found = f"{caller.name}, whose role is {caller.role.text}"

@@ -161,6 +161,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.ui.enabled": "true",
         "spark.ui.port": str(chosen.ui_port),
         "spark.ui.showConsoleProgress": "false",
+        "spark.ui.killEnabled": "false",  # the UI has no authentication
         "spark.log.level": "ERROR",
         # Most batches are small; the second compiler would use as much CPU as they do.
         "spark.driver.extraJavaOptions":

@@ -1,0 +1,115 @@
+"""A running application whose listener has TLS and tokens: the command line, the page, the log, and that no token shows.
+
+Its ZooKeeper does not respond: the API answers without a cluster. The tests depend on their order."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import urllib3
+
+from tests.certificates import certify
+from tests.e2e.planted import secret, shown
+from tests.e2e.trueup import Trueup
+from trueup.connectors.sandbox.jvm.processes import Port
+from trueup.state.access.tokens import Role, line_of
+from trueup.streams.terminal import codes
+
+pytestmark = pytest.mark.servers
+ADMIN, VIEWER = secret("admin"), secret("viewer")
+
+
+@pytest.fixture(scope="module")
+def root(new_root: Callable[[], Path]) -> Path:
+    made = new_root()
+    made.mkdir(parents=True, exist_ok=True)
+    certify(made)
+    lines = [line_of("ada", Role.ADMIN, ADMIN), "eve root", line_of("vera", Role.VIEWER, VIEWER)]
+    (made / "tokens").write_text("\n".join(lines) + "\n")
+    return made
+
+
+@pytest.fixture(scope="module")
+def environment(root: Path) -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRUEUP_CA", str(root / "certificate.pem"))
+        patch.setenv("TRUEUP_TOKEN", ADMIN)
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def trueup(root: Path, environment: pytest.MonkeyPatch) -> Iterator[Trueup]:
+    names = {"tokens_file": "tokens", "tls_certificate": "certificate.pem", "tls_key": "key.pem"}
+    http = {"host": "0.0.0.0", **{name: str(root / file) for name, file in names.items()}}
+    sections = {
+        "access": {"modes_at_most": {"placement": "approve"}},
+        "spark": {"conf": {"spark.planted": secret("spark")}},
+    }
+    with Port() as silent, Trueup(None, root / "run", cluster={"zookeeper": f"127.0.0.1:{silent.number}"}, http=http,
+                                  **sections) as made:  # fmt: skip
+        made.url = f"https://127.0.0.1:{made.port}"
+        made._http = urllib3.PoolManager(
+            timeout=10.0, retries=False, ca_certs=str(root / "certificate.pem"),
+            headers={"Authorization": f"Bearer {ADMIN}"},
+        )  # fmt: skip
+        made.process.start()
+        made.wait("the UI of Spark", lambda status: status["spark_ui"])
+        yield made
+
+
+def test_a_token_with_the_role_changes_a_setting(trueup: Trueup) -> None:
+    assert trueup.run("config", "set", "placement.mode", "approve").code == codes.OK
+    [row] = [row for row in trueup.json("get", "actions") if row["kind"] == "config"]
+    assert (row["who"], 'by="ada at 127.0.0.1"' in trueup.process.log.read_text()) == ("ada at 127.0.0.1", True)
+
+
+def test_other_callers_are_refused(trueup: Trueup, environment: pytest.MonkeyPatch) -> None:
+    results = []
+    for token in (VIEWER, "wrong"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRUEUP_TOKEN", token)
+            results.append((trueup.run("config", "set", "placement.mode", "observe").code, trueup.run("explain").code))
+    assert results == [(codes.REFUSED, codes.OK)] * 2
+    assert (trueup.metric("trueup_requests_refused_total", reason="role"),
+            trueup.metric("trueup_requests_refused_total", reason="invalid")) == (1, 1)  # fmt: skip
+
+
+def test_a_mode_above_its_bound_is_refused(trueup: Trueup) -> None:
+    result = trueup.run("config", "set", "placement.mode", "enforce")
+    assert (result.code, "access.modes_at_most" in result.err) == (codes.USAGE, True)
+
+
+def test_a_bad_line_of_the_file_is_a_problem_with_its_place(trueup: Trueup) -> None:
+    assert [text for text in trueup.api("status")["problems"] if "tokens: line 2: expected NAME ROLE" in text]
+
+
+def test_a_token_that_is_removed_admits_nobody(trueup: Trueup, root: Path) -> None:
+    (root / "tokens").write_text(f"{line_of('ada', Role.ADMIN, ADMIN)}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRUEUP_TOKEN", VIEWER)
+        assert trueup.run("get", "actions").code == codes.REFUSED
+    assert trueup.run("get", "actions").code == codes.OK
+
+
+def test_doctor_finds_the_running_application(trueup: Trueup) -> None:
+    row = next(row for row in trueup_doctor(trueup) if row["name"] == "http")
+    assert (row["status"], "runs on https://0.0.0.0" in row["found"]) == ("ok", True)
+
+
+def trueup_doctor(trueup: Trueup) -> list[dict[str, str]]:
+    import json
+
+    from tests.e2e.trueup import command
+
+    rows: list[dict[str, str]] = json.loads(command("doctor", "-c", str(trueup.file), "--skip-spark", "-o", "json").out)
+    return rows
+
+
+def test_spark_ui_stops_nothing(trueup: Trueup) -> None:
+    environment = urllib3.request("GET", f"{trueup.api('status')['spark_ui']}/environment/").data.decode()
+    assert "spark.ui.killEnabled" in environment
+    assert ">false<" in environment.split("spark.ui.killEnabled")[1][:100]
+
+
+def test_no_token_shows_anywhere(trueup: Trueup) -> None:
+    assert {kind: places for kind, places in shown(trueup).items() if places} == {}

@@ -98,9 +98,6 @@ class Api:
             if isinstance(error, SSLError):
                 todo = "set the authorities of its certificate with --ca or TRUEUP_CA, or correct http:// or https://"
             raise Retry(f"a response of Trueup at {self.base}", _words(error), todo) from error
-        except OSError as error:  # of the file --ca
-            found = f"{error.strerror or error}"
-            raise BadSettings([f"--ca: expected a PEM file with certificates; found: {found}"]) from error
         except ValueError as error:
             if response.status in (401, 403):
                 raise Answered(response.status, f"credentials that the server at {self.base} accepts",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flask import Flask, Response, render_template
+from flask import Flask, Response, render_template, request
 from jinja2 import FileSystemLoader
 
 from trueup.state.common.errors import TrueupError
@@ -14,6 +14,7 @@ from trueup.streams.catalog import STREAMS
 from trueup.streams.health import health
 from trueup.streams.runtime.descriptor import Section
 from trueup.streams.runtime.format import age, cut, many, short, since, size
+from trueup.streams.web.access import COOKIE
 from trueup.streams.web.engine import Engine, Row
 
 SHARED = ("health", "attention", "actions", "engine")
@@ -43,7 +44,9 @@ class Page:
     def _page(self) -> Response:
         nonce = secrets.token_urlsafe(16)
         known = self._known()
-        response = Response(render_template("page.html", nonce=nonce, bodies=_bodies(known), **known))
+        response = Response(
+            render_template("page.html", nonce=nonce, bodies=_bodies(known), session=COOKIE in request.cookies, **known)
+        )
         response.headers["Content-Security-Policy"] = (
             f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
             "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"

@@ -1,7 +1,8 @@
-"""A running application whose listener has TLS and tokens: the command line, the page, the log, and that no token shows.
+"""A running application whose listener has TLS and tokens: the command line, the log, and that no token shows anywhere.
 
 Its ZooKeeper does not respond: the API answers without a cluster. The tests depend on their order."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import urllib3
 
 from tests.certificates import certify
 from tests.e2e.planted import secret, shown
-from tests.e2e.trueup import Trueup
+from tests.e2e.trueup import Trueup, command
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.state.access.tokens import Role, line_of
 from trueup.streams.terminal import codes
@@ -45,8 +46,8 @@ def trueup(root: Path, environment: pytest.MonkeyPatch) -> Iterator[Trueup]:
         "access": {"modes_at_most": {"placement": "approve"}},
         "spark": {"conf": {"spark.planted": secret("spark")}},
     }
-    with Port() as silent, Trueup(None, root / "run", cluster={"zookeeper": f"127.0.0.1:{silent.number}"}, http=http,
-                                  **sections) as made:  # fmt: skip
+    silent = Port()
+    with Trueup(None, root / "run", cluster={"zookeeper": f"127.0.0.1:{silent.number}"}, http=http, **sections) as made:
         made.url = f"https://127.0.0.1:{made.port}"
         made._http = urllib3.PoolManager(
             timeout=10.0, retries=False, ca_certs=str(root / "certificate.pem"),
@@ -55,6 +56,7 @@ def trueup(root: Path, environment: pytest.MonkeyPatch) -> Iterator[Trueup]:
         made.process.start()
         made.wait("the UI of Spark", lambda status: status["spark_ui"])
         yield made
+    silent.release()
 
 
 def test_a_token_with_the_role_changes_a_setting(trueup: Trueup) -> None:
@@ -63,15 +65,17 @@ def test_a_token_with_the_role_changes_a_setting(trueup: Trueup) -> None:
     assert (row["who"], 'by="ada at 127.0.0.1"' in trueup.process.log.read_text()) == ("ada at 127.0.0.1", True)
 
 
-def test_other_callers_are_refused(trueup: Trueup, environment: pytest.MonkeyPatch) -> None:
+def test_other_callers_are_refused(trueup: Trueup) -> None:
     results = []
     for token in (VIEWER, "wrong"):
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("TRUEUP_TOKEN", token)
-            results.append((trueup.run("config", "set", "placement.mode", "observe").code, trueup.run("explain").code))
-    assert results == [(codes.REFUSED, codes.OK)] * 2
-    assert (trueup.metric("trueup_requests_refused_total", reason="role"),
-            trueup.metric("trueup_requests_refused_total", reason="invalid")) == (1, 1)  # fmt: skip
+            results += [
+                trueup.run("config", "set", "placement.mode", "observe").code,
+                trueup.run("get", "actions").code,
+            ]
+    counts = [trueup.metric("trueup_requests_refused_total", reason=reason) for reason in ("role", "invalid")]
+    assert (results, counts) == ([codes.REFUSED, codes.OK, codes.REFUSED, codes.REFUSED], [1, 2])
 
 
 def test_a_mode_above_its_bound_is_refused(trueup: Trueup) -> None:
@@ -92,15 +96,11 @@ def test_a_token_that_is_removed_admits_nobody(trueup: Trueup, root: Path) -> No
 
 
 def test_doctor_finds_the_running_application(trueup: Trueup) -> None:
-    row = next(row for row in trueup_doctor(trueup) if row["name"] == "http")
+    row = next(row for row in doctor(trueup) if row["name"] == "http")
     assert (row["status"], "runs on https://0.0.0.0" in row["found"]) == ("ok", True)
 
 
-def trueup_doctor(trueup: Trueup) -> list[dict[str, str]]:
-    import json
-
-    from tests.e2e.trueup import command
-
+def doctor(trueup: Trueup) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = json.loads(command("doctor", "-c", str(trueup.file), "--skip-spark", "-o", "json").out)
     return rows
 

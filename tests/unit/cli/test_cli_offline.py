@@ -156,6 +156,7 @@ def test_a_sandbox_of_no_sensible_size(run: Run, tmp_path: Path, racks: str) -> 
 @pytest.mark.parametrize(
     ("env", "address"),
     [({}, "http://127.0.0.1:8480"), ({"TRUEUP__HTTP__PORT": "9"}, "http://127.0.0.1:9"),
+     ({"TRUEUP__HTTP__TLS_CERTIFICATE": "tls.crt"}, "https://127.0.0.1:8480"),
      ({"TRUEUP__HTTP__HOST": "0.0.0.0"}, "http://127.0.0.1:8480"), ({"TRUEUP__HTTP__HOST": "h"}, "http://h:8480")],
 )  # fmt: skip
 def test_the_address_follows_the_settings_of_the_environment(env: dict[str, str], address: str) -> None:

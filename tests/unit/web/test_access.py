@@ -266,6 +266,12 @@ def test_a_session_ends_with_the_logout(client: FlaskClient) -> None:
     assert client.get("/api/status", headers={"Cookie": f"{COOKIE}={stolen.value}"}).status_code == 401
 
 
+def test_the_page_offers_a_logout_only_to_a_session(client: FlaskClient) -> None:
+    without = client.get("/", headers=bearer(Role.VIEWER)).text
+    client.post("/login", json={"token": TOKENS[Role.VIEWER]})
+    assert ('id="logout"' in without, 'id="logout"' in client.get("/").text) == (False, True)
+
+
 def test_a_session_ends_with_its_token(client: FlaskClient, file: Path) -> None:
     client.post("/login", json={"token": TOKENS[Role.VIEWER]})
     file.write_text(line_of("carol", Role.VIEWER, "new") + "\n")

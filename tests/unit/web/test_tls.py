@@ -47,6 +47,11 @@ def test_a_client_that_does_not_know_it_refuses(server: Server) -> None:
         api(server, "").get("status")
 
 
+def test_a_file_of_authorities_that_is_missing_is_named(server: Server, tmp_path: Path) -> None:
+    with pytest.raises(Retry, match=r"No such file.*--ca"):
+        api(server, str(tmp_path / "none")).get("status")
+
+
 @pytest.mark.parametrize("size", [20_000, 300_000, 900_000])
 def test_large_requests_and_responses_arrive_whole(server: Server, ca: str, size: int) -> None:
     with pytest.raises(Exception, match="approve") as found:

@@ -42,7 +42,7 @@ class Application:
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms = clock()
         self.spark_ui, self.spark_ended = "", ""
-        self.listener_problems: Callable[[], Iterable[str]] = tuple
+        self.other_problems: Callable[[], Iterable[str]] = tuple
 
     def status(self) -> dict[str, Any]:
         """Status of the whole application."""
@@ -60,7 +60,7 @@ class Application:
 
     def _problems(self, found: Mapping[str, StreamStatus]) -> list[str]:
         refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
-        return [*refused, *self.listener_problems(), *(problem for each in found.values() for problem in each.problems)]
+        return [*refused, *self.other_problems(), *(problem for each in found.values() for problem in each.problems)]
 
     def _queries(self) -> list[dict[str, Any]]:
         out = []

@@ -158,7 +158,8 @@ class Running:
         )
         chosen, tls = self._settings.http, self._tls
         access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
-        application.listener_problems = lambda: [
+        application.other_problems = lambda: [
+            *self._journal.unsigned.values(),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)

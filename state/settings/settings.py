@@ -67,6 +67,10 @@ class JournalSettings:
     options: dict[str, str] = key(
         dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
     )
+    key_file: str = key(
+        "", "File of keys that sign settings and orders in the journal, one per line of at least 32 characters: the "
+        "first signs, all verify. Records without a valid signature are refused. Empty: records are not signed",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

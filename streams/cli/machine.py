@@ -13,6 +13,7 @@ from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.settings.settings import Settings, is_loopback
+from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
 from trueup.streams.terminal.client import Answered, Api
@@ -117,8 +118,9 @@ def tokens(settings: Settings) -> Iterator[Check]:
 
 
 def journal(settings: Settings) -> Check:
-    """Brokers respond and are enough; the embedded journal needs only disk space."""
+    """Its keys are valid; brokers respond and are enough. The embedded journal needs only disk space."""
     chosen = settings.journal
+    keys_of(chosen.key_file)
     if not chosen.bootstrap:
         return ok("journal", "embedded, in data_dir")
     from trueup.connectors.kafka.journal.topics import Topics

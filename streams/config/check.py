@@ -14,7 +14,7 @@ WANTED = "host:port[,host:port...]"
 
 def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
     """One line for each key whose value is not valid on this machine."""
-    own = [*_addresses(settings), *_racks(settings), *_listener(settings)]
+    own = [*_addresses(settings), *_racks(settings), *_files(settings)]
     draft = Draft(settings.sections)
     return own + [problem for section in settings.sections for problem in section.check_env(draft, env)]
 
@@ -31,12 +31,12 @@ def _addresses(settings: Settings) -> Iterator[str]:
             yield f"cluster.autorecovery: expected [http://]host:port; found {shown(address)}"
 
 
-def _listener(settings: Settings) -> Iterator[str]:
+def _files(settings: Settings) -> Iterator[str]:
     http = settings.http
-    for name in ("tokens_file", "tls_certificate", "tls_key"):
-        place = getattr(http, name)
+    files = {f"http.{name}": getattr(http, name) for name in ("tokens_file", "tls_certificate", "tls_key")}
+    for name, place in (files | {"journal.key_file": settings.journal.key_file}).items():
         if place and not (Path(place).is_file() and os.access(place, os.R_OK)):
-            yield f"http.{name}: expected a readable file; found {shown(place)}, which is not"
+            yield f"{name}: expected a readable file; found {shown(place)}, which is not"
 
 
 def _racks(settings: Settings) -> Iterator[str]:

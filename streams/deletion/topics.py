@@ -4,7 +4,7 @@ from trueup.streams.journal.topic import JournalTopic, declare
 
 TOPICS = declare(
     JournalTopic("owners", "deletion/schemas/owner.avsc", observed=True),
-    JournalTopic("markers", "deletion/schemas/marker.avsc", observed=True),
-    JournalTopic("strays", "deletion/schemas/marker.avsc", observed=True),
+    JournalTopic("markers", "deletion/schemas/marker.avsc", observed=True, signed=True),
+    JournalTopic("strays", "deletion/schemas/marker.avsc", observed=True, signed=True),
 )
 OWNERS, MARKERS, STRAYS = (topic.name for topic in TOPICS)

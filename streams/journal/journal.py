@@ -18,15 +18,18 @@ import fastavro
 
 from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Part, Topic, Topics
 from trueup.state.bookkeeper.observations import Observation
-from trueup.state.common.errors import TrueupError
+from trueup.state.common.errors import BadBytes, TrueupError
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import decode, read, schema_text
 from trueup.streams.journal.encode import encode_all
+from trueup.streams.journal.signing import keys_of, signed, verify
 from trueup.streams.journal.topic import CONFIG, HISTORY, declared, topic_of
 
 log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
+UNSIGNED = 100
+"""Maximum number of refused records that are reported."""
 
 
 class Record(NamedTuple):
@@ -44,11 +47,14 @@ Bad = Callable[[Record, TrueupError], None]
 
 
 class Journal:
-    """The topics of one cluster. Safe to use from several threads."""
+    """The topics of one cluster. Safe to use from several threads. ``unsigned``: problems of records without a
+    valid signature, by place; such records are not read."""
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str) -> None:
         self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
         self.topics = Topics(bootstrap, settings.options)
+        self._keys = keys_of(settings.key_file)
+        self.unsigned: dict[str, str] = {}
 
     def topic(self, what: str) -> str:
         """The full name of a topic."""
@@ -90,7 +96,9 @@ class Journal:
         for what, some in groupby(records, key=itemgetter(0)):
             pairs = [(key, value) for _, key, value in some]
             bodies = iter(encode_all(what, [value for _, value in pairs if value is not None]))
-            parts.append((what, [key for key, _ in pairs], [v if v is None else next(bodies) for _, v in pairs]))
+            parts.append((what, [key for key, _ in pairs], [
+                value if value is None else self._signed(what, key, next(bodies)) for key, value in pairs
+            ]))  # fmt: skip
         self.send(parts, within_s)
 
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
@@ -107,7 +115,7 @@ class Journal:
         for entry in self.topics.read(self.topic(what), last):
             if parse and entry.body is not None:
                 yield Record(entry.key, parse(entry.body, _place(entry)), _place(entry), entry.offset)
-            elif (record := _parsed(what, entry, bad)) is not None:
+            elif (record := self._parsed(what, entry, bad)) is not None:
                 yield record
 
     def follow(
@@ -117,7 +125,7 @@ class Journal:
         not readable. ``old``: start with existing records. Blocks."""
 
         def parsed(entry: Entry) -> None:
-            if (record := _parsed(what, entry, bad)) is not None:
+            if (record := self._parsed(what, entry, bad)) is not None:
                 seen(record)
 
         self.topics.follow(self.topic(what), stop, parsed, old)
@@ -134,17 +142,33 @@ class Journal:
         """Whether a broker responds."""
         return self.topics.reachable(self.topic(CONFIG), timeout_s)
 
+    def _signed(self, what: str, key: bytes, body: bytes) -> bytes:
+        return signed(self._keys, what, key, body) if self._keys and topic_of(what).signed else body
 
-def _parsed(what: str, entry: Entry, bad: Bad | None) -> Record | None:
-    where = _place(entry)
-    try:
-        value = None if entry.body is None else decode(what, entry.body, where)
-    except TrueupError as error:
-        if bad is None:
-            raise
-        bad(Record(entry.key, None, where, entry.offset), error)
-        return None
-    return Record(entry.key, value, where, entry.offset)
+    def _parsed(self, what: str, entry: Entry, bad: Bad | None) -> Record | None:
+        where = _place(entry)
+        record = Record(entry.key, None, where, entry.offset)
+        if self._keys and topic_of(what).signed and entry.body is not None:
+            try:
+                verify(self._keys, what, entry.key, entry.body, where)
+            except BadBytes as error:
+                self._refuse(record, error, bad)
+                return None
+        try:
+            return record._replace(value=None if entry.body is None else decode(what, entry.body, where))
+        except TrueupError as error:
+            if bad is None:
+                raise
+            bad(record, error)
+            return None
+
+    def _refuse(self, record: Record, error: BadBytes, bad: Bad | None) -> None:
+        """Report a record without a valid signature. It does not end a start, which any writer could prevent then."""
+        if bad is not None:
+            bad(record, error)
+        elif len(self.unsigned) < UNSIGNED:
+            self.unsigned[record.where] = f"record refused: {error}"
+            log.warning("record refused", extra={"where": record.where, "problem": str(error)})
 
 
 def _place(entry: Entry) -> str:

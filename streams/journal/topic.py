@@ -19,12 +19,14 @@ SETTING = "journal/schemas/setting.avsc"
 class JournalTopic:
     """A topic of the journal. ``schema``: of its records in Avro, or the path of its file below `streams/`;
     ``partitioned``: whether it has journal.partitions partitions instead of one; ``observed``: whether `trueup journal
-    begin-anew` empties it, as its records are based on observations of ZooKeeper."""
+    begin-anew` empties it, as its records are based on observations of ZooKeeper; ``signed``: whether records are
+    signed with journal.key_file, as settings and orders are."""
 
     name: str
     schema: str | Mapping[str, Any]
     partitioned: bool = False
     observed: bool = False
+    signed: bool = False
     configs: Mapping[str, str] = field(default_factory=lambda: dict(COMPACTED))
 
     @property
@@ -64,6 +66,7 @@ def topic_of(name: str) -> JournalTopic:
 
 
 TOPICS = declare(
-    JournalTopic("config", "journal/schemas/config.avsc"), JournalTopic("history", "journal/schemas/history.avsc")
+    JournalTopic("config", "journal/schemas/config.avsc", signed=True),
+    JournalTopic("history", "journal/schemas/history.avsc"),
 )
 CONFIG, HISTORY = (topic.name for topic in TOPICS)

@@ -7,7 +7,7 @@ from trueup.state.reads.lifecycle import Change, ChangeStage, Kept, Purpose, Swi
 from trueup.state.reads.tiers import ReadPriority
 from trueup.streams.journal.topic import JournalTopic, declare
 
-TOPICS = declare(JournalTopic("priorities", "priorities/schemas/priority.avsc"))
+TOPICS = declare(JournalTopic("priorities", "priorities/schemas/priority.avsc", signed=True))
 (PRIORITIES,) = (topic.name for topic in TOPICS)
 
 

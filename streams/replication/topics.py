@@ -7,7 +7,7 @@ _NEW = {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600
 TOPICS = declare(
     JournalTopic("links", "replication/schemas/copy.avsc"),
     JournalTopic("offsets", "replication/schemas/offsets.avsc"),
-    JournalTopic("memory", SETTING),
+    JournalTopic("memory", SETTING, signed=True),
     JournalTopic("reports", "replication/schemas/report.avsc", configs=_NEW),
 )
 LINKS, OFFSETS, MEMORY, REPORTS = (topic.name for topic in TOPICS)

@@ -21,9 +21,10 @@ from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, observed_topics, observing, permanent_tasks, sections
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.check import problems
-from trueup.streams.journal import instances, topic
+from trueup.streams.journal import topic
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.history import History
+from trueup.streams.journal.instances import INSTANCES
 from trueup.streams.journal.topic import JournalTopic
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
@@ -375,8 +376,7 @@ def test_an_unknown_topic_is_refused() -> None:
 
 def test_the_journal_has_the_topics_of_all_streams() -> None:
     of_streams = [each.name for stream in (*STREAMS, TALLY) for each in stream.topics]
-    assert [each.name for each in instances.TOPICS] == ["instances"]
-    assert sorted(each.name for each in topic.declared()) == sorted([*of_streams, "config", "history", "instances"])
+    assert sorted(each.name for each in topic.declared()) == sorted([*of_streams, "config", "history", INSTANCES])
 
 
 GENERAL = (

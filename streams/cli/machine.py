@@ -12,11 +12,11 @@ from trueup.connectors.sandbox.jvm.java import feature_version, java
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, TrueupError
-from trueup.state.settings.settings import Settings, is_loopback
+from trueup.state.settings.settings import HttpSettings, Settings, is_loopback
 from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
-from trueup.streams.terminal.client import Answered, Api
+from trueup.streams.terminal.client import Answered, Api, Target
 from trueup.streams.terminal.options import target_of
 from trueup.streams.web.access import TokenFile, writable_by_others
 from trueup.streams.web.tls import certificate_of
@@ -78,7 +78,7 @@ def port(settings: Settings) -> Check:
     try:
         Port(http.host, http.port).release()
     except Retry:
-        return _taken(f"{'https' if http.tls_certificate else 'http'}://{http.host}:{http.port}")
+        return _taken(http)
     listens = f"{http.host}:{http.port} is free" if http.port else f"any free port of {http.host}"
     if is_loopback(http.host) or http.tls_certificate:
         return ok("http", listens)
@@ -88,15 +88,22 @@ def port(settings: Settings) -> Check:
     )  # fmt: skip
 
 
-def _taken(address: str) -> Check:
+def _taken(http: HttpSettings) -> Check:
+    address = f"{http.host}:{http.port}"
+    host = "127.0.0.1" if http.host in ("0.0.0.0", "::") else http.host  # noqa: S104
+    # Without TLS any process may have the port, and must not receive a token.
+    target = target_of(f"https://{host}:{http.port}") if http.tls_certificate else Target(f"{host}:{http.port}")
     try:
-        found = Api(target_of(address), ASK_S).get("status")
+        found = Api(target, ASK_S).get("status")
     except Answered as error:
-        return warn("http", f"{address} is in use, and expects {error.expected}", error.todo)
-    except Retry:
-        return fail(
-            "http", f"{address} is in use by another process", "set http.port, or stop the process that uses it"
-        )
+        return warn("http", f"{address} is in use, by a server that expects {error.expected}", error.todo)
+    except Retry as error:
+        todo = "set http.port, or stop the process that uses it"
+        if http.tls_certificate:
+            return warn(
+                "http", f"{address} is in use, and was not verified: {error.found}", f"set TRUEUP_CA; or {todo}"
+            )
+        return fail("http", f"{address} is in use by another process", todo)
     return ok("http", f"Trueup {found['version']} runs on {address}, mode {found['mode']}")
 
 

@@ -97,7 +97,7 @@ def test_a_token_that_is_removed_admits_nobody(trueup: Trueup, root: Path) -> No
 
 def test_doctor_finds_the_running_application(trueup: Trueup) -> None:
     row = next(row for row in doctor(trueup) if row["name"] == "http")
-    assert (row["status"], "runs on https://0.0.0.0" in row["found"]) == ("ok", True)
+    assert (row["status"], "runs on 0.0.0.0" in row["found"]) == ("ok", True)
 
 
 def doctor(trueup: Trueup) -> list[dict[str, str]]:

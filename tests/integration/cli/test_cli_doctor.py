@@ -13,6 +13,7 @@ from kazoo.security import make_acl
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import free_port
+from trueup.state.access.tokens import Role, line_of
 from trueup.streams.bookkeeper.worker_checks import short
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
@@ -76,7 +77,7 @@ def test_every_part_is_looked_at(doctor: Doctor, cluster: SandboxCluster) -> Non
     _, rows = doctor()
     address = at(cluster)
     assert list(rows) == [
-        "java", "jars", "data_dir", "http", "journal", "zookeeper", "bookkeeper", "bulk reads", "right: marks",
+        "java", "jars", "data_dir", "http", "tokens", "journal", "zookeeper", "bookkeeper", "bulk reads", "right: marks",
         "right: vote", "auditor", "replication", "bookies", "racks", f"worker {address}", f"racks of {address}",
     ]  # fmt: skip
 
@@ -212,8 +213,9 @@ def test_a_port_that_trueup_has(doctor: Doctor) -> None:
     assert rows["http"]["found"] == f"Trueup 0.1.0 runs on 127.0.0.1:{server.port}, mode observe"
 
 
-def test_an_open_port_is_warned_of(doctor: Doctor) -> None:
-    _, rows = doctor(http__host="0.0.0.0")
+def test_an_open_port_is_warned_of(doctor: Doctor, tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_text(line_of("ada", Role.ADMIN, "token"))
+    _, rows = doctor(http__host="0.0.0.0", http__tokens_file=str(tmp_path / "tokens"))
     assert statuses(rows) == {"http": "warn"}
 
 

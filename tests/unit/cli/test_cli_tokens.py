@@ -213,6 +213,9 @@ def test_doctor_warns_of_tokens_without_tls(tokens: Path) -> None:
     assert (found.status, "without TLS" in found.found) == ("warn", True)
 
 
-def test_doctor_finds_a_running_application_that_expects_a_token(server: Server) -> None:
+def test_doctor_finds_a_running_application_that_expects_a_token(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRUEUP_TOKEN", ADMIN)  # is not sent to a server that is not verified
     found = machine.port(parse({**ZOOKEEPER, "http": {"port": server.port}}))
     assert (found.status, "expects a valid token" in found.found) == ("warn", True)

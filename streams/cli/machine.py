@@ -100,9 +100,7 @@ def _taken(http: HttpSettings) -> Check:
     except Retry as error:
         todo = "set http.port, or stop the process that uses it"
         if http.tls_certificate:
-            return warn(
-                "http", f"{address} is in use, and was not verified: {error.found}", f"set TRUEUP_CA; or {todo}"
-            )
+            return warn("http", f"{address} is in use, not verified: {error.found}", f"set TRUEUP_CA; or {todo}")
         return fail("http", f"{address} is in use by another process", todo)
     return ok("http", f"Trueup {found['version']} runs on {address}, mode {found['mode']}")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from flask import Flask, request
 
+from tests.certificates import certify
 from tests.configuration import parse
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.cli.test_cli import CommandResult
@@ -22,6 +23,7 @@ from trueup.streams.terminal import codes
 from trueup.streams.terminal.client import Api, Target
 from trueup.streams.web.access import Access, TokenFile
 from trueup.streams.web.api import Server, create_app, serve
+from trueup.streams.web.tls import Certificate
 
 Run = Callable[..., CommandResult]
 VIEWER, ADMIN = "token-of-viewer", "token-of-admin"
@@ -105,6 +107,17 @@ def test_a_token_is_sent(run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         monkeypatch.setenv("TRUEUP_TOKEN_FILE", str(file))
     words = ["--token-file", str(file)] if way == "option" else []
     assert run("config", "set", "placement.mode", "approve", *words).out == "placement.mode is approve\n"
+
+
+def test_a_token_is_sent_over_tls(tokens: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    access = Access(TokenFile(tokens), lambda _: None)
+    certificate = Certificate(*certify(tmp_path))
+    secured = serve(create_app(FakeEngine().drill(), all_metrics(), access), "127.0.0.1", 0, certificate)
+    monkeypatch.setenv("TRUEUP_TOKEN", ADMIN)
+    words = ["config", "set", "placement.mode", "approve", "--api", f"https://127.0.0.1:{secured.port}"]
+    results = [run(*words, "--ca", str(tmp_path / "certificate.pem")).code, run(*words).code]
+    secured.stop()
+    assert results == [codes.OK, codes.UNREACHABLE]
 
 
 @pytest.mark.parametrize("content", [b"", b"a b", b"x" * 600, b"\xff"])

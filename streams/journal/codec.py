@@ -1,6 +1,7 @@
 """The journal's records as Avro: one schema per topic, no registry; a record is the Avro body without a header.
 
-Fields are only appended, with a default. Records of earlier releases end before them, and earlier releases ignore them.
+New fields are appended, with a default and the attribute ``appended``. Records of earlier releases end before them, and
+earlier releases ignore them.
 """
 
 import io
@@ -30,9 +31,9 @@ def _schema(topic: str) -> Any:
 def _earlier(topic: str) -> tuple[Any, Mapping[str, Any]]:
     """The schema without the fields that were appended, and their defaults; no defaults if there are none."""
     whole = json.loads(schema_text(topic))
-    kept = [field for field in whole["fields"] if "default" not in field]
-    defaults = {field["name"]: field["default"] for field in whole["fields"] if "default" in field}
-    assert whole["fields"][: len(kept)] == kept, "fields with a default are the last ones"
+    kept = [field for field in whole["fields"] if "appended" not in field]
+    defaults = {field["name"]: field["default"] for field in whole["fields"] if "appended" in field}
+    assert whole["fields"][: len(kept)] == kept, "appended fields are the last ones"
     return fastavro.parse_schema({**whole, "name": f"{whole['name']}Earlier", "fields": kept}), defaults
 
 

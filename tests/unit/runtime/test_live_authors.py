@@ -10,7 +10,7 @@ import pytest
 
 from tests.configuration import parse
 from tests.unit.runtime.test_live import Topic, record, see
-from trueup.state.common.errors import BadSettings, Retry
+from trueup.state.common.errors import BadBytes, BadSettings, Retry
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.replication.settings import LinkSettings
 from trueup.streams.config.live import Live
@@ -171,6 +171,14 @@ def earlier(topic: str, fields: int, value: dict[str, Any]) -> bytes:
 def test_a_setting_of_an_earlier_release_is_read() -> None:
     old = earlier("config", 3, {"name": "placement.mode", "value": '"approve"', "at_ms": 7})
     assert decode("config", old) == {"name": "placement.mode", "value": '"approve"', "at_ms": 7, "by": ""}
+
+
+def test_a_truncated_record_of_another_topic_is_refused() -> None:
+    whole = {"link": "l", "topic": "t", "partition": 0, "part": 1, "head": {"a": 1}, "source": [1], "target": [2]}
+    body = encode("offsets", {**whole, "count": [3]})
+    for size in range(len(body)):
+        with pytest.raises(BadBytes):
+            decode("offsets", body[:size])
 
 
 def test_an_earlier_release_reads_a_setting_of_this_one() -> None:

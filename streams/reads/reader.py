@@ -3,22 +3,23 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.chunks import Chunks
-from trueup.connectors.pulsar.protocol.entry import entry_of
+from trueup.connectors.pulsar.protocol.entry import Layout, entry_of, layout_of
 from trueup.connectors.pulsar.protocol.message import Message, messages_of
 from trueup.connectors.pulsar.topics import Topic, ledgers_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.state.common.errors import Stop, TrueupError
+from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.reads.positions import Part, Position, parts
 from trueup.state.reads.tiers import LedgerInfo, ReadPriority, Tier
 from trueup.streams.reads import fallback
 from trueup.streams.reads.fallback import Fallback, LostEntries, ServedEntry
 from trueup.streams.reads.sources import Source
 
+T = TypeVar("T")
 SKEW_MS = 600_000
 """Clocks of producers may be ahead of those of brokers by this: a ledger is skipped by its time of closing only if it
 was closed that much before the first time to read."""
@@ -79,6 +80,13 @@ class ReadReport:
         self.damaged_last[replica] = max(found.entry, self.damaged_last.get(replica, 0))
 
 
+class Stored(NamedTuple):
+    """The bytes of an entry with a valid checksum, or without one."""
+
+    data: bytes
+    layout: Layout
+
+
 class TopicReader:
     """Reads topics of one cluster. ``sources``: the tiers of a topic, by the name of its managed ledger."""
 
@@ -108,17 +116,20 @@ class TopicReader:
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
         `read` does."""
-        for served in self._entries(topic, part):
+        for served in self._entries(topic, part, lambda entry, payload: _messages(part.info.ledger, entry, payload)):
             users = self._of_users(served.content)
             yield served if users is served.content else served._replace(content=users)
 
-    def _entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
-        sources, at, ledger = self._sources(topic.owner), part.first, part.info.ledger
+    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+        """Each entry of a part, not parsed. Ends and raises as `entries` does."""
+        return self._entries(topic, part, lambda entry, payload: _stored(part.info.ledger, entry, payload))
 
-        def decode(entry: int, payload: memoryview) -> list[Message]:
-            where = f"entry {entry} of ledger {ledger}"
-            return messages_of(entry_of(payload, where), ledger, entry, where)
+    def parsed(self, ledger: int, entry: int, stored: bytes) -> list[Message]:
+        """The messages of users in an entry of `stored`. Raises `BadBytes`, and `Stop` for transactions."""
+        return self._of_users(_messages(ledger, entry, memoryview(stored)))
 
+    def _entries(self, topic: Topic, part: Part, decode: Callable[[int, memoryview], T]) -> Iterator[ServedEntry[T]]:
+        sources, at = self._sources(topic.owner), part.first
         while part.last is None or at <= part.last:
             try:
                 chosen = part._replace(first=at)
@@ -159,6 +170,19 @@ class TopicReader:
                 "whether it was committed is not known; --transactions (transactions: true) includes all of them",
             )
         return users
+
+
+def _messages(ledger: int, entry: int, payload: memoryview) -> list[Message]:
+    where = f"entry {entry} of ledger {ledger}"
+    return messages_of(entry_of(payload, where), ledger, entry, where)
+
+
+def _stored(ledger: int, entry: int, payload: memoryview) -> Stored:
+    data = bytes(payload)
+    try:
+        return Stored(data, layout_of(data, ""))
+    except BadBytes:
+        return Stored(data, layout_of(data, f"entry {entry} of ledger {ledger}"))
 
 
 def since(ledgers: list[LedgerInfo], from_ms: int | None) -> list[LedgerInfo]:

@@ -17,7 +17,7 @@ from trueup.state.reads.tiers import LedgerInfo, Tier
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.cluster import bookie_tls
 from trueup.streams.reads.fallback import ServedEntry
-from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, TopicMessage, TopicReader
+from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, Stored, TopicMessage, TopicReader
 from trueup.streams.reads.schemas import SchemaHistory
 from trueup.streams.reads.sources import BookKeeperSource, Source, TieredSource
 
@@ -60,6 +60,14 @@ class Topics:
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of each entry of a part; see `TopicReader.entries`."""
         return self._reader.entries(topic, part)
+
+    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+        """Each entry of a part, not parsed; see `TopicReader.stored`."""
+        return self._reader.stored(topic, part)
+
+    def parsed(self, ledger: int, entry: int, stored: bytes) -> list[Message]:
+        """The messages of an entry of `stored`; see `TopicReader.parsed`."""
+        return self._reader.parsed(ledger, entry, stored)
 
     def schemas(self, topic: Topic) -> SchemaHistory:
         """The versions of a topic's schema. Raises `Retry`, `BadBytes`."""

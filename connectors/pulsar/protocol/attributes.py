@@ -18,11 +18,11 @@ def key_of(metadata: Any, null: bool = False) -> bytes | None:
         return None
     if metadata.null_partition_key or (null and not metadata.HasField("null_partition_key")):
         return None
-    return _decoded(key) if metadata.partition_key_b64_encoded else key
+    return decoded(key) if metadata.partition_key_b64_encoded else key
 
 
-def _decoded(key: bytes) -> bytes:
-    """Java's decoder accepts text without padding."""
+def decoded(key: bytes) -> bytes:
+    """A key without its base64; see `key_of`. Java's decoder accepts text without padding."""
     try:
         return base64.b64decode(key + b"=" * (-len(key) % 4), validate=True)
     except binascii.Error:

@@ -44,7 +44,25 @@ def entry_of(data: memoryview, where: str) -> Entry:
     return Entry(last_index, broker_ms, metadata, data[at:])
 
 
-def _number(data: memoryview, at: int, where: str) -> int:
+class Layout(NamedTuple):
+    """Where the parts of an entry are: the end of the BrokerEntryMetadata, 0: none; start and end of the metadata."""
+
+    broker_end: int
+    start: int
+    end: int
+
+
+def layout_of(data: bytes, where: str) -> Layout:
+    """The parts of an entry, with its checksum verified, but its metadata not parsed. Raises `BadBytes`."""
+    at = broker_end = 0
+    if data[:2] == _BROKER:
+        at = broker_end = _end(data, 2, where)
+    if data[at : at + 2] == _CHECKSUM:
+        at = _checked(memoryview(data), at + 2, where)
+    return Layout(broker_end, at + _NUMBER.size, _end(data, at, where))
+
+
+def _number(data: memoryview | bytes, at: int, where: str) -> int:
     if len(data) - at < _NUMBER.size:
         raise BadBytes(where, at, "a number of 4 bytes", f"{len(data) - at} bytes", ADVICE)
     number: int = _NUMBER.unpack_from(data, at)[0]
@@ -53,16 +71,22 @@ def _number(data: memoryview, at: int, where: str) -> int:
 
 def _parsed(message: Any, data: memoryview, at: int, where: str) -> int:
     """Fill a message whose length is at this offset, and return the offset after it."""
-    length, start = _number(data, at, where), at + _NUMBER.size
-    if length > len(data) - start:
-        raise BadBytes(where, at, f"the length of metadata, at most {len(data) - start} bytes", str(length), ADVICE)
+    start, end = at + _NUMBER.size, _end(data, at, where)
     try:
-        message.ParseFromString(data[start : start + length])
+        message.ParseFromString(data[start:end])
     except DecodeError as error:
         raise BadBytes(where, start, message.DESCRIPTOR.name, "other bytes", ADVICE) from error
     if not message.IsInitialized():
         name = message.DESCRIPTOR.name
         raise BadBytes(where, start, f"all required fields of {name}", "other fields", ADVICE)
+    return end
+
+
+def _end(data: memoryview | bytes, at: int, where: str) -> int:
+    """The end of metadata whose length is at this offset."""
+    length, start = _number(data, at, where), at + _NUMBER.size
+    if length > len(data) - start:
+        raise BadBytes(where, at, f"the length of metadata, at most {len(data) - start} bytes", str(length), ADVICE)
     return start + length
 
 

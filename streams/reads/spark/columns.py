@@ -10,14 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.protocol.rows import Rows as Together
 from trueup.state.reads.tiers import Tier
 from trueup.streams.reads.spark.planner import EntryRange
+from trueup.streams.reads.spark.row_columns import column, times, values
 from trueup.streams.reads.spark.values import Row, Values
 
 ROWS, BYTES = 8_192, 8 << 20
 """A record batch is complete when it has this many messages, or values of this many bytes; the messages of the last
 entry can be more."""
-_LAST_MS = ((1 << 63) - 1) // 1_000
+LARGEST = 1 << 16
+"""Maximum number of rows of a record batch."""
 _FIELDS = {name: at for at, name in enumerate(Message._fields)}
 Rows = Sequence[Message]
 
@@ -29,7 +32,7 @@ class Columns:
         self._schema, self._values, self._topic = schema, values, str(wanted.topic)
         self._same = {"topic": str(wanted.topic), "partition": wanted.topic.partition, "ledger": wanted.ledger}
 
-    def batches(self, found: Iterable[tuple[Rows, Tier]]) -> Iterator[pa.RecordBatch]:
+    def batches(self, found: Iterable[tuple[Together | list[Message], Tier]]) -> Iterator[pa.RecordBatch]:
         """Record batches of these messages, in order, of one tier each."""
         rows: list[Message] = []
         size, last = 0, None
@@ -37,6 +40,12 @@ class Columns:
             if rows and (tier is not last or len(rows) >= ROWS or size >= BYTES):
                 yield self._batch(rows, last)
                 rows, size = [], 0
+            if isinstance(some, Together):
+                if rows:
+                    yield self._batch(rows, last)
+                    rows, size = [], 0
+                yield from self._together(some, tier)
+                continue
             last = tier
             rows += some
             size += sum([len(one.value or b"") for one in some])
@@ -44,16 +53,40 @@ class Columns:
             yield self._batch(rows, last)
 
     def _batch(self, rows: list[Message], tier: Tier | None) -> pa.RecordBatch:
+        def build(name: str, kind: Any) -> Any:
+            if name == "value" and self._values.typed:
+                return self._values.column(self._rows(rows), kind)
+            return _BUILD[name](rows, kind)
+
+        return self._built(build, len(rows), tier)
+
+    def _together(self, rows: Together, tier: Tier) -> Iterator[pa.RecordBatch]:
+        def build(name: str, kind: Any) -> Any:
+            if name == "value" and self._values.typed:
+                return self._values.column(self._rows_of(rows), kind)
+            if name == "message_id":
+                return _ids([pa.array(each) for each in (ledger, rows.entry, rows.batch_index)], kind)
+            return column(name, rows, kind)
+
+        count = len(rows.at)
+        ledger = np.full(count, self._same["ledger"])
+        if count:
+            batch = self._built(build, count, tier)
+            yield from (batch.slice(at, LARGEST) for at in range(0, count, LARGEST))
+
+    def _built(self, build: Callable[[str, Any], Any], count: int, tier: Tier | None) -> pa.RecordBatch:
         same = {**self._same, "tier": str(tier)}
-        made = []
-        for field in self._schema:
-            if field.name in same:
-                made.append(pa.repeat(pa.scalar(same[field.name], field.type), len(rows)))
-            elif field.name == "value" and self._values.typed:
-                made.append(self._values.column(self._rows(rows), field.type))
-            else:
-                made.append(_BUILD[field.name](rows, field.type))
+        made = [
+            pa.repeat(pa.scalar(same[field.name], field.type), count) if field.name in same
+            else build(field.name, field.type) for field in self._schema
+        ]  # fmt: skip
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
+
+    def _rows_of(self, rows: Together) -> list[Row]:
+        versions = column("schema_version", rows, pa.binary()).to_pylist()
+        each = zip(values(rows).to_pylist(), versions, rows.entry.tolist(), strict=True)
+        at = f"the value of {self._topic}, {self._same['ledger']}:"
+        return [Row(value, False, version, f"{at}{entry}") for value, version, entry in each]
 
     def _rows(self, rows: Rows) -> list[Row]:
         at = f"the value of {self._topic}, "
@@ -84,21 +117,18 @@ def _texts(found: Sequence[str | None], kind: Any) -> Any:
 
 
 def _time(name: str) -> Build:
-    """Times in ms; 0 is none. Neither are times that Spark cannot represent."""
-
-    def build(rows: Rows, kind: Any) -> Any:
-        ms = np.array(_column(rows, name), np.int64)
-        return pa.array(ms * 1_000, kind, mask=(ms <= 0) | (ms > _LAST_MS))
-
-    return build
+    return lambda rows, kind: times(np.array(_column(rows, name), np.int64), kind)
 
 
-def _ids(rows: Rows, kind: Any) -> Any:
-    """Message ids, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX."""
-    parts = [pa.array(_column(rows, name), pa.int64()).cast(kind) for name in ("ledger", "entry")]
-    index = pa.array(_column(rows, "batch_index"), pa.int64())
-    entry = pc.binary_join_element_wise(*parts, ":")
-    return pc.if_else(pc.less(index, 0), entry, pc.binary_join_element_wise(entry, index.cast(kind), ":"))
+def _ids(numbers: Sequence[Any], kind: Any) -> Any:
+    """Message ids, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX, from these three columns."""
+    ledger, entry, index = numbers
+    whole = pc.binary_join_element_wise(ledger.cast(kind), entry.cast(kind), ":")
+    return pc.if_else(pc.less(index, 0), whole, pc.binary_join_element_wise(whole, index.cast(kind), ":"))
+
+
+def _message_ids(rows: Rows, kind: Any) -> Any:
+    return _ids([pa.array(_column(rows, name), pa.int64()) for name in ("ledger", "entry", "batch_index")], kind)
 
 
 def _properties(rows: Rows, kind: Any) -> Any:
@@ -121,6 +151,6 @@ _BUILD: dict[str, Build] = {
     "producer": _text("producer"),
     "publish_time": _time("publish_ms"),
     "event_time": _time("event_ms"),
-    "message_id": _ids,
+    "message_id": _message_ids,
     "properties": _properties,
 }  # fmt: skip

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 
+from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.protocol.rows import Rows, kept
 from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.streams.reads import damage_report
-from trueup.streams.reads.reader import ReadReport, within
+from trueup.streams.reads.reader import Range, ReadReport, within
 from trueup.streams.reads.spark.columns import Columns
 from trueup.streams.reads.spark.options import SourceOptions
 from trueup.streams.reads.spark.planner import EntryRange
@@ -48,9 +51,10 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
     with opened(options.settings(), options.read) as topics:
         history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
         values = Values(columns.value, history, options.strict)
-        found = RangeReader(topics, wanted, options.read.skip_missing).messages()
+        properties = "properties" in columns.schema.names
+        found = RangeReader(topics, wanted, options.read.skip_missing, properties).messages()
         if options.range.from_ms is not None or options.range.to_ms is not None:
-            found = (([one for one in some if within(options.range, one)], tier) for some, tier in found)
+            found = ((_within(options.range, some), tier) for some, tier in found)
         try:
             for batch in Columns(columns.schema, wanted, values).batches(found):
                 topics.report.messages += batch.num_rows
@@ -58,6 +62,17 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
         finally:
             _tell(wanted, topics.report, values.undecoded)
             damage_report.send(options.report_to, topics.report)
+
+
+def _within(wanted: Range, some: Rows | list[Message]) -> Rows | list[Message]:
+    if not isinstance(some, Rows):
+        return [one for one in some if within(wanted, one)]
+    inside = np.ones(len(some.at), bool)
+    if wanted.from_ms is not None:
+        inside &= some.publish_ms >= wanted.from_ms
+    if wanted.to_ms is not None:
+        inside &= some.publish_ms < wanted.to_ms
+    return kept(some, inside)
 
 
 def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:

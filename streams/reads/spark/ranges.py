@@ -4,50 +4,91 @@ A message in chunks belongs to the range with its last chunk, whose id it has, a
 looked for in earlier entries, so that a message is given out once, wherever ranges and micro-batches end.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from trueup.connectors.pulsar.protocol.chunks import Chunks
+from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.protocol.rows import Held, Rows, TooMuchError, rows_of
 from trueup.connectors.pulsar.topics import Topic
-from trueup.state.common.errors import Refused, Stop
+from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.reads.positions import Part
 from trueup.state.reads.tiers import LedgerInfo, Tier
+from trueup.streams.reads.fallback import ServedEntry
+from trueup.streams.reads.reader import Stored
 from trueup.streams.reads.spark.planner import EntryRange
 from trueup.streams.reads.topics import Topics
 
 LOOK_BACK = 10_000
 """Maximum number of entries before a range in which the first chunk of a message is looked for."""
 _FIRST_LOOK = 16
+TOGETHER, TOGETHER_BYTES = 8_192, 4 << 20
+"""Maximum number and bytes of entries that are parsed together, besides the last one."""
+_FIRST_BYTES, _GROWTH = 1 << 16, 4
+"""The first ones are fewer, for an early first row."""
+Found = tuple[Rows | list[Message], Tier]
 
 
 @dataclass
 class RangeReader:
     """The messages of one range. Raises as `TopicReader.read` does, and `Stop` for entries that were trimmed, unless
-    ``skip``, which notes them in the report."""
+    ``skip``, which notes them in the report. ``properties``: whether those are needed, which `Rows` do not have."""
 
     topics: Topics
     wanted: EntryRange
     skip: bool
+    properties: bool = True
     _sought: set[str] = field(default_factory=set)
 
-    def messages(self) -> Iterator[tuple[list[Message], Tier]]:
-        """The messages of each entry, and the tier that served it."""
+    def messages(self) -> Iterator[Found]:
+        """The messages, of some entries together or of one entry at a time, and the tier that served them."""
         wanted, ledgers = self.wanted, self._ledgers()
         info = next((info for info in ledgers if info.ledger == wanted.ledger), None)
         if info is None:
             self.topics.report.trimmed.append(wanted.ledger)
         else:
             chunks = Chunks(str(wanted.topic))
-            for served in self.topics.entries(wanted.topic, Part(info, wanted.first, wanted.last)):
-                found = served.content
-                if found and found[0].chunk is not None:
-                    found = self._whole(chunks, found[0], ledgers)
-                yield found, served.tier
+            for group in _groups(self.topics.stored(wanted.topic, Part(info, wanted.first, wanted.last))):
+                yield from self._of(group, info, chunks, ledgers)
             self.topics.report.chunks += chunks.dropped
         if self.topics.report.trimmed and not self.skip:
             expected = f"entries {wanted.first} to {wanted.last} of ledger {wanted.ledger} in {wanted.topic}"
             raise Stop(expected, "a ledger that was trimmed", "read again, or skip what is trimmed (missing: skip)")
+
+    def _of(
+        self, group: list[ServedEntry[Stored]], info: LedgerInfo, chunks: Chunks, ledgers: list[LedgerInfo]
+    ) -> Iterator[Found]:
+        """The messages of entries: together, or each on its own if that is refused."""
+        try:
+            rows = rows_of(_held(group))
+            if not (rows.properties and self.properties):
+                yield rows, group[0].tier
+                return
+        except TooMuchError:
+            half = len(group) // 2
+            yield from self._of(group[:half], info, chunks, ledgers)
+            yield from self._of(group[half:], info, chunks, ledgers)
+            return
+        except UnusualError:
+            pass
+        for served in self._apart(group, info):
+            found = served.content
+            if found and found[0].chunk is not None:
+                found = self._whole(chunks, found[0], ledgers)
+            yield found, served.tier
+
+    def _apart(self, group: list[ServedEntry[Stored]], info: LedgerInfo) -> Iterator[ServedEntry[list[Message]]]:
+        """The messages of each entry. From one on that cannot be parsed, entries are read again, from any tier."""
+        for at, served in enumerate(group):
+            try:
+                found = self.topics.parsed(info.ledger, served.entry, served.content.data)
+            except BadBytes:
+                self.topics.report.entries[served.tier] -= len(group) - at
+                again = Part(info, served.entry, group[-1].entry)
+                yield from self.topics.entries(self.wanted.topic, again)
+                return
+            yield ServedEntry(served.entry, found, served.tier)
 
     def _ledgers(self) -> list[LedgerInfo]:
         try:
@@ -82,6 +123,27 @@ class RangeReader:
     def _chunks(self, topic: Topic, part: Part) -> Iterator[Message]:
         for served in self.topics.entries(topic, part):
             yield from served.content
+
+
+def _groups(found: Iterable[ServedEntry[Stored]]) -> Iterator[list[ServedEntry[Stored]]]:
+    """Consecutive entries of one tier."""
+    group, size, most = list[ServedEntry[Stored]](), 0, _FIRST_BYTES
+    for served in found:
+        if group and (
+            size >= most or len(group) == TOGETHER
+            or served.tier is not group[-1].tier or served.entry != group[-1].entry + 1
+        ):  # fmt: skip
+            yield group
+            group, size, most = [], 0, min(most * _GROWTH, TOGETHER_BYTES)
+        group.append(served)
+        size += len(served.content.data)
+    if group:
+        yield group
+
+
+def _held(group: list[ServedEntry[Stored]]) -> Held:
+    content = [served.content for served in group]
+    return Held([served.entry for served in group], [one.data for one in content], [one.layout for one in content])
 
 
 def _backwards(ledgers: list[LedgerInfo], wanted: EntryRange) -> Iterator[Part]:

@@ -11,12 +11,13 @@ from tests.unit.pulsar.pulsar_entries import encoded
 from tests.unit.reads.test_reader import COUNT, GONE, TOPIC, FakeCluster
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.protocol.rows import Rows
 from trueup.connectors.pulsar.topics import Topic, ledgers_of
 from trueup.state.common.errors import Stop
 from trueup.state.reads.positions import Part
 from trueup.state.reads.tiers import LedgerInfo, Tier
 from trueup.streams.reads.fallback import ServedEntry
-from trueup.streams.reads.reader import ReadOptions, ReadReport, TopicReader
+from trueup.streams.reads.reader import ReadOptions, ReadReport, Stored, TopicReader
 from trueup.streams.reads.spark.executor import line_of
 from trueup.streams.reads.spark.planner import EntryRange
 from trueup.streams.reads.spark.ranges import RangeReader
@@ -36,13 +37,26 @@ class FakeTopics:
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         return self._reader.entries(topic, part)
 
+    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+        return self._reader.stored(topic, part)
+
+    def parsed(self, ledger: int, entry: int, stored: bytes) -> list[Message]:
+        return self._reader.parsed(ledger, entry, stored)
+
 
 def read(
     cluster: FakeCluster, ledger: int, first: int, last: int, skip: bool = False
 ) -> tuple[list[bytes], ReadReport]:
     topics = FakeTopics(cluster, ReadOptions(skip_missing=skip))
     reader = RangeReader(topics, EntryRange(TOPIC, ledger, first, last), skip)  # type: ignore[arg-type]
-    return [message.value or b"" for some, _ in reader.messages() for message in some], topics.report
+    return [value for some, _ in reader.messages() for value in values(some)], topics.report
+
+
+def values(some: Rows | list[Message]) -> list[bytes]:
+    if isinstance(some, Rows):
+        spans = zip(some.value.starts.tolist(), some.value.ends.tolist(), strict=True)
+        return [some.data[start:end] for start, end in spans]
+    return [message.value or b"" for message in some]
 
 
 def chunk(uuid: str, number: int, count: int) -> bytes:

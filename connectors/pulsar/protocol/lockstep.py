@@ -1,0 +1,125 @@
+"""Parses many protobuf messages of one type at once: one step of numpy for the next field of every message.
+
+Messages of one producer have the same fields in the same order, so that a step usually sees one tag. What is rare is
+not parsed but refused (`UnusualError`), and is then parsed by protobuf itself: unknown tags, long tags, and all damage.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+PADDING = bytes(16)
+"""Must follow the bytes of the last message."""
+_STEPS = 64
+_LONGEST = 10
+_MANY = 8
+
+
+class UnusualError(Exception):
+    """These bytes are not parsed here. They can be valid."""
+
+
+class Fields(NamedTuple):
+    """The fields of messages, by number, of each message the last value, as protobuf parses it. Fields that no message
+    has are left out. ``numbers``: values, 0: none; ``spans``: start and end of bytes; ``there``: which messages have
+    the field; ``inner``: rows, starts and ends of repeated messages, by row."""
+
+    numbers: dict[int, Array]
+    spans: dict[int, tuple[Array, Array]]
+    there: dict[int, Array]
+    inner: tuple[Array, Array, Array]
+
+
+def fields_of(data: Array, starts: Array, ends: Array, known: Mapping[int, str]) -> Fields:
+    """The fields of the messages in these ranges of ``data`` (uint8). ``known``: by number, ``number``, ``bytes``,
+    or ``inner`` for at most one repeated message. Raises `UnusualError`."""
+    found, rows, at = _Found(len(starts)), np.arange(len(starts)), starts
+    for _ in range(_STEPS):
+        open_ = at < ends
+        if not open_.all():
+            rows, at, ends = rows[open_], at[open_], ends[open_]
+        if not len(rows):
+            return found.fields()
+        tags, after = data[at].astype(np.int64), at + 1
+        if (tags >= 128).any():
+            long = tags >= 128
+            tags = np.where(long, tags & 127 | data[after].astype(np.int64) << 7, tags)
+            after = after + long
+        values, after = varints(data, after)
+        same = int(tags[0])
+        if (tags == same).all():
+            at = found.add(same, known, rows, values, after, ends)
+            continue
+        at = np.empty_like(after)
+        different = np.unique(tags).tolist()
+        if len(different) > _MANY:
+            raise UnusualError
+        for tag in different:
+            some = tags == tag
+            at[some] = found.add(tag, known, rows[some], values[some], after[some], ends[some])
+    raise UnusualError
+
+
+def varints(data: Array, at: Array) -> tuple[Array, Array]:
+    """The values (int64) of varints at these offsets, and their ends. Raises `UnusualError`."""
+    first = data[at]
+    values, ends = (first & 127).astype(np.int64), at + 1
+    more = np.flatnonzero(first >= 128)
+    for place in range(1, _LONGEST):
+        if not len(more):
+            return values, ends
+        if place == _LONGEST - 1:
+            break
+        following = data[np.minimum(at[more] + place, len(data) - 1)]
+        values[more] |= (following & 127).astype(np.int64) << (7 * place)
+        ends[more] += 1
+        more = more[following >= 128]
+    # Negative numbers have 10 bytes.
+    raise UnusualError
+
+
+class _Found:
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._numbers, self._there = dict[int, Array](), dict[int, Array]()
+        self._spans = dict[int, tuple[Array, Array]]()
+        self._inner: list[tuple[Array, Array, Array]] = []
+
+    def add(self, tag: int, known: Mapping[int, str], rows: Array, values: Array, after: Array, ends: Array) -> Array:
+        """Note one field of these rows, and return where the next one starts. Raises `UnusualError`."""
+        number, wire = tag >> 3, tag & 7
+        kind = known.get(number, "")
+        if wire != (0 if kind == "number" else 2) or not kind:
+            raise UnusualError
+        if wire and (values > ends).any():
+            raise UnusualError
+        following = after + values if wire else after
+        if (following > ends).any():
+            raise UnusualError
+        if kind == "inner":
+            self._inner.append((rows, after, following))
+            return following
+        if number not in self._there:
+            self._there[number] = np.zeros(self._count, bool)
+            if wire:
+                self._spans[number] = np.zeros(self._count, np.int64), np.zeros(self._count, np.int64)
+            else:
+                self._numbers[number] = np.zeros(self._count, np.int64)
+        self._there[number][rows] = True
+        if wire:
+            starts, stops = self._spans[number]
+            starts[rows], stops[rows] = after, following
+        else:
+            self._numbers[number][rows] = values
+        return following
+
+    def fields(self) -> Fields:
+        if not self._inner:
+            nothing = np.zeros(0, np.int64)
+            return Fields(self._numbers, self._spans, self._there, (nothing, nothing, nothing))
+        rows, starts, ends = (np.concatenate(each) for each in zip(*self._inner, strict=True))
+        order = np.argsort(rows, kind="stable")
+        return Fields(self._numbers, self._spans, self._there, (rows[order], starts[order], ends[order]))

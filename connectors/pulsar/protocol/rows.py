@@ -1,0 +1,294 @@
+"""The messages of many entries at once, as arrays of positions in their bytes: no object for each message.
+
+What `message.messages_of` gives for the same entries, for entries of the usual kind: without encryption, chunks,
+transactions and markers. Others, and damage, are refused (`lockstep.UnusualError`): `messages_of` parses those.
+"""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.connectors.pulsar import codecs
+from trueup.connectors.pulsar.protocol.entry import Layout
+from trueup.connectors.pulsar.protocol.lockstep import PADDING, Fields, UnusualError, fields_of
+from trueup.connectors.pulsar.protocol.message import MOST_MESSAGES, opened
+from trueup.state.common.errors import BadBytes
+
+Array = NDArray[Any]
+_BROKER = {1: "number", 2: "number"}
+_ENTRY = {
+    1: "bytes", 2: "number", 3: "number", 4: "inner", 5: "bytes", 6: "bytes", 8: "number", 9: "number", 11: "number",
+    12: "number", 16: "bytes", 17: "number", 18: "bytes", 19: "number", 24: "number", 25: "number", 30: "number",
+}  # fmt: skip
+"""Fields of MessageMetadata; 24 is highest_sequence_id, which batches have."""
+_SINGLE = {
+    1: "inner", 2: "bytes", 3: "number", 4: "number", 5: "number", 6: "number", 7: "bytes", 8: "number", 9: "number",
+    10: "number",
+}  # fmt: skip
+_PAIR = {1: "bytes", 2: "bytes"}
+_SIZE = struct.Struct(">I")
+_LARGEST = (1 << 31) - 1
+_SIZED, _SHORT = 0x18, 128
+
+
+MOST_TOGETHER, MESSAGES_TOGETHER = 1 << 25, 1 << 17
+"""Maximum bytes without compression, and messages, of several entries."""
+
+
+class TooMuchError(UnusualError):
+    """Together, these entries need too much memory."""
+
+
+class Span(NamedTuple):
+    """Ranges of `Rows.data`, in ascending order. ``there``: of which rows; others have no bytes at all."""
+
+    starts: Array
+    ends: Array
+    there: Array
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages. ``data``: bytes that contain what spans refer to. ``at``: the row of each message's entry in the spans
+    of entries, ``producer`` and ``schema_version``; all other columns have a row for each message. ``encoded``: which
+    keys are base64; ``properties``: whether any message has some. Times in ms since 1970, 0: none."""
+
+    data: bytes
+    at: Array
+    entry: Array
+    batch_index: Array
+    publish_ms: Array
+    event_ms: Array
+    sequence: Array
+    key: Span
+    encoded: Array
+    ordering_key: Span
+    value: Span
+    producer: Span
+    schema_version: Span
+    properties: bool
+
+
+class Held(NamedTuple):
+    """Entries and their bytes, with the layout that `entry.layout_of` found."""
+
+    entries: Sequence[int]
+    stored: Sequence[bytes]
+    layouts: Sequence[Layout]
+
+
+def rows_of(held: Held) -> Rows:
+    """The messages of these entries, without those that a compaction removed. Raises `UnusualError`, `TooMuchError`."""
+    data = b"".join([*held.stored, PADDING])
+    bases = _bases(held.stored)
+    layouts = np.array(held.layouts, np.int64).reshape(-1, 3)
+    starts, ends = bases[:-1] + layouts[:, 1], bases[:-1] + layouts[:, 2]
+    raw = np.frombuffer(data, np.uint8)
+    if layouts[:, 0].any():
+        some = layouts[:, 0] > 0
+        begin = bases[:-1][some]
+        fields_of(raw, begin + 6, begin + layouts[some, 0], _BROKER)
+    entries = fields_of(raw, starts, ends, _ENTRY)
+    _required(entries, len(starts), 1, 2, 3)
+    _pairs(raw, entries)
+    numbers = _Numbers(entries, len(starts))
+    codec, plain_size = numbers.int32(8), numbers.int32(9)
+    limits = bases[1:]
+    if codec.any():
+        data, ends, limits, moved = _decompressed(held, layouts, codec, plain_size)
+        entries = _moved(entries, moved - bases[:-1])
+        raw = np.frombuffer(data, np.uint8)
+    return _rows(raw, data, held, entries, ends, limits)
+
+
+def _bases(pieces: Sequence[bytes]) -> Array:
+    found = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum([len(one) for one in pieces], out=found[1:])
+    return found
+
+
+class _Numbers:
+    """Columns of numbers of parsed fields."""
+
+    def __init__(self, fields: Fields, count: int) -> None:
+        self._fields, self._nothing, self._never = fields, np.zeros(count, np.int64), np.zeros(count, bool)
+
+    def of(self, number: int) -> Array:
+        return self._fields.numbers.get(number, self._nothing)
+
+    def int32(self, number: int) -> Array:
+        found = self.of(number)
+        if (found > _LARGEST).any():
+            raise UnusualError  # protobuf cuts it
+        return found
+
+    def there(self, number: int) -> Array:
+        return self._fields.there.get(number, self._never)
+
+    def span(self, number: int) -> tuple[Array, Array]:
+        return self._fields.spans.get(number, (self._nothing, self._nothing))
+
+
+def _required(fields: Fields, count: int, *numbers: int) -> None:
+    for number in numbers:
+        if count and (number not in fields.there or not fields.there[number].all()):
+            raise UnusualError
+
+
+def _pairs(data: Array, fields: Fields) -> None:
+    """Check that properties have names and values."""
+    _, starts, ends = fields.inner
+    _required(fields_of(data, starts, ends, _PAIR), len(starts), 1, 2)
+
+
+def _decompressed(held: Held, layouts: Array, codec: Array, sizes: Array) -> tuple[bytes, Array, Array, Array]:
+    """The same bytes with decompressed payloads; where metadata and payloads end, and entries start, in them."""
+    pieces, total = list[bytes](), 0
+    meta_ends, limits, begins = [], [], []
+    each = zip(held.stored, layouts[:, 2].tolist(), codec.tolist(), sizes.tolist(), strict=True)
+    for stored, meta_end, kind, size in each:
+        try:
+            plain = stored[meta_end:] if kind == codecs.NONE else opened(memoryview(stored)[meta_end:], kind, size, "")
+        except BadBytes:
+            raise UnusualError from None
+        begins.append(total)
+        meta_ends.append(total + meta_end)
+        pieces += stored[:meta_end], plain
+        total += meta_end + len(plain)
+        limits.append(total)
+        if total > MOST_TOGETHER and len(begins) > 1:
+            raise TooMuchError
+    found = [np.array(one, np.int64) for one in (meta_ends, limits, begins)]
+    return b"".join([*pieces, PADDING]), found[0], found[1], found[2]
+
+
+def _moved(fields: Fields, by: Array) -> Fields:
+    spans = {number: (starts + by, ends + by) for number, (starts, ends) in fields.spans.items()}
+    return fields._replace(spans=spans)
+
+
+def _rows(raw: Array, data: bytes, held: Held, fields: Fields, begins: Array, limits: Array) -> Rows:
+    """Rows of messages from those of entries, whose payloads are between ``begins`` and ``limits``."""
+    entries = _Numbers(fields, len(begins))
+    batched, counts = entries.there(11), entries.int32(11)
+    ids = np.array(held.entries, np.int64)
+    producer, schema = (Span(*entries.span(number), entries.there(number)) for number in (1, 16))
+    has_pairs = len(fields.inner[0]) > 0
+    if not batched.any():
+        null, no_key = entries.of(25) != 0, entries.of(30) != 0
+        return Rows(
+            data, np.arange(len(ids)), ids, np.full(len(ids), -1), entries.of(3), entries.of(12), entries.of(2),
+            Span(*entries.span(6), entries.there(6) & ~no_key), entries.of(17) != 0,
+            Span(*entries.span(18), entries.there(18)), Span(begins, limits, ~null), producer, schema, has_pairs,
+        )  # fmt: skip
+    at, index, starts, ends, after = _walked(data, batched, counts, begins, limits)
+    single = fields_of(raw, starts, ends, _SINGLE)
+    _pairs(raw, single)
+    alone = ~batched[at]
+    one = _Numbers(single, len(at))
+    if not ((one.int32(3) == after - ends) & one.there(3) | alone).all():
+        raise UnusualError
+
+    def either(own: Array, of_entry: Array) -> Array:
+        return np.where(alone, of_entry[at], own)
+
+    def span(own: int, of_entry: int, no: Array) -> Span:
+        mine, its = one.span(own), entries.span(of_entry)
+        there = either(one.there(own), entries.there(of_entry)) & ~no
+        return Span(either(mine[0], its[0]), either(mine[1], its[1]), there)
+
+    def inherited(own: int, of_entry: int) -> Array:
+        return np.where(one.there(own), one.of(own), entries.of(of_entry)[at])
+
+    no_key, null = inherited(10, 30) != 0, inherited(9, 25) != 0
+    rows = Rows(
+        data, at, ids[at], index, entries.of(3)[at], inherited(5, 12), inherited(8, 2), span(2, 6, no_key),
+        either(one.of(6), entries.of(17)) != 0, span(7, 18, np.zeros(len(at), bool)), Span(ends, after, ~null),
+        producer, schema, has_pairs or len(single.inner[0]) > 0,
+    )  # fmt: skip
+    removed = one.of(4) != 0
+    return kept(rows, ~removed) if removed.any() else rows
+
+
+def kept(rows: Rows, which: Array) -> Rows:
+    """Some of the messages."""
+
+    def span(one: Span) -> Span:
+        return Span(*(each[which] for each in one))
+
+    return Rows(
+        rows.data, rows.at[which], rows.entry[which], rows.batch_index[which], rows.publish_ms[which],
+        rows.event_ms[which], rows.sequence[which], span(rows.key), rows.encoded[which], span(rows.ordering_key),
+        span(rows.value), rows.producer, rows.schema_version, rows.properties,
+    )  # fmt: skip
+
+
+def _walked(
+    data: bytes, batched: Array, counts: Array, begins: Array, limits: Array
+) -> tuple[Array, Array, Array, Array, Array]:
+    """For each message: row of its entry, index in the batch, where its metadata start and end, and its value ends. A
+    message that is not in a batch has empty metadata. Raises `UnusualError`."""
+    starts, ends, after, sizes = list[int](), list[int](), list[int](), list[int]()
+    if len(counts) > 1 and counts.sum() > MESSAGES_TOGETHER:
+        raise TooMuchError
+    for many, count, begin, limit in zip(
+        batched.tolist(), counts.tolist(), begins.tolist(), limits.tolist(), strict=True
+    ):
+        if many:
+            if count > MOST_MESSAGES:
+                raise UnusualError
+            _walk(data, begin, limit, count, starts, ends, after)
+        else:
+            starts.append(begin)
+            ends.append(begin)
+            after.append(limit)
+        sizes.append(count if many else 1)
+    size = np.array(sizes, np.int64)
+    at = np.repeat(np.arange(len(size)), size)
+    index = np.arange(len(at)) - np.repeat(np.cumsum(size) - size, size)
+    found = [np.array(one, np.int64) for one in (starts, ends, after)]
+    return at, np.where(batched[at], index, -1), found[0], found[1], found[2]
+
+
+def _walk(data: bytes, at: int, limit: int, count: int, starts: list[int], ends: list[int], after: list[int]) -> None:
+    """The messages of one batch. Keys and properties, which have lower numbers, precede the size of the value. Sizes
+    are compared with the parsed ones afterwards. Raises `UnusualError`."""
+    unpack = _SIZE.unpack_from
+    for _ in range(count):
+        if at + 4 > limit:
+            raise UnusualError
+        place = at + 4
+        end = place + unpack(data, at)[0]
+        if end > limit:
+            raise UnusualError
+        starts.append(place)
+        ends.append(end)
+        while data[place] != _SIZED:
+            length = data[place + 1]
+            place += 2 + length
+            if length >= _SHORT:
+                more = data[place - length]
+                place += 1 + (more - 1 << 7)
+                if more >= _SHORT:
+                    raise UnusualError
+            if place >= end:
+                raise UnusualError
+        size = data[place + 1]
+        if size >= _SHORT:
+            size, shift = size & 127, 7
+            place += 1
+            while (byte := data[place + 1]) >= _SHORT and shift < 28:
+                size |= (byte & 127) << shift
+                shift += 7
+                place += 1
+            size |= byte << shift
+        at = end + size
+        if at > limit:
+            raise UnusualError
+        after.append(at)
+    if at != limit:
+        raise UnusualError

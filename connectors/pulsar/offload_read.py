@@ -1,12 +1,14 @@
 """Reads the entries of an offloaded ledger from its objects (the format: `connectors.pulsar.offload_index`).
 
-The data object is read in ranges of `offload_index.WINDOW` bytes, the next one while the entries of one are used: at
-most two of them, and the longest entry, are in memory. Objects contain no digests of entries; those of Pulsar's
-messages are verified by `connectors.pulsar.protocol.entry`.
+The data object is read in ranges of `WINDOW` bytes, or up to a quarter more at the end, the next one while the entries
+of one are used: at most two of them, and the longest entry, are in memory. There is one request for each range, and one
+for an index of usual size: the first response for an object has its size and ETag, which later requests demand. Objects
+contain no digests of entries; those of Pulsar's messages are verified by `connectors.pulsar.protocol.entry`.
 """
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,14 +19,16 @@ from trueup.connectors.pulsar.offload_index import (
     HEADER,
     LONGEST_INDEX,
     MAGIC_BLOCK,
-    WINDOW,
     Index,
 )
-from trueup.connectors.s3.store import Head, ObjectStore
+from trueup.connectors.s3.store import ObjectStore, Start
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
 
+WINDOW = 1 << 24
+_INDEX_BYTES = 1 << 16
+"""More than 3,000 blocks."""
 _TODO = "read the ledger from BookKeeper, or restore the object"
 
 
@@ -38,21 +42,11 @@ class OffloadReader:
 
     def __init__(self, store: ObjectStore, copy: OffloadedCopy, owner: str) -> None:
         self._store, self._pair = store, copy.pair
-        self._where = f"{store.place}/{copy.pair.data_key}"
-        head = self._there(copy.pair.index_key)
-        if head.size > LONGEST_INDEX:
-            raise Stop(f"an index of at most {LONGEST_INDEX} bytes", str(head.size), _TODO)
-        self._index = offload_index.index_of(
-            store.read(copy.pair.index_key, 0, head.size, head.tag), f"{self._where}-index"
-        )
+        self._where, self._tag = f"{store.place}/{copy.pair.data_key}", ""
+        self._index = offload_index.index_of(self._whole(copy.pair.index_key), f"{self._where}-index")
         claim = self._index.claim
         if (claim.component, claim.owner) != (Component.DATA, owner):
             raise Stop(f"a ledger of {owner} in {self._where}", f"one of {claim.owner or 'no topic'}", _TODO)
-        self._data = self._there(copy.pair.data_key)
-        if self._data.size != self._index.data_length:
-            raise BadBytes(
-                self._where, self._data.size, f"{self._index.data_length} bytes", f"{self._data.size}", _TODO
-            )
 
     @property
     def last(self) -> int:
@@ -68,33 +62,49 @@ class OffloadReader:
         blocks = self._index.blocks
         at = int(np.searchsorted(blocks["first"].astype(np.int64), first, "right")) - 1
         expected = int(blocks["first"][at])
-        with _Ahead(self._fetch, int(blocks["offset"][at]), self._data.size, self._where) as source:
-            for offset, block_end in _bounds(self._index, at):
+        bounds = list(_bounds(self._index, at, end))
+        with _Ahead(self._fetch, bounds[0][0], bounds[-1][1], self._where) as source:
+            for offset, block_end in bounds:
                 for entry, payload in _entries(source, expected, offset, block_end, self._where):
                     if entry >= first:
                         yield entry, payload
                     expected = entry + 1
                     if entry == end:
                         return
-        raise BadBytes(self._where, self._data.size, f"entry {expected}", "the end of the object", _TODO)
+        raise BadBytes(self._where, bounds[-1][1], f"entry {expected}", "the end of its block", _TODO)
 
     def _fetch(self, offset: int, count: int) -> bytes:
-        found = self._store.read(self._pair.data_key, offset, count, self._data.tag)
+        if self._tag:
+            found = self._store.read(self._pair.data_key, offset, count, self._tag)
+        else:
+            begun, expected = self._begun(self._pair.data_key, offset, count), self._index.data_length
+            if begun.size != expected:
+                raise BadBytes(self._where, begun.size, f"{expected} bytes", f"{begun.size}", _TODO)
+            found, self._tag = begun.content, begun.tag
         if len(found) != count:
             raise BadBytes(self._where, offset, f"{count} more bytes", str(len(found)), _TODO)
         return found
 
-    def _there(self, key: str) -> Head:
-        found = self._store.head(key)
+    def _whole(self, key: str) -> bytes:
+        """The index object."""
+        begun = self._begun(key, 0, _INDEX_BYTES)
+        if begun.size > LONGEST_INDEX:
+            raise Stop(f"an index of at most {LONGEST_INDEX} bytes", str(begun.size), _TODO)
+        rest = begun.size - len(begun.content)
+        return begun.content + (self._store.read(key, len(begun.content), rest, begun.tag) if rest else b"")
+
+    def _begun(self, key: str, offset: int, count: int) -> Start:
+        found = self._store.begin(key, offset, count)
         if found is None:
             raise NoSuchObject(f"{key} in {self._store.place}", "none", _TODO)
         return found
 
 
-def _bounds(index: Index, first: int) -> Iterator[tuple[int, int]]:
-    """Start and end of each block from row ``first`` on."""
-    starts = index.blocks["offset"].tolist()[first:]
-    yield from zip(starts, [*starts[1:], index.data_length], strict=True)
+def _bounds(index: Index, first: int, last: int) -> Iterator[tuple[int, int]]:
+    """Start and end of each block from row ``first`` on to that with entry ``last``."""
+    after = int(np.searchsorted(index.blocks["first"].astype(np.int64), last, "right"))
+    starts = [*index.blocks["offset"].tolist(), index.data_length]
+    yield from pairwise(starts[first : after + 1])
 
 
 def _entries(source: "_Ahead", expected: int, offset: int, end: int, where: str) -> Iterator[tuple[int, memoryview]]:
@@ -153,8 +163,9 @@ class _Ahead:
         self._begin = end - len(self._held)
 
     def _submit(self) -> "Future[bytes] | None":
-        count = min(WINDOW, self._size - self._next_at)
-        if count <= 0:
+        left = self._size - self._next_at
+        if left <= 0:
             return None
+        count = left if left <= WINDOW + WINDOW // 4 else WINDOW  # no small request at the end
         offset, self._next_at = self._next_at, self._next_at + count
         return self._pool.submit(self._fetch, offset, count)

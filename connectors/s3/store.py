@@ -6,6 +6,7 @@ store that does not respond, or is busy), `Stop` (denied, no such bucket), `Unkn
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,6 +18,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.stores import StoreSettings as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
+_RANGE = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})", re.ASCII)
 TOGETHER = 1_000
 """Maximum keys per request of S3."""
 _GONE = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload"})
@@ -60,6 +62,14 @@ class Head(NamedTuple):
     modified_ms: int
     tag: str
     metadata: Mapping[str, str]
+
+
+class Start(NamedTuple):
+    """Bytes of an object, and the size and the ETag of the whole object."""
+
+    content: bytes
+    size: int
+    tag: str
 
 
 class Upload(NamedTuple):
@@ -111,6 +121,22 @@ class ObjectStore:
         if found is None:
             raise Stop(f"{key} in {self.place}", "none", "it was deleted meanwhile")
         return bytes(found)
+
+    def begin(self, key: str, offset: int, count: int) -> Start | None:
+        """``count`` bytes of an object, fewer at its end, with what `read` needs for further ones: one request, where
+        `head` and `read` are two. None if it does not exist. Raises `Stop` if it ends before ``offset``."""
+        where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
+
+        def get() -> Start:
+            found = self._client.get_object(**where)
+            content = bytes(found["Body"].read())
+            size = _RANGE.fullmatch(found.get("ContentRange", ""))
+            if size is None or int(size[1]) != offset:
+                expected, seen = f"the range of {key} from byte {offset}", found.get("ContentRange", "the whole object")
+                raise Stop(f"{self.place} to return {expected}", seen, "use a store that supports ranges")
+            return Start(content, int(size[2]), found["ETag"])
+
+        return self._call(f"read {key} from byte {offset}", get)
 
     def delete(self, keys: Sequence[str]) -> list[str]:
         """Delete these objects, then check each. Returns those that still exist."""
@@ -195,6 +221,8 @@ def _refused(expected: str, code: str, error: ClientError) -> TrueupError:
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _LATER or status >= 500:
         return Retry(expected, f"{code or status}", "the request is retried later")
+    if code == "InvalidRange" or status == 416:
+        return Stop(expected, "the end of the object", "the object is shorter than expected; restore it")
     if code == "PreconditionFailed" or status == 412:
         return NoAccess(expected, "another object of the same name", "it was overwritten meanwhile")
     todo = "correct the bucket, its region, or the permissions of the credentials"

@@ -69,6 +69,9 @@ class Digest:
 
     def check(self, ledger: int, entry: int, stored: memoryview) -> None:
         """Verify that these bytes are that entry, undamaged. Raises `DamagedEntry`."""
+        there = len(stored) >= self.offset and _IDS.unpack_from(stored) == (ledger, entry)
+        if there and self._sum(stored[: _HEAD.size], stored[self.offset :]) == stored[_HEAD.size : self.offset]:
+            return
         found = self._whole(ledger, f"entry {entry} of ledger {ledger}", stored)
         if found != entry:
             where = f"entry {entry} of ledger {ledger}"

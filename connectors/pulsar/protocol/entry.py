@@ -15,7 +15,9 @@ from trueup.connectors.pulsar.protocol import fields
 from trueup.state.common.errors import BadBytes
 
 _BROKER, _CHECKSUM = b"\x0e\x02", b"\x0e\x01"
-_NUMBER = struct.Struct(">I")
+_NUMBER, _USUAL = struct.Struct(">I"), struct.Struct(">2sII")
+_CHECKED = 6
+"""The offset behind a checksum of what the checksum is of."""
 ADVICE = "read it with a Pulsar consumer: if that discards the entry too, the stored bytes are damaged"
 
 
@@ -57,6 +59,11 @@ def layout_of(data: bytes, where: str) -> Layout:
     at = broker_end = 0
     if data[:2] == _BROKER:
         at = broker_end = _end(data, 2, where)
+    if len(data) - at >= _USUAL.size:
+        magic, checksum, length = _USUAL.unpack_from(data, at)
+        start, end = at + _USUAL.size, at + _USUAL.size + length
+        if magic == _CHECKSUM and end <= len(data) and crc32c(memoryview(data)[at + _CHECKED :]) == checksum:
+            return Layout(broker_end, start, end)
     if data[at : at + 2] == _CHECKSUM:
         at = _checked(memoryview(data), at + 2, where)
     return Layout(broker_end, at + _NUMBER.size, _end(data, at, where))

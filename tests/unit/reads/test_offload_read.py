@@ -5,7 +5,7 @@ import pytest
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar import offload_read
 from trueup.connectors.pulsar.offload_read import NoSuchObject, OffloadReader
-from trueup.connectors.s3.store import Head
+from trueup.connectors.s3.store import Start
 from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
 
@@ -17,17 +17,19 @@ ENTRIES = [bytes([number]) * (50 + 17 * number) for number in range(12)]
 class FakeStore:
     """A bucket in memory. ``reads``: offset and size of each read of the data object."""
 
-    place = "s3://bucket"
+    place, tag = "s3://bucket", "tag"
 
     def __init__(self, written: Written) -> None:
         self.objects = {COPY.pair.data_key: written.data, COPY.pair.index_key: written.index}
         self.reads = list[tuple[int, int]]()
 
-    def head(self, key: str) -> Head | None:
+    def begin(self, key: str, offset: int, count: int) -> Start | None:
         found = self.objects.get(key)
-        return None if found is None else Head(len(found), 0, "tag", {})
+        return None if found is None else Start(self.read(key, offset, count, self.tag), len(found), self.tag)
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
+        if tag != self.tag:
+            raise Stop(key, "replaced", "")
         if key == COPY.pair.data_key:
             self.reads.append((offset, count))
         return self.objects[key][offset : offset + count]
@@ -72,6 +74,31 @@ def test_each_byte_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     store = FakeStore(written)
     entries(store)
     assert sum(count for _, count in store.reads) == len(written.data)
+
+
+def test_blocks_after_the_last_entry_are_not_read() -> None:
+    written = offloaded(ENTRIES, 400)
+    store = FakeStore(written)
+    entries(store, 0, 1)
+    assert store.reads == [(0, written.blocks[1][1])]
+
+
+def test_a_small_rest_is_part_of_the_last_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = offloaded(ENTRIES, 1 << 20)
+    monkeypatch.setattr(offload_read, "WINDOW", len(written.data) * 9 // 10)
+    store = FakeStore(written)
+    entries(store)
+    assert store.reads == [(0, len(written.data))]
+
+
+def test_an_object_that_is_replaced_during_a_read_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload_read, "WINDOW", 200)
+    store = FakeStore(offloaded(ENTRIES, 400))
+    found = reader(store).read()
+    next(found)
+    store.tag = "another"
+    with pytest.raises(Stop, match="replaced"):
+        list(found)
 
 
 @pytest.mark.parametrize("end", ["data_key", "index_key"])

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, schemas_of, topic_of, topics_in
-from trueup.connectors.s3.store import store_of
+from trueup.connectors.s3.store import ObjectStore, store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import BadSettings, Stop
 from trueup.state.common.patterns import matches
@@ -30,7 +31,7 @@ class Topics:
 
     def __init__(self, client: ZooKeeperClient, settings: Settings, options: ReadOptions) -> None:
         self._client, self._paths = client, PulsarPaths(settings.section(DeletionSettings).root)
-        self._stores = {name: store_of(store) for name, store in settings.table(StoreSettings).items()}
+        self._stores = {name: _store(store) for name, store in settings.table(StoreSettings).items()}
         self.report = ReadReport()
         cluster = settings.cluster
         self.bookkeeper = BookKeeperSource(
@@ -78,21 +79,46 @@ class Topics:
         return self._reader.read(topic, wanted)
 
 
+@lru_cache(100)
+def _store(declared: StoreSettings) -> ObjectStore:
+    """One client for all reads of this process: to make one takes as long as to read 10 MB."""
+    return store_of(declared)
+
+
 @contextmanager
-def opened(settings: Settings, options: ReadOptions) -> Iterator[Topics]:
-    """The topics of the configured cluster. Raises `BadSettings` if there is none, `Retry`."""
+def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iterator[Topics]:
+    """The topics of the configured cluster. ``keep``: the session of ZooKeeper stays open for the next use in this
+    process, unless this one fails. Raises `BadSettings` if there is no cluster, `Retry`."""
     cluster = settings.cluster
     if not cluster.zookeeper:
         raise BadSettings(["cluster.zookeeper: expected the ZooKeeper servers of the cluster; found nothing"])
-    client = ZooKeeperClient(
-        cluster.zookeeper, timeout=cluster.session_timeout_ms / 1000, auth_data=list(cluster.auth.items()) or None
-    )
-    client.open()
+    session = cluster.zookeeper, cluster.session_timeout_ms / 1000, tuple(cluster.auth.items())
+    client, done = _session(*session), False
     try:
         topics = Topics(client, settings, options)
         try:
             yield topics
+            done = True
         finally:
             topics.bookkeeper.close()
     finally:
-        client.shut()
+        if done and keep and not _KEPT and client.connected:
+            _KEPT[session] = client
+        else:
+            client.shut()
+
+
+_Session = tuple[str, float, tuple[tuple[str, str], ...]]
+_KEPT: dict[_Session, ZooKeeperClient] = {}
+"""At most one session, which nobody uses now."""
+
+
+def _session(servers: str, timeout_s: float, auth: tuple[tuple[str, str], ...]) -> ZooKeeperClient:
+    for key in [*_KEPT]:
+        kept = _KEPT.pop(key)
+        if key == (servers, timeout_s, auth) and kept.connected:
+            return kept
+        kept.shut()
+    client = ZooKeeperClient(servers, timeout=timeout_s, auth_data=list(auth) or None)
+    client.open()
+    return client

@@ -48,7 +48,7 @@ class Wanted(NamedTuple):
 def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
     """The record batches of one range. Logs one line at the end, whether all was read or not."""
     _settled()
-    with opened(options.settings(), options.read) as topics:
+    with opened(options.settings(), options.read, keep=True) as topics:
         history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
         values = Values(columns.value, history, options.strict)
         properties = "properties" in columns.schema.names

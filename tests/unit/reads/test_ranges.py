@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.pulsar.pulsar_entries import encoded
+from tests.unit.pulsar.pulsar_entries import batched, encoded
 from tests.unit.reads.test_reader import COUNT, GONE, TOPIC, FakeCluster
 from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.protocol import rows
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.protocol.rows import Rows
 from trueup.connectors.pulsar.topics import Topic, ledgers_of
@@ -109,6 +110,46 @@ def test_ranges_together_give_what_one_read_gives(names: list[str], data: st.Dat
     bounds = sorted({0, size, *data.draw(st.lists(st.integers(1, size - 1), max_size=4))})
     some = [read(cluster, 7, first, end - 1)[0] for first, end in pairwise(bounds)]
     assert [value for found in some for value in found] == read(cluster, 7, 0, size - 1)[0]
+
+
+def test_unusual_entries_stay_in_their_order() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7][1] = encoded(b"hidden", encryption_keys=[b"k"])
+    cluster.ledgers[7][2] = encoded(b"marker", marker_type=10)
+    found, report = read(cluster, 7, 0, 3)
+    assert (found, report.markers, report.entries) == ([b"0", b"hidden", b"3"], 1, {Tier.BOOKKEEPER: 4})
+
+
+def test_an_entry_of_a_transaction_is_an_error() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7][1] = encoded(b"x", txnid_most_bits=1, txnid_least_bits=2)
+    with pytest.raises(Stop, match="entry 1 of ledger 7"):
+        read(cluster, 7, 0, 3)
+
+
+def test_an_entry_that_cannot_be_parsed_is_read_from_the_other_tier_once() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7][2] = batched([(b"x", {"payload_size": 7})])
+    found, report = read(cluster, 7, 0, 3, skip=True)
+    assert (found, report.missing, report.entries.total()) == ([b"0", b"1", b"3"], {7: 1}, 3)
+    assert {(one.entry, one.tier) for one in report.fallbacks.values()} == {(2, Tier.BOOKKEEPER)}
+
+
+def test_many_messages_are_parsed_in_several_steps() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7] = [batched([(b"%d" % at, {}) for at in range(300)]) for _ in range(5)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rows, "MESSAGES_TOGETHER", 700)
+        assert read(cluster, 7, 0, 4)[0] == [b"%d" % at for at in range(300)] * 5
+
+
+def test_properties_are_given_out_if_they_are_needed() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7][1] = encoded(b"x", properties=[(b"a", b"1")])
+    topics = FakeTopics(cluster, ReadOptions())
+    reader = RangeReader(topics, EntryRange(TOPIC, 7, 0, 1), False)  # type: ignore[arg-type]
+    found = [one.properties for some, _ in reader.messages() for one in some]  # type: ignore[union-attr]
+    assert found == [(), (("a", "1"),)]
 
 
 def test_a_trimmed_ledger_is_an_error_or_is_noted() -> None:

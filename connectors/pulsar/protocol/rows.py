@@ -32,7 +32,10 @@ _SINGLE = {
 _PAIR = {1: "bytes", 2: "bytes"}
 _SIZE = struct.Struct(">I")
 _LARGEST = (1 << 31) - 1
-_SIZED, _SHORT = 0x18, 128
+_SIZED, _SHORT, _LONGEST_SIZE = 0x18, 128, 3
+"""Tag of the size of a value; numbers of one byte; bytes of tag and size up to 16 KB."""
+_SHORTEST_RUN, _TRIES = 8, 8
+"""Messages are compared with the one before only while that pays."""
 
 
 MOST_TOGETHER, MESSAGES_TOGETHER = 1 << 25, 1 << 17
@@ -255,40 +258,66 @@ def _walked(
 
 
 def _walk(data: bytes, at: int, limit: int, count: int, starts: list[int], ends: list[int], after: list[int]) -> None:
-    """The messages of one batch. Keys and properties, which have lower numbers, precede the size of the value. Sizes
-    are compared with the parsed ones afterwards. Raises `UnusualError`."""
-    unpack = _SIZE.unpack_from
-    for _ in range(count):
-        if at + 4 > limit:
-            raise UnusualError
-        place = at + 4
-        end = place + unpack(data, at)[0]
-        if end > limit:
-            raise UnusualError
-        starts.append(place)
+    """The messages of one batch: one by one, or many at once while they have the same sizes. What is found here is
+    compared with the parsed metadata afterwards. Raises `UnusualError`."""
+    before, tries, left = 0, _TRIES, count
+    while left:
+        start, end, sized, following = _next(data, at, limit)
+        starts.append(start)
         ends.append(end)
-        while data[place] != _SIZED:
-            length = data[place + 1]
-            place += 2 + length
-            if length >= _SHORT:
-                more = data[place - length]
-                place += 1 + (more - 1 << 7)
-                if more >= _SHORT:
-                    raise UnusualError
-            if place >= end:
-                raise UnusualError
-        size = data[place + 1]
-        if size >= _SHORT:
-            size, shift = size & 127, 7
-            place += 1
-            while (byte := data[place + 1]) >= _SHORT and shift < 28:
-                size |= (byte & 127) << shift
-                shift += 7
-                place += 1
-            size |= byte << shift
-        at = end + size
-        if at > limit:
-            raise UnusualError
-        after.append(at)
+        after.append(following)
+        left -= 1
+        size = following - at
+        if size == before and left and tries:
+            alike = _alike(data, at, size, min(left, (limit - following) // size), sized - at, end - at)
+            for found, first in ((starts, start), (ends, end), (after, following)):
+                found.extend(range(first + size, first + size * (alike + 1), size))
+            left -= alike
+            following += size * alike
+            tries -= alike < _SHORTEST_RUN
+        before, at = size, following
     if at != limit:
         raise UnusualError
+
+
+def _next(data: bytes, at: int, limit: int) -> tuple[int, int, int, int]:
+    """Where metadata of a message start and end, where the size of its value is in them, and where its value ends. Keys
+    and properties, which have lower numbers, precede that size. Raises `UnusualError`."""
+    start = place = at + _SIZE.size
+    end = start + _SIZE.unpack_from(data, at)[0]
+    if end > limit:
+        raise UnusualError
+    while data[place] != _SIZED:
+        length = data[place + 1]
+        place += 2 + length
+        if length >= _SHORT:
+            more = data[place - length]
+            place += 1 + (more - 1 << 7)
+            if more >= _SHORT:
+                raise UnusualError
+        if place >= end:
+            raise UnusualError
+    sized, size = place, data[place + 1]
+    if size >= _SHORT:
+        size, shift = size & 127, 7
+        place += 1
+        while (byte := data[place + 1]) >= _SHORT and shift < 28:
+            size |= (byte & 127) << shift
+            shift += 7
+            place += 1
+        size |= byte << shift
+    if end + size > limit:
+        raise UnusualError
+    return start, end, sized, end + size
+
+
+def _alike(data: bytes, at: int, size: int, most: int, sized: int, end: int) -> int:
+    """How many of the next messages have metadata and a value as long as those of the message at this offset.
+    ``sized``, ``end``: where, in each, the size of the value is, and where the metadata end."""
+    if most < 1:
+        return 0
+    each = np.frombuffer(data, np.uint8, (most + 1) * size, at).reshape(most + 1, size)
+    last = min(end, sized + _LONGEST_SIZE)
+    same = (each[1:, : _SIZE.size] == each[0, : _SIZE.size]).all(axis=1)
+    same &= (each[1:, sized:last] == each[0, sized:last]).all(axis=1)
+    return most if same.all() else int(np.argmin(same))

@@ -89,7 +89,7 @@ class BatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ranges of entries."""
-        with opened(self._options.settings(), self._options.read) as topics:
+        with opened(self._options.settings(), self._options.read, keep=True) as topics:
             return Planner(topics, self._options).batch()
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -105,7 +105,7 @@ def value_schema_of(options: SourceOptions) -> ValueSchema:
     """The type of the values, from the latest schemas of the topics if it depends on them."""
     if options.value_type in ("bytes", "string"):
         return value_schema(options.value_type, {})
-    with opened(options.settings(), options.read) as topics:
+    with opened(options.settings(), options.read, keep=True) as topics:
         one_each = {topic.schema: topic for topic in Planner(topics, options).topics()}
         return value_schema(options.value_type, {name: topics.schemas(one).latest() for name, one in one_each.items()})
 

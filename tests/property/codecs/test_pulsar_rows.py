@@ -105,3 +105,16 @@ def test_a_batch_that_is_cut_is_refused(parts: list[Part], drawn: st.DataObject)
 def test_unusual_entries_are_refused(unusual: dict[str, Any]) -> None:
     with pytest.raises(UnusualError):
         together([encoded(b"x", **unusual)])
+
+
+@given(st.lists(st.tuples(st.sampled_from((0, 1, 127, 128, 300)), st.integers(1, 30), SINGLE), max_size=6), OPTIONS)
+def test_runs_of_messages_of_one_size_are_read(runs: list[tuple[int, int, dict[str, Any]]], given: Any) -> None:
+    parts = [
+        (bytes([at]) * size, {"sequence_id": 3 * at, **single}) for size, count, single in runs for at in range(count)
+    ]
+    assert together([batched(parts, **given)]) == alone([batched(parts, **given)])
+
+
+def test_sizes_that_differ_in_messages_of_one_length_are_read() -> None:
+    parts = [(b"v" * (20 - size), {"partition_key": b"k" * size}) for size in (3, 3, 3, 4, 3, 3, 3, 5, 3, 3) * 20]
+    assert together([batched(parts)]) == alone([batched(parts)])

@@ -54,11 +54,19 @@ class Span(NamedTuple):
     there: Array
 
 
+class Pairs(NamedTuple):
+    """Properties: the row of each one's message, ascending, its name and its value. Names can repeat."""
+
+    rows: Array
+    names: Span
+    values: Span
+
+
 @dataclass(frozen=True, slots=True)
 class Rows:
     """Messages. ``data``: bytes that contain what spans refer to. ``at``: the row of each message's entry in the spans
     of entries, ``producer`` and ``schema_version``; all other columns have a row for each message. ``encoded``: which
-    keys are base64; ``properties``: whether any message has some. Times in ms since 1970, 0: none."""
+    keys are base64. Times in ms since 1970, 0: none."""
 
     data: bytes
     at: Array
@@ -73,7 +81,7 @@ class Rows:
     value: Span
     producer: Span
     schema_version: Span
-    properties: bool
+    properties: Pairs
 
 
 class Held(NamedTuple):
@@ -97,15 +105,16 @@ def rows_of(held: Held) -> Rows:
         fields_of(raw, begin + 6, begin + layouts[some, 0], _BROKER)
     entries = fields_of(raw, starts, ends, _ENTRY)
     _required(entries, len(starts), 1, 2, 3)
-    _pairs(raw, entries)
+    pairs = _pairs(raw, entries)
     numbers = _Numbers(entries, len(starts))
     codec, plain_size = numbers.int32(8), numbers.int32(9)
     limits = bases[1:]
     if codec.any():
         data, ends, limits, moved = _decompressed(held, layouts, codec, plain_size)
-        entries = _moved(entries, moved - bases[:-1])
+        by = moved - bases[:-1]
+        entries, pairs = _moved(entries, by), _moved_pairs(pairs, by)
         raw = np.frombuffer(data, np.uint8)
-    return _rows(raw, data, held, entries, ends, limits)
+    return _rows(raw, data, held, entries, pairs, ends, limits)
 
 
 def _bases(pieces: Sequence[bytes]) -> Array:
@@ -142,10 +151,39 @@ def _required(fields: Fields, count: int, *numbers: int) -> None:
             raise UnusualError
 
 
-def _pairs(data: Array, fields: Fields) -> None:
-    """Check that properties have names and values."""
-    _, starts, ends = fields.inner
-    _required(fields_of(data, starts, ends, _PAIR), len(starts), 1, 2)
+def _pairs(data: Array, fields: Fields) -> Pairs:
+    """The properties of messages, which must have names and values."""
+    rows, starts, ends = fields.inner
+    found = fields_of(data, starts, ends, _PAIR)
+    _required(found, len(starts), 1, 2)
+    every, parsed = np.ones(len(rows), bool), _Numbers(found, len(rows))
+    return Pairs(rows, Span(*parsed.span(1), every), Span(*parsed.span(2), every))
+
+
+def _moved_pairs(pairs: Pairs, by: Array) -> Pairs:
+    each = by[pairs.rows]
+    names, values = (Span(one.starts + each, one.ends + each, one.there) for one in (pairs.names, pairs.values))
+    return Pairs(pairs.rows, names, values)
+
+
+def _chosen(pairs: Pairs, which: Array, rows: Array) -> Pairs:
+    """Some properties, with other rows."""
+    names, values = (Span(*(each[which] for each in one)) for one in (pairs.names, pairs.values))
+    return Pairs(rows[which], names, values)
+
+
+def _merged(one: Pairs, other: Pairs) -> Pairs:
+    if not len(one.rows) or not len(other.rows):
+        return other if len(other.rows) else one
+    order = np.argsort(np.concatenate([one.rows, other.rows]), kind="stable")
+
+    def joined(mine: Array, its: Array) -> Array:
+        return np.concatenate([mine, its])[order]
+
+    names, values = (
+        Span(*map(joined, mine, its)) for mine, its in ((one.names, other.names), (one.values, other.values))
+    )
+    return Pairs(joined(one.rows, other.rows), names, values)
 
 
 def _decompressed(held: Held, layouts: Array, codec: Array, sizes: Array) -> tuple[bytes, Array, Array, Array]:
@@ -174,24 +212,26 @@ def _moved(fields: Fields, by: Array) -> Fields:
     return fields._replace(spans=spans)
 
 
-def _rows(raw: Array, data: bytes, held: Held, fields: Fields, begins: Array, limits: Array) -> Rows:
+def _rows(
+    raw: Array, data: bytes, held: Held, fields: Fields, pairs: Pairs, begins: Array, limits: Array
+) -> Rows:  # fmt: skip
     """Rows of messages from those of entries, whose payloads are between ``begins`` and ``limits``."""
     entries = _Numbers(fields, len(begins))
     batched, counts = entries.there(11), entries.int32(11)
     ids = np.array(held.entries, np.int64)
     producer, schema = (Span(*entries.span(number), entries.there(number)) for number in (1, 16))
-    has_pairs = len(fields.inner[0]) > 0
     if not batched.any():
         null, no_key = entries.of(25) != 0, entries.of(30) != 0
         return Rows(
             data, np.arange(len(ids)), ids, np.full(len(ids), -1), entries.of(3), entries.of(12), entries.of(2),
             Span(*entries.span(6), entries.there(6) & ~no_key), entries.of(17) != 0,
-            Span(*entries.span(18), entries.there(18)), Span(begins, limits, ~null), producer, schema, has_pairs,
+            Span(*entries.span(18), entries.there(18)), Span(begins, limits, ~null), producer, schema, pairs,
         )  # fmt: skip
     at, index, starts, ends, after = _walked(data, batched, counts, begins, limits)
     single = fields_of(raw, starts, ends, _SINGLE)
-    _pairs(raw, single)
     alone = ~batched[at]
+    # Properties of a batch are not those of its messages.
+    properties = _merged(_pairs(raw, single), _chosen(pairs, ~batched[pairs.rows], np.searchsorted(at, pairs.rows)))
     one = _Numbers(single, len(at))
     if not ((one.int32(3) == after - ends) & one.there(3) | alone).all():
         raise UnusualError
@@ -211,7 +251,7 @@ def _rows(raw: Array, data: bytes, held: Held, fields: Fields, begins: Array, li
     rows = Rows(
         data, at, ids[at], index, entries.of(3)[at], inherited(5, 12), inherited(8, 2), span(2, 6, no_key),
         either(one.of(6), entries.of(17)) != 0, span(7, 18, np.zeros(len(at), bool)), Span(ends, after, ~null),
-        producer, schema, has_pairs or len(single.inner[0]) > 0,
+        producer, schema, properties,
     )  # fmt: skip
     removed = one.of(4) != 0
     return kept(rows, ~removed) if removed.any() else rows
@@ -226,7 +266,8 @@ def kept(rows: Rows, which: Array) -> Rows:
     return Rows(
         rows.data, rows.at[which], rows.entry[which], rows.batch_index[which], rows.publish_ms[which],
         rows.event_ms[which], rows.sequence[which], span(rows.key), rows.encoded[which], span(rows.ordering_key),
-        span(rows.value), rows.producer, rows.schema_version, rows.properties,
+        span(rows.value), rows.producer, rows.schema_version,
+        _chosen(rows.properties, which[rows.properties.rows], np.cumsum(which)[rows.properties.rows] - 1),
     )  # fmt: skip
 
 

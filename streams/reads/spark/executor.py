@@ -51,8 +51,7 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
     with opened(options.settings(), options.read, keep=True) as topics:
         history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
         values = Values(columns.value, history, options.strict)
-        properties = "properties" in columns.schema.names
-        found = RangeReader(topics, wanted, options.read.skip_missing, properties).messages()
+        found = RangeReader(topics, wanted, options.read.skip_missing).messages()
         if options.range.from_ms is not None or options.range.to_ms is not None:
             found = ((_within(options.range, some), tier) for some, tier in found)
         try:

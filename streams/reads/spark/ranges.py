@@ -33,12 +33,11 @@ Found = tuple[Rows | list[Message], Tier]
 @dataclass
 class RangeReader:
     """The messages of one range. Raises as `TopicReader.read` does, and `Stop` for entries that were trimmed, unless
-    ``skip``, which notes them in the report. ``properties``: whether those are needed, which `Rows` do not have."""
+    ``skip``, which notes them in the report."""
 
     topics: Topics
     wanted: EntryRange
     skip: bool
-    properties: bool = True
     _sought: set[str] = field(default_factory=set)
 
     def messages(self) -> Iterator[Found]:
@@ -61,10 +60,8 @@ class RangeReader:
     ) -> Iterator[Found]:
         """The messages of entries: together, or each on its own if that is refused."""
         try:
-            rows = rows_of(_held(group))
-            if not (rows.properties and self.properties):
-                yield rows, group[0].tier
-                return
+            yield rows_of(_held(group)), group[0].tier
+            return
         except TooMuchError:
             half = len(group) // 2
             yield from self._of(group[:half], info, chunks, ledgers)

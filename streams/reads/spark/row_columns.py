@@ -51,17 +51,41 @@ def _keys(rows: Rows, kind: Any) -> Any:
 
 
 def _producers(rows: Rows, kind: Any) -> Any:
-    found = binary(pa.py_buffer(rows.data), rows.producer)
+    return _text(binary(pa.py_buffer(rows.data), rows.producer), kind).take(pa.array(rows.at))
+
+
+def _properties(rows: Rows, kind: Any) -> Any:
+    """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
+    at, names, values = rows.properties
+    data = pa.py_buffer(rows.data)
+    found = binary(data, names), binary(data, values)
+    if len(at) > len(np.unique(at)) and _repeated(at, found[0]):
+        return _unique(rows, found, kind)
+    bounds = np.searchsorted(at, np.arange(len(rows.at) + 1)).astype(np.int32)
+    texts = (_text(one, each) for one, each in zip(found, (kind.key_type, kind.item_type), strict=True))
+    return pa.MapArray.from_arrays(pa.array(bounds), *texts, type=kind)
+
+
+def _repeated(at: Array, names: Any) -> bool:
+    """Whether two properties of a message have one name."""
+    different = names.dictionary_encode()
+    ids = at * len(different.dictionary) + different.indices.to_numpy()
+    return len(np.unique(ids)) < len(ids)
+
+
+def _unique(rows: Rows, found: Any, kind: Any) -> Any:
+    maps: list[dict[bytes, bytes]] = [{} for _ in rows.at]
+    for row, name, value in zip(rows.properties.rows.tolist(), *(one.to_pylist() for one in found), strict=True):
+        maps[row][name] = value
+    shown = [[tuple(text.decode(errors="replace") for text in pair) for pair in each.items()] for each in maps]
+    return pa.array(shown, kind)
+
+
+def _text(found: Any, kind: Any) -> Any:
     try:
-        names = found.cast(kind)
+        return found.cast(kind)
     except pa.ArrowInvalid:  # not UTF-8
-        names = pa.array([one.decode(errors="replace") for one in found.to_pylist()], kind)
-    return names.take(pa.array(rows.at))
-
-
-def _no_properties(rows: Rows, kind: Any) -> Any:
-    nothing = (pa.array([], one) for one in (kind.key_type, kind.item_type))
-    return pa.MapArray.from_arrays(pa.array(np.zeros(len(rows.at) + 1, np.int32)), *nothing, type=kind)
+        return pa.array([None if one is None else one.decode(errors="replace") for one in found.to_pylist()], kind)
 
 
 BUILD: dict[str, Callable[[Rows, Any], Any]] = {
@@ -75,6 +99,6 @@ BUILD: dict[str, Callable[[Rows, Any], Any]] = {
     "ordering_key": lambda rows, _: binary(pa.py_buffer(rows.data), rows.ordering_key),
     "value": lambda rows, _: values(rows),
     "producer": _producers,
-    "properties": _no_properties,
+    "properties": _properties,
     "schema_version": lambda rows, _: binary(pa.py_buffer(rows.data), rows.schema_version).take(pa.array(rows.at)),
 }

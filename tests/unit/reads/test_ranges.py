@@ -143,15 +143,6 @@ def test_many_messages_are_parsed_in_several_steps() -> None:
         assert read(cluster, 7, 0, 4)[0] == [b"%d" % at for at in range(300)] * 5
 
 
-def test_properties_are_given_out_if_they_are_needed() -> None:
-    cluster = FakeCluster(7)
-    cluster.ledgers[7][1] = encoded(b"x", properties=[(b"a", b"1")])
-    topics = FakeTopics(cluster, ReadOptions())
-    reader = RangeReader(topics, EntryRange(TOPIC, 7, 0, 1), False)  # type: ignore[arg-type]
-    found = [one.properties for some, _ in reader.messages() for one in some]  # type: ignore[union-attr]
-    assert found == [(), (("a", "1"),)]
-
-
 def test_a_trimmed_ledger_is_an_error_or_is_noted() -> None:
     with pytest.raises(Stop, match="entries 0 to 1 of ledger 6"):
         read(FakeCluster(7), 6, 0, 1)

@@ -89,6 +89,23 @@ def test_ranges_are_read(store: ObjectStore) -> None:
     assert (store.read("a", 10, 5, head.tag), store.read("a", 98, 50, head.tag)) == (bytes(range(10, 15)), b"\x62\x63")
 
 
+def test_a_first_range_has_what_further_ones_need(store: ObjectStore) -> None:
+    put(store, "a", bytes(range(100)))
+    begun = store.begin("a", 90, 50)
+    assert begun is not None
+    assert (begun.content, begun.size, store.read("a", 0, 1, begun.tag)) == (bytes(range(90, 100)), 100, b"\0")
+    put(store, "a", b"abd")
+    with pytest.raises(Stop, match="overwritten"):
+        store.read("a", 0, 3, begun.tag)
+
+
+def test_a_first_range_of_a_missing_or_shorter_object_is_reported(store: ObjectStore) -> None:
+    put(store, "a", b"abc")
+    assert store.begin("b", 0, 3) is None
+    with pytest.raises(Stop, match="the end of the object"):
+        store.begin("a", 3, 1)
+
+
 def test_an_object_that_was_written_anew_is_not_read_on(store: ObjectStore) -> None:
     put(store, "a", b"abc")
     head = store.head("a")

@@ -129,7 +129,7 @@ class TopicReader:
         return self._of_users(_messages(ledger, entry, memoryview(stored)))
 
     def _entries(self, topic: Topic, part: Part, decode: Callable[[int, memoryview], T]) -> Iterator[ServedEntry[T]]:
-        sources, at = self._sources(topic.owner), part.first
+        sources, at, ledger = self._sources(topic.owner), part.first, part.info.ledger
         while part.last is None or at <= part.last:
             try:
                 chosen = part._replace(first=at)

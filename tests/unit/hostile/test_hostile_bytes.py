@@ -38,8 +38,10 @@ from trueup.connectors.kafka.replication.wire.decode import decoded
 from trueup.connectors.pulsar import compressed, offload_index, schemas
 from trueup.connectors.pulsar import metadata as pulsar
 from trueup.connectors.pulsar.protocol.chunks import Chunks
-from trueup.connectors.pulsar.protocol.entry import entry_of
+from trueup.connectors.pulsar.protocol.entry import entry_of, layout_of
+from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import messages_of
+from trueup.connectors.pulsar.protocol.rows import Held, rows_of
 from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.connectors.rocketmq.client import group_offsets, rights, topics
 from trueup.connectors.rocketmq.client import messages as rocketmq
@@ -284,6 +286,20 @@ def pulsar_entry(data: bytes) -> None:
         list(Columns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True)).batches([(found, Tier.TIERED)]))
 
 
+def pulsar_rows(data: bytes) -> None:
+    """An entry to columns, parsed together with another one: refused, or the same columns as on its own."""
+    entries = [data, data]
+    held = Held((3, 4), entries, [layout_of(one, "here") for one in entries])
+    try:
+        found = rows_of(held)
+    except UnusualError:
+        return
+    columns = Columns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True))
+    alone = [messages_of(entry_of(memoryview(data), "here"), 7, entry, "here") for entry in held.entries]
+    expected = columns.batches((one, Tier.TIERED) for one in alone)
+    assert list(columns.batches([(found, Tier.TIERED)])) == list(expected)
+
+
 def pulsar_schema(data: bytes) -> None:
     for decode in (schemas.schema_places, lambda data, where: schemas.schema_of(data, 0, where)):
         try:
@@ -334,6 +350,7 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
     "rocketmq responses": (server_responses, [seeds.ROUTE, seeds.TOPIC]),
     "pulsar": (pointed, seeds.PULSAR),
     "pulsar entries": (pulsar_entry, seeds.PULSAR_ENTRIES),
+    "pulsar entries together": (pulsar_rows, seeds.PULSAR_ENTRIES),
     "pulsar schemas": (pulsar_schema, seeds.SCHEMAS),
     "pulsar values": (pulsar_value, seeds.VALUES),
     "index": (lambda data: offload_index.index_of(data, "here"), seeds.INDEX),

@@ -26,7 +26,9 @@ LAST = 100
 """The newest records that are read at the start."""
 KEY = b"instance"
 TOPICS = declare(
-    JournalTopic("instances", "journal/schemas/instance.avsc", configs={**COMPACTED, "segment.ms": "3600000"})
+    JournalTopic(
+        "instances", "journal/schemas/instance.avsc", configs={**COMPACTED, "segment.ms": "3600000"}, signed=True
+    )
 )
 INSTANCES = TOPICS[0].name
 WAITING, RUNNING, ENDED, REFUSED = "waiting", "running", "ended", "refused"

@@ -3,6 +3,7 @@
 import socket
 import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -135,4 +136,5 @@ def test_a_server_over_tls_stops_with_a_client_connected(certificate: Certificat
     made = serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", 0, certificate)
     with socket.create_connection(("127.0.0.1", made.port), timeout=10) as idle:
         made.stop()
-        assert idle.recv(1) == b""
+        with suppress(ConnectionResetError):  # the system resets a connection whose first bytes were not read
+            assert idle.recv(1) == b""

@@ -11,6 +11,7 @@ from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.settings.settings import JournalSettings
 from trueup.streams.catalog import sections
 from trueup.streams.deletion.topics import MARKERS
+from trueup.streams.journal.instances import INSTANCES
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.signing import SIZE, keys_of, signed, verify
 from trueup.streams.journal.topic import declared
@@ -119,4 +120,4 @@ def test_a_file_without_a_sufficient_key_is_refused_without_its_content(tmp_path
 def test_settings_and_orders_are_signed() -> None:
     assert sections()  # imports the topics of all streams
     names = {topic.name for topic in declared() if topic.signed}
-    assert names == {"config", "repairs", "markers", "strays", "changes", "priorities", "memory"}
+    assert names == {"config", INSTANCES, "repairs", "markers", "strays", "changes", "priorities", "memory"}

@@ -17,6 +17,7 @@ from kafka.net.connection import KafkaConnection
 from kafka.net.selector import NetworkSelector
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 
+from trueup.connectors.kafka.client import versions as versions
 from trueup.state.common.errors import BadBytes, Retry, Stop
 
 CONNECT_S = 5.0

@@ -9,6 +9,7 @@ from kafka.admin import KafkaAdminClient
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from trueup.connectors.contract import LogId
+from trueup.connectors.kafka.client import versions as versions
 
 AT_ONCE = 32
 """Maximum requests in flight to a broker, for requests that wait only for the network."""

@@ -9,7 +9,7 @@ import pytest
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, keys_for, read, running, wait_for_end
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.replication.headers import marks
-from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.ports import Columns
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.connectors.rocketmq.client import messages, rights
 from trueup.connectors.rocketmq.client.connection import Access, Connection
@@ -131,7 +131,7 @@ def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: Connec
         writer.tails().run({log: search})
         reader.seek({log: before.end})
         read = reader.poll(1, 10.0)[log]
-    assert (written, read.records.values) == (Written([before.end]), (b"copied",))
+    assert (list(written.offsets), written.error, list(read.records.values)) == ([before.end], None, [b"copied"])
     assert search.met == {b"a prefix": [Met(5, before.end)]}
 
 

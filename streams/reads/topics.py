@@ -113,6 +113,12 @@ _KEPT: dict[_Session, ZooKeeperClient] = {}
 """At most one session, which nobody uses now."""
 
 
+def end_kept() -> None:
+    """Close the session that is kept, if there is one."""
+    for key in [*_KEPT]:
+        _KEPT.pop(key).shut()
+
+
 def _session(servers: str, timeout_s: float, auth: tuple[tuple[str, str], ...]) -> ZooKeeperClient:
     for key in [*_KEPT]:
         kept = _KEPT.pop(key)

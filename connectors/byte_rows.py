@@ -1,7 +1,8 @@
 """Bytes of many rows at once: columns of byte strings, put together row by row, and rows in requests.
 
 A column is an Arrow array, so that no object exists for a row. Its bytes are copied once when it is made from ranges,
-and once when rows are put together.
+as an array of them and of the gaps between them, of which every second item is taken, and once when rows are put
+together.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,8 +14,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+Bytes = bytes | bytearray | memoryview | Array
 Column = Any
-"""A `pyarrow.LargeBinaryArray` without nulls."""
+"""A `pyarrow.LargeBinaryArray` without nulls, unless another type was asked for."""
 _TYPE = pa.large_binary()
 _NOTHING = pa.scalar(b"", _TYPE)
 
@@ -39,27 +41,33 @@ def rows_of(made: Array) -> Column:
     return split(np.ascontiguousarray(made), np.arange(len(made) + 1) * (made.itemsize * made.shape[1]))
 
 
-def split(data: bytes | bytearray | memoryview | Array, edges: Array) -> Column:
-    """Consecutive ranges of bytes: each ends where the next one starts. Nothing is copied.
+def split(data: Bytes, edges: Array, kind: pa.DataType = _TYPE) -> Column:
+    """Consecutive ranges of bytes: each ends where the next one starts. Nothing is copied. ``kind``: of the column.
 
     Raises `ValueError` if they are not within the data: otherwise Arrow would read elsewhere.
     """
     raw, edges = pa.py_buffer(data), np.ascontiguousarray(edges, np.int64)
     if edges[0] < 0 or edges[-1] > raw.size or (edges[1:] < edges[:-1]).any():
         raise ValueError("ranges that do not follow one another within the data")
-    return pa.LargeBinaryArray.from_buffers(_TYPE, len(edges) - 1, [None, pa.py_buffer(edges), raw])
+    if pa.types.is_binary(kind):
+        edges = edges.astype(np.int32)
+    return pa.Array.from_buffers(kind, len(edges) - 1, [None, pa.py_buffer(edges), raw])
 
 
-def ranges(data: bytes | bytearray | memoryview | Array, starts: Array, ends: Array) -> Column:
-    """Ranges of bytes in their order; a negative start: no bytes. Raises `ValueError`, see `split`."""
-    if starts.min(initial=0) < 0:
-        ends = np.maximum.accumulate(np.where(starts < 0, 0, ends))
-        starts = np.where(starts < 0, ends, starts)
+def ranges(data: Bytes, starts: Array, ends: Array, kind: pa.DataType = _TYPE, *, nulls: bool = False) -> Column:
+    """Ranges of bytes in their order; a negative start: no bytes, or null with ``nulls``. Raises `ValueError`, see
+    `split`."""
+    missing = starts < 0
+    some = missing.any()
+    if some:
+        ends = np.maximum.accumulate(np.where(missing, 0, ends))
+        starts = np.where(missing, ends, starts)
     if not len(starts):
-        return pa.array([], _TYPE)
+        return pa.array([], kind)
     edges = np.empty(2 * len(starts) + 1, np.int64)
     edges[:-1:2], edges[1::2], edges[-1] = starts, ends, ends[-1]
-    return split(data, edges).take(np.arange(0, 2 * len(starts), 2))
+    every = np.arange(0, 2 * len(starts), 2)
+    return split(data, edges, kind).take(pa.array(every, mask=missing) if nulls and some else every)
 
 
 def joined(columns: Sequence[Column]) -> memoryview:

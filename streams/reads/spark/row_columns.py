@@ -1,8 +1,4 @@
-"""Messages that were parsed together to Arrow columns, without an object for each.
-
-Columns of bytes are cut out of one buffer by Arrow: an array of ranges and of the gaps between them, of which every
-second item is taken.
-"""
+"""Messages that were parsed together to Arrow columns, without an object for each."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +6,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from trueup.connectors.byte_rows import ranges
 from trueup.connectors.pulsar.protocol.attributes import decoded
 from trueup.connectors.pulsar.protocol.lockstep import Array
 from trueup.connectors.pulsar.protocol.rows import Rows, Span
@@ -17,14 +14,9 @@ from trueup.connectors.pulsar.protocol.rows import Rows, Span
 LAST_MS = ((1 << 63) - 1) // 1_000
 
 
-def binary(data: pa.Buffer, span: Span) -> Any:
+def binary(data: bytes, span: Span) -> Any:
     """The bytes of these ranges; null for rows without."""
-    count = len(span.there)
-    bounds = np.stack([np.where(span.there, each, 0) for each in (span.starts, span.ends)], axis=1).reshape(-1)
-    bounds = np.maximum.accumulate(bounds).astype(np.int32)
-    ranges = pa.BinaryArray.from_buffers(pa.binary(), max(0, 2 * count - 1), [None, pa.py_buffer(bounds), data])
-    every = pa.array(np.arange(0, 2 * count, 2), mask=None if span.there.all() else ~span.there)
-    return ranges.take(every)
+    return ranges(data, np.where(span.there, span.starts, -1), span.ends, pa.binary(), nulls=True)
 
 
 def times(ms: Array, kind: Any) -> Any:
@@ -34,7 +26,7 @@ def times(ms: Array, kind: Any) -> Any:
 
 def values(rows: Rows) -> Any:
     """The column ``value`` as bytes."""
-    return binary(pa.py_buffer(rows.data), rows.value)
+    return binary(rows.data, rows.value)
 
 
 def column(name: str, rows: Rows, kind: Any) -> Any:
@@ -43,7 +35,7 @@ def column(name: str, rows: Rows, kind: Any) -> Any:
 
 
 def _keys(rows: Rows, kind: Any) -> Any:
-    found = binary(pa.py_buffer(rows.data), rows.key)
+    found = binary(rows.data, rows.key)
     if not (rows.encoded & rows.key.there).any():
         return found
     pairs = zip(found.to_pylist(), rows.encoded.tolist(), strict=True)
@@ -51,14 +43,13 @@ def _keys(rows: Rows, kind: Any) -> Any:
 
 
 def _producers(rows: Rows, kind: Any) -> Any:
-    return _text(binary(pa.py_buffer(rows.data), rows.producer), kind).take(pa.array(rows.at))
+    return _text(binary(rows.data, rows.producer), kind).take(pa.array(rows.at))
 
 
 def _properties(rows: Rows, kind: Any) -> Any:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
     at, names, values = rows.properties
-    data = pa.py_buffer(rows.data)
-    found = binary(data, names), binary(data, values)
+    found = binary(rows.data, names), binary(rows.data, values)
     if len(at) > len(np.unique(at)) and _repeated(at, found[0]):
         return _unique(rows, found, kind)
     bounds = np.searchsorted(at, np.arange(len(rows.at) + 1)).astype(np.int32)
@@ -96,9 +87,9 @@ BUILD: dict[str, Callable[[Rows, Any], Any]] = {
     "event_time": lambda rows, kind: times(rows.event_ms, kind),
     "encrypted": lambda rows, kind: pa.array(np.zeros(len(rows.at), bool), kind),
     "key": _keys,
-    "ordering_key": lambda rows, _: binary(pa.py_buffer(rows.data), rows.ordering_key),
+    "ordering_key": lambda rows, _: binary(rows.data, rows.ordering_key),
     "value": lambda rows, _: values(rows),
     "producer": _producers,
     "properties": _properties,
-    "schema_version": lambda rows, _: binary(pa.py_buffer(rows.data), rows.schema_version).take(pa.array(rows.at)),
+    "schema_version": lambda rows, _: binary(rows.data, rows.schema_version).take(pa.array(rows.at)),
 }

@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from math import inf
+from typing import Any, NamedTuple, TypeVar
 
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.pulsar.layout import PulsarPaths
@@ -105,7 +106,7 @@ class TopicReader:
             for served in self.entries(topic, part):
                 for message in served.content:
                     whole = chunks.add(message)
-                    if whole is not None and within(wanted, whole):
+                    if whole is not None and within(wanted, whole.publish_ms):
                         self.report.messages += 1
                         yield TopicMessage(topic, whole, served.tier)
         self.report.chunks += chunks.dropped
@@ -190,8 +191,8 @@ def since(ledgers: list[LedgerInfo], from_ms: int | None) -> list[LedgerInfo]:
     return [info for info in ledgers if from_ms is None or not info.closed_ms or info.closed_ms >= from_ms - SKEW_MS]
 
 
-def within(wanted: Range, message: Message) -> bool:
-    """Whether the publish time of a message is in this range."""
-    return (wanted.from_ms is None or message.publish_ms >= wanted.from_ms) and (
-        wanted.to_ms is None or message.publish_ms < wanted.to_ms
-    )
+def within(wanted: Range, publish_ms: Any) -> Any:
+    """Whether a publish time is in this range, or which of an array of times are."""
+    low = -inf if wanted.from_ms is None else wanted.from_ms
+    high = inf if wanted.to_ms is None else wanted.to_ms
+    return (low <= publish_ms) & (publish_ms < high)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from functools import cache
 from typing import NamedTuple
 
-import numpy as np
 import pyarrow as pa
 
 from trueup.connectors.pulsar.protocol.message import Message
@@ -64,14 +63,9 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
 
 
 def _within(wanted: Range, some: Rows | list[Message]) -> Rows | list[Message]:
-    if not isinstance(some, Rows):
-        return [one for one in some if within(wanted, one)]
-    inside = np.ones(len(some.at), bool)
-    if wanted.from_ms is not None:
-        inside &= some.publish_ms >= wanted.from_ms
-    if wanted.to_ms is not None:
-        inside &= some.publish_ms < wanted.to_ms
-    return kept(some, inside)
+    if isinstance(some, Rows):
+        return kept(some, within(wanted, some.publish_ms))
+    return [one for one in some if within(wanted, one.publish_ms)]
 
 
 def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:

@@ -95,6 +95,15 @@ def pytest_configure() -> None:
     archives.use()
 
 
+@pytest.fixture
+def reads_here() -> Iterator[None]:
+    """For tests that use the reader in this process: its session would look for its servers during later tests."""
+    from trueup.streams.reads.topics import end_kept  # only processes that read import it
+
+    yield
+    end_kept()
+
+
 @pytest.fixture(scope="session")
 def shared_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Path]]:
     """Creates empty directories for servers that the tests of a worker share. Afterwards only their logs are kept."""

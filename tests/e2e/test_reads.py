@@ -16,10 +16,9 @@ from trueup.connectors.sandbox.messages import Messages, MessagesReadback, compa
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.streams.reads.spark.source import PulsarLedgers
-from trueup.streams.reads.topics import end_kept
 from trueup.streams.terminal.client import Api
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 20, 70
 NAMESPACE = "public/default"
 KEY, SECRET = "reads-key-id", "reads-secret-key"
@@ -37,13 +36,6 @@ def all_of(consumer: JavaConsumer) -> MessagesReadback:
     while len(consumer.contents) < COUNT + 3:
         assert consumer.take(60_000), f"stalled after {len(consumer.contents)} messages"
     return compare(consumer.topic, consumer.contents)
-
-
-@pytest.fixture(autouse=True)
-def no_session_remains() -> Iterator[None]:
-    """A session of the reader would look for its servers during later tests of this process."""
-    yield
-    end_kept()
 
 
 @pytest.fixture(scope="module")

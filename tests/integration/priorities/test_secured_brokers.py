@@ -26,22 +26,15 @@ from trueup.streams.priorities import checks
 from trueup.streams.priorities.stream import admin_of
 from trueup.streams.reads.spark.options import options_of
 from trueup.streams.reads.spark.source import PulsarLedgers
-from trueup.streams.reads.topics import end_kept, opened
+from trueup.streams.reads.topics import opened
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(600)]
 NAMESPACE = "public/default"
 TOPIC = f"{NAMESPACE}/large"
 COUNT, SIZE, PER_LEDGER = 110, 130_000, 120
 """One ledger of 14 MB. A block has at most 5 MiB, the least that brokers accept."""
 ENVIRONMENT = {"T": token_of("admin"), "KEY": "id", "SECRET": "secret"}
 Rows = dict[str, str]
-
-
-@pytest.fixture(autouse=True)
-def no_session_remains() -> Iterator[None]:
-    """A session of the reader would look for its servers during later tests of this process."""
-    yield
-    end_kept()
 
 
 @pytest.fixture(scope="module")

@@ -120,7 +120,8 @@ def follow(moves: Sequence[Relocation], broker: Broker, now_ms: int) -> tuple[tu
     """The moves after the broker's current state, and by directory the bytes that moved replicas have yet to free.
 
     A broker deletes a moved replica after file.delete.delay.ms and does not list it meanwhile, so these bytes are the
-    increase of a volume's non-replica bytes since before the moves.
+    increase of a volume's non-replica bytes since before the moves. A move that is found ``arrived`` is ``done`` in the
+    next pass at the earliest: a broker that deletes at once must not hide the arrival.
     """
     placed = [_further(_stepped(move, _event(move, broker, now_ms), now_ms), broker, now_ms) for move in moves]
     left, by_dir = _left(placed, broker), [0] * len(broker.dirs)
@@ -128,7 +129,7 @@ def follow(moves: Sequence[Relocation], broker: Broker, now_ms: int) -> tuple[tu
         by_dir[broker.place[placed[at].source]] += count
     found = tuple(
         _stepped(move, MoveEvent.FREE, now_ms)
-        if move.stage is MoveStage.ARRIVED and (at not in left or now_ms - move.at_ms > FREED_MS)
+        if moves[at].stage is MoveStage.ARRIVED and (at not in left or now_ms - move.at_ms > FREED_MS)
         else move
         for at, move in enumerate(placed)
     )

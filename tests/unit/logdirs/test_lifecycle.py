@@ -77,6 +77,12 @@ def test_what_it_left_behind_counts_until_it_is_deleted() -> None:
     assert (stage(arrived, freed), follow([arrived], freed, 1)[1]) == (MoveStage.DONE, (0, 0, 0))
 
 
+def test_an_arrival_is_reported_although_the_source_is_deleted_at_once() -> None:
+    freed = broker(THERE, dirs=(DIRS[0]._replace(usable=80 * GB), *DIRS[1:]))
+    arrived = follow([MOVE], freed, 1)[0][0]
+    assert (arrived.stage, stage(arrived, freed)) == (MoveStage.ARRIVED, MoveStage.DONE)
+
+
 def test_of_two_that_arrived_the_first_is_deleted_first() -> None:
     first, later = (
         replace(MOVE, stage=MoveStage.ARRIVED, at_ms=1),

@@ -56,7 +56,8 @@ class Endpoint:
     """A cluster as one end of a link. ``bit`` (0 to 31): its position in the path of a record, for all links.
 
     ``address``: in the syntax of its system. ``options`` are client settings; they may contain
-    secrets and are never shown. ``system``: selects the reader and the writer.
+    secrets and are never shown. ``system``: selects the reader and the writer. ``security``: login and encryption, in
+    the vocabulary of its system; secrets may be references.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Endpoint:
     bit: int
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     system: str = ""
+    security: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

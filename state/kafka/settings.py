@@ -1,11 +1,12 @@
 """The section ``kafka`` of the settings: clusters for links and log directories."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import key
 from trueup.state.replication.provenance import BITS
-from trueup.state.settings.section import Section
+from trueup.state.settings.kafka_security import DOC, problems
+from trueup.state.settings.section import Draft, Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,8 +19,9 @@ class KafkaCluster:
         "and never changed", least=0, most=BITS - 1,
     )  # fmt: skip
     options: dict[str, str] = key(
-        dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
+        dict, "librdkafka settings of connections and clients, for example socket.timeout.ms", secret=True
     )
+    security: dict[str, str] = key(dict, DOC, secret=True)
 
     @property
     def address(self) -> str:
@@ -32,8 +34,15 @@ class KafkaCluster:
         return {}
 
 
+def check(draft: Draft) -> Iterator[str]:
+    """The problems of the security of each cluster."""
+    for name, cluster in draft.table(KafkaCluster).items():
+        if cluster:
+            yield from problems(cluster.security, cluster.options, f"kafka.{name}")
+
+
 KAFKA = Section(
     "kafka", KafkaCluster, entries=("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
-    examples={"bootstrap": "127.0.0.1:9092", "bit": "0"},
+    examples={"bootstrap": "127.0.0.1:9092", "bit": "0"}, check=check,
 )  # fmt: skip
 """It is checked with the clusters of all systems; see `state.replication.clusters`."""

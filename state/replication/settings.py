@@ -40,6 +40,10 @@ class LogCluster(Protocol):
         """Client settings, which can contain secrets."""
 
     @property
+    def security(self) -> Mapping[str, str]:
+        """Login and encryption, where they are not among the options."""
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """The environment variable of each client setting that is in one."""
 

@@ -35,6 +35,11 @@ class RocketMqCluster:
         return self.namesrv.replace(";", ",")
 
     @property
+    def security(self) -> Mapping[str, str]:
+        """Empty: it is in ``options``."""
+        return {}
+
+    @property
     def variables(self) -> Mapping[str, str]:
         """The environment variable of each client setting that is in one."""
         named = {"access.key": self.access_key_env, "secret.key": self.secret_key_env}

@@ -15,6 +15,9 @@ from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import COUNT, MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
 from trueup.state.common.systems import SYSTEMS
+from trueup.state.settings.kafka_security import DOC as SECURITY
+from trueup.state.settings.kafka_security import problems as security_problems
+from trueup.state.settings.kafka_security import settings_of_security
 from trueup.state.settings.section import Draft, Section, Sections, value_in
 
 T = TypeVar("T")
@@ -65,8 +68,9 @@ class JournalSettings:
     replication: int = key(1, "Replication factor of a new topic", least=1, most=9)
     history_days: int = key(90, "Retention in days of the actions that `trueup get actions` lists", least=1, most=3_650)
     options: dict[str, str] = key(
-        dict, "librdkafka settings, for example security.protocol and sasl.username", secret=True
+        dict, "librdkafka settings of connections and clients, for example socket.timeout.ms", secret=True
     )
+    security: dict[str, str] = key(dict, SECURITY, secret=True)
     key_file: str = key(
         "", "File of keys that sign settings and orders in the journal, one per line of at least 32 characters: the "
         "first signs, all verify. Records without a valid signature are refused. Empty: records are not signed",
@@ -186,6 +190,18 @@ def _check_cluster(draft: Draft) -> Iterator[str]:
         yield f"cluster.ledgers_root: expected a path like /ledgers; found {shown(cluster.ledgers_root)}"
 
 
+def _check_journal(draft: Draft) -> Iterator[str]:
+    journal = draft.section(JournalSettings)
+    if journal is None:
+        return
+    yield from security_problems(journal.security, journal.options, "journal")
+    if journal.security and not journal.bootstrap:
+        yield "journal.security: expected journal.bootstrap; found none, and the embedded broker has no security"
+    if not journal.security:
+        for name in sorted(settings_of_security(journal.options)):
+            yield f"journal.options.{name}: expected journal.security, which the Java client of Spark reads, too"
+
+
 def _check_racks(draft: Draft) -> Iterator[str]:
     racks = draft.section(RackSettings)
     if racks and racks.source == "script" and not racks.script:
@@ -224,7 +240,7 @@ def _check_http(draft: Draft) -> Iterator[str]:
 
 CLUSTER = Section("cluster", ClusterSettings, examples={"zookeeper": "127.0.0.1:2181"}, check=_check_cluster)
 RACKS = Section("racks", RackSettings, check=_check_racks)
-JOURNAL = Section("journal", JournalSettings)
+JOURNAL = Section("journal", JournalSettings, check=_check_journal)
 SPARK = Section("spark", SparkSettings, check=_check_spark)
 HTTP = Section("http", HttpSettings, check=_check_http)
 ACCESS = Section("access", AccessSettings, check=_check_access)

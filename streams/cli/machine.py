@@ -11,8 +11,9 @@ from trueup.connectors.sandbox.jvm import jars as locked
 from trueup.connectors.sandbox.jvm.java import feature_version, java
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
-from trueup.state.common.errors import Retry, TrueupError
+from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.settings.settings import HttpSettings, Settings, is_loopback
+from trueup.streams.journal.channel import client_of
 from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
@@ -131,9 +132,10 @@ def journal(settings: Settings) -> Check:
     from trueup.connectors.kafka.journal.topics import Topics
 
     try:
-        brokers = Topics(chosen.bootstrap, chosen.options).brokers(JOURNAL_S)
+        brokers = Topics(chosen.bootstrap, client_of(chosen)).brokers(JOURNAL_S)
     except TrueupError as error:
-        return fail("journal", f"{chosen.bootstrap}: {error.found}", "start the brokers, or correct journal.options")
+        todo = error.todo if isinstance(error, Stop) else "start the brokers, or correct journal.bootstrap"
+        return fail("journal", f"{chosen.bootstrap}: {error.found}", todo)
     found = f"{many(brokers, 'broker')} at {chosen.bootstrap}"
     if brokers < chosen.replication:
         return fail("journal", found, f"journal.replication is {chosen.replication}: add brokers or lower it")

@@ -4,7 +4,9 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from trueup.connectors.kafka.client.security import unreadable
 from trueup.state.common.options import ADDRESS, shown
+from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.placement.bookie_classes import depth
 from trueup.state.settings.section import Draft
 from trueup.state.settings.settings import Settings
@@ -14,7 +16,7 @@ WANTED = "host:port[,host:port...]"
 
 def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
     """One line for each key whose value is not valid on this machine."""
-    own = [*_addresses(settings), *_racks(settings), *_files(settings)]
+    own = [*_addresses(settings), *_racks(settings), *_files(settings), *_security(settings)]
     draft = Draft(settings.sections)
     return own + [problem for section in settings.sections for problem in section.check_env(draft, env)]
 
@@ -37,6 +39,12 @@ def _files(settings: Settings) -> Iterator[str]:
     for name, place in (files | {"journal.key_file": settings.journal.key_file}).items():
         if place and not (Path(place).is_file() and os.access(place, os.R_OK)):
             yield f"{name}: expected a readable file; found {shown(place)}, which is not"
+
+
+def _security(settings: Settings) -> Iterator[str]:
+    yield from unreadable(settings.journal.security, "journal")
+    for name, cluster in settings.table(KafkaCluster).items():
+        yield from unreadable(cluster.security, f"kafka.{name}")
 
 
 def _racks(settings: Settings) -> Iterator[str]:

@@ -2,15 +2,24 @@
 
 from dataclasses import dataclass, field
 
+from trueup.connectors.kafka.client.security import librdkafka_of
 from trueup.connectors.kafka.journal.topics import Announcer
+from trueup.state.settings.settings import JournalSettings
+
+
+def client_of(settings: JournalSettings) -> dict[str, str]:
+    """Settings of librdkafka for the journal. Raises `BadSettings`."""
+    return {**settings.options, **librdkafka_of(settings.security, "journal")}
 
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The topic that workers publish to, and client settings, which may hold secrets and are never printed."""
+    """The topic that workers publish to, and client settings, which may hold secrets and are never printed. Secrets of
+    ``security`` that are references are resolved by the worker."""
 
     topic: str
     client: tuple[tuple[str, str], ...] = field(repr=False)
+    security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 _announcers: dict[Channel, Announcer] = {}
@@ -20,5 +29,5 @@ def publish(channel: Channel, key: bytes, body: bytes) -> None:
     """Send a record without waiting; it may be lost. The client is shared by all threads of the process. Errors of the
     journal are not raised."""
     if channel not in _announcers:
-        _announcers[channel] = Announcer(dict(channel.client))
+        _announcers[channel] = Announcer({**dict(channel.client), **librdkafka_of(dict(channel.security), "journal")})
     _announcers[channel].publish(channel.topic, key, body)

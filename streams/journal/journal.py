@@ -20,7 +20,7 @@ from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Part, Topic, 
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import BadBytes, TrueupError
 from trueup.state.settings.settings import JournalSettings as JournalSettings
-from trueup.streams.journal.channel import Channel
+from trueup.streams.journal.channel import Channel, client_of
 from trueup.streams.journal.codec import decode, read, schema_text
 from trueup.streams.journal.encode import encode_all
 from trueup.streams.journal.signing import keys_of, signed, verify
@@ -52,7 +52,7 @@ class Journal:
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str) -> None:
         self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
-        self.topics = Topics(bootstrap, settings.options)
+        self.topics = Topics(bootstrap, client_of(settings))
         self._keys = keys_of(settings.key_file)
         self.unsigned: dict[str, str] = {}
 
@@ -132,7 +132,8 @@ class Journal:
 
     def channel(self, what: str) -> Channel:
         """A channel that publishes to a topic."""
-        return Channel(self.topic(what), (("bootstrap.servers", self.bootstrap), *self.settings.options.items()))
+        client = (("bootstrap.servers", self.bootstrap), *self.settings.options.items())
+        return Channel(self.topic(what), client, tuple(self.settings.security.items()))
 
     def ends(self, what: str) -> dict[int, int]:
         """The present end offset of each partition of a topic. Raises `Retry`."""

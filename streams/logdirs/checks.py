@@ -2,8 +2,7 @@
 
 from collections.abc import Iterator
 
-from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.client.options import problems
+from trueup.connectors.kafka.client.options import endpoint_of, problems
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, LogDirsClient
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.model import Broker, skew
@@ -20,7 +19,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 def _brokers(settings: Settings, name: str) -> Iterator[Check]:
     declared = settings.table(KafkaCluster)[name]
-    endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
+    endpoint = endpoint_of(name, declared)
     if wrong := problems(endpoint):
         yield fail(f"logdirs.{name}", "; ".join(wrong), "correct these options")
         return

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.options import endpoint_of
 from trueup.connectors.kafka.logdirs.client import LogDirsClient as Directories
 from trueup.connectors.kafka.logdirs.client import ReplicaLocation
 from trueup.state.common.errors import Refused
@@ -75,7 +76,7 @@ class LogDirsManager:
     def _dirs(self, name: str, ours: dict[int, Ours]) -> Dirs:
         say, settings = partial(self.note, name), self._live.now
         declared = settings.table(KafkaCluster)[name]
-        endpoint = Endpoint(name, declared.bootstrap, declared.bit, declared.options)
+        endpoint = endpoint_of(name, declared)
         leveller = DirectoryBalancer(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
         return Dirs(
             name,

@@ -60,7 +60,8 @@ def endpoint_of(sections: Sections, cluster: str, env: Mapping[str, str] = os.en
     if unset := [variable for variable in declared.variables.values() if not env.get(variable)]:
         raise BadSettings([f"{system}.{cluster}: expected the environment variables {', '.join(unset)}; found none"])
     secrets = {option: env[variable] for option, variable in declared.variables.items()}
-    return Endpoint(cluster, declared.address, declared.bit, {**declared.options, **secrets}, system)
+    options = {**declared.options, **secrets}
+    return Endpoint(cluster, declared.address, declared.bit, options, system, declared.security)
 
 
 def admin_of(endpoint: Endpoint) -> "ClusterAdmin":

@@ -46,7 +46,7 @@ def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> 
         "east": {"bootstrap": pair.east.bootstrap, "bit": 0, "options": {"sasl.password": secret("kafka")}},
         "west": {"bootstrap": pair.west.bootstrap, "bit": 1, "options": {"ssl.key.password": secret("key")}},
     }  # fmt: skip
-    journal, spark = {"options": {"sasl.password": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
+    journal, spark = {"options": {"client.rack": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
     with Trueup(None, new_root(), kafka=kafka, links=links, journal=journal, spark=spark) as made:
         made.start()
         yield made

@@ -52,7 +52,7 @@ def content(cluster: SandboxCluster, writer: LedgerWriter) -> Content:
 @pytest.fixture(scope="module")
 def trueup(cluster: SandboxCluster, content: Content, new_root: Callable[[], Path]) -> Iterator[Trueup]:
     plant = {"auth": {"digest": f"trueup:{secret('zookeeper')}"}}
-    journal, spark = {"options": {"sasl.password": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
+    journal, spark = {"options": {"client.rack": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
     with Trueup(cluster, new_root(), cluster=plant, journal=journal, spark=spark, racks={"refresh_s": 2}) as made:
         made.start()
         made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(content.narrow))

@@ -14,6 +14,7 @@ from confluent_kafka.admin import AdminClient
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import librdkafka
+from trueup.connectors.kafka.client.security import remedy
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 TIMEOUT_S = 15.0
@@ -89,7 +90,8 @@ class Admin(Closing):
         code, found = error.code(), f"{error.name()}: {error.str()}"
         expected = f"{self.name} to {doing}"
         if code in _LOST and (login := self._trouble()) is not None:
-            return Stop(expected, f"{login.name()}: {login.str()}", "check user, password and certificates")
+            todo = remedy(login.str(), f"kafka.{self.name}") or "check user, password and certificates"
+            return Stop(expected, f"{login.name()}: {login.str()}", todo)
         if not changing:
             self._count(code)
         if code in DENIED or code in _LOGIN:
@@ -108,7 +110,7 @@ class Admin(Closing):
             self.client = self._made()
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.code() in _LOGIN:
+        if error.code() in _LOGIN or remedy(error.str(), ""):
             self._login = error
 
     def _trouble(self) -> KafkaError | None:

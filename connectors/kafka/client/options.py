@@ -1,6 +1,7 @@
 """Client settings of a cluster, for both client libraries.
 
-They are declared once, with librdkafka's names (CONFIGURATION.md of librdkafka 2.16). librdkafka validates names and
+They are declared once, with librdkafka's names (CONFIGURATION.md of librdkafka 2.16), and what concerns security in
+the vocabulary of `state.settings.kafka_security`. librdkafka validates names and
 values. kafka-python, whose connections the batches path uses, receives the settings of connections under its own names
 (``KafkaAdminClient.DEFAULT_CONFIG`` of 3.0.12); settings of librdkafka's own buffers and batches do not apply to it.
 """
@@ -16,7 +17,9 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.security import NAMES, librdkafka_of, unreadable
 from trueup.state.common.errors import BadSettings
+from trueup.state.kafka.settings import KafkaCluster
 
 RESERVED = frozenset({
     "acks", "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store",
@@ -55,6 +58,11 @@ _NAMES: Mapping[str, tuple[str, Callable[[str], object]]] = {
 }
 
 
+def endpoint_of(name: str, declared: KafkaCluster) -> Endpoint:
+    """A cluster of the settings."""
+    return Endpoint(name, declared.bootstrap, declared.bit, declared.options, security=declared.security)
+
+
 def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
     """Settings for a client of confluent-kafka. ``ours`` override the cluster's, with ``_`` for ``.`` in names (not in
     ``log_level`` and those of callbacks, ``error_cb``).
@@ -62,7 +70,6 @@ def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
     Raises `BadSettings` with each invalid key.
     """
     _check(endpoint)
-    given = {key: str(value) for key, value in endpoint.options.items()}
     own = {
         name if name == "log_level" or name.endswith("_cb") else name.replace("_", "."): value
         for name, value in ours.items()
@@ -71,7 +78,7 @@ def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
         "bootstrap.servers": endpoint.address,
         "logger": logging.getLogger("librdkafka"),
         **_QUIET,
-        **given,
+        **_given(endpoint),
         **own,
     }
 
@@ -89,7 +96,7 @@ def settings_of(endpoint: Endpoint) -> dict[str, Any]:
     _check(endpoint)
     if found := only_records(endpoint.options):
         raise BadSettings([f"kafka.{endpoint.name}.options.{problem}" for problem in found])
-    options = {"client.id": "trueup", "security.protocol": "PLAINTEXT", **_plain(endpoint.options)}
+    options = {"client.id": "trueup", "security.protocol": "PLAINTEXT", **_plain(_given(endpoint))}
     translated = {_NAMES[key][0]: _NAMES[key][1](value) for key, value in options.items() if key in _NAMES}
     context = {"ssl_context": tls(options)} if options["security.protocol"].lower() in _TLS else {}
     return {**translated, **context}
@@ -107,9 +114,14 @@ def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:
 
 
 def problems(endpoint: Endpoint) -> list[str]:
-    """Problems of the options of a cluster, one line for each key; nothing is connected."""
-    reserved = [f"{key}: links set this; remove it" for key in endpoint.options if key in RESERVED]
-    return [f"kafka.{endpoint.name}.options.{p}" for p in reserved + _judged(_frozen(endpoint))]
+    """Problems of the options and the security of a cluster, one line for each key; nothing is connected."""
+    path = f"kafka.{endpoint.name}"
+    reserved = [f"{path}.options.{key}: links set this; remove it" for key in endpoint.options if key in RESERVED]
+    if found := list(unreadable(endpoint.security, path)):
+        return reserved + found
+    given = _given(endpoint)
+    judged = _judged(tuple(sorted((key, value) for key, value in given.items() if key not in RESERVED)))
+    return reserved + [f"{path}.{_called(endpoint, problem)}" for problem in judged]
 
 
 def only_records(options: Mapping[str, str]) -> list[str]:
@@ -166,8 +178,18 @@ def _check(endpoint: Endpoint) -> None:
         raise BadSettings(found)
 
 
-def _frozen(endpoint: Endpoint) -> tuple[tuple[str, str], ...]:
-    return tuple(sorted((key, str(value)) for key, value in endpoint.options.items() if key not in RESERVED))
+def _given(endpoint: Endpoint) -> dict[str, str]:
+    """The options and the security of a cluster under librdkafka's names, as texts. Raises `BadSettings`."""
+    secured = librdkafka_of(endpoint.security, f"kafka.{endpoint.name}")
+    return {**{key: str(value) for key, value in endpoint.options.items()}, **secured}
+
+
+def _called(endpoint: Endpoint, problem: str) -> str:
+    """A problem of librdkafka with the name of its key in the settings."""
+    name, _, text = problem.partition(": ")
+    if endpoint.security and (name in NAMES or "ssl." in text):
+        return f"security.{NAMES.get(name, '*')}: {text}"
+    return f"options.{problem}"
 
 
 @functools.lru_cache(64)

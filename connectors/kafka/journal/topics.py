@@ -32,6 +32,7 @@ from confluent_kafka.admin import (
 )
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
+from trueup.connectors.kafka.client.security import remedy
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
@@ -94,11 +95,14 @@ class Topics:
         self._asker: Consumer | None = None
 
     def create(self, topics: Sequence[Topic], timeout_s: float) -> None:
-        """Create missing topics and wait until all have leaders."""
+        """Create missing topics and wait until all have leaders. The right to create is needed only if one is
+        missing."""
         admin = AdminClient(self.client)
+        absent = set(_without_leader(admin, [topic.name for topic in topics]))
         new = [NewTopic(name, partitions, replication, config=dict(config))
-               for name, partitions, replication, config in topics]  # fmt: skip
-        for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
+               for name, partitions, replication, config in topics if name in absent]  # fmt: skip
+        created = admin.create_topics(new, operation_timeout=timeout_s) if new else {}
+        for name, future in created.items():
             try:
                 future.result(timeout_s)
             except KafkaException as error:
@@ -142,11 +146,21 @@ class Topics:
             raise translated(error.args[0], f"describe topic {topic}") from error
 
     def brokers(self, timeout_s: float) -> int:
-        """The number of brokers."""
-        try:
-            return len(AdminClient(self.client).list_topics(timeout=timeout_s).brokers)
-        except KafkaException as error:
-            raise translated(error.args[0], "query the journal's brokers") from error
+        """The number of brokers. Raises `Stop` if the brokers refuse the client, naming the key of the settings."""
+        causes = list[str]()
+        config = dict[str, Any](self.client, error_cb=lambda error: causes.append(error.str()))
+        admin = AdminClient(config)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return len(admin.list_topics(timeout=min(ASK_S, timeout_s) / 2).brokers)
+            except KafkaException as error:
+                admin.poll(0)
+                for cause in causes:
+                    if todo := remedy(cause, "journal"):
+                        raise Stop("to query the journal's brokers", cause, todo) from error
+                if time.monotonic() > deadline:
+                    raise translated(error.args[0], "query the journal's brokers") from error
 
     def reachable(self, topic: str, timeout_s: float) -> bool:
         """Whether a broker responds."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from trueup.connectors.sandbox.jvm.jars import Progress, cache_dir, jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
 from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, write_properties, write_whole
-from trueup.connectors.sandbox.servers.security import LISTENERS, Security, listeners
+from trueup.connectors.sandbox.servers.security import CERTIFIED, LOGINS, Security, listeners
 from trueup.state.common.errors import Retry
 
 VERSION = "4.3.1"
@@ -48,7 +48,7 @@ class Kafka(SandboxServer):
         return self.address("PLAINTEXT")
 
     def address(self, listener: str) -> str:
-        """host:port of a listener: PLAINTEXT, CONTROLLER, and with security SASL_PLAINTEXT and SASL_SSL."""
+        """host:port of a listener: PLAINTEXT, CONTROLLER, and those of its security."""
         return str(self._ports[listener])
 
     def client(self, listener: str = "PLAINTEXT", user: str = "admin") -> dict[str, str]:
@@ -119,10 +119,10 @@ class Kafka(SandboxServer):
 
     def _take_ports(self) -> dict[str, Port]:
         """The ports of the last run by listener, or new ones for those that are in use."""
-        names = ["PLAINTEXT", "CONTROLLER", *(LISTENERS if self._security else ())]
+        names = ["PLAINTEXT", "CONTROLLER", *(self._security.listeners if self._security else ())]
         record = self.root / "ports.json"
         before = json.loads(record.read_text()) if record.exists() else []
-        ports = {name: _port(number) for name, number in zip(names, [*before, 0, 0, 0, 0], strict=False)}
+        ports = {name: _port(number) for name, number in zip(names, [*before, *[0] * len(names)], strict=False)}
         write_whole(record, json.dumps([port.number for port in ports.values()]))
         return ports
 
@@ -170,7 +170,7 @@ def new_id() -> str:
 
 
 _META, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
-_PROTOCOLS = ("PLAINTEXT", *LISTENERS)
+_PROTOCOLS = ("PLAINTEXT", *LOGINS, CERTIFIED)
 _LOGGING = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaRaftServer=info",

@@ -1,7 +1,8 @@
 """Security of sandbox brokers with authenticated listeners: keys, users, the authorizer, and client options.
 
 Keys are created with keytool, a class of the module java.base, so that a reduced Java has it, too. Users
-log in with SASL/PLAIN; anonymous clients (plain listener, other brokers) have all permissions.
+log in with SASL/PLAIN, or with SCRAM after an admin created their credentials (KIP-554); the listener SSL takes client
+certificates. Anonymous clients (plain listener, other brokers) have all permissions.
 Settings: server.properties and the security chapter of Kafka's documentation.
 """
 
@@ -15,7 +16,10 @@ from trueup.connectors.sandbox.jvm.server import jvm
 
 PASSWORD = "only-on-127.0.0.1"  # noqa: S105 - for keys that are created for every sandbox
 USERS: Mapping[str, str] = MappingProxyType({"admin": "admin-secret", "link": "link-secret", "guest": "guest-secret"})
-LISTENERS = ("SASL_PLAINTEXT", "SASL_SSL")
+LOGINS = ("SASL_PLAINTEXT", "SASL_SSL")
+CERTIFIED = "SSL"
+_SCRAM = ("scram-sha-256", "scram-sha-512")
+_SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +27,19 @@ class Security:
     """Keys below ``root``, shared by all brokers of a cluster. ``users``: password by name.
 
     ``authorizer``: ACLs are enforced (StandardAuthorizer). admin and anonymous have all permissions, other users those
-    granted by ACLs.
+    granted by ACLs. ``clients``: PEM file of the authorities of client certificates, whose users are their subjects;
+    without it there is no listener for them.
     """
 
     root: Path
     users: Mapping[str, str] = field(default_factory=lambda: USERS, repr=False)
     authorizer: bool = True
+    clients: Path | None = None
+
+    @property
+    def listeners(self) -> tuple[str, ...]:
+        """The authenticated listeners."""
+        return (*LOGINS, CERTIFIED) if self.clients else LOGINS
 
     @property
     def certificate(self) -> Path:
@@ -51,9 +62,15 @@ class Security:
         """The entries of server.properties besides the listeners."""
         logins = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
         jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {logins};"
+        modules = {"plain": jaas, **dict.fromkeys(_SCRAM, _SCRAM_LOGIN)}
         return {
-            "sasl.enabled.mechanisms": "PLAIN",
-            **{f"listener.name.{name.lower()}.plain.sasl.jaas.config": jaas for name in LISTENERS},
+            "sasl.enabled.mechanisms": ",".join(modules).upper(),
+            **{
+                f"listener.name.{name.lower()}.{mechanism}.sasl.jaas.config": module
+                for name in LOGINS
+                for mechanism, module in modules.items()
+            },
+            **(_certified(self.clients) if self.clients else {}),
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": self.root / "keys.p12",
             "ssl.keystore.password": PASSWORD,
@@ -62,7 +79,7 @@ class Security:
 
     def client(self, listener: str, user: str = "admin") -> dict[str, str]:
         """A client's options (librdkafka's names) for a listener; none for the plain one."""
-        if listener not in LISTENERS:
+        if listener not in LOGINS:
             return {}
         trust = {"ssl.ca.location": str(self.certificate)} if listener == "SASL_SSL" else {}
         login = {"sasl.mechanism": "PLAIN", "sasl.username": user, "sasl.password": self.users[user]}
@@ -78,6 +95,16 @@ _AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:admin;User:ANONYMOUS",
 }
+
+
+def _certified(authorities: Path) -> dict[str, object]:
+    """The listener for clients with certificates (KIP-651)."""
+    prefix = f"listener.name.{CERTIFIED.lower()}.ssl"
+    return {
+        f"{prefix}.client.auth": "required",
+        f"{prefix}.truststore.type": "PEM",
+        f"{prefix}.truststore.location": authorities,
+    }
 
 
 def _keytool(root: Path, do: str, *words: object) -> None:

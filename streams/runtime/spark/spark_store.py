@@ -8,6 +8,8 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
+from trueup.connectors.kafka.client.security import java_of
+
 if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
 
@@ -82,7 +84,7 @@ def records_of(spark: SparkSession, journal: "Journal", topics: Sequence[str], m
     """The stream of records of these topics: kind int (the index of its topic), key binary, value binary."""
     names = [journal.topic(what) for what in topics]
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", journal.bootstrap)
-    for key, value in journal.settings.options.items():
+    for key, value in {**journal.settings.options, **java_of(journal.settings.security, "journal")}.items():
         reader = reader.option(f"kafka.{key}", value)
     records = (
         reader.option("subscribe", ",".join(names))

@@ -203,6 +203,7 @@ def test_settings_show_no_secret() -> None:
     needed = {
         "kafka.east.bootstrap": "e:1",
         "kafka.east.bit": "0",
+        "journal.bootstrap": "j:1",
         "rocketmq.west.namesrv": "w:1",
         "rocketmq.west.bit": "1",
     }

@@ -1,0 +1,156 @@
+"""Section security of a Kafka cluster as settings of the client libraries: librdkafka and Java.
+
+kafka-python receives librdkafka's; see `options`. Formats: CONFIGURATION.md of librdkafka 2.16; Kafka's documentation
+of client settings; KIP-651 for PEM files in Java; JaasConfig.java for the syntax of ``sasl.jaas.config``.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from trueup.state.common.errors import BadSettings
+from trueup.state.settings.kafka_security import SECRETS, protocol, uses_tls
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+NAMES = {
+    "sasl.mechanism": "sasl.mechanism", "sasl.username": "sasl.username", "sasl.password": "sasl.password",
+    "ssl.ca.location": "tls.ca", "ssl.certificate.location": "tls.certificate", "ssl.key.location": "tls.key",
+    "ssl.key.password": "tls.key.password", "ssl.endpoint.identification.algorithm": "tls.check.host",
+}  # fmt: skip
+"""Our keys by librdkafka's names."""
+_SIGNS = (
+    (
+        "certificate verify failed",
+        "tls.ca",
+        "it must be the authority of the broker's certificate, and the certificate must name the host in bootstrap",
+    ),
+    ("alert bad certificate", "tls.certificate", "the broker asks for a certificate that it trusts"),
+    ("alert certificate", "tls.certificate", "the broker asks for a certificate that it trusts"),
+    ("alert unknown ca", "tls.certificate", "the broker does not trust its authority"),
+    ("plaintext broker listener", "tls.ca", "the listener does not use TLS; remove tls.*, or set another bootstrap"),
+    ("unsupported sasl mechanism", "sasl.mechanism", "the broker does not offer it"),
+    ("mechanism handshake", "sasl.mechanism", "the broker does not offer it"),
+    ("sasl authentication error", "sasl.password", "the broker refuses it, or sasl.username"),
+)
+LARGEST_FILE = 1 << 20
+_LARGEST_SECRET = 10_000
+_KEY_OF_JAVA = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
+
+
+def librdkafka_of(security: Mapping[str, str], path: str) -> dict[str, str]:
+    """Settings of librdkafka. ``path``: the name of the cluster's settings, for messages. Raises `BadSettings` for a
+    secret that is not where it should be."""
+    if not security:
+        return {}
+    known = resolved(security, path)
+    if known.get("tls.ca") == "system":
+        del known["tls.ca"]
+    if known.pop("tls.check.host", "true") == "false":
+        known["tls.check.host"] = "none"
+    found = {name: known[key] for name, key in NAMES.items() if key in known}
+    return {"security.protocol": protocol(security), **found}
+
+
+def java_of(security: Mapping[str, str], path: str) -> dict[str, str]:
+    """Settings of Kafka's Java client. Authorities ``system`` are those of the Java. Raises `BadSettings` for a secret
+    or a file that is not readable, or has a form that Java does not read."""
+    if not security:
+        return {}
+    known = resolved(security, path)
+    found = {"security.protocol": protocol(security)}
+    if mechanism := known.get("sasl.mechanism"):
+        login = {"username": known["sasl.username"], "password": known["sasl.password"]}
+        words = " ".join(f"{name}={_quoted(value)}" for name, value in login.items())
+        found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULES[mechanism]} required {words};"}
+    return {**found, **(_java_tls(known, path) if uses_tls(known) else {})}
+
+
+def remedy(found: str, path: str) -> str:
+    """What to change after this error of a connection; empty if it does not concern security. ``found``: a text of
+    librdkafka, which has no codes for most of these."""
+    for sign, key, todo in _SIGNS:
+        if sign in found.lower():
+            return f"correct {path}.security.{key}: {todo}"
+    return ""
+
+
+def resolved(security: Mapping[str, str], path: str) -> dict[str, str]:
+    """The keys with their secrets in place of references to this process's environment and files. Raises
+    `BadSettings`."""
+    found = {key: value for key, value in security.items() if not _is_reference(key)}
+    missing = []
+    for secret in SECRETS:
+        if variable := security.get(f"{secret}.env"):
+            found[secret] = os.environ.get(variable, "")
+            if not found[secret]:
+                missing.append(f"{path}.security.{secret}.env: expected the variable {variable}; found none")
+        elif place := security.get(f"{secret}.file"):
+            try:
+                found[secret] = _read(place, _LARGEST_SECRET).rstrip("\r\n")
+            except (OSError, ValueError) as error:
+                missing.append(f"{path}.security.{secret}.file: expected a readable text file; found: {error}")
+        if any(ord(sign) < ord(" ") for sign in found.get(secret, "")):
+            missing.append(f"{path}.security.{secret}: expected no control characters; found some")
+    if missing:
+        raise BadSettings(missing)
+    return found
+
+
+def unreadable(security: Mapping[str, str], path: str) -> Iterator[str]:
+    """One line for each secret or file that is not readable on this machine, or not by every client library."""
+    try:
+        java_of(security, path)
+    except BadSettings as error:
+        yield from error.problems
+
+
+def _java_tls(known: Mapping[str, str], path: str) -> dict[str, str]:
+    found = dict[str, str]()
+    if (authority := known.get("tls.ca", "system")) != "system":
+        _pem(authority, f"{path}.security.tls.ca", ("-----BEGIN CERTIFICATE-----",))
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    if certificate := known.get("tls.certificate"):
+        found |= {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.certificate.chain": _pem(
+                certificate, f"{path}.security.tls.certificate", ("-----BEGIN CERTIFICATE-----",)
+            ),
+            "ssl.keystore.key": _pem(known["tls.key"], f"{path}.security.tls.key", _KEY_OF_JAVA),
+        }
+    if password := known.get("tls.key.password"):
+        found["ssl.key.password"] = password
+    if known.get("tls.check.host") == "false":
+        found["ssl.endpoint.identification.algorithm"] = ""
+    return found
+
+
+def _pem(place: str, name: str, headers: tuple[str, ...]) -> str:
+    try:
+        text = _read(place, LARGEST_FILE)
+    except (OSError, ValueError) as error:
+        raise BadSettings([f"{name}: expected a readable PEM file; found: {error}"]) from error
+    if not any(header in text for header in headers):
+        raise BadSettings([f"{name}: expected a PEM file with {' or '.join(headers)}; found none in {place}"])
+    return text
+
+
+def _read(place: str, most: int) -> str:
+    with Path(place).open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"more than {most} bytes")
+    return content.decode()
+
+
+def _is_reference(key: str) -> bool:
+    return key.endswith((".env", ".file"))
+
+
+def _quoted(value: str) -> str:
+    """A value in a JAAS entry, whose tokens are those of java.io.StreamTokenizer."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ from confluent_kafka.admin import (
 
 from tests.certificates import certify
 from tests.configuration import parse
-from trueup.connectors.contract import Endpoint
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.options import librdkafka
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.sandbox.servers.kafka import Kafka
@@ -132,6 +134,13 @@ def test_librdkafka_logs_in(secured: Secured, name: str) -> None:
 def test_kafka_python_logs_in(secured: Secured, name: str) -> None:
     with LogDirsClient(secured.endpoint(name)) as client:
         assert client.brokers() == {1: ""}
+
+
+@pytest.mark.parametrize("name", SECURED)
+def test_connections_of_the_batches_path_log_in(secured: Secured, name: str) -> None:
+    with closing(KafkaClient(secured.endpoint(name))) as client:
+        client.refresh([f"{PREFIX}.c.ledgers"])
+        assert client.leader(LogId(f"{PREFIX}.c.ledgers", 0)) == 1
 
 
 @pytest.mark.parametrize("name", ["scram-512", pytest.param("certificate", marks=pytest.mark.release)])

@@ -22,6 +22,7 @@ from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
+from trueup.streams.config.journal_topics import CHECK_S, JournalTopics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.instances import BEAT_S, Instance
@@ -88,6 +89,9 @@ class Running:
         self._supervisor.loop("history", self._history.save, SAVE_S)
         self._live = Live(settings, self._journal, now_ms, self._history)
         self._live.load()
+        self._topics = JournalTopics(self._journal, self._live, self._created, data / "journal-topics.json")
+        self._topics.start()
+        self._supervisor.loop("journal topics", lambda: self._topics.check(ending.fail), CHECK_S)
         self._streams = self._make_streams()
         self._listener = Listener(
             self._progressed,
@@ -133,7 +137,7 @@ class Running:
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
             bootstrap = broker.bootstrap
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
-        journal.create()
+        self._created = journal.create()
         self._history = History(journal)
         return journal
 
@@ -159,7 +163,7 @@ class Running:
         chosen, tls = self._settings.http, self._tls
         access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
         application.other_problems = lambda: [
-            *self._journal.unsigned.values(),
+            *self._journal.unsigned.values(), *self._topics.problems,
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)

@@ -75,6 +75,11 @@ class JournalSettings:
         "", "File of keys that sign settings and orders in the journal, one per line of at least 32 characters: the "
         "first signs, all verify. Records without a valid signature are refused. Empty: records are not signed",
     )  # fmt: skip
+    confirmed: str = key(
+        "", "Id and first offset of the config topic that holds all settings. Trueup sets it once; while the topic is "
+        "another one, settings may have been lost, and every mode is observe. To confirm the present settings, set it "
+        "to the value that `trueup status` shows", live=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,20 @@ def mode_at_most(settings: "Settings", name: str) -> str:
     """The bound of a live key that is a mode; empty for other keys, and without a bound."""
     part, _, leaf = name.rpartition(".")
     return _at_most(settings.access.modes_at_most, part) if leaf == "mode" else ""
+
+
+def observing(settings: "Settings") -> "Settings":
+    """The settings with every mode observe."""
+
+    def held(section: Section[Any], found: Any) -> Any:
+        if section.name not in streams or not found:
+            return found
+        if section.entries:
+            return {name: replace(part, mode=MODES[0]) for name, part in found.items()}
+        return replace(found, mode=MODES[0])
+
+    streams = _streams(settings.sections)
+    return replace(settings, sections={section: held(section, found) for section, found in settings.sections.items()})
 
 
 def exceeds(mode: object, most: str) -> bool:
@@ -321,17 +340,18 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     kind = hints_of(part.__class__)[leaf]
     made = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
     changed = {**settings.sections[section], entry: made} if entry else made
-    sections = {**settings.sections, section: changed}
+    own = {each: getattr(settings, each.name) for each in all_sections(())}
+    sections = {**own, **settings.sections, section: changed}
     if not problems:
-        draft = Draft({**{own: getattr(settings, own.name) for own in all_sections(())}, **sections})
+        draft = Draft(sections)
         problems += section.check_entry(entry, made, draft) if entry else section.check(draft)
     if problems:
         raise BadSettings(problems)
-    return replace(settings, sections=sections)
+    return replace(settings, **{each.name: sections.pop(each) for each in own}, sections=sections)
 
 
 def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
-    """Keys that can change while the application runs, by full name. Only sections of streams have any."""
+    """Keys that can change while the application runs, by full name."""
     return {name: spec for name, spec, _ in all_keys(settings) if spec.metadata["live"]}
 
 
@@ -373,4 +393,4 @@ def _part(settings: Settings, name: str) -> Any:
 def _path(settings: Settings, name: str) -> tuple[Section[Any], str, str]:
     """Section, entry (empty if the section is no table) and key of a full name."""
     first, *entry, leaf = name.split(".")
-    return next(section for section in settings.sections if section.name == first), "".join(entry), leaf
+    return next(each for each in all_sections(tuple(settings.sections)) if each.name == first), "".join(entry), leaf

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from typing import Any, Generic, Protocol, TypeVar
 
 from trueup.state.common.errors import BadSettings, TrueupError
-from trueup.state.settings.settings import Settings, change, exceeds, live_keys, mode_at_most, value_of
-from trueup.streams.journal.history import TOPIC, WHO, History
+from trueup.state.common.options import MODES
+from trueup.state.settings.settings import Settings, change, exceeds, live_keys, mode_at_most, observing, value_of
+from trueup.streams.journal.history import ITSELF, TOPIC, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import CONFIG
@@ -28,7 +29,8 @@ T = TypeVar("T")
 class Live:
     """The effective settings. Reading ``now`` is safe from any thread.
 
-    ``refused``: position and problem of the newest record of each key whose newest record is invalid.
+    ``refused``: position and problem of the newest record of each key whose newest record is invalid; ``restraint``:
+    why every mode is observe, whatever is set; empty if the modes apply.
     """
 
     def __init__(
@@ -40,7 +42,8 @@ class Live:
         self._overlay: dict[str, Any] = {}
         self._newest: dict[bytes, int] = {}
         self._changed = threading.Condition()
-        self.now = base
+        self.now = self._chosen = base
+        self.restraint = ""
         self.refused: dict[str, tuple[str, str]] = {}
         self.listeners: list[Callable[[], None]] = []
 
@@ -56,6 +59,15 @@ class Live:
         self._notify()
         self._journal.follow(CONFIG, stop, self._seen, self._refuse)
 
+    def restrain(self, why: str) -> None:
+        """Let every mode be observe for this reason; empty: let the modes apply."""
+        with self._changed:
+            known, self.restraint = self.restraint == why, why
+            self.now = observing(self._chosen) if why else self._chosen
+        if not known:
+            log.warning("every mode is observe" if why else "the modes apply", extra={"problem": why})
+            self._notify()
+
     def set(self, name: str, value: Any) -> Any:
         """Publish a change and wait until it is effective here. Returns the new value. None restores the file's
         value."""
@@ -66,6 +78,8 @@ class Live:
         wanted = None if value is None else value_of(change(self._base, name, value), name)
         if (most := mode_at_most(self._base, name)) and exceeds(wanted, most):
             raise BadSettings([f"{name}: expected at most {most}, by access.modes_at_most; found {wanted}"])
+        if self.restraint and name.endswith(".mode") and wanted != MODES[0]:
+            raise BadSettings([f"{name}: expected the settings of the journal to be complete; found: {self.restraint}"])
         text = None if value is None else json.dumps(wanted)
         by = WHO.get()
         record = None if text is None else {"name": name, "value": text, "at_ms": self._clock(), "by": by}
@@ -76,9 +90,28 @@ class Live:
             self._own[name, text] -= 1
             raise
         log.info("setting changed", extra={"key": name, "value": text, "by": by})
+        if not self._following:
+            self.load()
         with self._changed:
             self._changed.wait_for(lambda: self._overlay.get(name) == wanted, APPLY_S)
         return value_of(self.now, name)
+
+    def write_again(self) -> None:
+        """Write the newest value of every key again, after the topic lost records. Raises `Retry`."""
+        with self._changed:
+            overlay = dict(self._overlay)
+        texts = {name: json.dumps(value) for name, value in overlay.items()}
+        for name, text in texts.items():
+            self._own[name, text] += 1
+        now_ms = self._clock()
+        try:
+            self._journal.put(
+                (CONFIG, name.encode(), {"name": name, "value": text, "at_ms": now_ms, "by": ITSELF})
+                for name, text in texts.items()
+            )
+        except TrueupError:
+            self._own.subtract(texts.items())
+            raise
 
     def _seen(self, record: Record) -> None:
         if self._known(record):
@@ -100,7 +133,8 @@ class Live:
             return
         with self._changed:
             self.refused.pop(name, None)
-            before, self._overlay, self.now = self.now, overlay, settings
+            before, self._overlay, self._chosen = self._chosen, overlay, settings
+            self.now = observing(settings) if self.restraint else settings
             self._changed.notify_all()
         if value != asked:
             self._note(
@@ -118,7 +152,7 @@ class Live:
         elif self._following and name in live_keys(self.now):
             claimed = "" if record.value is None else record.value["by"][:LONGEST_NAME]
             who = f"{TOPIC} ({claimed})" if claimed else TOPIC
-            detail = f"{name}: {value_of(before, name)} > {value_of(self.now, name)}"
+            detail = f"{name}: {value_of(before, name)} > {value_of(self._chosen, name)}"
             log.info("setting changed", extra={"key": name, "value": text, "by": who, "where": record.where})
             if self._history is not None:
                 link = name.split(".")[1] if name.startswith("links.") else None

@@ -77,7 +77,7 @@ class DeletionStream(Stream):
         if self._orders is None:
             supervisor.query(self.name, lambda: query.start(
                 spark(), context.journal, context.settings.spark, self._markers.batch,
-                context.checkpoint(self.name, query.FORM),
+                context.checkpoint(self.name, query.FORM, query.TOPICS),
             ))  # fmt: skip
         supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
         if self._strays and context.settings.table(StoreSettings):

@@ -6,10 +6,11 @@ A publish returns after the brokers have acknowledged all records, or raises `Re
 then publishes the same records again, which is safe because the newest record of a key takes effect.
 """
 
+import hashlib
 import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -19,6 +20,7 @@ import fastavro
 from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Part, Topic, Topics
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import BadBytes, TrueupError
+from trueup.state.journal.topics import TopicState
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel, client_of
 from trueup.streams.journal.codec import decode, read, schema_text
@@ -60,11 +62,12 @@ class Journal:
         """The full name of a topic."""
         return f"{self.settings.prefix}.{self._cluster}.{what}"
 
-    def create(self, timeout_s: float = 60.0) -> None:
-        """Create missing topics of those that are declared, and wait until all partitions have leaders."""
+    def create(self, timeout_s: float = 60.0) -> list[str]:
+        """Create missing topics of those that are declared, and wait until all partitions have leaders. Returns the
+        full names of the created ones."""
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
         chosen = self.settings
-        self.topics.create([
+        created = self.topics.create([
             Topic(self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
                   expires if each.name == HISTORY else each.configs)
             for each in declared()
@@ -73,6 +76,7 @@ class Journal:
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)
         except TrueupError as error:
             log.warning("the retention of the history was not changed", extra={"problem": error.found})
+        return created
 
     def forget(self, topics: Iterable[str], timeout_s: float = 60.0) -> list[str]:
         """Delete these topics with all records and recreate them. Returns their full names. Blocks. Raises `Retry`, and
@@ -82,9 +86,22 @@ class Journal:
         self.create(timeout_s)
         return names
 
-    def identity(self) -> str:
-        """The id of the ledger topic; it changes if the journal is lost and recreated."""
-        return self.topics.identity(self.topic("ledgers"))
+    def identity(self, topics: Iterable[str]) -> str:
+        """A name for the ids of these topics; it changes if one of them is lost and recreated. Raises `Retry`."""
+        names = [self.topic(what) for what in topics]
+        found = self.topics.identities(names)
+        ids = "\n".join(found.get(name, "") for name in names)
+        return hashlib.sha256(ids.encode()).hexdigest()[:22]
+
+    def states(self) -> dict[str, TopicState]:
+        """The declared topics that exist, by full name. Raises `Retry`."""
+        found = self.topics.identities([self.topic(each.name) for each in declared()])
+        configs = self.topics.configs(list(found))
+        return {name: _state(identity, configs[name]) for name, identity in found.items()}
+
+    def begin(self, what: str) -> int:
+        """The first offset of partition 0 of a topic. Raises `Retry`."""
+        return self.topics.ranges(self.topic(what))[0][0]
 
     def publish(self, observations: Iterable[Observation]) -> None:
         """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for a permanent error."""
@@ -170,6 +187,11 @@ class Journal:
         elif len(self.unsigned) < UNSIGNED:
             self.unsigned[record.where] = f"record refused: {error}"
             log.warning("record refused", extra={"where": record.where, "problem": str(error)})
+
+
+def _state(identity: str, config: Mapping[str, str]) -> TopicState:
+    limits = (int(config.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
+    return TopicState(identity, 0, config.get("cleanup.policy", ""), *limits)
 
 
 def _place(entry: Entry) -> str:

@@ -64,7 +64,8 @@ class PlacementStream(Stream):
         """Start the query and the loops."""
         supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
         supervisor.query(self.name, lambda: query.start(
-            spark(), journal, chosen, self._reconciler.batch, self._context.checkpoint(self.name, query.FORM)
+            spark(), journal, chosen, self._reconciler.batch, 
+            self._context.checkpoint(self.name, query.FORM, query.TOPICS),
         ))  # fmt: skip
         supervisor.loop("reconcile", self._tick, TICK_S)
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)

@@ -1,6 +1,6 @@
 """The parts of the application that each stream receives."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -33,9 +33,9 @@ class Context:
         """The directory of checkpoints."""
         return self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
 
-    def checkpoint(self, query: str, form: int) -> str:
-        """The checkpoint of a query with state in buckets. It depends on the journal, the division into buckets and the
-        form of the state: if one of them changes, the query starts without state."""
+    def checkpoint(self, query: str, form: int, topics: Sequence[str]) -> str:
+        """The checkpoint of a query with state in buckets. It depends on the topics that the query reads, the division
+        into buckets and the form of the state: if one of them changes, the query starts without state."""
         chosen = self.settings.spark
         division = f"b{chosen.buckets}-p{chosen.partitions}-f{form}"
-        return f"{self.checkpoints}/{query}-{self.journal.identity()}-{division}"
+        return f"{self.checkpoints}/{query}-{self.journal.identity(topics)}-{division}"

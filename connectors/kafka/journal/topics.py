@@ -94,17 +94,19 @@ class Topics:
         self._asking = threading.Lock()
         self._asker: Consumer | None = None
 
-    def create(self, topics: Sequence[Topic], timeout_s: float) -> None:
+    def create(self, topics: Sequence[Topic], timeout_s: float) -> list[str]:
         """Create missing topics and wait until all have leaders. The right to create is needed only if one is
-        missing."""
+        missing. Returns the names of the created ones."""
         admin = AdminClient(self.client)
         absent = set(_without_leader(admin, [topic.name for topic in topics]))
         new = [NewTopic(name, partitions, replication, config=dict(config))
                for name, partitions, replication, config in topics if name in absent]  # fmt: skip
-        created = admin.create_topics(new, operation_timeout=timeout_s) if new else {}
-        for name, future in created.items():
+        created = []
+        futures = admin.create_topics(new, operation_timeout=timeout_s) if new else {}
+        for name, future in futures.items():
             try:
                 future.result(timeout_s)
+                created.append(name)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translated(error.args[0], f"create topic {name}") from error
@@ -113,6 +115,7 @@ class Topics:
             if time.monotonic() > deadline:
                 raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "check the journal's brokers")
             time.sleep(0.05)
+        return created
 
     def configure(self, topic: str, config: Mapping[str, str], timeout_s: float) -> None:
         """Set these settings of a topic and keep its others."""
@@ -136,14 +139,31 @@ class Topics:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise translated(error.args[0], f"delete topic {name}") from error
 
-    def identity(self, topic: str) -> str:
-        """The id of a topic."""
-        admin = AdminClient(self.client)
-        try:
-            # The client must outlive its futures: a client that is garbage-collected first fails them.
-            return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
-        except KafkaException as error:
-            raise translated(error.args[0], f"describe topic {topic}") from error
+    def identities(self, topics: Sequence[str], timeout_s: float = 30.0) -> dict[str, str]:
+        """The ids of those of these topics that exist."""
+        admin, found = AdminClient(self.client), {}
+        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        for name, future in asked.items():
+            try:
+                found[name] = str(future.result(timeout_s).topic_id)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                    raise translated(error.args[0], f"describe topic {name}") from error
+        return found
+
+    def configs(self, topics: Sequence[str], timeout_s: float = 30.0) -> dict[str, dict[str, str]]:
+        """The effective settings of each topic; none of a topic whose settings may not be read."""
+        admin, found = AdminClient(self.client), {}
+        asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        for resource, future in admin.describe_configs(asked, request_timeout=timeout_s).items():
+            try:
+                entries = future.result(timeout_s)
+            except KafkaException as error:
+                if error.args[0].code() not in _PERMANENT:
+                    raise translated(error.args[0], f"read the settings of topic {resource.name}") from error
+                entries = {}
+            found[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
+        return found
 
     def brokers(self, timeout_s: float) -> int:
         """The number of brokers. Raises `Stop` if the brokers refuse the client, naming the key of the settings."""
@@ -241,10 +261,14 @@ class Topics:
 
     def ends(self, topic: str) -> dict[int, int]:
         """The current end of each partition."""
+        return {partition: end for partition, (_, end) in self.ranges(topic).items()}
+
+    def ranges(self, topic: str) -> dict[int, tuple[int, int]]:
+        """The first offset and the current end of each partition."""
         with self._asking:
             if self._asker is None:
                 self._asker = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
-            return _ends(self._asker, topic, ASK_S)
+            return _ranges(self._asker, topic, ASK_S)
 
 
 class Announcer:
@@ -273,13 +297,13 @@ def translated(error: KafkaError, doing: str) -> TrueupError:
 @retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
 def _settled_ends(consumer: Consumer, topic: str) -> dict[int, int]:
     """The end of each partition. A newly elected leader may not know it yet, so the request is retried."""
-    return _ends(consumer, topic, 10)
+    return {partition: end for partition, (_, end) in _ranges(consumer, topic, 10).items()}
 
 
-def _ends(consumer: Consumer, topic: str, within_s: float) -> dict[int, int]:
+def _ranges(consumer: Consumer, topic: str, within_s: float) -> dict[int, tuple[int, int]]:
     try:
         partitions = consumer.list_topics(topic, timeout=within_s).topics[topic].partitions
-        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s)[1] for p in partitions}
+        return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s) for p in partitions}
     except KafkaException as error:
         raise translated(error.args[0], f"find the end of topic {topic}") from error
 

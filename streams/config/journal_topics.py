@@ -1,0 +1,151 @@
+"""Compares the topics of the journal with those of earlier runs and of the start of this one.
+
+If settings may have been lost, every mode is observe until an operator confirms the present ones. If a topic was
+deleted or created again under the running application, the application ends: the next start creates what is missing and
+reads the cluster again.
+"""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Protocol
+
+from trueup.state.common.errors import Retry
+from trueup.state.journal.topics import (
+    UNCONFIRMED,
+    TopicState,
+    change_of,
+    expiring,
+    lost,
+    missing,
+    replaced,
+    unreadable,
+)
+from trueup.streams.config.live import Live
+from trueup.streams.journal.topic import CONFIG, declared
+
+log = logging.getLogger(__name__)
+CHECK_S = 10.0
+CONFIRMED = "journal.confirmed"
+LOOKS = 3
+"""A topic is deleted if this number of successive looks do not find it: a broker that starts may not know it yet."""
+LARGEST_FILE = 1 << 20
+
+
+class Topics(Protocol):
+    """The methods of `streams.journal.journal.Journal` that are used here."""
+
+    bootstrap: str
+
+    def topic(self, what: str) -> str:
+        """The full name of a topic."""
+
+    def states(self) -> dict[str, TopicState]:
+        """The declared topics that exist, by full name."""
+
+    def begin(self, what: str) -> int:
+        """The first offset of partition 0 of a topic."""
+
+
+class JournalTopics:
+    """The topics of one run. ``created``: the full names of those that this start created; ``file``: holds the place of
+    the config topic by its name; ``problems``: what an operator has to correct."""
+
+    def __init__(self, journal: Topics, live: Live, created: list[str], file: Path) -> None:
+        self._journal, self._live, self._created, self._file = journal, live, frozenset(created), file
+        self._config = journal.topic(CONFIG)
+        self._compacted = {
+            journal.topic(each.name) for each in declared() if each.configs.get("cleanup.policy") == "compact"
+        } - {journal.topic("history")}
+        self._before: Mapping[str, str] = {}
+        self._absent = 0
+        self._first = True
+        self.problems: list[str] = []
+
+    def start(self) -> None:
+        """Decide whether settings may have been lost since the last run. Raises `Retry`."""
+        states = self._journal.states()
+        self._before = {name: state.id for name, state in states.items()}
+        self._judge(states)
+        self._first = False
+
+    def check(self, ended: Callable[[], None]) -> None:
+        """Look at the topics again. ``ended`` is called if the application must end."""
+        with suppress(Retry):  # the status reports the journal as a source of its own
+            self._look(ended)
+
+    def _look(self, ended: Callable[[], None]) -> None:
+        states = self._journal.states()
+        gone, new = missing(self._before, states), replaced(self._before, states)
+        self._absent = self._absent + 1 if gone else 0
+        if change := change_of(gone, new):
+            self._live.restrain(f"{change} while Trueup runs")
+        if new or self._absent >= LOOKS:
+            log.error(
+                "topics of the journal are not those of the start; ending: the next start creates what is missing and "
+                "reads the cluster again", extra={"found": change},
+            )  # fmt: skip
+            ended()
+        elif not gone:
+            self._judge(states)
+
+    def _judge(self, states: Mapping[str, TopicState]) -> None:
+        config = states[self._config]._replace(begin=self._journal.begin(CONFIG))
+        why = self._lost(config)
+        if why and not self._first and self._held(config):
+            # This run holds what the topic lost.
+            self._live.write_again()
+            self._live.set(CONFIRMED, config.place)
+            log.warning("settings written to the journal again", extra={"lost": why})
+            why = ""
+        if why:
+            self._doubt(config, why)
+        else:
+            self._remember(config)
+        compacted = {name: state for name, state in states.items() if name in self._compacted}
+        self.problems = [
+            *([self._live.restraint] if why else []), *expiring(compacted, self._journal.bootstrap),
+            *unreadable(compacted),
+        ]  # fmt: skip
+
+    def _lost(self, config: TopicState) -> str:
+        confirmed = self._live.now.journal.confirmed
+        others = len(self._created) < len(self._before)
+        return lost(config, confirmed, self._remembered(), self._config in self._created, others)
+
+    def _held(self, config: TopicState) -> bool:
+        """Whether this run began with all settings of this topic, which lost records since."""
+        return not self._live.restraint and self._before[self._config] == config.id
+
+    def _doubt(self, config: TopicState, why: str) -> None:
+        if not self._live.now.journal.confirmed and self._config in self._created:
+            self._live.set(CONFIRMED, UNCONFIRMED)  # the next start must not take the topic for a new one
+        self._live.restrain(
+            f"settings may have been lost: {self._config}: {why}; every mode is observe; set lost settings again, then "
+            f"run `trueup config set {CONFIRMED} {config.place}`"
+        )
+
+    def _remember(self, config: TopicState) -> None:
+        if self._live.now.journal.confirmed != config.place:
+            self._live.set(CONFIRMED, config.place)
+        self._live.restrain("")
+        if self._remembered() != config.place:
+            content = json.dumps({**self._content(), self._config: config.place})
+            draft = self._file.with_suffix(".part")
+            draft.write_text(content)
+            draft.replace(self._file)
+
+    def _remembered(self) -> str:
+        found = self._content().get(self._config, "")
+        return found if isinstance(found, str) else ""
+
+    def _content(self) -> dict[str, Any]:
+        """The file; empty if it does not exist or is damaged: then only the topic itself tells."""
+        try:
+            with self._file.open("rb") as opened:
+                found = json.loads(opened.read(LARGEST_FILE))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}

@@ -1,0 +1,134 @@
+"""Topics of the journal on a real broker that expire, lose records or are created again."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.configuration import parse
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.state.placement.settings import PlacementSettings
+from trueup.streams.config.journal_topics import JournalTopics
+from trueup.streams.config.live import Live
+from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import CONFIG
+
+pytestmark = pytest.mark.servers
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
+    made = Kafka(tmp_path_factory.mktemp("journal"))
+    made.up()
+    yield made
+    made.kill()
+    made.close()
+
+
+class Run:
+    """The settings of one run, with those of earlier runs in the journal."""
+
+    def __init__(self, broker: Kafka, prefix: str, data: Path) -> None:
+        settings = parse({
+            "cluster": {"name": "c", "zookeeper": "127.0.0.1:1"}, "placement": {"mode": "enforce"},
+            "journal": {"prefix": prefix},
+        })  # fmt: skip
+        self.journal = Journal(broker.bootstrap, settings.journal, "c")
+        created = self.journal.create()
+        self.live = Live(settings, self.journal, lambda: 0)
+        self.live.load()
+        self.topics = JournalTopics(self.journal, self.live, created, data / "journal-topics.json")
+        self.topics.start()
+
+    @property
+    def mode(self) -> str:
+        return self.live.now.section(PlacementSettings).mode
+
+    def check(self) -> int:
+        """Look at the topics; returns how often the application was ended."""
+        ended: list[int] = []
+        self.topics.check(lambda: ended.append(1))
+        return len(ended)
+
+
+@pytest.fixture
+def admin(broker: Kafka) -> AdminClient:
+    return AdminClient({"bootstrap.servers": broker.bootstrap})
+
+
+def delete_records(admin: AdminClient, topic: str) -> None:
+    """What retention does, at once."""
+    for future in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
+        future.result(30)
+
+
+def test_a_new_journal_is_trusted_and_later_runs_trust_it(broker: Kafka, tmp_path: Path) -> None:
+    runs = [Run(broker, "new", tmp_path) for _ in range(2)]
+    assert [(run.mode, run.topics.problems, run.check()) for run in runs] == [("enforce", [], 0)] * 2
+
+
+def test_a_policy_that_lets_settings_expire_is_found_and_mended_by_the_command(broker: Kafka, tmp_path: Path) -> None:
+    run = Run(broker, "policy", tmp_path)
+    config = run.journal.topic(CONFIG)
+    run.journal.topics.configure(config, {"cleanup.policy": "delete"}, 30)
+    run.check()
+    (problem,) = run.topics.problems
+    assert problem.startswith(
+        f"records of topic {config} expire: expected cleanup.policy=compact; found cleanup.policy=delete"
+    )
+    name, _, value = problem.rpartition("--add-config ")[2].partition("=")
+    run.journal.topics.configure(config, {name: value}, 30)
+    run.check()
+    assert run.topics.problems == []
+
+
+def test_settings_that_expired_leave_the_mode_at_observe_until_they_are_confirmed(
+    broker: Kafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    before = Run(broker, "expired", tmp_path)
+    before.live.set("placement.mode", "observe")
+    delete_records(admin, before.journal.topic(CONFIG))
+    run = Run(broker, "expired", tmp_path)
+    assert run.mode == "observe"
+    command = run.topics.problems[0].rpartition("`trueup config set ")[2].rstrip("`")
+    run.live.set(*command.split())
+    assert (run.check(), run.mode, run.topics.problems) == (0, "enforce", [])
+
+
+def test_a_running_application_writes_settings_that_expire_again(
+    broker: Kafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    run = Run(broker, "again", tmp_path)
+    run.live.set("placement.mode", "approve")
+    delete_records(admin, run.journal.topic(CONFIG))
+    assert (run.check(), run.mode, run.topics.problems) == (0, "approve", [])
+    assert Run(broker, "again", tmp_path).mode == "approve"
+
+
+def test_a_deleted_config_topic_ends_the_application_and_the_next_one_only_observes(
+    broker: Kafka, admin: AdminClient, tmp_path: Path
+) -> None:
+    run = Run(broker, "gone", tmp_path)
+    run.journal.topics.delete([run.journal.topic(CONFIG)], 30)
+    run.journal.create()
+    assert (run.check(), run.mode) == (1, "observe")
+    assert Run(broker, "gone", tmp_path).mode == "observe"
+
+
+def test_a_config_topic_that_was_deleted_while_nothing_ran_is_found_without_a_data_directory(
+    broker: Kafka, tmp_path: Path
+) -> None:
+    run = Run(broker, "alone", tmp_path)
+    run.journal.topics.delete([run.journal.topic(CONFIG)], 30)
+    found = [Run(broker, "alone", tmp_path / name).mode for name in ("one", "two")]
+    assert found == ["observe"] * 2
+
+
+def test_the_identity_changes_if_one_of_the_topics_is_created_again(broker: Kafka, tmp_path: Path) -> None:
+    journal = Run(broker, "identity", tmp_path).journal
+    before = [journal.identity(["ledgers", "marks"]), journal.identity(["ledgers"])]
+    journal.forget(["marks"])
+    after = [journal.identity(["ledgers", "marks"]), journal.identity(["ledgers"])]
+    assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]

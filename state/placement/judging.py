@@ -53,6 +53,11 @@ class Queue:
         self._start = ends
         self.take(self._taken)
 
+    def restart(self, ends: Positions) -> None:
+        """The view was lost: the stream judges everything up to these ends of the journal again."""
+        self._taken = {}
+        self.start(ends)
+
     def add(self, ledgers: Rows, present: Rows, now_ms: int) -> None:
         """Add ledgers that were published now: ids, and whether each exists."""
         if len(ledgers):

@@ -35,6 +35,12 @@ class Judging:
         """Load the journal before anything is published: all its ledgers wait for a verdict."""
         self._queue.start(self._journal.ends("ledgers"))
 
+    def restart(self) -> None:
+        """The view was lost: all ledgers wait for a verdict again. Raises `Retry`."""
+        ends = self._journal.ends("ledgers")
+        with self._lock:
+            self._queue.restart(ends)
+
     def published(self, observations: Batch | Iterable[Observation]) -> None:
         """Add observations that the journal has acknowledged."""
         ids, present = _ledgers(observations)

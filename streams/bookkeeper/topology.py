@@ -111,6 +111,12 @@ class Keeper:
                 self._unnamed = unnamed
                 self.settle()
 
+    def publish_again(self) -> None:
+        """Every bucket must answer again: a view was lost. The next tick publishes an epoch, the first one that
+        counts."""
+        with self._lock:
+            self._unpublished, self.first_epoch = True, None
+
     def settle(self, at_once: bool = False) -> None:
         """Determine the status of all bookies. Publish the topology if it changed, or if this run has not published
         one.

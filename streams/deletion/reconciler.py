@@ -79,7 +79,9 @@ class DeletionReconciler:
         check: Check = ready,
         topic: str = MARKERS,
         history: History | None = None,
+        caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._caught_up = caught_up
         self._target, self._journal, self._policy = target, journal, policy
         self._first_epoch, self._counted, self._clock, self._buckets = first_epoch, counted, clock, buckets
         self._check, self._topic = check, topic
@@ -115,11 +117,18 @@ class DeletionReconciler:
             self._answers[bucket], self._view, self._leaks = leaks, None, None
             self._epochs[bucket] = max(epoch, self._epochs.get(bucket, -1))
 
+    def lose_view(self) -> None:
+        """The view was lost: nothing is known until every bucket has reported again."""
+        with self._acting, self.lock:
+            self._answers, self._epochs, self._view, self._leaks = {}, {}, None, None
+            self.blocked_reason = "the view is not complete yet"
+
     @property
     def complete(self) -> bool:
-        """Whether every bucket has reported its state in this run."""
+        """Whether every bucket has reported its state in this run, after everything that the journal held."""
         first = self._first_epoch()
-        return first is not None and len(self._epochs) == self._buckets and min(self._epochs.values()) >= first
+        asked = first is not None and len(self._epochs) == self._buckets and min(self._epochs.values()) >= first
+        return asked and self._caught_up()
 
     def view(self) -> Sequence[Leaks]:
         """The answers of all buckets. A missing ledger is included only after ``deletion.missing_s``."""

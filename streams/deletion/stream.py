@@ -13,6 +13,7 @@ from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.owners import Pulsar
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.report import DeletionReport
+from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
 from trueup.streams.runtime.context import Context
@@ -43,6 +44,7 @@ class DeletionStream(Stream):
         self._orders: OrderedDeletions | None = None
         settings, journal, clock = context.settings, context.journal, context.clock
         stores = settings.table(StoreSettings)
+        self._ledgers, self._read = ledgers, CatchUp(journal, query.TOPICS)
         step = context.metrics.of(DeletionMetrics).step
         if policy.current.owners == OPERATOR:
             orders = self._orders = OrderedDeletions(ledgers.cluster, journal, policy, step, clock, context.history)
@@ -52,7 +54,7 @@ class DeletionStream(Stream):
             owners = self._owners = Pulsar(ledgers.cluster, journal, policy, clock, stores)
             self._markers = DeletionReconciler(
                 owners, journal, policy, lambda: ledgers.keeper.first_epoch, step, clock,
-                settings.spark.buckets, owners.check, history=context.history,
+                settings.spark.buckets, owners.check, history=context.history, caught_up=lambda: self._read.done,
             )  # fmt: skip
             self._strays = OrphanObjects(
                 owners.stores, stores, owners, journal, policy, step, clock,
@@ -63,6 +65,7 @@ class DeletionStream(Stream):
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
+        self._read.begin()
         (self._orders or self._markers).load()
         if self._strays:
             self._strays.load()
@@ -77,11 +80,22 @@ class DeletionStream(Stream):
         if self._orders is None:
             supervisor.query(self.name, lambda: query.start(
                 spark(), context.journal, context.settings.spark, self._markers.batch,
-                context.checkpoint(self.name, query.FORM, query.TOPICS),
+                context.checkpoint(self.name, query.FORM, query.TOPICS, self._lose_view),
             ))  # fmt: skip
         supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
         if self._strays and context.settings.table(StoreSettings):
             supervisor.loop("objects", self._strays.reconcile, DELETE_S)
+
+    def _lose_view(self) -> None:
+        """Let no ledger be known as unreferenced until the query has read the journal again. Raises `Retry`."""
+        self._read.begin()
+        self._markers.lose_view()
+        self._ledgers.keeper.publish_again()
+
+    def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
+        """Handle a progress report of the query."""
+        if query == self.name:
+            self._read.progress(progress)
 
     def end(self) -> None:
         """Stop observing the owners, and therefore deleting."""

@@ -55,6 +55,10 @@ class FindingsTopic:
             self._equal, self._there = False, None
             log.warning("findings not published", extra={"problem": str(error)})
 
+    def restart(self) -> None:
+        """The board starts empty: compare the topic with it when it is complete."""
+        self._equal, self._there = False, None
+
     def _start_over(self, rows: Rows) -> None:
         """Replace the contents of the topic by the board."""
         if self._there is None:

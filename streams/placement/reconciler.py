@@ -91,7 +91,9 @@ class PlacementReconciler:
         clock: Callable[[], int],
         buckets: int,
         history: History | None = None,
+        caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._caught_up = caught_up
         self._cluster, self._journal, self._metrics = cluster, journal, metrics
         self._policy, self._keeper, self._clock, self._buckets = policy, keeper, clock, buckets
         # Changes wait for journal and cluster under `_acting`. `lock` is held only briefly, so readers do not wait.
@@ -119,6 +121,13 @@ class PlacementReconciler:
                 self.repairs.pop(ledger, None)
             else:
                 self.repairs[ledger] = Repair(**{**record.value, "stage": RepairStage(record.value["stage"])})
+
+    def lose_view(self) -> None:
+        """The view was lost: nothing is known until every bucket has answered again."""
+        with self._acting, self.lock:
+            self.board, self._cleared = Board(), []
+            self._topic.restart()
+            self.blocked_reason = "the view is not complete yet"
 
     def alive(self) -> None:
         """The stream reported progress."""
@@ -239,10 +248,14 @@ class PlacementReconciler:
             self._acting.release()
 
     @property
-    def complete(self) -> bool:
-        """Whether every bucket has answered in this run."""
+    def _answered(self) -> bool:
         first = self._keeper.first_epoch
         return first is not None and self.board.settled(self._buckets, first)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every bucket has answered in this run, after everything that the journal held."""
+        return self._answered and self._caught_up()
 
     @property
     def settled(self) -> bool:
@@ -392,7 +405,7 @@ class PlacementReconciler:
     def _all_findings(self) -> Rows | None:
         """All findings; None until every bucket has answered."""
         with self.lock:
-            return self.board.findings if self.complete else None
+            return self.board.findings if self._answered else None
 
 
 def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:

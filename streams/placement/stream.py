@@ -10,6 +10,7 @@ from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import LiveSection
+from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
 from trueup.streams.placement import query
 from trueup.streams.placement.damages import DamageReports
@@ -40,9 +41,10 @@ class PlacementStream(Stream):
         self.cluster = BookKeeper(
             live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run
         )
+        self._read = CatchUp(journal, query.TOPICS)
         self._reconciler = PlacementReconciler(
             self.cluster, journal, self._policy, self.keeper, context.metrics.of(PlacementMetrics), clock,
-            context.settings.spark.buckets, context.history,
+            context.settings.spark.buckets, context.history, lambda: self._read.done,
         )  # fmt: skip
         self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)
         self._report = PlacementReport(self._policy, self.cluster, self.keeper, self._reconciler, self._workers, clock)
@@ -51,6 +53,7 @@ class PlacementStream(Stream):
 
     def load(self) -> None:
         """Load the repairs and the reports of damaged replicas of earlier runs."""
+        self._read.begin()
         self._reconciler.load()
         self.damages.load()
 
@@ -64,13 +67,20 @@ class PlacementStream(Stream):
         """Start the query and the loops."""
         supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
         supervisor.query(self.name, lambda: query.start(
-            spark(), journal, chosen, self._reconciler.batch, 
-            self._context.checkpoint(self.name, query.FORM, query.TOPICS),
+            spark(), journal, chosen, self._reconciler.batch,
+            self._context.checkpoint(self.name, query.FORM, query.TOPICS, self._lose_view),
         ))  # fmt: skip
         supervisor.loop("reconcile", self._tick, TICK_S)
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)
         supervisor.loop("damaged replicas", self.damages.reconcile, DAMAGE_S)
+
+    def _lose_view(self) -> None:
+        """Let every ledger be unknown until the query has judged it again. Raises `Retry`."""
+        self._read.begin()
+        self.cluster.judging.restart()
+        self._reconciler.lose_view()
+        self.keeper.publish_again()
 
     def _tick(self) -> None:
         """Do what is due."""
@@ -95,6 +105,7 @@ class PlacementStream(Stream):
         """Handle a progress report of the query."""
         if query == self.name:
             self.cluster.judging.progress(progress)
+            self._read.progress(progress)
 
     def alive(self, query: str) -> None:
         """The query reported that it is alive."""

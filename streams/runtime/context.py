@@ -9,6 +9,7 @@ from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.metrics import Metrics
+from trueup.streams.runtime.spark import checkpoints
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -16,7 +17,7 @@ from trueup.streams.runtime.supervisor import Supervisor
 @dataclass(frozen=True, slots=True)
 class Context:
     """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
-    ``streams``: the streams created so far, by name."""
+    ``streams``: the streams created so far, by name; ``begun``: queries that were started."""
 
     settings: Settings
     data: Path
@@ -27,15 +28,23 @@ class Context:
     history: History
     clock: Callable[[], int]
     streams: dict[str, Stream] = field(default_factory=dict)
+    begun: set[str] = field(default_factory=set)
 
     @property
     def checkpoints(self) -> str:
         """The directory of checkpoints."""
         return self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
 
-    def checkpoint(self, query: str, form: int, topics: Sequence[str]) -> str:
+    def checkpoint(self, query: str, form: int, topics: Sequence[str], anew: Callable[[], None]) -> str:
         """The checkpoint of a query with state in buckets. It depends on the topics that the query reads, the division
-        into buckets and the form of the state: if one of them changes, the query starts without state."""
+        into buckets and the form of the state: if one of them changes, the query starts without state. ``anew`` is
+        called before a query that ran before starts without state. Raises `Retry`, `Stop`."""
         chosen = self.settings.spark
         division = f"b{chosen.buckets}-p{chosen.partitions}-f{form}"
-        return f"{self.checkpoints}/{query}-{self.journal.identity(topics)}-{division}"
+        location = f"{self.checkpoints}/{query}-{self.journal.identity(topics)}-{division}"
+        if not checkpoints.readable(location, query, self.supervisor.error(query)) or (
+            query in self.begun and not checkpoints.started(location)
+        ):
+            anew()
+        self.begun.add(query)
+        return location

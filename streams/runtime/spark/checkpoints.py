@@ -1,0 +1,125 @@
+"""Checkpoints of queries that cannot be read: they are set aside, and the query starts without state.
+
+Everything in a checkpoint is derived from the journal. A checkpoint is damaged after a power failure, on a full disk,
+or if somebody deletes files of it. Spark refuses most damages with an error, but not all: without its offsets, a query
+starts from the beginning of the journal on the state of its end.
+
+The format of the files is that of Spark's HDFSMetadataLog: a version, then lines of JSON.
+"""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from trueup.state.common.errors import Stop
+
+log = logging.getLogger(__name__)
+ASIDE, MOST_ASIDE = ".aside-", 5
+LARGEST_FILE = 1 << 24
+_VERSION = re.compile(rb"v\d{1,3}")
+_UNREADABLE = re.compile(
+    r"Incomplete log file|[Mm]alformed|[Ff]ailed to (?:read|parse) log|UnsupportedLogVersion|UNSUPPORTED_LOG_VERSION"
+    r"|batch \d+ doesn't exist|STREAMING_CHECKPOINT|CANNOT_LOAD_STATE_STORE|CANNOT_READ_STATE|STATE_STORE_"
+    r"|CORRUPT|[Cc]orruption|/state/\d+/|stream metadata|KAFKA_DATA_LOSS|data may have been lost"
+    r"|OFFSET_LOG|COMMIT_LOG|METADATA_LOG"
+)
+"""Texts of Spark's errors about files of a checkpoint, or about positions in it that the journal does not have."""
+
+
+def readable(location: str, query: str, error: str) -> bool:
+    """Whether the checkpoint of a query can be used, or none exists. Otherwise it is set aside and the query starts
+    without state. ``error``: that of the last attempt, empty if it did not fail. Raises `Stop` if an operator must move
+    it."""
+    path = local(location)
+    why = damage(path) if path else ""
+    if not why and _UNREADABLE.search(error):
+        why = error.strip().splitlines()[0]
+    if not why:
+        return True
+    if path is None:
+        raise Stop("a checkpoint that Spark can read", why, f"move {location} away; the view is read from the journal")
+    if path.exists():
+        _set_aside(path, query, why)
+    return False
+
+
+def local(location: str) -> Path | None:
+    """The path of a checkpoint on this machine; None if it is elsewhere."""
+    parts = urlsplit(location)
+    return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
+
+
+def started(location: str) -> bool:
+    """Whether a query has begun a batch with this checkpoint; unknown ones count as such."""
+    path = local(location)
+    return path is None or bool(_batches(path / "offsets"))
+
+
+def damage(path: Path) -> str:
+    """What is missing or unreadable in a checkpoint; empty if nothing is found. State is checked by Spark."""
+    offsets, commits = _batches(path / "offsets"), _batches(path / "commits")
+    if not offsets:
+        state = path / "state"
+        left = commits or (state.is_dir() and any(state.iterdir()))
+        return "its offsets are missing" if left else ""
+    if commits and commits[-1] > offsets[-1]:
+        return f"batch {commits[-1]} is committed, but its offsets are missing"
+    files = [path / "metadata", path / "offsets" / str(offsets[-1]), *(path / "commits" / str(n) for n in commits[-1:])]
+    return next((f"{file.relative_to(path)} {problem}" for file in files if (problem := _problem(file))), "")
+
+
+def _batches(folder: Path) -> list[int]:
+    """The numbers of the batches in a log, ascending."""
+    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdecimal()) if folder.is_dir() else []
+
+
+def _problem(file: Path) -> str:
+    try:
+        content = file.read_bytes()[:LARGEST_FILE]
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror}"
+    if not content.strip(b"\0\n"):
+        return "is empty"
+    return "" if all(_is_json(line) for line in _lines(file.name, content)) else "is not complete"
+
+
+def _lines(name: str, content: bytes) -> Iterator[bytes]:
+    """The lines that have to be JSON. A source without offsets is a dash."""
+    version, *lines = content.split(b"\n")
+    if name == "metadata":
+        yield content
+    elif not _VERSION.fullmatch(version) or not lines:
+        yield b""
+    else:
+        yield from (line for line in lines if line != b"-")
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        json.loads(line)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _set_aside(path: Path, query: str, why: str) -> None:
+    places = (path.with_name(f"{path.name}{ASIDE}{number}") for number in range(1, MOST_ASIDE + 1))
+    place = next((place for place in places if not place.exists()), None)
+    if place is None:
+        raise Stop(
+            f"a checkpoint in {path} that can be read", f"{why}, and {MOST_ASIDE} were set aside before",
+            f"check the disk, then delete {path.name}{ASIDE}*",
+        )  # fmt: skip
+    try:
+        path.rename(place)
+    except OSError as error:
+        raise Stop(f"{path} to be renamed", str(error.strerror), "move it away") from error
+    log.error(
+        "checkpoint not readable: it is set aside, and the view is read from the journal again",
+        extra={"query": query, "problem": why, "moved_to": str(place)},
+    )

@@ -10,13 +10,13 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from trueup.connectors.clock import now_ms
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
@@ -29,6 +29,7 @@ from trueup.streams.journal.instances import BEAT_S, Instance
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
+from trueup.streams.runtime.clock import ClockWatch
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from trueup.streams.runtime.lock import Lock, alone
@@ -44,11 +45,6 @@ from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
 TICK_S = 0.2
-
-
-def now_ms() -> int:
-    """The clock of the application, ms since the epoch."""
-    return time.time_ns() // 1_000_000
 
 
 def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
@@ -73,6 +69,7 @@ class Running:
         self._settings, self._data, self._ending = settings, data, ending
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
+        self._clock = ClockWatch(now_ms)
         self._tls = certificate_of(settings.http)
         # Bound first, so that a port in use is reported at once.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
@@ -163,7 +160,7 @@ class Running:
         chosen, tls = self._settings.http, self._tls
         access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
         application.other_problems = lambda: [
-            *self._journal.unsigned.values(), *self._topics.problems,
+            *self._journal.unsigned.values(), *self._topics.problems, *filter(None, [self._clock.problem()]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
@@ -207,7 +204,7 @@ class Running:
             driver.begin()
             application.spark_ui, application.spark_ended = driver.session.sparkContext.uiWebUrl or "", ""
             log.info("another session of Spark", extra={"ui": application.spark_ui})
-        elif why := driver.ended():
+        elif why := driver.ended() or self._clock.set_back():
             self._supervisor.lose_queries(f"Spark: {why}")
             application.spark_ended = why
             raise Retry("Spark to run", why, "none: a new session starts, and queries continue from their checkpoints")

@@ -24,12 +24,12 @@ from pyspark.sql.streaming import StreamingQuery
 from bench.common.measure import cpu_s
 from bench.common.relay import Relay
 from bench.placement.drive_stream import say
+from trueup.connectors.clock import now_ms
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import Settings, parse
-from trueup.streams.app import now_ms
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.topology import Keeper

@@ -8,8 +8,10 @@ reads.
 
 import json
 import time
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from trueup.connectors.clock import now_ms
 from trueup.connectors.closing import Closing
 from trueup.connectors.replication.ports import HeartbeatLog
 
@@ -43,7 +45,7 @@ class Heartbeat(Closing):
     def __init__(self, link: str, cluster: str, source: HeartbeatLog, target: HeartbeatLog, relay: bool = True) -> None:
         self._key = json.dumps([link, cluster]).encode()
         self._relay = relay
-        self._began_ms = _now_ms()
+        self._began_ms = now_ms()
         self._source, self._target = source, target
         self._beat = Beat()
 
@@ -54,7 +56,7 @@ class Heartbeat(Closing):
 
     def beat(self, wait_s: float = 2.0) -> Beat:
         """Write one heartbeat, and follow it and earlier ones until it arrived or ``wait_s`` seconds passed."""
-        sent_ms, deadline = _now_ms(), time.monotonic() + wait_s
+        sent_ms, deadline = now_ms(), time.monotonic() + wait_s
         self._source.prepare()
         self._target.prepare()
         self._source.write(self._key, sent_ms)
@@ -64,13 +66,14 @@ class Heartbeat(Closing):
                 return self._beat
 
     def _look(self) -> None:
-        for sent_ms in self._source.read(self._key):
+        now = now_ms()
+        for sent_ms in _before(now, self._source.read(self._key)):
             if self._relay and sent_ms > self._beat.left_ms:
                 self._target.write(self._key, sent_ms)
             self._beat = self._beat._replace(
                 left_ms=max(sent_ms, self._beat.left_ms), source_lag_ms=self._lag(sent_ms, self._beat.source_lag_ms)
             )
-        for sent_ms in self._target.read(self._key):
+        for sent_ms in _before(now, self._target.read(self._key)):
             self._beat = self._beat._replace(
                 arrived_ms=max(sent_ms, self._beat.arrived_ms), lag_ms=self._lag(sent_ms, self._beat.lag_ms)
             )
@@ -82,8 +85,10 @@ class Heartbeat(Closing):
 
     def _lag(self, sent_ms: int, before: int) -> int:
         """The lag; unknown for heartbeats that were written before this object began to read."""
-        return _now_ms() - sent_ms if sent_ms >= self._began_ms else before
+        return now_ms() - sent_ms if sent_ms >= self._began_ms else before
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+def _before(now: int, sent: Iterable[int]) -> list[int]:
+    """Without heartbeats of the future, which an earlier run wrote before the machine's clock was set back: later ones
+    would seem to have arrived."""
+    return [sent_ms for sent_ms in sent if sent_ms <= now]

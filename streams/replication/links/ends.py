@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Mapping
 
+from trueup.connectors.clock import now_ms
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.config_sync import Alignment, Seen
 from trueup.connectors.replication.group_sync import Groups
@@ -48,7 +49,7 @@ class Ends:
         source = self._side(self._link.declared.source, None, last.source)
         called = self._link.called(source.topics).values()
         target = self._side(self._link.declared.target, called, last.target)
-        at_ms = last.at_ms if source.problem or target.problem else time.time_ns() // 1_000_000
+        at_ms = last.at_ms if source.problem or target.problem else now_ms()
         self._last = LinkFacts(source, target, at_ms)
         return self._last
 

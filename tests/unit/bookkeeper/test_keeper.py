@@ -52,3 +52,11 @@ def test_all_is_not_judged_again_too_often():
     driven = Driven()
     before, driven.keeper.again_ms = driven.epoch(0), driven.now_ms
     assert [driven.epoch(AGAIN_MS - 1), driven.epoch(1), driven.epoch(1)] == [before, before + 1, before + 1]
+
+
+def test_every_bucket_is_asked_again_when_a_view_was_lost():
+    driven = Driven()
+    before = driven.epoch(0)
+    driven.keeper.publish_again()
+    assert driven.keeper.first_epoch is None
+    assert (driven.epoch(0), driven.keeper.first_epoch) == (before + 1, before + 1)

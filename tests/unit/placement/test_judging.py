@@ -40,6 +40,18 @@ def test_a_ledger_waits_until_the_stream_is_beyond_its_record(taken: int, waits:
     assert made.waiting.ledgers.tolist() == waits
 
 
+def test_after_the_loss_of_the_view_all_ledgers_wait_until_the_journal_was_read_again() -> None:
+    made = queue(1, 2)
+    made.take({0: 10})
+    assert made.started
+    made.restart({0: 10})
+    assert not made.started
+    made.take({0: 9})
+    assert not made.started
+    made.take({0: 10})
+    assert made.started
+
+
 def test_all_partitions_count() -> None:
     made = Queue()
     made.start({})

@@ -128,7 +128,8 @@ class Driven:
         self.now_ms, self.policy = NOW, PlacementSettings(**{"mode": "enforce", **policy})
         now = LiveSection(lambda: self.policy)
         parts: tuple[Any, ...] = (self.cluster, self.journal, now, self.keeper, self.metrics)
-        self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1)
+        self.read = True
+        self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1, caught_up=lambda: self.read)
 
     def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:
         """A batch in which the only bucket answers with its full state or with changes."""
@@ -355,3 +356,34 @@ def test_what_was_unknown_is_not_a_repair():
     driven.answer(finding(1), finding(2, "placement.unreadable"))
     driven.answer()
     assert driven.metrics.times == [5.0]
+
+
+def test_a_lost_view_leaves_a_repair_as_it_is_until_the_journal_was_read_again():
+    driven = Driven()
+    ordered(driven)
+    before = driven.repair(1)
+    driven.read = False
+    driven.reconciler.lose_view()
+    driven.answer()  # its ledger was not read yet
+    assert (driven.repair(1), driven.reconciler.blocked_reason) == (before, "the view is not complete yet")
+    driven.read = True
+    driven.answer(finding(1))
+    assert (driven.repair(1), driven.reconciler.blocked_reason) == (before, "")
+
+
+def test_a_lost_view_marks_nothing_until_the_journal_was_read_again():
+    driven = Driven()
+    driven.read = False
+    ordered(driven)
+    assert (driven.cluster.written, driven.reconciler.complete) == ({}, False)
+    driven.read = True
+    driven.reconciler.reconcile()
+    assert list(driven.cluster.written) == [1]
+
+
+def test_the_findings_topic_follows_a_view_that_was_lost():
+    driven = Driven(mode="observe")
+    driven.answer(finding(1), finding(2))
+    driven.reconciler.lose_view()
+    driven.answer(finding(2))
+    assert driven.journal.there("findings") == {2}

@@ -31,6 +31,7 @@ from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
 from trueup.streams.runtime.clock import ClockWatch
 from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.disk import Disk, writable
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from trueup.streams.runtime.lock import Lock, alone
 from trueup.streams.runtime.spark.driver import Driver
@@ -54,11 +55,13 @@ def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
     faulthandler.enable()  # a crash in native code then leaves the stacks of all threads on stderr
     sys.setswitchinterval(SWITCH_S)
     data = Path(settings.data_dir).absolute()
-    data.mkdir(parents=True, exist_ok=True)
     ending = Ending(threading.Event())
-    with alone(data) as lock, _signals(ending.begin), ExitStack() as stack:
-        parts = Running(settings, data, ending, stack, lock)
-        parts.until_stopped()
+    with writable(data):
+        data.mkdir(parents=True, exist_ok=True)
+        Disk(data).check()
+        with alone(data) as lock, _signals(ending.begin), ExitStack() as stack:
+            parts = Running(settings, data, ending, stack, lock)
+            parts.until_stopped()
     ending.leave()
 
 
@@ -69,7 +72,7 @@ class Running:
         self._settings, self._data, self._ending = settings, data, ending
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
-        self._clock = ClockWatch(now_ms)
+        self._clock, self._disk = ClockWatch(now_ms), Disk(data)
         self._tls = certificate_of(settings.http)
         # Bound first, so that a port in use is reported at once.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
@@ -131,7 +134,7 @@ class Running:
             broker = Kafka(self._data / "journal", progress=logs.Downloads())
             self._closes["journal"] = lambda: self._close_journal(broker)
             broker.up()
-            self._supervisor.loop("embedded journal", lambda: _keep_alive(broker), every_s=1.0)
+            self._supervisor.loop("embedded journal", lambda: _keep_alive(broker, self._disk), every_s=1.0)
             bootstrap = broker.bootstrap
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
         self._created = journal.create()
@@ -160,7 +163,8 @@ class Running:
         chosen, tls = self._settings.http, self._tls
         access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
         application.other_problems = lambda: [
-            *self._journal.unsigned.values(), *self._topics.problems, *filter(None, [self._clock.problem()]),
+            *self._journal.unsigned.values(), *self._topics.problems,
+            *filter(None, [self._clock.problem(), self._disk.problem()]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
@@ -210,8 +214,9 @@ class Running:
             raise Retry("Spark to run", why, "none: a new session starts, and queries continue from their checkpoints")
 
 
-def _keep_alive(broker: Kafka) -> None:
+def _keep_alive(broker: Kafka, disk: Disk) -> None:
     if not broker.alive:
+        disk.check()
         log.error("embedded journal ended; restarting it")
         broker.restart()
 

@@ -134,8 +134,11 @@ class JournalTopics:
         if self._remembered() != config.place:
             content = json.dumps({**self._content(), self._config: config.place})
             draft = self._file.with_suffix(".part")
-            draft.write_text(content)
-            draft.replace(self._file)
+            try:
+                draft.write_text(content)
+                draft.replace(self._file)
+            except OSError as error:
+                raise Retry(f"{self._file} to be written", str(error.strerror), "free space in data_dir") from error
 
     def _remembered(self) -> str:
         found = self._content().get(self._config, "")

@@ -96,6 +96,7 @@ def _word(value: object) -> str:
 
 def start(level: str = "info") -> None:
     """Log to stderr: Trueup from this level, libraries from WARNING, or only errors if the level is error."""
+    logging.raiseExceptions = False  # a log that cannot be written, as on a full disk, prints no stack traces
     handler = logging.StreamHandler()
     handler.setFormatter(Line())
     handler.addFilter(Gone())

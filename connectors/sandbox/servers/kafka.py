@@ -65,7 +65,7 @@ class Kafka(SandboxServer):
     def make(self) -> Process:
         """The broker; it is its own controller, in a static quorum so that its port can change between runs."""
         conf = self._write_settings()
-        flags = ["-Xms128m", f"-Xmx{self._heap}", "-XX:+UseSerialGC", *_LOGGING]
+        flags = ["-Xms128m", f"-Xmx{self._heap}", "-XX:+UseSerialGC", _EXIT, *_LOGGING]
         return self.jvm(self.name, self.root, ["kafka.Kafka", conf], flags)
 
     def is_ready(self) -> bool:
@@ -169,6 +169,8 @@ def new_id() -> str:
     return new_id() if found.startswith("-") else found
 
 
+_EXIT = "-XX:+ExitOnOutOfMemoryError"
+"""Without it, a broker that ran out of memory may go on without some of its threads."""
 _META, _CHECKPOINT = "meta.properties", "bootstrap.checkpoint"
 _PROTOCOLS = ("PLAINTEXT", *LOGINS, CERTIFIED)
 _LOGGING = (

@@ -27,6 +27,8 @@ _UNREADABLE = re.compile(
     r"|OFFSET_LOG|COMMIT_LOG|METADATA_LOG"
 )
 """Texts of Spark's errors about files of a checkpoint, or about positions in it that the journal does not have."""
+_FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
+"""Of a full disk, which damages nothing that was written before."""
 
 
 def readable(location: str, query: str, error: str) -> bool:
@@ -35,7 +37,7 @@ def readable(location: str, query: str, error: str) -> bool:
     it."""
     path = local(location)
     why = damage(path) if path else ""
-    if not why and _UNREADABLE.search(error):
+    if not why and _UNREADABLE.search(error) and not _FULL.search(error):
         why = error.strip().splitlines()[0]
     if not why:
         return True

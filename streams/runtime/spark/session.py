@@ -165,7 +165,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.log.level": "ERROR",
         # Most batches are small; the second compiler would use as much CPU as they do.
         "spark.driver.extraJavaOptions":
-            "-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 -XX:-UsePerfData "
+            "-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError "
             f"-Djava.io.tmpdir={_scratch(data)} {_log_options(data)}",
         **_socket_place(data),
     }  # fmt: skip

@@ -3,10 +3,12 @@
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from subprocess import Popen
 
 import pytest
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from tests.configuration import parse
@@ -56,7 +58,18 @@ def stopped(_: "Popen[bytes]") -> None:
     context._jsc.stop()
 
 
-@pytest.mark.parametrize(("end", "reason"), [(killed, "signal SIGKILL"), (stopped, "its context was stopped")])
+def exhausted(_: "Popen[bytes]") -> None:
+    """Ask for more memory than the heap has."""
+    assert SparkContext._gateway is not None
+    assert SparkContext._jvm is not None
+    with suppress(Py4JError, OSError):
+        SparkContext._gateway.new_array(SparkContext._jvm.long, 1 << 30)
+
+
+@pytest.mark.parametrize(("end", "reason"), [
+    (killed, "signal SIGKILL"), (stopped, "its context was stopped"),
+    (exhausted, "its JVM ended with exit code 3: it ran out of memory; increase spark.memory"),
+])  # fmt: skip
 def test_another_session_takes_the_place_of_one_that_ended(
     driver: Driver, reported: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str
 ) -> None:

@@ -99,7 +99,9 @@ def test_a_checkpoint_that_spark_cannot_read_is_set_aside(checkpoint: Path, erro
 
 
 @pytest.mark.parametrize("error", [
-    "Spark: its JVM ended with signal SIGKILL", "org.apache.kafka.common.errors.TimeoutException: no response",
+    "Spark: its JVM ended with signal SIGKILL",
+    "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] Caused by: java.io.IOException: No space left on device",
+    "org.apache.kafka.common.errors.TimeoutException: no response",
 ])  # fmt: skip
 def test_another_error_of_the_query_keeps_the_checkpoint(checkpoint: Path, error: str) -> None:
     assert readable(str(checkpoint), "placement", error) is True

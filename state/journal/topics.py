@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 UNCONFIRMED = "none"
-"""A value of journal.confirmed that is no place: the topic was created while other topics of the journal existed."""
+"""A value of journal.confirmed that is no place: the topic was missing at a start although it had existed."""
 SHOWN = 3
 
 
@@ -67,7 +67,7 @@ def lost(config: TopicState, confirmed: str, remembered: str, created: bool, oth
     if confirmed == config.place:
         return ""
     if confirmed == UNCONFIRMED:
-        return "the topic was missing at a start, while other topics of the journal existed"
+        return "the topic was missing at an earlier start"
     known = confirmed or remembered
     if known == config.place:
         return ""

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -94,6 +95,10 @@ class Topics:
         self._asking = threading.Lock()
         self._asker: Consumer | None = None
 
+    @cached_property
+    def _admin(self) -> Any:
+        return AdminClient(self.client)
+
     def create(self, topics: Sequence[Topic], timeout_s: float) -> list[str]:
         """Create missing topics and wait until all have leaders. The right to create is needed only if one is
         missing. Returns the names of the created ones."""
@@ -141,8 +146,8 @@ class Topics:
 
     def identities(self, topics: Sequence[str], timeout_s: float = 30.0) -> dict[str, str]:
         """The ids of those of these topics that exist."""
-        admin, found = AdminClient(self.client), {}
-        asked = admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
+        found = {}
+        asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
         for name, future in asked.items():
             try:
                 found[name] = str(future.result(timeout_s).topic_id)
@@ -153,9 +158,9 @@ class Topics:
 
     def configs(self, topics: Sequence[str], timeout_s: float = 30.0) -> dict[str, dict[str, str]]:
         """The effective settings of each topic; none of a topic whose settings may not be read."""
-        admin, found = AdminClient(self.client), {}
+        found = {}
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
-        for resource, future in admin.describe_configs(asked, request_timeout=timeout_s).items():
+        for resource, future in self._admin.describe_configs(asked, request_timeout=timeout_s).items():
             try:
                 entries = future.result(timeout_s)
             except KafkaException as error:

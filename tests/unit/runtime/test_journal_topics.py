@@ -130,7 +130,7 @@ def test_a_config_topic_that_was_missing_is_doubted_in_later_runs_too_and_withou
     live, _ = start(created=[CONFIG], file="first.json")
     again, topics = start(file="second.json")
     assert (modes(live), modes(again)) == (OBSERVE, OBSERVE)
-    assert "the topic was missing at a start" in topics.problems[0]
+    assert "the topic was missing at an earlier start" in topics.problems[0]
 
 
 def test_records_that_expired_while_nothing_ran_leave_every_mode_at_observe(broker: Broker, start: Start) -> None:

@@ -42,7 +42,7 @@ class Context:
         chosen = self.settings.spark
         division = f"b{chosen.buckets}-p{chosen.partitions}-f{form}"
         location = f"{self.checkpoints}/{query}-{self.journal.identity(topics)}-{division}"
-        if not checkpoints.readable(location, query, self.supervisor.error(query)) or (
+        if not checkpoints.readable(location, query, self.supervisor.repeated(query)) or (
             query in self.begun and not checkpoints.started(location)
         ):
             anew()

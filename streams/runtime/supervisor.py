@@ -181,10 +181,10 @@ class Supervisor:
         """Whether this query or loop is running."""
         return name in self.tasks and self.tasks[name].state == "running"
 
-    def error(self, name: str) -> str:
-        """The error of a query that failed and has not succeeded since; empty if there is none."""
+    def repeated(self, name: str) -> str:
+        """The error of a query that failed repeatedly and has not succeeded since; empty if there is none."""
         task = self.tasks.get(name)
-        return task.error if task is not None and task.failing else ""
+        return task.error if task is not None and task.failing and task.restarts > 1 else ""
 
     def failing(self) -> list[str]:
         """The errors of tasks that failed and have not succeeded since."""

@@ -21,10 +21,10 @@ ASIDE, MOST_ASIDE = ".aside-", 5
 LARGEST_FILE = 1 << 24
 _VERSION = re.compile(rb"v\d{1,3}")
 _UNREADABLE = re.compile(
-    r"Incomplete log file|[Mm]alformed|[Ff]ailed to (?:read|parse) log|UnsupportedLogVersion|UNSUPPORTED_LOG_VERSION"
-    r"|batch \d+ doesn't exist|STREAMING_CHECKPOINT|CANNOT_LOAD_STATE_STORE|CANNOT_READ_STATE|STATE_STORE_"
-    r"|CORRUPT|[Cc]orruption|/state/\d+/|stream metadata|KAFKA_DATA_LOSS|data may have been lost"
-    r"|OFFSET_LOG|COMMIT_LOG|METADATA_LOG"
+    r"CANNOT_LOAD_STATE_STORE|MALFORMED_LOG_FILE|INVALID_LOG_VERSION|CHECKPOINT_FILE_CHECKSUM|Incomplete log file"
+    r"|MISSING_METADATA_FILE|MISSING_STATE_DIRECTORY|NOT_MATCH_IN_STATE_METADATA|batch \d+ doesn't exist"
+    r"|STATE_STORE_\w*(?:CHECKPOINT|CHECKSUM|COMPATIBLE|FORMAT_VALIDATION)|Corruption:"
+    r"|FileNotFoundException[^\n]*/(?:state|offsets|commits)/|KAFKA_DATA_LOSS|data may have been lost"
 )
 """Texts of Spark's errors about files of a checkpoint, or about positions in it that the journal does not have."""
 _FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
@@ -33,7 +33,7 @@ _FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
 
 def readable(location: str, query: str, error: str) -> bool:
     """Whether the checkpoint of a query can be used, or none exists. Otherwise it is set aside and the query starts
-    without state. ``error``: that of the last attempt, empty if it did not fail. Raises `Stop` if an operator must move
+    without state. ``error``: that of repeated attempts, or empty. Raises `Stop` if an operator must move
     it."""
     path = local(location)
     why = damage(path) if path else ""

@@ -274,5 +274,7 @@ def _ended(query: StreamingQuery) -> str:
 
 
 def _without_frames(text: str) -> str:
-    """A text of Spark without Java stack frames, which would displace the cause."""
-    return _FRAMES.sub("", text.split("JVM stacktrace")[0]).strip()[-LONGEST_TEXT:]
+    """A text of Spark without Java stack frames and the plan of the query, which would displace the cause."""
+    for end in ("JVM stacktrace", "=== Streaming Query ==="):
+        text = text.split(end)[0]
+    return _FRAMES.sub("", text).strip()[-LONGEST_TEXT:]

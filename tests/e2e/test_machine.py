@@ -131,12 +131,13 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_view_is_built_again(
 
 
 def test_a_checkpoint_that_is_deleted_under_the_running_application_is_built_again(
-    trueup: Trueup, disk: Volumes
+    cluster: SandboxCluster, trueup: Trueup, disk: Volumes
 ) -> None:
     path = checkpoint(disk)
     with trueup.sampled("status") as seen:
         path.rename(place(disk) / "moved")
-        trueup.set("placement.grace_s", "61")  # a batch
+        cluster.stop("/rack2")  # a batch
+        cluster.start("/rack2")
         trueup.until("another checkpoint", lambda: path.exists() and (path / "commits").is_dir())
         trueup.wait("readiness", lambda status: status["ready"] and status["counts"]["drifted"] == LEDGERS)
     assert {status["counts"]["true"] for _, status in seen} <= {0}, "an unseen ledger counted as true"

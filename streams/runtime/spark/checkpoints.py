@@ -37,8 +37,8 @@ def readable(location: str, query: str, error: str) -> bool:
     it."""
     path = local(location)
     why = damage(path) if path else ""
-    if not why and _UNREADABLE.search(error) and not _FULL.search(error):
-        why = error.strip().splitlines()[0]
+    if not why and (found := _UNREADABLE.search(error)) and not _FULL.search(error):
+        why = next(line.strip() for line in error.splitlines() if found[0] in line)
     if not why:
         return True
     if path is None:

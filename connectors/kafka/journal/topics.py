@@ -234,17 +234,15 @@ class Topics:
         newest of each."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
         try:
-            places = _settled_ends(consumer, topic)
-            begins = dict.fromkeys(places, OFFSET_BEGINNING)
-            if last is not None:
-                # A read from the beginning of a partition whose records all expired would report no position.
-                begins = {p: max(_start(consumer, topic, p), end - last) for p, end in places.items()}
+            # A read from OFFSET_BEGINNING reports no position if all records of the partition expired.
+            places = _settled_ranges(consumer, topic)
+            begins = {p: first if last is None else max(first, end - last) for p, (first, end) in places.items()}
             consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
-            left = {p for p, end in places.items() if end > max(0, begins[p])}
+            left = {p for p, (_, end) in places.items() if end > begins[p]}
             while left:
                 yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
                 for place in consumer.position([TopicPartition(topic, p) for p in left]):
-                    if place.offset >= places[place.partition]:
+                    if place.offset >= places[place.partition][1]:
                         left.discard(place.partition)
         except KafkaException as error:
             raise translated(error.args[0], f"read topic {topic}") from error
@@ -300,9 +298,10 @@ def translated(error: KafkaError, doing: str) -> TrueupError:
 
 
 @retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
-def _settled_ends(consumer: Consumer, topic: str) -> dict[int, int]:
-    """The end of each partition. A newly elected leader may not know it yet, so the request is retried."""
-    return {partition: end for partition, (_, end) in _ranges(consumer, topic, 10).items()}
+def _settled_ranges(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
+    """First offset and end of each partition. A newly elected leader may not know them yet, so the request is
+    retried."""
+    return _ranges(consumer, topic, 10)
 
 
 def _ranges(consumer: Consumer, topic: str, within_s: float) -> dict[int, tuple[int, int]]:
@@ -316,10 +315,6 @@ def _ranges(consumer: Consumer, topic: str, within_s: float) -> dict[int, tuple[
 def _without_leader(admin: Any, names: Sequence[str]) -> list[str]:
     topics = admin.list_topics(timeout=10).topics
     return [n for n in names if n not in topics or any(p.leader < 0 for p in topics[n].partitions.values())]
-
-
-def _start(consumer: Consumer, topic: str, partition: int) -> int:
-    return consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=10)[0]
 
 
 def _good(messages: list[Message], doing: str) -> Iterator[Entry]:

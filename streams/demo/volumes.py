@@ -39,11 +39,11 @@ class Volumes(Closing):
         return Path(f"/proc/{self._holder.pid}/root{path}") if self._holder else Path(path)
 
     def close(self) -> None:
-        """Unmount everything."""
+        """Unmount everything, at the latest when the last process that uses it ends."""
         if self._holder:
             self._holder.kill()
         while self._mounted:
-            subprocess.run(["umount", str(self._mounted.pop())], check=False)
+            subprocess.run(["umount", "--lazy", str(self._mounted.pop())], check=False)
 
     def _mount(self) -> bool:
         for path, size in self.sizes.items():

@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -169,9 +170,7 @@ def broker_of(trueup: Trueup) -> int:
 
 def test_a_full_disk_is_told_and_when_there_is_room_all_goes_on(trueup: Trueup, disk: Volumes) -> None:
     ballast = place(disk) / "ballast"
-    with ballast.open("wb") as file:
-        while write(file, bytes(1 << 20)) or write(file, bytes(1 << 10)):
-            pass
+    fill(ballast)
     broker(trueup).kill()  # it could go on in its files for long
     trueup.wait(
         "the problem", lambda status: any("data_dir" in one and "free at least" in one for one in status["problems"])
@@ -182,13 +181,13 @@ def test_a_full_disk_is_told_and_when_there_is_room_all_goes_on(trueup: Trueup, 
     trueup.wait("the journal", lambda _: trueup.source("journal")["state"] == "up")
 
 
-def write(file: Any, content: bytes) -> bool:
-    try:
-        file.write(content)
-        file.flush()
-    except OSError:
-        return False
-    return True
+def fill(path: Path) -> None:
+    """Write until nothing fits any more, in ever smaller pieces."""
+    with path.open("wb", buffering=0) as file:
+        for size in (1 << 20, 1 << 12, 1):
+            with suppress(OSError):
+                while file.write(bytes(size)):
+                    pass
 
 
 def test_a_deleted_config_topic_ends_the_application_and_no_mode_applies_until_it_is_confirmed(

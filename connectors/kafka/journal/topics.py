@@ -8,6 +8,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -144,25 +145,25 @@ class Topics:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise translated(error.args[0], f"delete topic {name}") from error
 
-    def identities(self, topics: Sequence[str], timeout_s: float = 30.0) -> dict[str, str]:
+    def identities(self, topics: Sequence[str], timeout_s: float = 10.0) -> dict[str, str]:
         """The ids of those of these topics that exist."""
         found = {}
         asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
         for name, future in asked.items():
             try:
-                found[name] = str(future.result(timeout_s).topic_id)
+                found[name] = str(_answer(future, timeout_s).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise translated(error.args[0], f"describe topic {name}") from error
         return found
 
-    def configs(self, topics: Sequence[str], timeout_s: float = 30.0) -> dict[str, dict[str, str]]:
+    def configs(self, topics: Sequence[str], timeout_s: float = 10.0) -> dict[str, dict[str, str]]:
         """The effective settings of each topic; none of a topic whose settings may not be read."""
         found = {}
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         for resource, future in self._admin.describe_configs(asked, request_timeout=timeout_s).items():
             try:
-                entries = future.result(timeout_s)
+                entries = _answer(future, timeout_s)
             except KafkaException as error:
                 if error.args[0].code() not in _PERMANENT:
                     raise translated(error.args[0], f"read the settings of topic {resource.name}") from error
@@ -310,6 +311,14 @@ def _ranges(consumer: Consumer, topic: str, within_s: float) -> dict[int, tuple[
         return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s) for p in partitions}
     except KafkaException as error:
         raise translated(error.args[0], f"find the end of topic {topic}") from error
+
+
+def _answer(future: Future[Any], timeout_s: float) -> Any:
+    """The answer to a request with this time limit. A process that was stopped meanwhile may be late to see it."""
+    try:
+        return future.result(timeout_s + ASK_S)
+    except TimeoutError as error:
+        raise Retry("an answer of the journal's brokers", f"none within {timeout_s:.0f} s", "try again") from error
 
 
 def _without_leader(admin: Any, names: Sequence[str]) -> list[str]:

@@ -22,8 +22,9 @@ class Role(IntEnum):
     """What a caller may do. Each role includes those below it."""
 
     VIEWER = 1
-    APPROVER = 2
-    ADMIN = 3
+    REPORTER = 2
+    APPROVER = 3
+    ADMIN = 4
 
     @property
     def text(self) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trueup.state.access.tokens import Role
 from trueup.state.placement.damage import reported
 from trueup.state.placement.rules import DAMAGE_RULES, RULES
 from trueup.state.placement.settings import PLACEMENT as SECTION
@@ -65,6 +66,7 @@ PLACEMENT = Descriptor(
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
     verbs=(
         Verb("replica-reports", "replica-reports", '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, '
-             '"last": 9, "found": "missing"}]}', _replicas, "found is missing or digest; report at most 100 at once"),
+             '"last": 9, "found": "missing"}]}', _replicas, "found is missing or digest; report at most 100 at once",
+             role=Role.REPORTER),
     ),
 )  # fmt: skip

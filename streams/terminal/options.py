@@ -27,10 +27,29 @@ def default_api(env: Mapping[str, str] = os.environ) -> str:
 
 def api(command: Command) -> Command:
     """--api URL of the running application, with --token-file and --ca. The command receives a `Target`."""
+    return _target(command, "api", click.option(
+        "--api", metavar="URL", envvar="TRUEUP_API", default=default_api,
+        help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
+    ))  # fmt: skip
+
+
+def report_to(command: Command) -> Command:
+    """--report-to URL of a running application, with --token-file and --ca. The command receives a `Target`, whose URL
+    is empty without the option."""
+    return _target(command, "report_to", click.option(
+        "--report-to", metavar="URL", default="",
+        help="API of a running Trueup that receives reports of damaged replicas.",
+    ))  # fmt: skip
+
+
+def _target(command: Command, name: str, url: Callable[[Any], Any]) -> Command:
+    """The option ``url``, --token-file and --ca. The command receives a `Target` with this name."""
 
     @wraps(command)
-    def targeted(*args: Any, api: str, token_file: Path | None, ca: str, **options: Any) -> Any:
-        return command(*args, api=Target(api, token_of(token_file), ca), **options)
+    def targeted(*args: Any, token_file: Path | None, ca: str, **options: Any) -> Any:
+        address = options.pop(name)
+        target = Target(address, token_of(token_file) if address else "", ca)
+        return command(*args, **options, **{name: target})
 
     made: Any = targeted
     for option in (
@@ -42,10 +61,7 @@ def api(command: Command) -> Command:
             "--token-file", metavar="FILE", type=click.Path(path_type=Path),
             help="File with the token to send (TRUEUP_TOKEN_FILE, or the token itself in TRUEUP_TOKEN).",
         ),
-        click.option(
-            "--api", metavar="URL", envvar="TRUEUP_API", default=default_api,
-            help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
-        ),
+        url,
     ):  # fmt: skip
         made = option(made)
     return cast("Command", made)
@@ -73,9 +89,9 @@ def _sendable(token: str, where: str) -> str:
     return token
 
 
-def target_of(url: str) -> Target:
-    """The application at this URL, with the token of the environment."""
-    return Target(url, token_of(None), os.environ.get("TRUEUP_CA", ""))
+def target_of(url: str, token_file: Path | None = None) -> Target:
+    """The application at this URL, with the token of this file or of the environment. Raises `BadSettings`."""
+    return Target(url, token_of(token_file), os.environ.get("TRUEUP_CA", ""))
 
 
 def output(command: Command) -> Command:

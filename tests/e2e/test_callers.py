@@ -12,12 +12,16 @@ import urllib3
 from tests.certificates import certify
 from tests.e2e.planted import secret, shown
 from tests.e2e.trueup import Trueup, command
+from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.state.access.tokens import Role, line_of
+from trueup.streams.reads.damage_report import send
+from trueup.streams.reads.reader import ReadReport
 from trueup.streams.terminal import codes
+from trueup.streams.terminal.options import target_of
 
 pytestmark = pytest.mark.servers
-ADMIN, VIEWER = secret("admin"), secret("viewer")
+ADMIN, VIEWER, REPORTER = secret("admin"), secret("viewer"), secret("reporter")
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +29,10 @@ def root(new_root: Callable[[], Path]) -> Path:
     made = new_root()
     made.mkdir(parents=True, exist_ok=True)
     certify(made)
-    lines = [line_of("ada", Role.ADMIN, ADMIN), "eve root", line_of("vera", Role.VIEWER, VIEWER)]
+    lines = [
+        line_of("ada", Role.ADMIN, ADMIN), "eve root", line_of("vera", Role.VIEWER, VIEWER),
+        line_of("spark", Role.REPORTER, REPORTER),
+    ]  # fmt: skip
     (made / "tokens").write_text("\n".join(lines) + "\n")
     return made
 
@@ -76,6 +83,19 @@ def test_other_callers_are_refused(trueup: Trueup) -> None:
             ]
     counts = [trueup.metric("trueup_requests_refused_total", reason=reason) for reason in ("role", "invalid")]
     assert (results, counts) == ([codes.REFUSED, codes.OK, codes.REFUSED, codes.REFUSED], [1, 2])
+
+
+def test_a_reader_of_topics_reports_damaged_replicas_and_does_nothing_else(trueup: Trueup) -> None:
+    report = ReadReport()
+    report.damaged(Damage(7, 3, "b1:3181", "NO_ENTRY", missing=True))
+    counts = []
+    for token in ("", VIEWER, REPORTER):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRUEUP_TOKEN", token)
+            send(lambda: target_of(trueup.url), report)
+            refused = trueup.run("config", "set", "placement.paused", "true").code
+        counts.append((trueup.metric("trueup_replica_reports_total", outcome="reported"), refused))
+    assert counts == [(0, codes.REFUSED), (0, codes.REFUSED), (1, codes.REFUSED)]
 
 
 def test_a_mode_above_its_bound_is_refused(trueup: Trueup) -> None:

@@ -14,7 +14,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.reads.tiers import ReadPriority
 from trueup.streams.cli import configuration
 from trueup.streams.runtime.format import many
-from trueup.streams.terminal import codes, options
+from trueup.streams.terminal import client, codes, options
 
 if TYPE_CHECKING:
     from trueup.streams.reads.reader import Range, ReadReport, TopicMessage
@@ -36,13 +36,12 @@ _SHOWN = 48
 @click.option("--missing", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
               help="What to do about entries that no tier has.")  # fmt: skip
 @click.option("--transactions", is_flag=True, help="Include messages of transactions, even of aborted ones.")
-@click.option("--report-to", metavar="URL", default="",
-              help="API of a running Trueup that receives reports of damaged replicas.")  # fmt: skip
+@options.report_to
 @options.output
 @options.configuration
 def read(
     topic: str, begin: str, end: str, limit: int | None, priority: str, missing: str, transactions: bool,
-    report_to: str, output: str, path: Path | None, pairs: tuple[str, ...],
+    report_to: client.Target, output: str, path: Path | None, pairs: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Read the messages of a Pulsar topic from bookies and tiered storage. No broker is involved, and nothing is
     changed: ledgers are not fenced, cursors do not move.
@@ -50,7 +49,8 @@ def read(
     TOPIC is TENANT/NAMESPACE/NAME; all partitions of a partitioned topic are read, one after the other. The read ends
     at the last confirmed entry. Where the preferred tier fails, the other one is read; a summary on stderr names each
     ledger and the reason. With --report-to a running Trueup receives the bookies whose replicas were missing or
-    damaged, reads them itself, and shows what it found as findings of placement.
+    damaged, reads them itself, and shows what it found as findings of placement. If it has tokens, it requires one with
+    the role reporter.
 
     With -o json each line is one message. A key, value or ordering key that is not UTF-8 text is in the field with the
     suffix _base64.
@@ -70,7 +70,7 @@ def read(
             _print(found if limit is None else islice(found, limit), output)
         finally:
             _summary(topics.report)
-            damage_report.send(report_to, topics.report)
+            damage_report.send(lambda: report_to, topics.report)
     return codes.INCOMPLETE if topics.report.missing else codes.OK
 
 

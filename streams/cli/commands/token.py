@@ -24,8 +24,8 @@ def new(name: str, role: str) -> None:
     contains only its digest. The token is not stored, and cannot be shown again. A running application reads the file
     when it changes.
 
-    A viewer reads. An approver also approves actions, pauses streams and releases held repairs. An admin also changes
-    settings, and orders resets, refills and deletions.
+    A viewer reads. A reporter also reports damaged replicas. An approver also approves actions, pauses streams and
+    releases held repairs. An admin also changes settings, and orders resets, refills and deletions.
 
     \b
     Example:  trueup token new alice --role approver > token 2>> tokens

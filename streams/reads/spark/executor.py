@@ -59,7 +59,7 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
                 yield batch
         finally:
             _tell(wanted, topics.report, values.undecoded)
-            damage_report.send(options.report_to, topics.report)
+            damage_report.send(options.report_target, topics.report)
 
 
 def _within(wanted: Range, some: Rows | list[Message]) -> Rows | list[Message]:

@@ -20,13 +20,15 @@ from trueup.streams.catalog import sections
 from trueup.streams.config.file import load
 from trueup.streams.reads.limits import range_of
 from trueup.streams.reads.reader import Range, ReadOptions
+from trueup.streams.terminal.client import Target
+from trueup.streams.terminal.options import target_of
 
 T = TypeVar("T")
 DEFAULTS: Mapping[str, str] = {
     "topics": "", "namespace": "public/default", "config": "", "from": "earliest", "to": "latest",
     "priority": ReadPriority.BOOKKEEPER_FIRST.value, "missing": "error", "transactions": "false",
     "partition_mb": "128", "max_entries_per_batch": "0", "value_type": "bytes", "undecodable": "error",
-    "report_to": "",
+    "report_to": "", "report_token_file": "",
 }  # fmt: skip
 """Every option of a read and its default. Further options are keys of the configuration."""
 _SHORT = {"zookeeper": "cluster.zookeeper", "root": "deletion.root"}
@@ -40,7 +42,8 @@ class SourceOptions:
     ``config``: path of a configuration file, or empty; ``keys``: keys of the configuration and their values, as text.
     ``partition_bytes``: target size of a Spark partition; ``batch_entries``: limit of a micro-batch, 0: none.
     ``value_type``: of the column value; ``strict``: whether a value that does not fit it is an error.
-    ``report_to``: address of a running Trueup that receives reports of damaged replicas, or empty."""
+    ``report_to``: address of a running Trueup that receives reports of damaged replicas, or empty;
+    ``report_token_file``: path of a file with the token for it, or empty: the token is in the environment."""
 
     names: tuple[str, ...]
     pattern: str
@@ -55,10 +58,17 @@ class SourceOptions:
     value_type: str
     strict: bool
     report_to: str = ""
+    report_token_file: str = ""
 
     def settings(self) -> Settings:
         """The configuration, from the file and the environment of this process. Raises `BadSettings`."""
         return load(Path(self.config) if self.config else None, os.environ, dict(self.keys), sections())
+
+    def report_target(self) -> Target:
+        """Where to report damaged replicas, with the token of a file or of the environment of this process. The URL is
+        empty: nowhere. Raises `BadSettings`."""
+        file = Path(self.report_token_file) if self.report_token_file else None
+        return target_of(self.report_to, file) if self.report_to else Target("")
 
 
 def options_of(given: Mapping[str, str]) -> SourceOptions:
@@ -74,8 +84,10 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     skip = _one_of(values, "missing", ["error", "skip"], problems) == "skip"
     transactions = _one_of(values, "transactions", ["false", "true"], problems) == "true"
     size, most = _number(values, "partition_mb", 1, problems), _number(values, "max_entries_per_batch", 0, problems)
-    if values["config"] and not Path(values["config"]).is_absolute():
-        problems.append(f"config: expected an absolute path, for all executors; found {values['config'][:200]!r}")
+    problems += [
+        f"{name}: expected an absolute path, for all executors; found {values[name][:200]!r}"
+        for name in ("config", "report_token_file") if values[name] and not Path(values[name]).is_absolute()
+    ]  # fmt: skip
     value = _one_of(values, "value_type", ["bytes", "string", "json", "avro", "auto"], problems)
     strict = _one_of(values, "undecodable", ["error", "null"], problems) == "error"
     if values["report_to"] and not ADDRESS.fullmatch(values["report_to"]):
@@ -84,7 +96,8 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
         raise BadSettings(problems)
     read = ReadOptions(ReadPriority(priority), skip, transactions)
     found = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), wanted, latest, read
-    return SourceOptions(*found, size << 20, most, value, strict, values["report_to"])
+    report = values["report_to"], values["report_token_file"]
+    return SourceOptions(*found, size << 20, most, value, strict, *report)
 
 
 def _keys(given: Mapping[str, str], problems: list[str]) -> dict[str, str]:

@@ -59,6 +59,7 @@ def test_a_secret_is_refused_and_not_shown() -> None:
         ({"topics": "a", "value_type": "int"}, "value_type"), ({"topics": "a", "undecodable": "skip"}, "undecodable"),
         ({"topics": "a", "report_to": "http://user:planted@host:8480"}, "report_to"),
         ({"topics": "a", "report_to": "http://host:8480/api"}, "report_to"),
+        ({"topics": "a", "report_token_file": "token"}, "report_token_file"),
     ],
 )  # fmt: skip
 def test_an_invalid_option_is_named(given: dict[str, str], named: str) -> None:

@@ -2,12 +2,15 @@
 
 The data object is read in ranges of `WINDOW` bytes, or up to a quarter more at the end, the next one while the entries
 of one are used: at most two of them, and the longest entry, are in memory. There is one request for each range, and one
-for an index of usual size: the first response for an object has its size and ETag, which later requests demand. Objects
-contain no digests of entries; those of Pulsar's messages are verified by `connectors.pulsar.protocol.entry`.
+for an index of usual size: the first response for an object has its size and ETag, which later requests demand. An
+object that fits into one range and is read from its start needs no index, because each block starts with its own length
+and its first entry. Objects contain no digests of entries; those of Pulsar's messages are verified by
+`connectors.pulsar.protocol.entry`.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -30,6 +33,8 @@ WINDOW = 1 << 24
 _INDEX_BYTES = 1 << 16
 """More than 3,000 blocks."""
 _TODO = "read the ledger from BookKeeper, or restore the object"
+Take = Callable[[int, int], memoryview]
+"""Bytes of the data object from an offset on, which are there."""
 
 
 class NoSuchObject(Refused):
@@ -42,36 +47,57 @@ class OffloadReader:
 
     def __init__(self, store: ObjectStore, copy: OffloadedCopy, owner: str) -> None:
         self._store, self._pair = store, copy.pair
-        self._where, self._tag = f"{store.place}/{copy.pair.data_key}", ""
-        self._index = offload_index.index_of(self._whole(copy.pair.index_key), f"{self._where}-index")
-        claim = self._index.claim
-        if (claim.component, claim.owner) != (Component.DATA, owner):
-            raise Stop(f"a ledger of {owner} in {self._where}", f"one of {claim.owner or 'no topic'}", _TODO)
+        self._where, self._tag, self._owner = f"{store.place}/{copy.pair.data_key}", "", owner
 
-    @property
-    def last(self) -> int:
-        """The last entry of the ledger."""
-        return self._index.last_entry
-
-    def read(self, first: int = 0, last: int | None = None) -> Iterator[tuple[int, memoryview]]:
-        """Entries ``first`` to ``last`` (None: `last`, which is also the maximum), in order. Views are valid until
+    def read(self, first: int = 0, last: int | None = None, size: int = 0) -> Iterator[tuple[int, memoryview]]:
+        """Entries ``first`` to ``last`` (None: the last one, which is also the maximum), in order. ``size``: bytes of
+        all entries in the topic's record of the ledger, 0: unknown; ``last`` is one of them then. Views are valid until
         the next step."""
-        end = self.last if last is None else min(last, self.last)
+        if first == 0 and last is not None and 0 < size <= WINDOW:
+            content = self._small()
+            if content is not None:
+                blocks = list(_blocks(content, self._where))
+                yield from self._entries(lambda at, count: content[at : at + count], blocks, 0, 0, last)
+                return
+        index = self._index
+        end = index.last_entry if last is None else min(last, index.last_entry)
         if first > end:
             return
-        blocks = self._index.blocks
-        at = int(np.searchsorted(blocks["first"].astype(np.int64), first, "right")) - 1
-        expected = int(blocks["first"][at])
-        bounds = list(_bounds(self._index, at, end))
+        at = int(np.searchsorted(index.blocks["first"].astype(np.int64), first, "right")) - 1
+        bounds = list(_bounds(index, at, end))
         with _Ahead(self._fetch, bounds[0][0], bounds[-1][1], self._where) as source:
-            for offset, block_end in bounds:
-                for entry, payload in _entries(source, expected, offset, block_end, self._where):
-                    if entry >= first:
-                        yield entry, payload
-                    expected = entry + 1
-                    if entry == end:
-                        return
+            yield from self._entries(source.take, bounds, int(index.blocks["first"][at]), first, end)
+
+    def _entries(
+        self, take: Take, bounds: Sequence[tuple[int, int]], expected: int, first: int, end: int
+    ) -> Iterator[tuple[int, memoryview]]:
+        """Entries ``first`` to ``end`` in these blocks, which start with entry ``expected``."""
+        for offset, block_end in bounds:
+            for entry, payload in _in_block(take, expected, offset, block_end, self._where):
+                if entry >= first:
+                    yield entry, payload
+                expected = entry + 1
+                if entry == end:
+                    return
         raise BadBytes(self._where, bounds[-1][1], f"entry {expected}", "the end of its block", _TODO)
+
+    @cached_property
+    def _index(self) -> Index:
+        found = offload_index.index_of(self._whole(self._pair.index_key), f"{self._where}-index")
+        if found.claim.component is not Component.DATA:
+            raise Stop(f"a ledger of {self._owner} in {self._where}", "one of no topic", _TODO)
+        self._is_of(found.claim.owner)
+        return found
+
+    def _is_of(self, owner: str) -> None:
+        if owner != self._owner:
+            raise Stop(f"a ledger of {self._owner} in {self._where}", f"one of {owner or 'no topic'}", _TODO)
+
+    def _small(self) -> memoryview | None:
+        """The data object if it fits into one range."""
+        begun = self._begun(self._pair.data_key, 0, WINDOW + WINDOW // 4)
+        self._is_of(begun.metadata.get("managedledgername", self._owner))
+        return memoryview(begun.content) if begun.size == len(begun.content) else None
 
     def _fetch(self, offset: int, count: int) -> bytes:
         if self._tag:
@@ -107,21 +133,33 @@ def _bounds(index: Index, first: int, last: int) -> Iterator[tuple[int, int]]:
     yield from pairwise(starts[first : after + 1])
 
 
-def _entries(source: "_Ahead", expected: int, offset: int, end: int, where: str) -> Iterator[tuple[int, memoryview]]:
+def _blocks(content: memoryview, where: str) -> Iterator[tuple[int, int]]:
+    """Start and end of each block of a whole object."""
+    at = 0
+    while at < len(content):
+        left = len(content) - at
+        length = BLOCK_HEADER.unpack_from(content, at)[2] if left >= HEADER else 0
+        if not HEADER <= length <= left:
+            raise BadBytes(where, at, f"a block of {HEADER} to {left} bytes", str(length), _TODO)
+        yield at, at + length
+        at += length
+
+
+def _in_block(take: Take, expected: int, offset: int, end: int, where: str) -> Iterator[tuple[int, memoryview]]:
     """The entries of one block, which starts with ``expected``."""
-    magic, header, length, entry = BLOCK_HEADER.unpack(source.take(offset, HEADER)[: BLOCK_HEADER.size])
+    magic, header, length, entry = BLOCK_HEADER.unpack(take(offset, HEADER)[: BLOCK_HEADER.size])
     if (magic, header, length, entry) != (MAGIC_BLOCK, HEADER, end - offset, expected):
         wanted = f"the header of a block of {end - offset} bytes with entry {expected} as its first"
         raise BadBytes(where, offset, wanted, f"{magic:#x}, {header}, {length}, {entry}", _TODO)
     at = offset + HEADER
     while end - at >= ENTRY.size:
-        size, entry = ENTRY.unpack(source.take(at, ENTRY.size))
+        size, entry = ENTRY.unpack(take(at, ENTRY.size))
         if size < 0:
             return  # padding
         if entry != expected or size > end - at - ENTRY.size:
             wanted = f"entry {expected} with at most {end - at - ENTRY.size} bytes"
             raise BadBytes(where, at, wanted, f"entry {entry} with {size}", _TODO)
-        yield entry, source.take(at + ENTRY.size, size)
+        yield entry, take(at + ENTRY.size, size)
         at, expected = at + ENTRY.size + size, expected + 1
 
 

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError
@@ -65,11 +66,12 @@ class Head(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Bytes of an object, and the size and the ETag of the whole object."""
+    """Bytes of an object; the size, the ETag and the user metadata, with names in lower case, of the whole object."""
 
     content: bytes
     size: int
     tag: str
+    metadata: Mapping[str, str] = MappingProxyType({})
 
 
 class Upload(NamedTuple):
@@ -110,8 +112,7 @@ class ObjectStore:
         found = self._call(f"read {key}", lambda: self._client.head_object(Bucket=self.place.bucket, Key=key))
         if found is None:
             return None
-        metadata = {name.lower(): value for name, value in found.get("Metadata", {}).items()}
-        return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], metadata)
+        return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], _metadata(found))
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
         """``count`` bytes of an object, fewer at its end. Raises `Stop` if it was deleted or replaced."""
@@ -134,7 +135,7 @@ class ObjectStore:
             if size is None or int(size[1]) != offset:
                 expected, seen = f"the range of {key} from byte {offset}", found.get("ContentRange", "the whole object")
                 raise Stop(f"{self.place} to return {expected}", seen, "use a store that supports ranges")
-            return Start(content, int(size[2]), found["ETag"])
+            return Start(content, int(size[2]), found["ETag"], _metadata(found))
 
         return self._call(f"read {key} from byte {offset}", get)
 
@@ -235,6 +236,10 @@ def _unanswered(expected: str, error: Exception, lost: type[TrueupError]) -> Tru
     # A client that could not connect has changed nothing.
     kind = Retry if isinstance(error, ConnectTimeoutError) else lost
     return kind(expected, f"no response ({type(error).__name__})", "check that the store is reachable")
+
+
+def _metadata(response: Mapping[str, Any]) -> dict[str, str]:
+    return {name.lower(): value for name, value in response.get("Metadata", {}).items()}
 
 
 def _ms(time: datetime) -> int:

@@ -65,7 +65,8 @@ class TieredSource:
         """See `Source`."""
         if info.copy is None or not info.copy.complete:
             raise Refused(f"a complete offload of ledger {info.ledger}", "none", "read it from BookKeeper")
-        return OffloadReader(self._tiered.store(info.copy), info.copy, self._owner).read(first, last)
+        reader = OffloadReader(self._tiered.store(info.copy), info.copy, self._owner)
+        return reader.read(first, info.entries - 1 if last is None else last, info.size)
 
 
 def sources(bookkeeper: Source, tiered: Source) -> dict[Tier, Source]:

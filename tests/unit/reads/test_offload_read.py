@@ -21,11 +21,13 @@ class FakeStore:
 
     def __init__(self, written: Written) -> None:
         self.objects = {COPY.pair.data_key: written.data, COPY.pair.index_key: written.index}
-        self.reads = list[tuple[int, int]]()
+        self.reads, self.metadata = list[tuple[int, int]](), {"managedledgername": OWNER}
 
     def begin(self, key: str, offset: int, count: int) -> Start | None:
         found = self.objects.get(key)
-        return None if found is None else Start(self.read(key, offset, count, self.tag), len(found), self.tag)
+        if found is None:
+            return None
+        return Start(self.read(key, offset, count, self.tag), len(found), self.tag, self.metadata)
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
         if tag != self.tag:
@@ -133,3 +135,55 @@ def test_entries_before_damage_are_read() -> None:
 def test_objects_of_another_topic_are_refused() -> None:
     with pytest.raises(Stop, match="t/ns/persistent/b"):
         entries(FakeStore(offloaded(ENTRIES, owner="t/ns/persistent/b")))
+
+
+def small(store: FakeStore, last: int = len(ENTRIES) - 1) -> dict[int, bytes]:
+    """The entries of a ledger whose size is known to be small."""
+    return {entry: bytes(payload) for entry, payload in reader(store).read(0, last, sum(map(len, ENTRIES)))}
+
+
+@pytest.mark.parametrize("last", [0, 7, 11])
+@pytest.mark.parametrize("block", [400, 1_000, 1 << 20])
+def test_a_small_object_is_read_with_one_request_and_without_its_index(block: int, last: int) -> None:
+    store = FakeStore(offloaded(ENTRIES, block))
+    del store.objects[COPY.pair.index_key]
+    assert (small(store, last), len(store.reads)) == (dict(enumerate(ENTRIES[: last + 1])), 1)
+
+
+def test_an_object_that_is_larger_than_its_record_says_is_read_with_its_index(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(offload_read, "WINDOW", sum(map(len, ENTRIES)))
+    padded = [ENTRIES[0], bytes(1_000), *ENTRIES[2:]]
+    found = small(FakeStore(offloaded(padded, 1_200)))
+    assert found == dict(enumerate(padded))
+
+
+@pytest.mark.parametrize("kept", [-1, 399, 401, 100])
+def test_a_small_object_that_was_cut_is_damaged(kept: int) -> None:
+    store = FakeStore(offloaded(ENTRIES, 400))
+    store.objects[COPY.pair.data_key] = store.objects[COPY.pair.data_key][:kept]
+    with pytest.raises(BadBytes):
+        small(store)
+
+
+def test_a_small_object_without_its_last_block_is_damaged() -> None:
+    written = offloaded(ENTRIES, 400)
+    store = FakeStore(written)
+    store.objects[COPY.pair.data_key] = written.data[: written.blocks[-1][1]]
+    with pytest.raises(BadBytes, match=f"entry {written.blocks[-1][0]}"):
+        small(store)
+
+
+@pytest.mark.parametrize("length", [0, 127, -1, 1 << 62])
+def test_a_small_object_with_a_wrong_length_of_a_block_is_damaged(length: int) -> None:
+    written = offloaded(ENTRIES, 400)
+    store = FakeStore(written)
+    store.objects[COPY.pair.data_key] = written.data[:12] + length.to_bytes(8, "big", signed=True) + written.data[20:]
+    with pytest.raises(BadBytes):
+        small(store)
+
+
+def test_a_small_object_of_another_topic_is_refused() -> None:
+    store = FakeStore(offloaded(ENTRIES))
+    store.metadata = {"managedledgername": "t/ns/persistent/b"}
+    with pytest.raises(Stop, match="t/ns/persistent/b"):
+        small(store)

@@ -3,7 +3,7 @@
 The data object is read in ranges of `WINDOW` bytes, or up to a quarter more at the end, the next one while the entries
 of one are used: at most two of them, and the longest entry, are in memory. There is one request for each range, and one
 for an index of usual size: the first response for an object has its size and ETag, which later requests demand. An
-object that fits into one range and is read from its start needs no index, because each block starts with its own length
+object that fits into one range and is read as a whole needs no index, because each block starts with its own length
 and its first entry. Objects contain no digests of entries; those of Pulsar's messages are verified by
 `connectors.pulsar.protocol.entry`.
 """
@@ -50,10 +50,10 @@ class OffloadReader:
         self._where, self._tag, self._owner = f"{store.place}/{copy.pair.data_key}", "", owner
 
     def read(self, first: int = 0, last: int | None = None, size: int = 0) -> Iterator[tuple[int, memoryview]]:
-        """Entries ``first`` to ``last`` (None: the last one, which is also the maximum), in order. ``size``: bytes of
-        all entries in the topic's record of the ledger, 0: unknown; ``last`` is one of them then. Views are valid until
-        the next step."""
-        if first == 0 and last is not None and 0 < size <= WINDOW:
+        """Entries ``first`` to ``last`` (None: the last one, which is also the maximum), in order. ``size``: their
+        bytes if these are all entries of the ledger, 0: they are not, or that is unknown. Views are valid until the
+        next step."""
+        if last is not None and 0 < size <= WINDOW:
             content = self._small()
             if content is not None:
                 blocks = list(_blocks(content, self._where))

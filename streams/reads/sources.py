@@ -66,7 +66,8 @@ class TieredSource:
         if info.copy is None or not info.copy.complete:
             raise Refused(f"a complete offload of ledger {info.ledger}", "none", "read it from BookKeeper")
         reader = OffloadReader(self._tiered.store(info.copy), info.copy, self._owner)
-        return reader.read(first, info.entries - 1 if last is None else last, info.size)
+        end = info.entries - 1 if last is None else last
+        return reader.read(first, end, info.size if (first, end) == (0, info.entries - 1) else 0)
 
 
 def sources(bookkeeper: Source, tiered: Source) -> dict[Tier, Source]:

@@ -1,23 +1,27 @@
 """Entries read from the objects of an offloaded ledger, in ranges."""
 
+from typing import Any
+
 import pytest
 
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar import offload_read
 from trueup.connectors.pulsar.offload_read import NoSuchObject, OffloadReader
-from trueup.connectors.s3.store import Start
+from trueup.connectors.s3.store import BucketLocation, Start
 from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.reads.tiers import LedgerInfo
+from trueup.streams.reads.sources import TieredSource
 
 OWNER = "t/ns/persistent/a"
-COPY = OffloadedCopy(Pair("00000000-0000-4000-8000-000000000000", 7), True)
+COPY = OffloadedCopy(Pair("00000000-0000-4000-8000-000000000000", 7), True, bucket="bucket")
 ENTRIES = [bytes([number]) * (50 + 17 * number) for number in range(12)]
 
 
 class FakeStore:
     """A bucket in memory. ``reads``: offset and size of each read of the data object."""
 
-    place, tag = "s3://bucket", "tag"
+    place, tag = BucketLocation("bucket"), "tag"
 
     def __init__(self, written: Written) -> None:
         self.objects = {COPY.pair.data_key: written.data, COPY.pair.index_key: written.index}
@@ -137,17 +141,25 @@ def test_objects_of_another_topic_are_refused() -> None:
         entries(FakeStore(offloaded(ENTRIES, owner="t/ns/persistent/b")))
 
 
-def small(store: FakeStore, last: int = len(ENTRIES) - 1) -> dict[int, bytes]:
-    """The entries of a ledger whose size is known to be small."""
-    return {entry: bytes(payload) for entry, payload in reader(store).read(0, last, sum(map(len, ENTRIES)))}
+def small(store: FakeStore, last: int | None = None) -> dict[int, bytes]:
+    """The first entries of a ledger whose record says that it is small."""
+    source: Any = TieredSource({"a": store}, OWNER)  # type: ignore[dict-item]
+    info = LedgerInfo(7, len(ENTRIES), sum(map(len, ENTRIES)), 1, COPY)
+    return {entry: bytes(payload) for entry, payload in source.read(info, 0, last)}
 
 
-@pytest.mark.parametrize("last", [0, 7, 11])
+@pytest.mark.parametrize("last", [None, 11])
 @pytest.mark.parametrize("block", [400, 1_000, 1 << 20])
-def test_a_small_object_is_read_with_one_request_and_without_its_index(block: int, last: int) -> None:
+def test_a_small_object_is_read_with_one_request_and_without_its_index(block: int, last: int | None) -> None:
     store = FakeStore(offloaded(ENTRIES, block))
     del store.objects[COPY.pair.index_key]
-    assert (small(store, last), len(store.reads)) == (dict(enumerate(ENTRIES[: last + 1])), 1)
+    assert (small(store, last), len(store.reads)) == (dict(enumerate(ENTRIES)), 1)
+
+
+def test_of_a_part_of_a_small_object_only_its_blocks_are_read() -> None:
+    written = offloaded(ENTRIES, 400)
+    store = FakeStore(written)
+    assert (small(store, 1), store.reads) == (dict(enumerate(ENTRIES[:2])), [(0, written.blocks[1][1])])
 
 
 def test_an_object_that_is_larger_than_its_record_says_is_read_with_its_index(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from trueup.streams.reads.topics import Topics
 LOOK_BACK = 10_000
 """Maximum number of entries before a range in which the first chunk of a message is looked for."""
 _FIRST_LOOK = 16
-TOGETHER, TOGETHER_BYTES = 8_192, 4 << 20
+TOGETHER, TOGETHER_BYTES = 8_192, 2 << 20
 """Maximum number and bytes of entries that are parsed together, besides the last one."""
 _FIRST_BYTES, _GROWTH = 1 << 16, 4
 """The first ones are fewer, for an early first row."""

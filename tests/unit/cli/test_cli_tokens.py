@@ -5,7 +5,9 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import click
 import pytest
+from click.testing import CliRunner
 from flask import Flask, request
 
 from tests.certificates import certify
@@ -19,7 +21,7 @@ from trueup.streams.catalog import all_metrics
 from trueup.streams.cli import machine
 from trueup.streams.cli.main import invoke
 from trueup.streams.config import check
-from trueup.streams.terminal import codes
+from trueup.streams.terminal import codes, options
 from trueup.streams.terminal.client import Api, Target
 from trueup.streams.web.access import Access, TokenFile
 from trueup.streams.web.api import Server, create_app, serve
@@ -232,3 +234,27 @@ def test_doctor_finds_a_running_application_that_expects_a_token(
     monkeypatch.setenv("TRUEUP_TOKEN", ADMIN)  # is not sent to a server that is not verified
     found = machine.port(parse({**ZOOKEEPER, "http": {"port": server.port}}))
     assert (found.status, "expects a valid token" in found.found) == ("warn", True)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "sent"),
+    [
+        (["--report-to", "host:1", "--token-file", "{file}", "--ca", "ca.pem"], {}, Target("host:1", ADMIN, "ca.pem")),
+        (["--report-to", "u:p@host:1"], {"TRUEUP_TOKEN": VIEWER}, Target("u:p@host:1", VIEWER)),
+        ([], {"TRUEUP_TOKEN_FILE": "/nonexistent"}, Target("")),
+    ],
+)
+def test_a_read_reports_to_the_application_with_the_token_of_its_user(
+    tmp_path: Path, words: list[str], environment: dict[str, str], sent: Target
+) -> None:
+    @click.command()
+    @options.report_to
+    def read(report_to: Target) -> None:
+        found.append(report_to)
+
+    found: list[Target] = []
+    (tmp_path / "token").write_text(ADMIN)
+    given = [word.format(file=tmp_path / "token") for word in words]
+    clean = dict.fromkeys(("TRUEUP_TOKEN", "TRUEUP_TOKEN_FILE", "TRUEUP_CA"))
+    CliRunner().invoke(read, given, env={**clean, **environment}, catch_exceptions=False)
+    assert found == [sent]

@@ -128,9 +128,10 @@ class LedgerReader:
                 self._down[bookie] = error
 
     def _next_up(self, piece: Piece, at: int) -> str:
-        size = len(piece.bookies)
+        # Clients rotate ensembles from ledger to ledger: without the order, consecutive ledgers would use one bookie.
+        bookies, size = sorted(piece.bookies), len(piece.bookies)
         for k in range(size):
-            bookie = piece.bookies[(self._rotation + k) % size]
+            bookie = bookies[(self._rotation + k) % size]
             if bookie not in self._down:
                 return bookie
         raise self._lost(at, {bookie: self._down[bookie] for bookie in piece.bookies})

@@ -1,6 +1,7 @@
 """Clusters of RocketMQ and Kafka as ends of links: bodies are written, and read again log by log.
 
-A body is ``SIDE|LOG|NUMBER``, where the side is the cluster at which it was written. A request without a response is
+A body is ``SIDE|LOG|NUMBER``, where the side is the cluster at which it was written. Messages of RocketMQ belong to one
+of the FIFO groups of their log; the order of a log is that of its groups, too. A request without a response is
 repeated, so a body can be stored more than once; it must then be at the other end as often.
 """
 
@@ -23,7 +24,7 @@ from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry, TrueupError
 
-LOGS = 4
+LOGS, FIFO_GROUPS = 4, 8
 PAUSE_S, ANSWER_S = 0.1, 60.0
 Bodies = dict[int, list[bytes]]
 """Bodies by log, in the order of the log."""
@@ -55,7 +56,7 @@ class RocketMqSide:
 
     def write(self, topic: str, number: int, bodies: Sequence[bytes]) -> None:
         log, client = self._log(topic, number), self._client
-        body = batch.encode(bodies, [properties.encoded({"KEYS": each.decode()}) for each in bodies], [0] * len(bodies))
+        body = batch.encode(bodies, [*map(_properties, bodies)], [0] * len(bodies))
         messages.sent(client.ask(log.place, messages.send_batch(log, body, time.time_ns() // 1_000_000)))
 
     def read(self, topic: str) -> Bodies:
@@ -105,6 +106,11 @@ class KafkaSide:
 
     def anew(self) -> Self:
         return type(self)(self.name, self._broker)
+
+
+def _properties(body: bytes) -> bytes:
+    _, log, number = body.decode().split("|")
+    return properties.encoded({"KEYS": body.decode(), "__SHARDINGKEY": f"{log}-{int(number) % FIFO_GROUPS}"})
 
 
 def _nothing() -> Bodies:

@@ -133,7 +133,8 @@ def _rows(verdicts: dict[str, Verdict], done: Counter[str], minutes: float) -> l
     rows += [alone(f"  {name}", "times", [times]) for name, times in sorted(done.items())]
     for name, found in verdicts.items():
         rows.append(alone(f"{name}: messages", "", [found.bodies]))
-        rows.append(alone("  lost, missing, doubled, out of order, came back", "", [sum(found[1:])]))
+        rows.append(alone("  lost, missing, out of order, came back", "", [sum(found[1:]) - found.doubled]))
+        rows.append(alone("  doubled", "", [found.doubled]))
     return rows
 
 

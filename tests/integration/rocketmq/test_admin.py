@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
 from trueup.connectors.contract import LogId
+from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.ports import Log
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
 from trueup.connectors.rocketmq.client.connection import Request
@@ -19,7 +20,7 @@ from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, Heartbeats,
 from trueup.connectors.rocketmq.replication.identity import PREFIX
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.replication.config_sync import Action, ChangeKind, Right
+from trueup.state.replication.config_sync import Action, ChangeKind, Right, Scope, diff_rights
 from trueup.state.replication.group_settings import diff_groups
 from trueup.state.replication.settings import Start
 
@@ -197,6 +198,25 @@ def test_rights_that_need_several_entries_are_stored_as_they_are(
     assert set(admin.rights()) == wanted - {denied}
 
 
+def test_a_right_that_is_revoked_at_the_source_is_revoked_at_the_target(admin: RocketMqAdmin, no_rights: None) -> None:
+    """The same cluster is both, with another topic. A right that the link did not grant stays."""
+    alignment, scope, managed = Alignment(admin, admin), Scope({"orders": "copied"}), set[Right]()
+
+    def align() -> set[Right]:
+        nonlocal managed
+        actions, _ = diff_rights(*alignment.rights(), scope, managed)
+        assert {outcome.result for outcome in alignment.apply(actions)} <= {"done"}
+        _, managed = diff_rights(*alignment.rights(), scope, managed)
+        return {right for right in admin.rights() if right.name == "copied"}
+
+    other = READ._replace(name="copied", operation="describe")
+    act(admin, ChangeKind.ALLOW, "copied", right=other)
+    act(admin, ChangeKind.ALLOW, "orders", right=READ)
+    granted = align()
+    act(admin, ChangeKind.REVOKE, "orders", right=READ)
+    assert (granted, align()) == ({READ._replace(name="copied"), other}, {other})
+
+
 def test_a_right_of_a_user_that_does_not_exist_says_what_to_do(admin: RocketMqAdmin) -> None:
     right = READ._replace(principal="User:nobody")
     [refused] = admin.apply(ChangeKind.ALLOW, [Action(ChangeKind.ALLOW, "orders", "", "", right=right)])
@@ -246,6 +266,17 @@ def test_the_least_rights_suffice(cluster: Cluster, no_rights: None) -> None:
         act(admin, ChangeKind.REVOKE, "lean", right=granted)
         assert granted not in admin.rights()
     assert beating(cluster, "lean-beats", access_key="link", secret_key="linksecret1") == "lean-beats"
+
+
+def test_offsets_of_groups_are_committed_where_acl_is_on(cluster: Cluster, admin: RocketMqAdmin) -> None:
+    log, group = cluster.new_topic("signed")[0], "signed"
+    write(cluster, log, 3)
+    admin.groups().create({group: {}})
+    with RocketMqAdmin(cluster.endpoint(access_key="", secret_key="")) as unsigned:
+        refused = str(unsigned.groups().commit({group: {log: 2}})[group])
+    committed = admin.groups().commit({group: {log: 2}})
+    assert ("username cannot be null" in refused, committed) == (True, {group: {log: ""}})
+    assert group_offsets.offset(cluster.client, group, log) == 2
 
 
 def test_a_group_with_members_is_left_alone(cluster: Cluster, admin: RocketMqAdmin) -> None:

@@ -100,6 +100,20 @@ def test_a_message_of_a_transaction_is_copied_when_it_is_committed(harness: Harn
     found = one(rocketmq.west, topic)
     assert (before, bytes(found.bodies[3]), found.sys[3]) == (3, b"paid", 0)
     assert kept(found.properties[3]) == {"UNIQ_KEY": "0A0B", "__transactionId__": "0A0B"}  # the broker adds the second
+    assert properties.decoded(found.properties[3]).keys().isdisjoint(marks.keys() - {"UNIQ_KEY"})
+
+
+def test_several_topics_are_copied_into_one(harness: Harness, rocketmq: RocketMqPair) -> None:
+    names, into = [harness.topic(), harness.topic()], harness.topic()
+    born = {topic: numbered(300, name=topic.encode()) for topic in names}
+    for topic, records in born.items():
+        harness.write("east", topic, {0: records})
+    target = rocketmq.west.log(into, 0)
+    held = tuple(Assignment(rocketmq.east.log(topic, 0), target, Position(), 0) for topic in names)
+    harness.copy(harness.lease(into, assignments=held)).to_the_end()
+    found = contents(harness.read("west", into))
+    assert {topic: [one for one in found if one in records] for topic, records in born.items()} == born
+    assert len(found) == sum(map(len, born.values()))
 
 
 def test_binary_bodies_arrive_byte_for_byte(harness: Harness, rocketmq: RocketMqPair) -> None:

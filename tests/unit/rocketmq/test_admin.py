@@ -78,6 +78,13 @@ def test_a_topic_of_a_broker_that_is_gone_keeps_its_name_and_queues(cluster: Ser
     assert before["t"].logs == (*queues("a"), *queues("b"))
 
 
+def test_a_broker_that_joins_is_found(cluster: Served) -> None:
+    joined = cluster.brokers.pop("b")
+    before = cluster.admin.topics(["t"])["t"].logs
+    cluster.brokers["b"] = joined
+    assert (before, cluster.admin.topics(["t"])["t"].logs) == ((*queues("a"),), (*queues("a"), *queues("b")))
+
+
 def test_only_queues_of_the_broker_that_is_gone_have_an_error(cluster: Served) -> None:
     cluster.kill("b")
     found = cluster.admin.logs([*queues("a"), *queues("b")])

@@ -210,6 +210,18 @@ def together(messages: list[Message]) -> Callable[[dict[str, Any]], bytes]:
     return pull
 
 
+@pytest.mark.parametrize("count", [2, 40])
+def test_every_message_of_a_pull_is_another_one(count: int) -> None:
+    """Few messages are decoded one by one, more of them as arrays."""
+    made = of(*(b"%d" % n for n in range(count)))
+    with broker({RequestCode.PULL: together(made)}) as peer:
+        reader = RocketMqReader(lease(peer))
+        reader.seek({LOG: 0})
+        read = reader.poll(1_000, WAIT_S)[LOG]
+        reader.close()
+    assert [*read.records.columns().values] == [message.body for message in made]
+
+
 def test_a_body_that_cannot_be_opened_is_refused_for_another_system() -> None:
     """Messages before it are read with it, and those after it on their own, also by a connection that repeats it."""
     made = of(b"a", b"damaged", b"c")

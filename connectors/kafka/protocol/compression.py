@@ -56,7 +56,8 @@ def closed(codec: int, body: bytes | bytearray | memoryview) -> bytes:
     if codec == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(body))
     if codec == LZ4:
-        compressor = cramjam.lz4.Compressor(level=_FASTEST, block_linked=False)
+        # A batch has a checksum of its own; Java's clients write frames without one, too.
+        compressor = cramjam.lz4.Compressor(level=_FASTEST, block_linked=False, content_checksum=False)
         compressor.compress(bytes(body))
         return bytes(compressor.finish())
     if codec == ZSTD:

@@ -28,6 +28,7 @@ _HEAD = np.dtype(
     ]
 )  # fmt: skip
 """The bytes of a message before its body."""
+_BYTES = np.dtype((np.void, _HEAD.itemsize))
 _SIZE = struct.Struct(">i")
 _UNUSUAL = flags.BORN_IN_V6 | flags.STORED_IN_V6 | flags.INNER_BATCH
 _VALUE, _NEXT = 1, 2
@@ -62,7 +63,7 @@ def scan(data: memoryview) -> Block | None:
     if len(starts) < LEAST:
         return None
     raw, at = np.frombuffer(data, np.uint8), np.array(starts)
-    head = raw[at[:, None] + np.arange(_HEAD.itemsize)].view(_HEAD)[:, 0]
+    head = np.ndarray((len(data) - _HEAD.itemsize,), _BYTES, data, strides=(1,))[at].view(_HEAD)
     body_at, end = at + _HEAD.itemsize, at + head["size"]
     body_end = body_at + head["length"]
     usual = (head["magic"] == flags.MAGIC_1) & (head["sys"] & _UNUSUAL == 0) & (head["length"] >= 0)

@@ -33,6 +33,7 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
+from trueup.connectors.kafka.journal.transactions import Transactions
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
@@ -77,18 +78,17 @@ class Topics:
             "logger": logging.getLogger("librdkafka"),
             **options,
         }
-        self._producer = Producer(
-            {
-                **self.client,
-                "enable.idempotence": True,
-                "compression.type": "lz4",
-                "linger.ms": 5,
-                "batch.size": 500_000,
-                "queue.buffering.max.messages": 1_000_000,
-                "delivery.report.only.error": True,
-                "on_delivery": self._delivered,
-            }
-        )
+        self._writes = {
+            **self.client,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 5,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "delivery.report.only.error": True,
+        }
+        self._producer = Producer({**self._writes, "on_delivery": self._delivered})
+        self._transactions: Transactions | None = None
         self._lock = threading.Lock()
         self._failed: list[KafkaError] = []
         self._asking = threading.Lock()
@@ -170,11 +170,27 @@ class Topics:
             return False
         return True
 
+    def lead(self, name: str, fenced: Callable[[str], object], within_s: float) -> None:
+        """Write transactions with this transactional.id from now on. The previous owner of the id cannot write any
+        more; ``fenced`` is called, with a reason, if this is the case for this one."""
+        made = Transactions(self._writes, name, translated, fenced)
+        made.begin(within_s)
+        with self._lock:
+            self._transactions = made
+
+    @property
+    def transactional(self) -> bool:
+        """Whether writes are transactions."""
+        return self._transactions is not None
+
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
         """Write these records and wait until all are acknowledged, for about ``within_s``."""
         if not self._lock.acquire(timeout=within_s):
             raise Retry("access to the journal", f"other writers for {within_s:.0f} s", "try again")
         try:
+            if self._transactions is not None:
+                self._transactions.write(parts, within_s)
+                return
             self._failed.clear()
             produce = self._producer.produce
             for topic, all_keys, bodies in parts:
@@ -207,7 +223,10 @@ class Topics:
     def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
         """Every record up to the current end, in order within each partition; with ``last``, only this number of the
         newest of each."""
-        consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
+        consumer = Consumer({
+            **self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50,
+            "enable.partition.eof": True,
+        })  # fmt: skip
         try:
             places = _settled_ends(consumer, topic)
             begins = dict.fromkeys(places, OFFSET_BEGINNING)
@@ -217,7 +236,10 @@ class Topics:
             consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
             left = {p for p, end in places.items() if end > max(0, begins[p])}
             while left:
-                yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
+                messages = consumer.consume(10_000, 0.5)
+                yield from _good(messages, f"read topic {topic}")
+                # A position does not pass the marker of a transaction at the end of the log.
+                left -= {message.partition() for message in messages if _at_end(message)}
                 for place in consumer.position([TopicPartition(topic, p) for p in left]):
                     if place.offset >= places[place.partition]:
                         left.discard(place.partition)
@@ -298,8 +320,13 @@ def _good(messages: list[Message], doing: str) -> Iterator[Entry]:
         error = message.error()
         if error is None:
             yield _entry(message)
-        elif not error.retriable():
+        elif not error.retriable() and not _at_end(message):
             raise translated(error, doing)
+
+
+def _at_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 def _entry(message: Message) -> Entry:

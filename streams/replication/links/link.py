@@ -72,6 +72,8 @@ class Link:
         self.grown = threading.Event()  # set when progress is reported
         self.totals: Counter[str] = Counter()
         self.rounds, self.taken_ms = 0, 0
+        self.silent_ms = 0
+        """Time of the last sign of a previous leader of the application; 0: no other process holds a lease."""
         self._term, self._number = "", 0
         self._held: list[Order] = []
         self._taken: dict[int, tuple[str, int]] = {}  # attempt and last report, by part of the held orders
@@ -236,7 +238,14 @@ class Link:
         """How long a copier of the last round may still copy without a lease, on paths where two may duplicate
         records."""
         since_s = (self._clock() - self.taken_ms) / 1000
-        return 0.0 if self.path in SAFE else min(ALONE_S, max(0.0, ALONE_S - since_s))
+        own_s = min(ALONE_S, max(0.0, ALONE_S - since_s))
+        return 0.0 if self.path in SAFE else max(own_s, self._others_s())
+
+    def _others_s(self) -> float:
+        """How long a lease of a previous leader, which gave no sign of its end, may still copy."""
+        if not self.silent_ms:
+            return 0.0
+        return max(0.0, self.declared.lease_s + ALONE_S - (self._clock() - self.silent_ms) / 1000)
 
     def endpoint(self, cluster: str) -> Endpoint:
         """The endpoint of a cluster."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from trueup.connectors.zookeeper.errors import NoNode, NodeExists
+from trueup.connectors.zookeeper.errors import NodeExists, NoNode
 from trueup.connectors.zookeeper.requests import Stat, check
 from trueup.state.common.errors import Stop
 

@@ -78,9 +78,11 @@ class LinkManager:
             link = Link(
                 name, self._live, self._journal, known.get(name, {}), self._starts(name),
                 self._counted(name), self._clock, self._connectors,
-                Reporting(self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name)),
+                Reporting(
+                    self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name),
+                    self._silent_ms,
+                ),
             )  # fmt: skip
-            link.silent_ms = self._silent_ms
             self.by_name[name] = link
             self.watches[name] = LinkMonitor(
                 link, self._make_sides(link), self.watches, memory, self.note, self._remember

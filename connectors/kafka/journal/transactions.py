@@ -1,7 +1,7 @@
 """Writes of one leader: each is a transaction of a producer that the next leader fences.
 
-`Transactions` initialises the transactional.id, which aborts a transaction in progress of the previous owner and fails all
-of its later writes (KIP-98).
+`Transactions` initialises the transactional.id, which aborts a transaction in progress of the previous owner and fails
+all of its later writes (KIP-98).
 """
 
 import time
@@ -11,7 +11,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.state.common.errors import Stop, TrueupError
 
 ABORT_S = 5.0
 Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]

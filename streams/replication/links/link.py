@@ -61,6 +61,7 @@ class Link:
     ) -> None:
         self.name, self.copies = name, copies
         self._live, self._clock, self._counted, self._ended = live, clock, counted, reporting.ended
+        self._silent_ms = reporting.silent_ms
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
         self._first = FirstOffsets(starts, self.declared, bool(copies))
@@ -72,8 +73,6 @@ class Link:
         self.grown = threading.Event()  # set when progress is reported
         self.totals: Counter[str] = Counter()
         self.rounds, self.taken_ms = 0, 0
-        self.silent_ms = 0
-        """Time of the last sign of a previous leader of the application; 0: no other process holds a lease."""
         self._term, self._number = "", 0
         self._held: list[Order] = []
         self._taken: dict[int, tuple[str, int]] = {}  # attempt and last report, by part of the held orders
@@ -243,9 +242,9 @@ class Link:
 
     def _others_s(self) -> float:
         """How long a lease of a previous leader, which gave no sign of its end, may still copy."""
-        if not self.silent_ms:
+        if not self._silent_ms:
             return 0.0
-        return max(0.0, self.declared.lease_s + ALONE_S - (self._clock() - self.silent_ms) / 1000)
+        return max(0.0, self.declared.lease_s + ALONE_S - (self._clock() - self._silent_ms) / 1000)
 
     def endpoint(self, cluster: str) -> Endpoint:
         """The endpoint of a cluster."""

@@ -163,7 +163,7 @@ class Running:
         chosen, prefix = self._settings, self._settings.journal
         signs = Journal(prefix.bootstrap, prefix, chosen.cluster.name)
         name = f"{chosen.ha.id}-{chosen.cluster.name}"
-        election = Election(signs, self._place(), name, chosen.ha.takeover_s, now_ms, self._ending.abort)
+        election = Election(signs, self._place(), name, chosen.ha.takeover_s, now_ms, self._ending.abort, able=False)
         self._election, self._supervisor.gate = election, election.prove
         for task, step in (
             ("signs of instances", election.follow), ("signs of life", election.beats), ("leadership", election.watch),
@@ -218,6 +218,7 @@ class Running:
 
     def _elected(self, election: Election) -> bool:
         """Wait until this instance leads. Returns whether it does; if not, it ends."""
+        election.enable()  # Spark runs
         while not self._ending.stop.wait(TICK_S):
             if election.elected.is_set():
                 return True

@@ -119,12 +119,13 @@ class Terms:
 class Contender:
     """One instance. All times are in seconds of its own clock, which must also count suspensions of the machine.
 
-    ``place``: where operators find it; ``standbys``: places of others with the time of their last sign.
+    ``place``: where operators find it; ``able``: whether it could lead now, so that it may claim; ``standbys``: places of
+    others with the time of their last sign.
     """
 
     def __init__(self, run: str, place: str, terms: Terms, now_s: float) -> None:
         self._run, self._place, self.terms = run, place, terms
-        self.role, self.leader = Role.STANDBY, Leader()
+        self.role, self.leader, self.able = Role.STANDBY, Leader(), True
         self.standbys: dict[str, float] = {}
         self._heard_s = now_s
         self._current = False
@@ -205,7 +206,7 @@ class Contender:
 
     def _may_claim(self, now_s: float) -> bool:
         """Whether the place is vacant. The log must be known up to a record of this instance."""
-        if not self._current or now_s - self._claimed_s < self.terms.takeover_s:
+        if not (self.able and self._current) or now_s - self._claimed_s < self.terms.takeover_s:
             return False
         return self.leader.state == ENDED or self.silent_s(now_s) >= self.terms.takeover_s
 

@@ -33,18 +33,19 @@ def awake_s() -> float:
 
 class Election:
     """Safe to use from several threads. ``name``: of the application, in ZooKeeper; ``clock``: ms since the epoch;
-    ``now``: `awake_s`; ``lost``: called when this instance lost its place, and must end the process; ``elected``: set
-    when it leads; ``done``: set when it gives no further signs."""
+    ``now``: `awake_s`; ``lost``: called when this instance lost its place, and must end the process; ``able``: whether
+    it may claim already; ``elected``: set when it leads; ``done``: set when it gives no further signs."""
 
     def __init__(
         self, journal: Journal, place: str, name: str, takeover_s: float, clock: Callable[[], int],
-        lost: Callable[[], object], now: Callable[[], float] = awake_s,
+        lost: Callable[[], object], now: Callable[[], float] = awake_s, able: bool = True,
     ) -> None:  # fmt: skip
         self._journal, self._place, self._clock, self._lost, self._now = journal, place, clock, lost, now
         self._name, self._read = name, -1
         self.run = uuid.uuid4().hex
         self._lock = threading.RLock()
         self._one = Contender(self.run, place, Terms(takeover_s), now())
+        self._one.able = able
         self.elected, self.done, self._gone = threading.Event(), threading.Event(), threading.Event()
         self.silent_ms = 0
         """Time of the last sign of the leader before this one, in ms since the epoch; 0: it ended in order."""
@@ -68,6 +69,10 @@ class Election:
     @property
     def _terms(self) -> Terms:
         return self._one.terms
+
+    def enable(self) -> None:
+        """This instance could lead from now on."""
+        self._one.able = True
 
     def standbys(self) -> list[str]:
         """The places of the other standbys."""

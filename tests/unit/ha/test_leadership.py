@@ -89,6 +89,15 @@ def test_a_standby_claims_after_the_silence_and_not_before(log: Log) -> None:
     assert (states, standby.role) == ({1.0: STANDBY, 9.9: STANDBY, 10.0: WAITING}, Role.LEADER)
 
 
+def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
+    one = log.instance("a")
+    one.able = False
+    states = [sign.state for now_s in (0.0, 20.0) if (sign := log.step(one, now_s))]
+    one.able = True
+    log.step(one, 20.1)
+    assert (states, one.role) == ([STANDBY, STANDBY], Role.LEADER)
+
+
 def test_a_standby_claims_at_once_after_an_end(log: Log) -> None:
     leader = elected(log, "a")
     standby = log.instance("b")

@@ -119,8 +119,8 @@ class Terms:
 class Contender:
     """One instance. All times are in seconds of its own clock, which must also count suspensions of the machine.
 
-    ``place``: where operators find it; ``able``: whether it could lead now, so that it may claim; ``standbys``: places of
-    others with the time of their last sign.
+    ``place``: where operators find it; ``able``: whether it could lead now, so that it may claim; ``standbys``: places
+    of others with the time of their last sign.
     """
 
     def __init__(self, run: str, place: str, terms: Terms, now_s: float) -> None:

@@ -38,7 +38,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 FLUSH_S = 30.0
-ASK_S = 2.0
+ASK_S, MARKED_S = 2.0, 5.0
 ANNOUNCED_MS = 5_000
 """An announcement that is not acknowledged within this time is dropped."""
 _PERMANENT = frozenset({
@@ -229,6 +229,8 @@ class Topics:
         })  # fmt: skip
         try:
             places = _settled_ends(consumer, topic)
+            if self._transactions is not None:
+                places = self._visible(consumer, topic, places)
             begins = dict.fromkeys(places, OFFSET_BEGINNING)
             if last is not None:
                 # A read from the beginning of a partition whose records all expired would report no position.
@@ -248,6 +250,14 @@ class Topics:
         finally:
             consumer.close()
 
+    def _visible(self, consumer: Consumer, topic: str, places: dict[int, int]) -> dict[int, int]:
+        """The ends once they include what was committed: a commit is answered before its marker is in every log."""
+        wanted, until_s = self.ends(topic), time.monotonic() + MARKED_S
+        while any(places.get(p, 0) < end for p, end in wanted.items()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+            places = _ends(consumer, topic, 10)
+        return places
+
     def follow(self, topic: str, stop: threading.Event, seen: Callable[[Entry], None], old: bool) -> None:
         """Call ``seen`` with every record of a one-partition topic until ``stop``: from the beginning if ``old``,
         otherwise only new ones. Blocks."""
@@ -262,10 +272,13 @@ class Topics:
             consumer.close()
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The current end of each partition."""
+        """The current end of each partition, including transactions whose marker is not written yet."""
         with self._asking:
             if self._asker is None:
-                self._asker = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
+                self._asker = Consumer({
+                    **self.client, "group.id": "trueup", "enable.auto.commit": False,
+                    "isolation.level": "read_uncommitted",
+                })  # fmt: skip
             return _ends(self._asker, topic, ASK_S)
 
 

@@ -182,6 +182,11 @@ def test_lists_say_that_they_are_incomplete(client: FlaskClient) -> None:
     assert client.get("/api/ledgers/1").status_code == 503
 
 
+def test_the_page_names_the_leader(client: FlaskClient) -> None:
+    response = client.get("/")
+    assert (response.status_code, f"the leader is at {LEADER}" in response.get_data(as_text=True)) == (200, True)
+
+
 def test_probes_tell_the_role(client: FlaskClient) -> None:
     found = [client.get(path) for path in ("/readyz", "/readyz?standbyok=true", "/healthz")]
     assert [each.status_code for each in found] == [503, 200, 200]

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -69,9 +70,9 @@ def broker(new_root: Callable[[], Path]) -> Iterator[Kafka]:
 
 
 @pytest.fixture
-def chosen(request: pytest.FixtureRequest) -> dict[str, Any]:
-    prefix = request.node.name[5:30]
-    return {"cluster": {"name": "c", "zookeeper": "127.0.0.1:1"}, "journal": {"prefix": prefix}}
+def chosen() -> dict[str, Any]:
+    """A journal of its own."""
+    return {"cluster": {"name": "c", "zookeeper": "127.0.0.1:1"}, "journal": {"prefix": uuid.uuid4().hex}}
 
 
 @pytest.fixture
@@ -104,9 +105,8 @@ def start(broker: Kafka, chosen: dict[str, Any], journal: Journal) -> Iterator[C
 
     yield make
     for each in started:
-        os.kill(each.pid, signal.SIGCONT)
-        each.kill()
-        each.communicate()
+        with each:
+            each.kill()
 
 
 def acts(journal: Journal) -> list[tuple[int, int]]:
@@ -137,7 +137,7 @@ def test_a_standby_takes_over_and_nothing_is_written_twice(
     second.leads()
     took = time.monotonic() - begun
     wait_until(lambda: {2} <= {epoch for epoch, _ in acts(journal)}, 30.0, "the second to act")
-    os.kill(first.pid, signal.SIGCONT)
+    first.send_signal(signal.SIGCONT)
     code = first.wait(30)
     done = acts(journal)
     assert (code, took < LIMIT_S, right(done), done[-1][0]) == (

@@ -32,7 +32,8 @@ BEATS = 10
 
 class Sign(NamedTuple):
     """One record. ``epoch``: 0 if the application has no section ha; ``since``: offset at which it began to lead;
-    ``after``: of a claim, offset of the last sign of the previous leader; ``number``: counts the records of a run."""
+    ``after``: of a claim, offset of the last sign of the previous leader; ``number``: counts the records of a run;
+    ``takeover_ms``: silence that a standby must wait for, by the settings of its author, in ms."""
 
     offset: int
     run: str
@@ -42,13 +43,14 @@ class Sign(NamedTuple):
     since: int = -1
     after: int = -1
     number: int = 0
+    takeover_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
     """The leader according to the records so far. ``began``: offset of its claim; ``offset``: of the last sign of life
-    of any leader; ``state``: waiting (no sign yet), running or ended; ``foreign``: an application without section
-    ha."""
+    of any leader; ``state``: waiting (no sign yet), running or ended; ``foreign``: an application without section ha;
+    ``takeover_ms``: as of its last sign."""
 
     epoch: int = 0
     run: str = ""
@@ -57,6 +59,7 @@ class Leader:
     offset: int = -1
     state: str = ENDED
     foreign: bool = False
+    takeover_ms: int = 0
 
     def follow(self, sign: Sign) -> "Leader":
         """The leader after one more record."""
@@ -66,12 +69,16 @@ class Leader:
             return self._foreign(sign)
         if sign.state == WAITING:
             won = sign.epoch == self.epoch + 1 and sign.after == self.offset
-            claimed = Leader(sign.epoch, sign.run, sign.place, sign.offset, self.offset, WAITING)
+            claimed = Leader(
+                sign.epoch, sign.run, sign.place, sign.offset, self.offset, WAITING, takeover_ms=sign.takeover_ms
+            )
             return claimed if won else self
         # Only the owner of a valid claim writes these, so they prove a claim that is not in the log any more.
         proves = sign.epoch > self.epoch or (sign.epoch == self.epoch and self.state == WAITING)
         if proves or (sign.epoch, sign.run) == (self.epoch, self.run):
-            return Leader(sign.epoch, sign.run, sign.place, sign.since, sign.offset, sign.state)
+            return Leader(
+                sign.epoch, sign.run, sign.place, sign.since, sign.offset, sign.state, takeover_ms=sign.takeover_ms
+            )
         return self
 
     def _foreign(self, sign: Sign) -> "Leader":
@@ -208,11 +215,14 @@ class Contender:
         """Whether the place is vacant. The log must be known up to a record of this instance."""
         if not (self.able and self._current) or now_s - self._claimed_s < self.terms.takeover_s:
             return False
-        return self.leader.state == ENDED or self.silent_s(now_s) >= self.terms.takeover_s
+        # The leader acts as long as its own settings permit, which may be those of another release.
+        silence_s = max(self.terms.takeover_s, self.leader.takeover_ms / 1000)
+        return self.leader.state == ENDED or self.silent_s(now_s) >= silence_s
 
     def _quiet(self, now_s: float) -> bool:
         return now_s - self._last_s >= self.terms.beat_s
 
     def _sign(self, state: str, since: int = -1) -> Sign:
         epoch = self.leader.epoch if self.role is Role.LEADER else 0
-        return Sign(-1, self._run, state, self._place, epoch, since, -1, self._number + 1)
+        takeover_ms = int(1000 * self.terms.takeover_s)
+        return Sign(-1, self._run, state, self._place, epoch, since, -1, self._number + 1, takeover_ms)

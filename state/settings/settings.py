@@ -131,8 +131,9 @@ class HaSettings:
         "producer. Empty: one instance, without a standby",
     )  # fmt: skip
     takeover_s: float = key(
-        10.0, "Time in seconds without a sign of the leader after which a standby takes over, the same for all "
-        "instances; a leader ends after 70% of it without a proof that it leads", least=4, most=600,
+        10.0, "Time in seconds without a sign of the leader after which a standby takes over; a leader ends after "
+        "70% of it without a proof that it leads. Of different values, standbys wait for the larger one",
+        least=4, most=600,
     )  # fmt: skip
     address: str = key("", "URL of this instance that the others show to operators; empty: http.host and http.port")
 

@@ -159,7 +159,7 @@ class Election:
     def _put(self, sign: Sign, within_s: float) -> None:
         record: dict[str, Any] = {
             "run": sign.run, "state": sign.state, "since": sign.since, "place": sign.place, "at_ms": self._clock(),
-            "epoch": sign.epoch, "after": sign.after, "number": sign.number,
+            "epoch": sign.epoch, "after": sign.after, "number": sign.number, "takeover_ms": sign.takeover_ms,
         }  # fmt: skip
         self._journal.put([(INSTANCES, self._key(sign), record)], within_s)
 

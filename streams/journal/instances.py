@@ -104,7 +104,7 @@ class Instance:
     def _say(self, state: str, within_s: float = BEAT_S) -> None:
         record = {
             "run": self.run, "state": state, "since": self._since, "place": self._place, "at_ms": self._clock(),
-            "epoch": 0, "after": -1, "number": 0,
+            "epoch": 0, "after": -1, "number": 0, "takeover_ms": 0,
         }  # fmt: skip
         self._journal.put([(INSTANCES, KEY, record)], within_s)
 

@@ -98,6 +98,16 @@ def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
     assert (states, one.role) == ([STANDBY, STANDBY], Role.LEADER)
 
 
+def test_a_standby_waits_as_long_as_the_settings_of_the_leader_ask(log: Log) -> None:
+    elected(log, "a")
+    hasty = Contender("b", "at b", Terms(4.0), 0.0)
+    for sign in log.signs:
+        hasty.seen(sign, 0.0)
+    log.readers.append(hasty)
+    states = [sign.state for now_s in (0.0, 5.0, 9.9, 10.0) if (sign := log.step(hasty, now_s))]
+    assert states == [STANDBY, STANDBY, STANDBY, WAITING]
+
+
 def test_a_standby_claims_at_once_after_an_end(log: Log) -> None:
     leader = elected(log, "a")
     standby = log.instance("b")

@@ -43,6 +43,7 @@ ANNOUNCED_MS = 5_000
 """An announcement that is not acknowledged within this time is dropped."""
 _PERMANENT = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
 })  # fmt: skip
 Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]

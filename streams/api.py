@@ -9,6 +9,7 @@ from trueup.state.common.options import default_of
 from trueup.state.settings.settings import all_keys, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.config.live import Live
+from trueup.streams.ha.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
@@ -32,30 +33,53 @@ Rows = list[dict[str, Any]]
 
 
 class Application:
-    """Implements `streams.web.engine.Engine` over the streams of one running application."""
+    """Implements `streams.web.engine.Engine` over the streams of one running application. ``election``: None without
+    section ha. A standby has no streams: it refuses what needs one, and says so of lists."""
 
     def __init__(
         self, live: Live, journal: Journal, streams: Mapping[str, Stream], supervisor: Supervisor, listener: Listener,
-        clock: Callable[[], int], history: History,
+        clock: Callable[[], int], history: History, election: Election | None = None,
     ) -> None:  # fmt: skip
+        self._election = election
         self._live, self._journal, self._streams = live, journal, streams
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms = clock()
         self.spark_ui, self.spark_ended = "", ""
         self.other_problems: Callable[[], Iterable[str]] = tuple
 
+    def lead(self, streams: Mapping[str, Stream]) -> None:
+        """These streams run from now on."""
+        self._streams = streams
+
+    @property
+    def _standby(self) -> Election | None:
+        """The election if this instance does not lead, or does not have its streams yet."""
+        return self._election if self._election is not None and not self._streams else None
+
+    def _ha(self) -> dict[str, Any] | None:
+        election = self._election
+        if election is None:
+            return None
+        role = "starting" if self._standby and election.leads else "leader" if election.leads else "standby"
+        return {
+            "id": self._live.now.ha.id, "role": role, "epoch": election.epoch, "leader": election.leader,
+            "standbys": election.standbys(),
+        }  # fmt: skip
+
     def status(self) -> dict[str, Any]:
         """Status of the whole application."""
         now_ms, now = self._clock(), self._live.now
         found = {name: stream.status(now_ms) for name, stream in self._streams.items()}
         not_ready = [reason for each in found.values() for reason in each.not_ready] + self._supervisor.failing()
+        if (standby := self._standby) is not None:
+            not_ready.insert(0, standby.unable())
         fields = [found[each.name].fields if each.name in found else each.absent(now) for each in STREAMS]
         return {
             "version": version("trueup"), "cluster": now.cluster.name, "ready": not not_ready,
             "started_ms": self._started_ms, "now_ms": now_ms, "problems": [*not_ready, *self._problems(found)],
             "streams": self._queries(), "sources": self._sources(found, now_ms), "spark_ui": self.spark_ui,
             "subjects": [_subject(name, each) for name, each in found.items()],
-            **{name: value for each in fields for name, value in each.items()},
+            **{name: value for each in fields for name, value in each.items()}, "ha": self._ha(),
         }  # fmt: skip
 
     def _problems(self, found: Mapping[str, StreamStatus]) -> list[str]:
@@ -92,6 +116,8 @@ class Application:
             return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
             return Source("spark", "down", now_ms - self._started_ms, "starting")
+        if self._standby is not None:
+            return Source("spark", "up", 0, self.spark_ui)
         query = next((each.query for each in found.values() if each.query), "")
         last_ms = event_ms.get(query) if query else max(event_ms.values(), default=None)
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
@@ -100,6 +126,8 @@ class Application:
 
     def incomplete(self, noun: str) -> str:
         """Why the list of this noun may be incomplete or outdated; empty if it is complete."""
+        if (standby := self._standby) is not None:
+            return "" if noun == "actions" else standby.unable()
         reasons = (reason for stream in self._streams.values() for reason in stream.incomplete(noun))
         return "; ".join(filter(None, reasons))
 
@@ -125,7 +153,14 @@ class Application:
         owner = next(each for each in STREAMS if verb in (known.name for known in each.verbs))
         return self._running(owner, verb).execute(verb, names, arguments)
 
+    def _leading(self, what: str) -> None:
+        """Raises `Refused` if this instance does not lead."""
+        if self._election is not None:
+            self._election.refuse(what)
+
     def _running(self, owner: Descriptor, what: str) -> Stream:
+        if self._standby is not None:
+            self._standby.refuse(what)
         if owner.name not in self._streams:
             raise Refused(f"{what}: the stream {owner.name}", "it is not running", owner.todo)
         return self._streams[owner.name]
@@ -136,6 +171,7 @@ class Application:
 
     def approve(self, ids: list[str] | None) -> Rows:
         """Approve actions of the current plan (None: all); returns the approved ones."""
+        self._leading("an approval")
         waits = {
             name: [row.id for row in stream.plan() if row.stage == AWAITING] for name, stream in self._streams.items()
         }
@@ -167,6 +203,7 @@ class Application:
 
     def set_config(self, name: str, value: Any) -> dict[str, Any]:
         """Change a live key, in this application and in all that follow the config topic."""
+        self._leading("a change of a setting")
         before = value_of(self._live.now, name) if name in live_keys(self._live.now) else None
         after = self._live.set(name, value)
         link = name.split(".")[1] if name.startswith("links.") else None

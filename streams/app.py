@@ -1,17 +1,21 @@
 """`trueup run`: one process that observes, decides and acts until it is stopped.
 
-Start order: journal, state of earlier runs, capture, Spark, streams, API.
+Start order: journal, state of earlier runs, capture, Spark, streams, API. With section ha, an instance stands by after
+the start of the API and of Spark; the state, the capture and the streams follow when it leads.
 """
 
 import faulthandler
 import logging
 import os
+import shutil
 import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,6 +28,7 @@ from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
 from trueup.streams.config.journal_topics import CHECK_S, JournalTopics
 from trueup.streams.config.live import Live
+from trueup.streams.ha.election import Election
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.instances import BEAT_S, Instance
 from trueup.streams.journal.journal import Journal
@@ -45,7 +50,7 @@ from trueup.streams.web.server import Server, claim
 from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
-TICK_S = 0.2
+TICK_S, LEAVE_S = 0.2, 0.5
 
 
 def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
@@ -70,6 +75,7 @@ class Running:
 
     def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack, lock: Lock) -> None:
         self._settings, self._data, self._ending = settings, data, ending
+        self._election: Election | None = None
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
         self._clock, self._disk = ClockWatch(now_ms), Disk(data)
@@ -80,19 +86,23 @@ class Running:
         self._supervisor = Supervisor(ending.stop, self._metrics.restarted)
         stack.enter_context(_threads_seen_to(self._supervisor))
         self._supervisor.run("end", ending.force, threading.Event())
+        stack.callback(self._leave)  # after the end of everything else
         stack.callback(self._end)
         self._history = History()
+        self._streams: dict[str, Stream] = {}
+        self._topics: JournalTopics | None = None
         self._journal = self._open_journal()
-        if settings.journal.bootstrap:  # an embedded journal is in the locked directory
+        if settings.ha.id:
+            self._stand_by()
+        elif settings.journal.bootstrap:  # an embedded journal is in the locked directory
             self._enter(lock)
-        self._history.load()
-        self._supervisor.loop("history", self._history.save, SAVE_S)
-        self._live = Live(settings, self._journal, now_ms, self._history)
+        if self._election is None:
+            self._load_history()
+        self._live = Live(settings, self._journal, now_ms, None if self._election else self._history)
         self._live.load()
-        self._topics = JournalTopics(self._journal, self._live, self._created, data / "journal-topics.json")
-        self._topics.start()
-        self._supervisor.loop("journal topics", lambda: self._topics.check(ending.fail), CHECK_S)
-        self._streams = self._make_streams()
+        if self._election is None:
+            self._watch_topics()
+            self._streams = self._make_streams()
         self._listener = Listener(
             self._progressed,
             self._alive,
@@ -101,11 +111,24 @@ class Running:
             self._supervisor.progressed,
         )
 
+    def _watch_topics(self) -> None:
+        """Compare the topics of the journal with those of earlier runs, now and from now on."""
+        topics = JournalTopics(self._journal, self._live, self._created, self._data / "journal-topics.json")
+        topics.start()
+        self._topics = topics
+        self._supervisor.loop("journal topics", partial(topics.check, self._ending.fail), CHECK_S)
+
+    def _load_history(self) -> None:
+        self._history.load()
+        self._supervisor.loop("history", self._history.save, SAVE_S)
+
     def _make_streams(self) -> dict[str, Stream]:
         """The streams of the catalog that the settings configure, with the state of earlier runs."""
         context = Context(
             self._settings, self._data, self._live, self._journal, self._metrics, self._supervisor, self._history,
-            now_ms,
+            now_ms, epoch=self._election.epoch if self._election else 0,
+            silent_ms=self._election.silent_ms if self._election else 0,
+            fence=self._election.fence if self._election else None,
         )  # fmt: skip
         for each in STREAMS:
             if (stream := each.make(context)) is not None:
@@ -138,14 +161,30 @@ class Running:
             bootstrap = broker.bootstrap
         journal = Journal(bootstrap, chosen, self._settings.cluster.name)
         self._created = journal.create()
-        self._history = History(journal)
+        self._history = History(journal, acts=not self._settings.ha.id)
         return journal
+
+    def _place(self) -> str:
+        """Where operators find this instance."""
+        host, port = self._socket.getsockname()[:2]
+        url = self._settings.ha.address or f"{'https' if self._tls else 'http'}://{host}:{port}"
+        return f"{url}, process {os.getpid()} on {socket.gethostname()}"
+
+    def _stand_by(self) -> None:
+        """Give signs of life, until the end of the process: a leader keeps its place while it ends in order."""
+        chosen, prefix = self._settings, self._settings.journal
+        signs = Journal(prefix.bootstrap, prefix, chosen.cluster.name)
+        name = f"{chosen.ha.id}-{chosen.cluster.name}"
+        election = Election(signs, self._place(), name, chosen.ha.takeover_s, now_ms, self._ending.abort, able=False)
+        self._election, self._supervisor.gate = election, election.prove
+        for task, step in (
+            ("signs of instances", election.follow), ("signs of life", election.beats), ("leadership", election.watch),
+        ):  # fmt: skip
+            self._supervisor.run(task, step, election.done)
 
     def _enter(self, lock: Lock) -> None:
         """Become the one application of the journal. Raises `Stop` if there is another one."""
-        host, port = self._socket.getsockname()[:2]
-        place = f"http://{host}:{port}, process {os.getpid()} on {socket.gethostname()}"
-        made = Instance(self._journal, place, lock.before, now_ms)
+        made = Instance(self._journal, self._place(), lock.before, now_ms)
         made.enter(self._ending.stop)
         lock.note(made.run)
         self._supervisor.loop("instance", made.beat, BEAT_S)
@@ -158,12 +197,13 @@ class Running:
         for stream in self._streams.values():
             stream.watch()
         application = Application(
-            self._live, self._journal, self._streams, self._supervisor, self._listener, now_ms, self._history
-        )
+            self._live, self._journal, self._streams, self._supervisor, self._listener, now_ms, self._history,
+            self._election,
+        )  # fmt: skip
         chosen, tls = self._settings.http, self._tls
         access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
         application.other_problems = lambda: [
-            *self._journal.unsigned.values(), *self._topics.problems,
+            *self._journal.unsigned.values(), *(self._topics.problems if self._topics else ()),
             *filter(None, [self._clock.problem(), self._disk.problem()]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
@@ -173,6 +213,8 @@ class Running:
         driver = Driver(lambda: session(self._settings, self._data, permanent_tasks(self._settings)), self._listener)
         if not self._ending.stop.is_set():
             self._run_queries(driver, application)
+        if self._election is not None and self._elected(self._election):
+            self._take_over(self._election, driver, application)
         self._ending.stop.wait()
         log.info("stopping")
 
@@ -187,12 +229,52 @@ class Running:
         # A JVM that hangs blocks its callers; the thread that handles the stop signal must not be one.
         self._supervisor.loop("queries", self._supervisor.tend, TICK_S)
 
+    def _elected(self, election: Election) -> bool:
+        """Wait until this instance leads. Returns whether it does; if not, it ends."""
+        election.enable()  # Spark runs
+        while not self._ending.stop.wait(TICK_S):
+            if election.elected.is_set():
+                return True
+        return False
+
+    def _take_over(self, election: Election, driver: Driver, application: Application) -> None:
+        """Load the state that the previous leader left, and start the streams."""
+        began_s = time.monotonic()
+        log.info("taking over", extra={"epoch": election.epoch})
+        election.prove()
+        # A producer that takes the transactional.id over aborts what the previous leader had not committed.
+        self._journal.lead(self._settings.ha.id, election.fenced)
+        election.prove()
+        self._load_history()
+        self._live.attribute(self._history)
+        self._watch_topics()
+        self._forget_checkpoints(election.epoch)
+        streams = self._make_streams()
+        for stream in streams.values():
+            stream.watch()
+        self._streams = streams
+        application.lead(streams)
+        for stream in streams.values():
+            stream.begin(lambda: driver.session)
+        log.info("leading", extra={"epoch": election.epoch, "after_s": round(time.monotonic() - began_s, 1)})
+
+    def _forget_checkpoints(self, epoch: int) -> None:
+        """Delete the checkpoints of earlier epochs in the data directory. Nothing reads them."""
+        for old in (self._data / "checkpoints").glob("epoch-*"):
+            if old.name != f"epoch-{epoch}":
+                shutil.rmtree(old, ignore_errors=True)
+
     def _end(self) -> None:
         """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""
         at = self._ending.at
         self._supervisor.close(at(BATCHES_S), at(QUIET_S), self._quiet)
         self._supervisor.together(self._closes, at(CLOSED_S))
         log.info("ended", extra={"after_s": round(self._ending.passed_s(), 1)})
+
+    def _leave(self) -> None:
+        """Let a standby take over at once."""
+        if self._election is not None:
+            self._election.leave(max(LEAVE_S, self._ending.left_s(CLOSED_S)))
 
     def _close_journal(self, broker: Kafka | None = None) -> None:
         """Close the journal; the last actions are written first."""

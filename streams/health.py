@@ -26,6 +26,8 @@ class Health:
 
 def health(status: Mapping[str, Any]) -> Health:
     """Health from an application's status (`streams.web.engine.Engine.status`)."""
+    if (status.get("ha") or {}).get("role") == "standby":
+        return _standby(status)
     each = list(_signs(status))
     blind, held = list(_blind(status, each)), [reason for one in each for reason in one.held]
     reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, each)]))
@@ -37,6 +39,16 @@ def health(status: Mapping[str, Any]) -> Health:
     if reasons:
         return Health("attention", "Needs attention", reasons, lines)
     return Health("healthy", f"Healthy: {' and '.join(one.well for one in each if one.well)}", (), lines)
+
+
+def _standby(status: Mapping[str, Any]) -> Health:
+    """A standby is healthy if it could take over."""
+    ha, leader = status["ha"], status["ha"]["leader"]
+    down = [_silent(source) for source in status["sources"] if source["state"] != "up"]
+    problems = [text for text in status["problems"] if not text.startswith("this instance is a standby")]
+    reasons = (*down, *problems, *(() if leader else ("no leader is known at present",)))
+    line = f"Standby of epoch {ha['epoch']}; the leader is at {leader}" if leader else "Standby without a leader"
+    return Health("attention" if reasons else "healthy", line, reasons)
 
 
 def _signs(status: Mapping[str, Any]) -> Iterator[Signs]:

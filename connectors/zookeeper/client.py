@@ -13,6 +13,7 @@ from enum import IntEnum
 from typing import Any
 
 from kazoo.client import KazooClient
+from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.connection import PURESASL_AVAILABLE
 from kazoo.protocol.serialization import Create, Delete, SetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
@@ -22,6 +23,7 @@ from kazoo.security import OPEN_ACL_UNSAFE
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import Sink, ZooKeeperConnection, fail_unsent
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
+from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
@@ -89,6 +91,8 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             self, plain.retry_sleeper, logger=self.logger, sasl_options=plain.sasl_options
         )
         self.sink = sink
+        self.fence: Fence | None = None
+        """Checked by every transaction and deletion."""
         self.default_acl = self.default_acl or OPEN_ACL_UNSAFE
         self._access = requests.access(self.default_acl)
         self._bulk = True
@@ -251,7 +255,18 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
 
     def drop(self, path: str, version: int) -> None:
         """Delete a znode if it has this version (-1: any). Raises `BadVersion`, `NoNode`, `NotEmpty`, `Unknown`."""
+        if self.fence is not None:
+            self._drop_fenced(path, version)
+            return
         self.ask(Delete(path, version), f"deleting {path}", writing=True)
+
+    def _drop_fenced(self, path: str, version: int) -> None:
+        [answer] = self.commit([[deletion(path, version)]])
+        if not isinstance(answer, CommittedNode):
+            raise answer
+        if (code := answer.codes[0]) is not None:
+            with translated(f"deleting {path}", writing=True):
+                raise EXCEPTIONS[code]
 
     def creation(self, path: str, data: bytes = b"") -> bytes:
         """A create operation for `commit`."""
@@ -264,7 +279,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         """
         waiting: deque[tuple[requests.Multi, Any]] = deque()
         for operations in batches:
-            multi = requests.Multi(operations)
+            multi = requests.Multi([self.fence.check(self), *operations] if self.fence else operations)
             waiting.append((multi, self.send(multi)))
             if len(waiting) >= window:
                 yield self._committed(*waiting.popleft())
@@ -276,6 +291,10 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             codes = self._await(result, "committing", writing=True)
         except TrueupError as error:
             return error
+        if self.fence is not None:
+            if codes[0]:
+                return self.fence.refused()
+            codes = codes[1:]
         return CommittedNode(codes, multi.zxid)
 
 

@@ -128,6 +128,22 @@ class HttpSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class HaSettings:
+    """High availability: several `trueup run` of one application, of which one leads and the others stand by."""
+
+    id: str = key(
+        "", "Name of the application, the same for all of its instances; part of the transactional.id of the journal's "
+        "producer. Empty: one instance, without a standby",
+    )  # fmt: skip
+    takeover_s: float = key(
+        10.0, "Time in seconds without a sign of the leader after which a standby takes over; a leader ends after "
+        "70% of it without a proof that it leads. Of different values, standbys wait for the larger one",
+        least=4, most=600,
+    )  # fmt: skip
+    address: str = key("", "URL of this instance that the others show to operators; empty: http.host and http.port")
+
+
+@dataclass(frozen=True, slots=True)
 class AccessSettings:
     """Bounds of what callers and the journal's records can set."""
 
@@ -257,11 +273,32 @@ def _check_http(draft: Draft) -> Iterator[str]:
         yield f"http.{missing}: expected a PEM file, as the certificate and its key belong together; found nothing"
 
 
+_HA_ID = re.compile(r"[A-Za-z0-9._-]{1,100}")
+
+
+def _check_ha(draft: Draft) -> Iterator[str]:
+    ha, journal = draft.section(HaSettings), draft.section(JournalSettings)
+    if ha is None or not (ha.id or ha.address):
+        return
+    if not _HA_ID.fullmatch(ha.id):
+        yield f"ha.id: expected 1 to 100 letters, digits, dots, underscores and hyphens; found {shown(ha.id)}"
+    if ha.address and not _URL.fullmatch(ha.address):
+        yield f"ha.address: expected http://host:port or https://host:port; found {shown(ha.address)}"
+    if journal and not journal.bootstrap:
+        yield (
+            "journal.bootstrap: expected Kafka brokers because section ha is set: all instances need one journal; "
+            "found nothing"
+        )
+
+
+_URL = re.compile(r"https?://[^\s/@]+")
+
 CLUSTER = Section("cluster", ClusterSettings, examples={"zookeeper": "127.0.0.1:2181"}, check=_check_cluster)
 RACKS = Section("racks", RackSettings, check=_check_racks)
 JOURNAL = Section("journal", JournalSettings, check=_check_journal)
 SPARK = Section("spark", SparkSettings, check=_check_spark)
 HTTP = Section("http", HttpSettings, check=_check_http)
+HA = Section("ha", HaSettings, check=_check_ha)
 ACCESS = Section("access", AccessSettings, check=_check_access)
 Declared = Sequence[Section[Any]]
 """The sections that streams declare."""
@@ -269,7 +306,7 @@ Declared = Sequence[Section[Any]]
 
 def all_sections(declared: Declared) -> list[Section[Any]]:
     """The sections of the application and these of streams, in the order of the reference."""
-    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP, ACCESS]
+    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP, HA, ACCESS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +318,7 @@ class Settings:
     journal: JournalSettings = field(default_factory=JournalSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    ha: HaSettings = field(default_factory=HaSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")
     sections: Sections = field(default_factory=dict)

@@ -22,6 +22,7 @@ from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome, Marks
 from trueup.connectors.tls import tls_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
@@ -45,7 +46,7 @@ SHOWN = 200
 
 class BookKeeper:
     """Implements `streams.placement.reconciler.Cluster`. Safe to use from several threads after `start`. ``reached``:
-    the highest zxid that earlier runs observed."""
+    the highest zxid that earlier runs observed; ``fence``: of all changes but the Auditor's vote."""
 
     def __init__(
         self,
@@ -55,8 +56,9 @@ class BookKeeper:
         metrics: ZooKeeperMetrics,
         clock: Callable[[], int],
         run: Run,
+        fence: Fence | None = None,
     ) -> None:
-        self._run = run
+        self._run, self._fence = run, fence
         self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._policy = LiveSection.of(live, PlacementSettings)
         self._root = live.now.cluster.ledgers_root
@@ -104,6 +106,7 @@ class BookKeeper:
         with self._lock:
             if self._client is None or self._client.ended:
                 self._client = self.connect().open()
+                self._client.fence = self._fence
             return self._client
 
     def start(self) -> None:

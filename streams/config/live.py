@@ -52,6 +52,10 @@ class Live:
         for record in self._journal.read(CONFIG, bad=self._refuse):
             self._seen(record)
 
+    def attribute(self, history: History) -> None:
+        """Add changes to this history from now on."""
+        self._history = history
+
     def follow(self, stop: threading.Event) -> None:
         """Apply changes until ``stop``. Blocks. Listeners are called first, because a failure may have ended the last
         call before all of them were."""

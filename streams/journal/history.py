@@ -27,17 +27,19 @@ WHO: ContextVar[str] = ContextVar("who", default=ITSELF)
 
 
 class History:
-    """The history of one application. Without a journal it is in memory only. Safe to use from several threads."""
+    """The history of one application. Without a journal it is in memory only; one that does not act only reads the
+    journal. Safe to use from several threads."""
 
-    def __init__(self, journal: Journal | None = None) -> None:
-        self._journal = journal
+    def __init__(self, journal: Journal | None = None, acts: bool = True) -> None:
+        self._journal, self._acts = journal, acts
         self._lock, self._saving = threading.Lock(), threading.Lock()
         self._rows: deque[HistoryRow] = deque(maxlen=KEPT)
         self._unsaved: list[HistoryRow] = []
         self._run, self._saved = uuid.uuid4().hex[:8], 0
 
     def load(self) -> None:
-        """Load the newest rows of earlier runs."""
+        """Load the newest rows of earlier runs. From now on, rows are added."""
+        self._acts = True
         self._rows.extend(self._read(KEPT))
 
     def add(self, *rows: HistoryRow) -> None:
@@ -66,7 +68,7 @@ class History:
 
     def latest(self, limit: int) -> list[Row]:
         """The newest rows for the API, newest first. If memory does not hold enough, they are read from the journal."""
-        rows = self.rows()
+        rows = self.rows() if self._acts else self._read(limit)
         if limit > len(rows) == KEPT:
             self.save()
             rows = self._read(limit) or rows

@@ -64,7 +64,9 @@ class Instance:
     def _check(self, records: Iterable[Record], others: set[str]) -> None:
         for record in records:
             value = record.value
-            if record.offset > self._since and value["run"] in others and value["state"] == RUNNING:
+            if record.offset <= self._since or value["state"] != RUNNING:
+                continue
+            if value["run"] in others or value["epoch"] > 0:
                 self.leave()
                 raise Stop(
                     f"one application for the journal {self._journal.topic('*')}", f"another one at {value['place']}",
@@ -102,6 +104,7 @@ class Instance:
     def _say(self, state: str, within_s: float = BEAT_S) -> None:
         record = {
             "run": self.run, "state": state, "since": self._since, "place": self._place, "at_ms": self._clock(),
+            "epoch": 0, "after": -1, "number": 0, "takeover_ms": 0,
         }  # fmt: skip
         self._journal.put([(INSTANCES, KEY, record)], within_s)
 

@@ -78,6 +78,17 @@ class Journal:
             log.warning("the retention of the history was not changed", extra={"problem": error.found})
         return created
 
+    def lead(self, owner: str, fenced: Callable[[str], object], within_s: float = FLUSH_S) -> None:
+        """Write as the leader of the application ``owner`` from now on: each write is a transaction, and the previous
+        leader cannot write any more. ``fenced``: called, with a reason, when another one took over. Raises `Retry`, and
+        `Stop` without the permission."""
+        self.topics.lead(self.topic(owner), fenced, within_s)
+
+    @property
+    def transactional(self) -> bool:
+        """Whether records are written in transactions, so that readers must skip those that were aborted."""
+        return self.topics.transactional
+
     def forget(self, topics: Iterable[str], timeout_s: float = 60.0) -> list[str]:
         """Delete these topics with all records and recreate them. Returns their full names. Blocks. Raises `Retry`, and
         `Stop` if the brokers do not permit it."""

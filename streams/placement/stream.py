@@ -39,8 +39,9 @@ class PlacementStream(Stream):
         self.keeper = Keeper(journal, live, clock)
         self.keeper.load()
         self.cluster = BookKeeper(
-            live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run
-        )
+            live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run,
+            context.fence() if context.fence else None,
+        )  # fmt: skip
         self._read = CatchUp(journal, query.TOPICS)
         self._reconciler = PlacementReconciler(
             self.cluster, journal, self._policy, self.keeper, context.metrics.of(PlacementMetrics), clock,

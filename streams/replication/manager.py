@@ -41,7 +41,7 @@ Row = dict[str, Any]
 
 class LinkManager:
     """Every declared link. Safe to use from several threads. ``stop``: path of a file whose existence ends the leases
-    in the workers."""
+    in the workers; ``silent_ms``: as of `Context`."""
 
     def __init__(
         self,
@@ -53,8 +53,9 @@ class LinkManager:
         connectors: Callable[[str, str, str], str] = connector_of,
         history: History | None = None,
         stop: Path | None = None,
+        silent_ms: int = 0,
     ) -> None:
-        self._stop = stop
+        self._stop, self._silent_ms = stop, silent_ms
         self._live, self._journal, self._metrics, self._clock = live, journal, metrics, clock
         self._make_sides, self._connectors = sides, connectors
         self.by_name: dict[str, Link] = {}
@@ -77,7 +78,10 @@ class LinkManager:
             link = Link(
                 name, self._live, self._journal, known.get(name, {}), self._starts(name),
                 self._counted(name), self._clock, self._connectors,
-                Reporting(self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name)),
+                Reporting(
+                    self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name),
+                    self._silent_ms,
+                ),
             )  # fmt: skip
             self.by_name[name] = link
             self.watches[name] = LinkMonitor(

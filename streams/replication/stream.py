@@ -32,7 +32,7 @@ class ReplicationStream(Stream):
         metrics = context.metrics.of(LinkMetrics).declare(context.settings.table(LinkSettings))
         self.links = LinkManager(
             context.live, context.journal, metrics, context.clock, Ends, history=context.history,
-            stop=context.data / "stopping" if here else None,
+            stop=context.data / "stopping" if here else None, silent_ms=context.silent_ms,
         )  # fmt: skip
         self._slots: list[str] = []
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.settings.settings import Settings
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
@@ -17,7 +18,9 @@ from trueup.streams.runtime.supervisor import Supervisor
 @dataclass(frozen=True, slots=True)
 class Context:
     """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
-    ``streams``: the streams created so far, by name; ``begun``: queries that were started."""
+    ``streams``: the streams created so far, by name; ``begun``: queries that were started; ``epoch``: of this leader, 0
+    without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it ended in order; ``fence``:
+    makes the fence of changes in ZooKeeper, None without section ha."""
 
     settings: Settings
     data: Path
@@ -29,11 +32,16 @@ class Context:
     clock: Callable[[], int]
     streams: dict[str, Stream] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
+    epoch: int = 0
+    silent_ms: int = 0
+    fence: Callable[[], Fence] | None = None
 
     @property
     def checkpoints(self) -> str:
-        """The directory of checkpoints."""
-        return self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
+        """The directory of checkpoints. Each leader starts without state: another one may have led since the
+        checkpoint, or still write to it."""
+        chosen = self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
+        return f"{chosen}/epoch-{self.epoch}" if self.epoch else chosen
 
     def checkpoint(self, query: str, form: int, topics: Sequence[str], anew: Callable[[], None]) -> str:
         """The checkpoint of a query with state in buckets. It depends on the topics that the query reads, the division

@@ -47,6 +47,12 @@ class Ending:
         self._code = 1
         self.begin()
 
+    def abort(self) -> None:
+        """End the process at once, without a shutdown; the exit code states a failure."""
+        self._code = 1
+        self.last()
+        self.leave()
+
     def at(self, after_s: float) -> float:
         """The time ``after_s`` seconds after the shutdown began. A failed start begins the shutdown here."""
         if self._begun_s is None:

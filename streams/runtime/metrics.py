@@ -61,6 +61,8 @@ class Metrics:
         self.age = self.gauge("observation_age_seconds", "time since the last observation from this source", "source")
         self.source = self.gauge("source_state", "1 for the current state of a source", "source", "state")
         self.problems = self.gauge("problems", "problems listed on the status page")
+        self.leader = self.gauge("leader", "1 while this instance may act: it leads, or there is no section ha")
+        self.epoch = self.gauge("epoch", "epoch of the leader, 0 without section ha")
         self.refused = self.counter(
             "requests_refused_total", "requests refused for a missing or invalid token, or for the role of the caller",
             "reason",
@@ -121,6 +123,9 @@ class Metrics:
         self.info.at(str(status["version"])).set(1)
         self.ready.at().set(bool(status["ready"]))
         self.problems.at().set(len(status["problems"]))
+        ha = status.get("ha") or {"role": "leader", "epoch": 0}
+        self.leader.at().set(ha["role"] != "standby")
+        self.epoch.at().set(ha["epoch"])
         for source in status["sources"]:
             self.age.at(source["name"]).set(source["age_ms"] / 1000)
             self.source.one_of(SOURCE_STATES, source["state"], source["name"])

@@ -71,6 +71,8 @@ class Supervisor:
 
     stop: threading.Event
     restarted: Callable[[str], None]
+    gate: Callable[[], None] = lambda: None
+    """Called before each pass; raises if the pass must not begin."""
     tasks: dict[str, Task] = field(default_factory=dict)
     _starts: dict[str, Callable[[], StreamingQuery]] = field(default_factory=dict)
     _checks: dict[str, Callable[[], None]] = field(default_factory=dict)
@@ -104,6 +106,7 @@ class Supervisor:
     def _attempt(self, task: Task, step: Callable[[], None]) -> bool:
         """Whether it succeeded. A panic of an extension written in Rust is not an `Exception`."""
         try:
+            self.gate()
             step()
         except BaseException as error:
             self._failed(task, error)
@@ -132,13 +135,13 @@ class Supervisor:
 
     def check(self, name: str, check: Callable[[], None]) -> None:
         """Call this with every `tend`, before the queries are checked; after a failure, when its back-off has ended."""
-        self._checks[name] = check
         self.tasks[name] = Task(name)
+        self._checks[name] = check
 
     def query(self, name: str, start: Callable[[], StreamingQuery]) -> None:
         """Keep a streaming query running. ``start`` starts it from its checkpoint."""
-        self._starts[name] = start
         self.tasks[name] = Task(name, proven_s=HEALTHY_S)
+        self._starts[name] = start
 
     def progressed(self, name: str) -> None:
         """Record that a batch of this query succeeded or that the query is idle."""
@@ -147,12 +150,12 @@ class Supervisor:
 
     def tend(self) -> None:
         """Start queries that do not run and are due. To be called often, by one thread."""
-        for name, check in self._checks.items():
+        for name, check in list(self._checks.items()):
             task, now = self.tasks[name], time.monotonic()
             task.state = "running" if now >= task.next_start else "failed"
             if self.stop.is_set() or task.state == "failed" or not self._attempt(task, check):
                 return
-        for name, start in self._starts.items():
+        for name, start in list(self._starts.items()):
             task, now = self.tasks[name], time.monotonic()
             if task.query is not None and (ended := _ended(task.query)):
                 self._lost(task, ended, now)

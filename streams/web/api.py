@@ -22,6 +22,7 @@ from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError,
 from trueup.state.common.options import shown
 from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import STREAMS, rules
+from trueup.streams.health import health
 from trueup.streams.journal.history import ANONYMOUS, ITSELF, WHO
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.descriptor import Noun, Thing, Verb
@@ -128,10 +129,15 @@ def _probes(app: Flask, engine: Engine, metrics: Metrics, access: Access | None)
     @app.get("/readyz")
     def readyz() -> Answer:
         status = engine.status()
+        ha = status.get("ha")
+        if ha and ha["role"] == "standby" and request.args.get("standbyok") == "true":
+            able = health(status).level == "healthy"
+            return jsonify({"ready": able, "role": ha["role"], "epoch": ha["epoch"]}), 200 if able else 503
+        role = {"role": ha["role"], "epoch": ha["epoch"]} if ha else {}
         reasons = [] if status["ready"] else status["problems"] or ["the view is not complete yet"]
         if access is not None and access.caller(request) is None:
             reasons = []  # they name servers and resources
-        return jsonify({"ready": status["ready"], "reasons": reasons}), 200 if status["ready"] else 503
+        return jsonify({"ready": status["ready"], "reasons": reasons, **role}), 200 if status["ready"] else 503
 
     @app.get("/metrics")
     def scrape() -> Response:

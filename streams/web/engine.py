@@ -32,7 +32,9 @@ class Engine(Protocol):
         (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), subjects [name, mode, paused,
         counts {verdict or state: number}, oldest_ms] of the streams that run, deletion (None: no deletion stream)
         {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], markers
-        {stage: count}, oldest_ms (None: no marker), complete}.
+        {stage: count}, oldest_ms (None: no marker), complete}, ha (None: no section ha) {id, role (leader, standby, or
+        starting: it leads, and its streams are not loaded yet), epoch, leader (its address, or ""), standbys (addresses
+        of the others)}.
         """
 
     def incomplete(self, noun: str) -> str:

@@ -35,15 +35,17 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
+from trueup.connectors.kafka.journal.transactions import Transactions
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 FLUSH_S = 30.0
-ASK_S = 2.0
+ASK_S, MARKED_S = 2.0, 5.0
 ANNOUNCED_MS = 5_000
 """An announcement that is not acknowledged within this time is dropped."""
 _PERMANENT = frozenset({
     KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
 })  # fmt: skip
 Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
@@ -79,18 +81,17 @@ class Topics:
             "logger": logging.getLogger("librdkafka"),
             **options,
         }
-        self._producer = Producer(
-            {
-                **self.client,
-                "enable.idempotence": True,
-                "compression.type": "lz4",
-                "linger.ms": 5,
-                "batch.size": 500_000,
-                "queue.buffering.max.messages": 1_000_000,
-                "delivery.report.only.error": True,
-                "on_delivery": self._delivered,
-            }
-        )
+        self._writes = {
+            **self.client,
+            "enable.idempotence": True,
+            "compression.type": "lz4",
+            "linger.ms": 5,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 1_000_000,
+            "delivery.report.only.error": True,
+        }
+        self._producer = Producer({**self._writes, "on_delivery": self._delivered})
+        self._transactions: Transactions | None = None
         self._lock = threading.Lock()
         self._failed: list[KafkaError] = []
         self._asking = threading.Lock()
@@ -196,11 +197,27 @@ class Topics:
             return False
         return True
 
+    def lead(self, name: str, fenced: Callable[[str], object], within_s: float) -> None:
+        """Write transactions with this transactional.id from now on. The previous owner of the id cannot write any
+        more; ``fenced`` is called, with a reason, if this is the case for this one."""
+        made = Transactions(self._writes, name, translated, fenced)
+        made.begin(within_s)
+        with self._lock:
+            self._transactions = made
+
+    @property
+    def transactional(self) -> bool:
+        """Whether writes are transactions."""
+        return self._transactions is not None
+
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
         """Write these records and wait until all are acknowledged, for about ``within_s``."""
         if not self._lock.acquire(timeout=within_s):
             raise Retry("access to the journal", f"other writers for {within_s:.0f} s", "try again")
         try:
+            if self._transactions is not None:
+                self._transactions.write(parts, within_s)
+                return
             self._failed.clear()
             produce = self._producer.produce
             for topic, all_keys, bodies in parts:
@@ -233,15 +250,23 @@ class Topics:
     def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
         """Every record up to the current end, in order within each partition; with ``last``, only this number of the
         newest of each."""
-        consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50})
+        consumer = Consumer({
+            **self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50,
+            "enable.partition.eof": True,
+        })  # fmt: skip
         try:
             # A read from OFFSET_BEGINNING reports no position if all records of the partition expired.
             places = _settled_ranges(consumer, topic)
+            if self._transactions is not None:
+                places = self._visible(consumer, topic, places)
             begins = {p: first if last is None else max(first, end - last) for p, (first, end) in places.items()}
             consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
             left = {p for p, (_, end) in places.items() if end > begins[p]}
             while left:
-                yield from _good(consumer.consume(10_000, 0.5), f"read topic {topic}")
+                messages = consumer.consume(10_000, 0.5)
+                yield from _good(messages, f"read topic {topic}")
+                # A position does not pass the marker of a transaction at the end of the log.
+                left -= {message.partition() for message in messages if _at_end(message)}
                 for place in consumer.position([TopicPartition(topic, p) for p in left]):
                     if place.offset >= places[place.partition][1]:
                         left.discard(place.partition)
@@ -249,6 +274,17 @@ class Topics:
             raise translated(error.args[0], f"read topic {topic}") from error
         finally:
             consumer.close()
+
+    def _visible(
+        self, consumer: Consumer, topic: str, places: dict[int, tuple[int, int]]
+    ) -> dict[int, tuple[int, int]]:
+        """The first offsets and ends once they include what was committed: a commit is answered before its marker is in
+        every log."""
+        wanted, until_s = self.ends(topic), time.monotonic() + MARKED_S
+        while any(places.get(p, (0, 0))[1] < end for p, end in wanted.items()) and time.monotonic() < until_s:
+            time.sleep(0.02)
+            places = _ranges(consumer, topic, 10)
+        return places
 
     def follow(self, topic: str, stop: threading.Event, seen: Callable[[Entry], None], old: bool) -> None:
         """Call ``seen`` with every record of a one-partition topic until ``stop``: from the beginning if ``old``,
@@ -264,14 +300,18 @@ class Topics:
             consumer.close()
 
     def ends(self, topic: str) -> dict[int, int]:
-        """The current end of each partition."""
+        """The current end of each partition, including transactions whose marker is not written yet."""
         return {partition: end for partition, (_, end) in self.ranges(topic).items()}
 
     def ranges(self, topic: str) -> dict[int, tuple[int, int]]:
-        """The first offset and the current end of each partition."""
+        """The first offset and the current end of each partition, including transactions whose marker is not written
+        yet."""
         with self._asking:
             if self._asker is None:
-                self._asker = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
+                self._asker = Consumer({
+                    **self.client, "group.id": "trueup", "enable.auto.commit": False,
+                    "isolation.level": "read_uncommitted",
+                })  # fmt: skip
             return _ranges(self._asker, topic, ASK_S)
 
 
@@ -331,8 +371,13 @@ def _good(messages: list[Message], doing: str) -> Iterator[Entry]:
         error = message.error()
         if error is None:
             yield _entry(message)
-        elif not error.retriable():
+        elif not error.retriable() and not _at_end(message):
             raise translated(error, doing)
+
+
+def _at_end(message: Message) -> bool:
+    error = message.error()
+    return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
 def _entry(message: Message) -> Entry:

@@ -94,6 +94,9 @@ def _show(found: Row, result: Health) -> None:
         click.echo(f"  - {reason}")
     mode = f", mode {found['mode']}" + (", paused" if found["paused"] else "") if found["watches_ledgers"] else ""
     click.echo(f"\nCluster  {found['cluster']}{mode}, up {since(found['now_ms'], found['started_ms'])}")
+    if ha := found.get("ha"):
+        others = ", ".join(ha["standbys"]) or "none seen"
+        click.echo(f"{'Role':8} {ha['role']}, epoch {ha['epoch']}; other standbys: {others}")
     for title, text in result.lines:
         click.echo(f"{title:8} {text}")
     click.echo()

@@ -61,6 +61,7 @@ class Link:
     ) -> None:
         self.name, self.copies = name, copies
         self._live, self._clock, self._counted, self._ended = live, clock, counted, reporting.ended
+        self._silent_ms = reporting.silent_ms
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
         self._first = FirstOffsets(starts, self.declared, bool(copies))
@@ -236,7 +237,14 @@ class Link:
         """How long a copier of the last round may still copy without a lease, on paths where two may duplicate
         records."""
         since_s = (self._clock() - self.taken_ms) / 1000
-        return 0.0 if self.path in SAFE else min(ALONE_S, max(0.0, ALONE_S - since_s))
+        own_s = min(ALONE_S, max(0.0, ALONE_S - since_s))
+        return 0.0 if self.path in SAFE else max(own_s, self._others_s())
+
+    def _others_s(self) -> float:
+        """How long a lease of a previous leader, which gave no sign of its end, may still copy."""
+        if not self._silent_ms:
+            return 0.0
+        return max(0.0, self.declared.lease_s + ALONE_S - (self._clock() - self._silent_ms) / 1000)
 
     def endpoint(self, cluster: str) -> Endpoint:
         """The endpoint of a cluster."""

@@ -16,11 +16,13 @@ from trueup.streams.replication.links.worker import Order
 
 class Reporting(NamedTuple):
     """How leases communicate with a link. ``channel``: receives reports while they run; ``stop``: path of the file that
-    ends them; ``ended``: called after each round."""
+    ends them; ``ended``: called after each round; ``silent_ms``: time of the last sign of another process that may hold
+    a lease, in ms since the epoch, 0 if none does."""
 
     channel: Channel | None = None
     stop: str = ""
     ended: Callable[[], None] = lambda: None
+    silent_ms: int = 0
 
 
 NO_REPORTING = Reporting()

@@ -86,6 +86,8 @@ def records_of(spark: SparkSession, journal: "Journal", topics: Sequence[str], m
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", journal.bootstrap)
     for key, value in {**journal.settings.options, **java_of(journal.settings.security, "journal")}.items():
         reader = reader.option(f"kafka.{key}", value)
+    if journal.transactional:
+        reader = reader.option("kafka.isolation.level", "read_committed")
     records = (
         reader.option("subscribe", ",".join(names))
         .option("startingOffsets", "earliest")

@@ -63,13 +63,13 @@ class Rig:
     def _round_ended(self) -> None:
         self.ended += 1
 
-    def restarted(self) -> Link:
-        """The link after a restart of the application."""
+    def restarted(self, silent_ms: int = 0) -> Link:
+        """The link after a restart of the application, or after a takeover."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         link = Link(
             "east-west", Effective(lambda: self.settings), self.journal, known,  # type: ignore[arg-type]
             lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
-            lambda *_path: NAME, Reporting(ended=self._round_ended),
+            lambda *_path: NAME, Reporting(ended=self._round_ended, silent_ms=silent_ms),
         )  # fmt: skip
         link.update(facts=facts(), waiting={}, choice=Choice("batches", ""))
         link.begin()
@@ -217,6 +217,19 @@ def test_a_copier_is_opened_after_a_lingering_one_has_ended(rig: Rig, path: str,
     rig.round(10, 20)
     rig.now += later_ms
     assert {order.alone_s for order in rig.link.orders()} == {alone_s}
+
+
+@pytest.mark.parametrize(
+    ("path", "silent_s", "alone_s"),
+    [("records", 12.0, 10.0 + ALONE_S - 12.0), ("records", 60.0, 0.0), ("batches", 12.0, 0.0)],
+    ids=["a lease may go on", "none does", "two at once are harmless"],
+)
+def test_a_copier_is_opened_after_the_leases_of_a_silent_leader(
+    rig: Rig, path: str, silent_s: float, alone_s: float
+) -> None:
+    link = rig.restarted(silent_ms=NOW - int(1000 * silent_s))
+    link.update(choice=Choice(path, ""))
+    assert {order.alone_s for order in link.orders()} == {alone_s}
 
 
 def test_a_partition_that_stopped_is_tried_again_later_or_when_something_changes(rig: Rig) -> None:

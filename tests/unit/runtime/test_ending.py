@@ -78,6 +78,14 @@ def test_what_takes_too_long_is_ended_at_once_with_spark(
     assert done == ["Spark", code]
 
 
+def test_a_leader_that_lost_its_place_ends_at_once_with_spark() -> None:
+    done: list[object] = []
+    made = Ending(threading.Event(), leave=done.append)
+    made.last = lambda: done.append("Spark")
+    made.abort()
+    assert done == ["Spark", 1]
+
+
 def test_a_hanging_part_is_left_behind_and_logged(
     supervisor: Supervisor, hang: Callable[[], None], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -17,7 +17,7 @@ from trueup.connectors.pulsar.capture import PulsarCapture as Owners
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.zookeeper.follower import Watcher
-from trueup.state.common.errors import Retry
+from trueup.state.common.errors import Retry, Stop
 from trueup.streams.api import Application
 from trueup.streams.config.live import Live
 from trueup.streams.replication.links.monitor import LinkMonitor
@@ -256,3 +256,15 @@ def test_a_check_that_fails_keeps_queries_from_starting(supervisor: Supervisor) 
     assert (reported[0].startswith("spark failed: Retry: expected Spark to run"), early, supervisor.failing()) == (
         True, 0, [],
     )  # fmt: skip
+
+
+def test_a_pass_does_not_begin_while_the_gate_is_closed() -> None:
+    passes: list[int] = []
+    supervisor = Supervisor(threading.Event(), lambda _: None)
+
+    def closed() -> None:
+        raise Stop("to lead", "another instance", "none")
+
+    supervisor.gate = closed
+    supervisor.guarded("task", lambda: passes.append(1))
+    assert (passes, supervisor.tasks["task"].state) == ([], "failed")

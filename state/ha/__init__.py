@@ -1,0 +1,1 @@
+"""Leadership among the instances of one application: decisions without clock or I/O."""

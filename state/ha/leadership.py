@@ -1,0 +1,228 @@
+"""Leadership among the instances of one application, decided by the order of a log with one partition.
+
+Each instance appends signs of life and reads those of all instances in the same order:
+
+- A leader appends ``running`` at short intervals. It acts for `Terms.act_s` seconds after it sent a record, and only if
+  it has read this record back with no valid claim before it.
+- A standby that read no sign of the leader for `Terms.takeover_s` seconds appends a claim of the next epoch
+  (``waiting``), with the offset of the leader's last sign. The claim is valid if no later sign precedes it. The first
+  valid claim of an epoch wins; its owner leads from the time at which it reads it.
+
+Two instances never act at the same time: every sign of the leader that precedes a valid claim was read by its owner,
+hence sent, at least ``takeover_s`` before the claim, and ``act_s`` is less. Only durations are compared, each measured
+by one instance, so clocks need not agree.
+
+Claims do not change the offset that the next claim names. An instance that reads a log whose old claims were compacted
+may know a different owner of an epoch without any sign of life, but judges all later claims like the others.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import NamedTuple
+
+WAITING, RUNNING, ENDED, REFUSED, STANDBY = "waiting", "running", "ended", "refused", "standby"
+"""Signs of life. ``waiting``: a claim, or an application without an epoch that starts; ``refused``: ended without
+having run; ``standby``: present, without a claim."""
+SHARE = 0.7
+"""The part of the takeover time for which a leader acts after its last proof."""
+BEATS = 10
+"""Number of signs of life per takeover time."""
+
+
+class Sign(NamedTuple):
+    """One record. ``epoch``: 0 if the application has no section ha; ``since``: offset at which it began to lead;
+    ``after``: of a claim, offset of the last sign of the previous leader; ``number``: counts the records of a run;
+    ``takeover_ms``: silence that a standby must wait for, by the settings of its author, in ms."""
+
+    offset: int
+    run: str
+    state: str
+    place: str = ""
+    epoch: int = 0
+    since: int = -1
+    after: int = -1
+    number: int = 0
+    takeover_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """The leader according to the records so far. ``began``: offset of its claim; ``offset``: of the last sign of life
+    of any leader; ``state``: waiting (no sign yet), running or ended; ``foreign``: an application without section ha;
+    ``takeover_ms``: as of its last sign."""
+
+    epoch: int = 0
+    run: str = ""
+    place: str = ""
+    began: int = -1
+    offset: int = -1
+    state: str = ENDED
+    foreign: bool = False
+    takeover_ms: int = 0
+
+    def follow(self, sign: Sign) -> "Leader":
+        """The leader after one more record."""
+        if sign.state == STANDBY:
+            return self
+        if sign.epoch == 0:
+            return self._foreign(sign)
+        if sign.state == WAITING:
+            won = sign.epoch == self.epoch + 1 and sign.after == self.offset
+            claimed = Leader(
+                sign.epoch, sign.run, sign.place, sign.offset, self.offset, WAITING, takeover_ms=sign.takeover_ms
+            )
+            return claimed if won else self
+        # Only the owner of a valid claim writes these, so they prove a claim that is not in the log any more.
+        proves = sign.epoch > self.epoch or (sign.epoch == self.epoch and self.state == WAITING)
+        if proves or (sign.epoch, sign.run) == (self.epoch, self.run):
+            return Leader(
+                sign.epoch, sign.run, sign.place, sign.since, sign.offset, sign.state, takeover_ms=sign.takeover_ms
+            )
+        return self
+
+    def _foreign(self, sign: Sign) -> "Leader":
+        """An application without section ha leads while it runs. It does not wait for a claim, only for signs."""
+        if sign.state in (ENDED, REFUSED):
+            return replace(self, state=ENDED, offset=sign.offset) if sign.run == self.run else self
+        led = self.state != ENDED and not self.foreign
+        if led and (sign.state != RUNNING or sign.since < self.began):
+            return self
+        return Leader(self.epoch, sign.run, sign.place, sign.since, sign.offset, RUNNING, foreign=True)
+
+
+class Role(Enum):
+    """The role of an instance. ``LOST``: it led and must not act any more; the process ends."""
+
+    STANDBY = "standby"
+    LEADER = "leader"
+    LOST = "lost"
+
+
+TRANSITIONS: Mapping[Role, frozenset[Role]] = {
+    Role.STANDBY: frozenset({Role.LEADER}),
+    Role.LEADER: frozenset({Role.LOST}),
+    Role.LOST: frozenset(),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Durations in seconds. ``takeover_s``: silence of the leader after which a standby claims."""
+
+    takeover_s: float
+
+    @property
+    def act_s(self) -> float:
+        """For how long a leader acts after it sent a record that it has read back."""
+        return SHARE * self.takeover_s
+
+    @property
+    def beat_s(self) -> float:
+        """The interval between two signs of life."""
+        return self.takeover_s / BEATS
+
+
+class Contender:
+    """One instance. All times are in seconds of its own clock, which must also count suspensions of the machine.
+
+    ``place``: where operators find it; ``able``: whether it could lead now, so that it may claim; ``standbys``: places
+    of others with the time of their last sign.
+    """
+
+    def __init__(self, run: str, place: str, terms: Terms, now_s: float) -> None:
+        self._run, self._place, self.terms = run, place, terms
+        self.role, self.leader, self.able = Role.STANDBY, Leader(), True
+        self.standbys: dict[str, float] = {}
+        self._heard_s = now_s
+        self._current = False
+        self._number, self._sent = 0, dict[int, float]()
+        self._last_s, self._claimed_s, self._proven_s = -terms.takeover_s, now_s - terms.takeover_s, -terms.takeover_s
+
+    def due(self, now_s: float) -> Sign | None:
+        """The record to append now. Call `sent` with it before it is sent."""
+        if self.role is Role.LOST:
+            return None
+        if self.role is Role.LEADER:
+            return self._sign(RUNNING, self.leader.began) if self._quiet(now_s) else None
+        if self._may_claim(now_s):
+            return self._sign(WAITING)._replace(epoch=self.leader.epoch + 1, after=self.leader.offset)
+        return self._sign(STANDBY) if self._quiet(now_s) else None
+
+    def end(self) -> Sign:
+        """The last record of this instance."""
+        return self._sign(ENDED if self.role is Role.LEADER else STANDBY, self.leader.began)
+
+    def sent(self, sign: Sign, now_s: float) -> None:
+        """A record is about to be sent."""
+        self._number, self._last_s, self._sent[sign.number] = sign.number, now_s, now_s
+        if sign.state == WAITING:
+            self._claimed_s = now_s
+        for number in [number for number in self._sent if number < sign.number - BEATS]:
+            del self._sent[number]
+
+    def seen(self, sign: Sign, now_s: float) -> None:
+        """One more record of the log was read."""
+        own, before = sign.run == self._run, self.leader
+        self.leader = before.follow(sign)
+        if self.leader != before:
+            self._heard_s = now_s
+        if sign.state == STANDBY and not own:
+            self.standbys[sign.place] = now_s
+        elif sign.state == RUNNING:
+            self.standbys.pop(sign.place, None)
+        sent_s = self._sent.pop(sign.number, None) if own else None
+        self._current = self._current or sent_s is not None
+        if self.leader.run == self._run and self.leader != before and sent_s is not None:
+            self._prove(sent_s, now_s)
+        elif self.role is Role.LEADER and self.leader.run != self._run:
+            self._become(Role.LOST)
+
+    def _prove(self, sent_s: float, now_s: float) -> None:
+        """This instance leads according to the log, as of the time at which it sent the record."""
+        self._proven_s = max(self._proven_s, sent_s)
+        if self.role is Role.STANDBY and self.may_act_until() > now_s:
+            self._become(Role.LEADER)
+
+    def may_act_until(self) -> float:
+        """The end of the time for which this instance may act if it leads."""
+        return self._proven_s + self.terms.act_s
+
+    def may_act(self, now_s: float) -> bool:
+        """Whether this instance may act. A leader that may not has lost its place for good."""
+        if self.role is Role.LEADER and now_s >= self.may_act_until():
+            self._become(Role.LOST)
+        return self.role is Role.LEADER
+
+    def lose(self) -> None:
+        """A store refused a write of this leader."""
+        if self.role is Role.LEADER:
+            self._become(Role.LOST)
+
+    def present(self, now_s: float) -> list[str]:
+        """The places of the other standbys that gave a sign lately."""
+        return sorted(place for place, at_s in self.standbys.items() if now_s - at_s < self.terms.takeover_s)
+
+    def silent_s(self, now_s: float) -> float:
+        """For how long no sign of the leader was read."""
+        return now_s - self._heard_s
+
+    def _become(self, role: Role) -> None:
+        assert role in TRANSITIONS[self.role], f"from {self.role} to {role}"
+        self.role = role
+
+    def _may_claim(self, now_s: float) -> bool:
+        """Whether the place is vacant. The log must be known up to a record of this instance."""
+        if not (self.able and self._current) or now_s - self._claimed_s < self.terms.takeover_s:
+            return False
+        # The leader acts as long as its own settings permit, which may be those of another release.
+        silence_s = max(self.terms.takeover_s, self.leader.takeover_ms / 1000)
+        return self.leader.state == ENDED or self.silent_s(now_s) >= silence_s
+
+    def _quiet(self, now_s: float) -> bool:
+        return now_s - self._last_s >= self.terms.beat_s
+
+    def _sign(self, state: str, since: int = -1) -> Sign:
+        epoch = self.leader.epoch if self.role is Role.LEADER else 0
+        takeover_ms = int(1000 * self.terms.takeover_s)
+        return Sign(-1, self._run, state, self._place, epoch, since, -1, self._number + 1, takeover_ms)

@@ -1,0 +1,1 @@
+"""High availability: several instances of one application, of which one leads and acts."""

@@ -1,0 +1,173 @@
+"""Two `trueup run` of one application: one leads, the other stands by and takes over, under the load of two links."""
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.e2e.test_links import Stream
+from tests.e2e.trueup import Trueup, until
+from tests.replication.pair import Pair
+from tests.replication.writers import Writer
+
+pytestmark = [pytest.mark.servers, pytest.mark.release]
+ROUNDS, SEED = int(os.environ.get("TRUEUP_HA_ROUNDS", "4")), int(os.environ.get("TRUEUP_HA_SEED", "17"))
+TAKEOVER_S, ENDS_S, LIMIT_S = 15.0, 30.0, 120.0
+PER_S = 100.0
+LOST = 1
+"""Exit code of a leader that lost its place."""
+
+
+@pytest.fixture(scope="module")
+def topics(pair: Pair) -> dict[str, str]:
+    return {path: pair.topic(2) for path in ("batches", "records")}
+
+
+@pytest.fixture(scope="module")
+def members(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> Iterator[list[Trueup]]:
+    """Both instances, of which one leads."""
+    links = {
+        path: {
+            "source": "east", "target": "west", "topics": [topic], "copy": path, "mode": "enforce", "lease_s": 4,
+        }
+        for path, topic in topics.items()
+    }  # fmt: skip
+    sides = enumerate(("east", "west"))
+    sections: dict[str, dict[str, Any]] = {
+        "kafka": {name: {"bootstrap": getattr(pair, name).bootstrap, "bit": bit} for bit, name in sides},
+        "links": links, "journal": {"bootstrap": pair.east.bootstrap}, "ha": {"id": "shop"},
+    }  # fmt: skip
+    made = [Trueup(None, new_root(), **sections) for _ in range(2)]
+    for one in made:
+        one.process.start()
+    yield made
+    for one in made:
+        if one.process.alive:
+            os.kill(one.process.pid or 0, signal.SIGCONT)
+        one.kill()
+
+
+def role(one: Trueup) -> str:
+    """The role of an instance, empty without a response."""
+    found = one._status()
+    return found["ha"]["role"] if found else ""
+
+
+def able(one: Trueup) -> bool:
+    """Whether a standby could take over."""
+    return one.get("readyz?standbyok=true")[0] == 200 and role(one) == "standby"
+
+
+def sorted_out(members: list[Trueup]) -> tuple[Trueup, Trueup]:
+    """The leader, ready, and the standby, able to take over."""
+
+    def found() -> tuple[Trueup, Trueup] | None:
+        for leader, standby in (members, members[::-1]):
+            if role(leader) == "leader" and leader.get("readyz")[0] == 200 and able(standby):
+                return leader, standby
+        return None
+
+    pair: tuple[Trueup, Trueup] = until(
+        found, LIMIT_S, "a leader and a standby", lambda: "\n".join(one.process.tail(30) for one in members)
+    )
+    return pair
+
+
+@pytest.fixture
+def both(members: list[Trueup]) -> tuple[Trueup, Trueup]:
+    return sorted_out(members)
+
+
+def test_a_standby_says_what_it_is(both: tuple[Trueup, Trueup]) -> None:
+    leader, standby = both
+    result, ha = standby.run("status"), standby.json("status")["ha"]
+    assert (result.code, ha["role"], ha["leader"].startswith(leader.url)) == (0, "standby", True), result
+    assert f"the leader is at {leader.url}" in result.out
+    assert [one.metric("trueup_leader") for one in both] == [1.0, 0.0]
+    assert (standby.get("readyz")[0], leader.json("status")["ha"]["standbys"][0].startswith(standby.url)) == (503, True)
+
+
+def test_a_standby_refuses_writes_with_the_address_of_the_leader(both: tuple[Trueup, Trueup]) -> None:
+    leader, standby = both
+    results = [standby.run("approve", "--all"), standby.run("config", "set", "links.records.lease_s", "5")]
+    results.append(standby.run("link", "reset", "records", "--to", "earliest"))
+    assert [(each.code, leader.url in each.err) for each in results] == [(5, True)] * 3, results
+
+
+def test_lists_of_a_standby_are_incomplete_and_settings_are_current(both: tuple[Trueup, Trueup]) -> None:
+    leader, standby = both
+    leader.set("links.records.lease_s", 3)
+    standby.until("the setting", lambda: standby.json("config", "get", "links.records.lease_s") == 3)
+    result = standby.run("get", "links")
+    assert (result.code, leader.url in result.out + result.err) == (6, True), result
+    assert [row["id"] for row in standby.json("get", "actions")] == [row["id"] for row in leader.json("get", "actions")]
+
+
+def test_a_member_that_ends_in_order_is_followed_without_the_wait(
+    members: list[Trueup], both: tuple[Trueup, Trueup]
+) -> None:
+    """As in an upgrade of one instance after the other."""
+    leader, standby = both
+    code = leader.end(ENDS_S)
+    begun = time.monotonic()
+    until(lambda: role(standby) == "leader", TAKEOVER_S, "the standby to lead", standby.diagnostics)
+    took = time.monotonic() - begun
+    leader.process.start()
+    sorted_out(members)
+    assert (code, took < TAKEOVER_S / 2) == (0, True), took
+
+
+def disturbed(leader: Trueup, kind: str) -> Callable[[], None]:
+    """Kill or stop the leader. Returns what continues it."""
+    processes = leader.processes() if kind == "stop all" else leader.processes()[:1]
+    number = signal.SIGKILL if kind == "kill" else signal.SIGSTOP
+    for each in processes:
+        each.send_signal(number)
+
+    def go_on() -> None:
+        for each in processes:
+            if each.is_running() and each.status() != psutil.STATUS_ZOMBIE:
+                each.send_signal(signal.SIGCONT)
+
+    return go_on
+
+
+def test_takeovers_at_random_copy_nothing_twice_and_forget_nothing(
+    members: list[Trueup], pair: Pair, topics: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    chance, took = random.Random(SEED), list[float]()
+    writers = [Writer(pair.site("east", topic, 2), "idempotent", PER_S) for topic in topics.values()]
+    for writer in writers:
+        writer.start()
+    try:
+        for number in range(ROUNDS):
+            leader, standby = sorted_out(members)
+            epoch = standby.json("status")["ha"]["epoch"]
+            kind = ("kill", "stop", "stop all")[number % 3]
+            time.sleep(chance.uniform(0, 3))
+            go_on, begun = disturbed(leader, kind), time.monotonic()
+            until(lambda one=standby: role(one) == "leader", LIMIT_S, f"{kind}: a takeover", standby.diagnostics)
+            took.append(round(time.monotonic() - begun, 1))
+            go_on()
+            until(
+                lambda one=leader: not one.process.alive, ENDS_S, f"{kind}: the old leader to end", leader.diagnostics
+            )
+            assert (leader.process.exit_code, standby.json("status")["ha"]["epoch"]) == (
+                -signal.SIGKILL if kind == "kill" else LOST, epoch + 1
+            ), leader.process.tail()  # fmt: skip
+            leader.process.start()
+    finally:
+        for writer in writers:
+            writer.stop()
+    leader, _ = sorted_out(members)
+    streams = [Stream(pair, topic) for topic in topics.values()]
+    leader.until("the records to arrive", lambda: all(stream.arrived() for stream in streams), LIMIT_S)
+    with capsys.disabled():
+        print(f"\ntakeovers in s: {took}")
+    assert ([stream.same() for stream in streams], max(took) <= TAKEOVER_S) == ([True, True], True), took

@@ -1,0 +1,85 @@
+"""Two `trueup run` of one BookKeeper cluster: the leader is stopped amid repairs, the standby goes on with them."""
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_standby import LOST, sorted_out
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, until
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.streams.demo.truth import Truth
+
+pytestmark = [pytest.mark.servers, pytest.mark.release]
+ENTRIES, LEDGERS = 10, 20
+
+
+@pytest.fixture(scope="module")
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
+    return start_cluster(racks={"/rack1": 2, "/rack2": 2}, daemons=False, kafka=True, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
+    cluster.stop("/rack2")
+    ledgers = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
+    cluster.start("/rack2")
+    return ledgers
+
+
+@pytest.fixture(scope="module")
+def members(
+    cluster: SandboxCluster, narrow: list[int], new_root: Callable[[], Path]
+) -> Iterator[tuple[Trueup, Trueup]]:
+    """The leader, that has found the narrow ledgers, and the standby."""
+    # A low mark rate, so that the leader is stopped during the repairs.
+    slow = {"mode": "enforce", "grace_s": 60, "max_marks": 6, "marks_per_s": 6, "paused": True}
+    made = [
+        Trueup(
+            cluster, new_root(), placement=slow, journal={"bootstrap": cluster.kafka.bootstrap}, ha={"id": "repairs"}
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    for one in made:
+        one.process.start()
+    leader, standby = sorted_out(made)
+    leader.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(narrow))
+    cluster.start("autorecovery")
+    yield leader, standby
+    for one in made:
+        one.kill()
+
+
+def epoch_in_zookeeper(witness: Witness) -> Any:
+    """The epoch that changes in ZooKeeper need."""
+    found = witness.client.look("/trueup/repairs-e2e")
+    return json.loads(found[0])["epoch"] if found else None
+
+
+def test_a_leader_that_is_stopped_amid_repairs_is_replaced_and_no_ledger_is_marked_twice(
+    members: tuple[Trueup, Trueup], narrow: list[int], witness: Witness, truth: Truth
+) -> None:
+    leader, standby = members
+    before = leader.findings()
+    with witness.counting() as marked:
+        leader.set("placement.paused", "false")
+        leader.until("a third to be true", lambda: len(truth.on_one_rack()) < 2 * LEDGERS // 3)
+        epochs = [epoch_in_zookeeper(witness)]
+        leader.processes()[0].send_signal(signal.SIGSTOP)
+        left = truth.on_one_rack()
+        standby.wait("the takeover", lambda status: status["ha"]["role"] == "leader", 60.0)
+        leader.processes()[0].send_signal(signal.SIGCONT)
+        until(lambda: not leader.process.alive, 30.0, "the earlier leader to end", leader.diagnostics)
+        standby.wait("readiness", lambda status: status["ready"])
+        aged = [
+            ledger for ledger, row in standby.findings().items()
+            if ledger in before and row["since_ms"] != before[ledger]["since_ms"]
+        ]  # fmt: skip
+        standby.wait("no repair", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
+        epochs.append(epoch_in_zookeeper(witness))
+    assert (len(left) > 0, leader.process.exit_code, aged, epochs) == (True, LOST, [], [1, 2])
+    assert (truth.on_one_rack(), dict(marked)) == (set(), dict.fromkeys(narrow, 1)), standby.diagnostics()

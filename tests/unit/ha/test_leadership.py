@@ -1,0 +1,316 @@
+"""At most one instance acts at any time, whatever pauses, delays and clocks; the order of the log decides."""
+
+import heapq
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trueup.state.ha.leadership import (
+    ENDED,
+    REFUSED,
+    RUNNING,
+    STANDBY,
+    TRANSITIONS,
+    WAITING,
+    Contender,
+    Leader,
+    Role,
+    Sign,
+    Terms,
+)
+
+TAKEOVER_S = 10.0
+TERMS = Terms(TAKEOVER_S)
+LED = Leader(4, "a", "at a", began=10, offset=17, state=RUNNING)
+
+
+class Log:
+    """The log, and instances that read every record at once."""
+
+    def __init__(self) -> None:
+        self.signs: list[Sign] = []
+        self.readers: list[Contender] = []
+
+    def append(self, sign: Sign, now_s: float = 0.0) -> None:
+        placed = sign._replace(offset=len(self.signs))
+        self.signs.append(placed)
+        for reader in self.readers:
+            reader.seen(placed, now_s)
+
+    def instance(self, run: str, now_s: float = 0.0) -> Contender:
+        made = Contender(run, f"at {run}", TERMS, now_s)
+        for sign in self.signs:
+            made.seen(sign, now_s)
+        self.readers.append(made)
+        return made
+
+    def step(self, one: Contender, now_s: float) -> Sign | None:
+        """Append what is due."""
+        sign = one.due(now_s)
+        if sign is not None:
+            one.sent(sign, now_s)
+            self.append(sign, now_s)
+        return sign
+
+
+@pytest.fixture
+def log() -> Log:
+    return Log()
+
+
+def elected(log: Log, run: str, now_s: float = 0.0) -> Contender:
+    made = log.instance(run, now_s)
+    log.step(made, now_s)
+    log.step(made, now_s)
+    assert made.may_act(now_s)
+    return made
+
+
+def test_the_first_instance_leads_at_once(log: Log) -> None:
+    one = elected(log, "a")
+    assert ([sign.state for sign in log.signs], one.leader.epoch) == ([STANDBY, WAITING], 1)
+
+
+def test_an_instance_does_not_claim_before_it_has_read_the_log(log: Log) -> None:
+    one = Contender("a", "at a", TERMS, 0.0)
+    sign = one.due(100.0)
+    assert sign is not None
+    assert sign.state == STANDBY
+
+
+def test_a_standby_claims_after_the_silence_and_not_before(log: Log) -> None:
+    elected(log, "a")
+    standby = log.instance("b")
+    states = {now_s: sign.state for now_s in (1.0, 9.9, 10.0) if (sign := log.step(standby, now_s))}
+    assert (states, standby.role) == ({1.0: STANDBY, 9.9: STANDBY, 10.0: WAITING}, Role.LEADER)
+
+
+def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
+    one = log.instance("a")
+    one.able = False
+    states = [sign.state for now_s in (0.0, 20.0) if (sign := log.step(one, now_s))]
+    one.able = True
+    log.step(one, 20.1)
+    assert (states, one.role) == ([STANDBY, STANDBY], Role.LEADER)
+
+
+def test_a_standby_waits_as_long_as_the_settings_of_the_leader_ask(log: Log) -> None:
+    elected(log, "a")
+    hasty = Contender("b", "at b", Terms(4.0), 0.0)
+    for sign in log.signs:
+        hasty.seen(sign, 0.0)
+    log.readers.append(hasty)
+    states = [sign.state for now_s in (0.0, 5.0, 9.9, 10.0) if (sign := log.step(hasty, now_s))]
+    assert states == [STANDBY, STANDBY, STANDBY, WAITING]
+
+
+def test_a_standby_claims_at_once_after_an_end(log: Log) -> None:
+    leader = elected(log, "a")
+    standby = log.instance("b")
+    log.step(standby, 1.0)
+    log.append(leader.end(), 1.1)
+    log.step(standby, 1.2)
+    assert (standby.role, standby.leader.epoch) == (Role.LEADER, 2)
+
+
+def test_of_two_claims_the_first_in_the_log_wins(log: Log) -> None:
+    elected(log, "a")
+    standbys = [log.instance(run) for run in "bc"]
+    for one in standbys:
+        log.step(one, 1.0)
+    claims = [one.due(11.0) for one in standbys]
+    for one, claim in zip(standbys, claims, strict=True):
+        assert claim is not None
+        one.sent(claim, 11.0)
+    for claim in reversed(claims):
+        assert claim is not None
+        log.append(claim, 11.0)
+    assert [one.role for one in standbys] == [Role.STANDBY, Role.LEADER]
+
+
+def test_a_claim_is_void_if_the_leader_gave_a_sign_before_it(log: Log) -> None:
+    leader = elected(log, "a")
+    standby = log.instance("b")
+    log.step(standby, 1.0)
+    claim = standby.due(12.0)
+    assert claim is not None
+    assert claim.state == WAITING
+    standby.sent(claim, 12.0)
+    log.step(leader, 6.0)
+    log.append(claim, 12.0)
+    assert (standby.role, standby.leader.run) == (Role.STANDBY, "a")
+
+
+def test_a_leader_that_reads_nothing_back_stops_before_a_standby_begins(log: Log) -> None:
+    leader = elected(log, "a")
+    assert [leader.may_act(now_s) for now_s in (6.9, 7.0, 6.9)] == [True, False, False]
+
+
+def test_a_leader_that_was_replaced_is_lost_for_good(log: Log) -> None:
+    leader = elected(log, "a")
+    log.append(Sign(-1, "b", WAITING, "at b", 2, -1, leader.leader.offset), 1.0)
+    assert (leader.role, leader.due(2.0)) == (Role.LOST, None)
+
+
+def test_an_owner_that_reads_its_claim_too_late_does_not_lead(log: Log) -> None:
+    elected(log, "a")
+    late = log.instance("b")
+    log.step(late, 1.0)
+    claim = late.due(11.0)
+    assert claim is not None
+    late.sent(claim, 11.0)
+    log.append(claim, 11.0 + TERMS.act_s)
+    assert (late.leader.run, late.role) == ("b", Role.STANDBY)
+
+
+def test_a_sign_of_an_earlier_epoch_changes_nothing() -> None:
+    assert LED.follow(Sign(20, "old", RUNNING, "", 3)) == LED
+
+
+def test_a_reader_of_a_compacted_log_learns_the_leader_from_its_sign() -> None:
+    found = Leader().follow(Sign(50, "b", RUNNING, "at b", 7, 40))
+    assert (found.epoch, found.run, found.offset) == (7, "b", 50)
+
+
+def test_owners_of_an_epoch_that_gave_no_sign_do_not_matter_for_the_next_claim() -> None:
+    """One reader knows the first claim of epoch 5, the other, of a compacted log, only the second."""
+    first, second = (Sign(at, run, WAITING, "", 5, -1, LED.offset) for at, run in ((20, "b"), (21, "c")))
+    known, compacted = LED.follow(first).follow(second), LED.follow(second)
+    claim = Sign(30, "d", WAITING, "", 6, -1, LED.offset)
+    assert (known.run, compacted.run) == ("b", "c")
+    assert known.follow(claim) == compacted.follow(claim)
+
+
+def test_an_application_without_ha_that_runs_leads() -> None:
+    found = Leader().follow(Sign(3, "x", RUNNING, "at x", 0, 1))
+    claim = Sign(4, "a", WAITING, "", 1, -1, found.offset)
+    assert (found.foreign, found.follow(claim).run, found.follow(Sign(4, "x", ENDED)).state) == (True, "a", ENDED)
+
+
+@pytest.mark.parametrize("sign", [Sign(20, "x", WAITING), Sign(20, "x", REFUSED), Sign(20, "x", RUNNING, "", 0, 5)])
+def test_an_application_without_ha_that_was_refused_or_replaced_does_not_disturb(sign: Sign) -> None:
+    assert LED.follow(sign) == LED
+
+
+def test_standbys_are_known_to_each_other_while_they_give_signs(log: Log) -> None:
+    leader = elected(log, "a")
+    log.step(log.instance("b"), 1.0)
+    assert [leader.present(now_s) for now_s in (2.0, 12.0)] == [["at b"], []]
+
+
+def test_no_transition_leads_from_lost() -> None:
+    assert TRANSITIONS[Role.LOST] == frozenset()
+
+
+@dataclass(order=True)
+class Event:
+    at_s: float
+    order: int
+    act: Callable[[], None] = field(compare=False)
+
+
+class World:
+    """Instances with clocks that run up to 5% wrong, pauses of processes, lost and late records, and slow readers."""
+
+    def __init__(self, seed: int, instances: int) -> None:
+        self.random = random.Random(seed)
+        self.now_s, self._count, self._events = 0.0, 0, list[Event]()
+        self.log: list[Sign] = []
+        self.ones: dict[int, Contender] = {}
+        self.rates = [self.random.uniform(0.95, 1.05) for _ in range(instances)]
+        self.paused = [0.0] * instances
+        self.read = [0] * instances
+        self.born = [0] * instances
+        self.acted: list[tuple[int, str]] = []
+        for number in range(instances):
+            self.start(number)
+
+    def clock(self, number: int) -> float:
+        return self.now_s * self.rates[number] + 1000 * number
+
+    def start(self, number: int) -> None:
+        self.born[number] += 1
+        self.read[number] = 0
+        run = f"{number}-{self.born[number]}"
+        self.ones[number] = Contender(run, run, TERMS, self.clock(number))
+        self.at(self.random.random(), lambda: self.work(number, run))
+
+    def at(self, after_s: float, act: Callable[[], None]) -> None:
+        self._count += 1
+        heapq.heappush(self._events, Event(self.now_s + after_s, self._count, act))
+
+    def work(self, number: int, run: str) -> None:
+        """One pass of a process: act, read a part of the log, append what is due."""
+        one = self.ones[number]
+        if f"{number}-{self.born[number]}" != run:
+            return
+        if self.now_s < self.paused[number]:
+            self.at(self.paused[number] - self.now_s, lambda: self.work(number, run))
+            return
+        if one.may_act(self.clock(number)):
+            self.acted.append((one.leader.epoch, run))
+        behind = len(self.log) - self.read[number]
+        for sign in self.log[self.read[number] :][: behind if self.random.random() < 0.95 else 0]:
+            one.seen(sign, self.clock(number))
+            self.read[number] += 1
+        sign = one.due(self.clock(number))
+        if sign is not None:
+            one.sent(sign, self.clock(number))
+            late_s = 0.01 if self.random.random() < 0.9 else self.random.uniform(0, 20)
+            if self.random.random() < 0.97:
+                self.at(late_s, lambda: self.log.append(sign._replace(offset=len(self.log))))
+        if one.role is Role.LOST:
+            self.at(self.random.uniform(0, 10), lambda: self.start(number))
+        else:
+            self.at(0.2, lambda: self.work(number, run))
+
+    def disturb(self) -> None:
+        number = self.random.randrange(len(self.rates))
+        if self.random.random() < 0.5:
+            self.paused[number] = self.now_s + self.random.uniform(0, 40)
+        else:
+            self.start(number)  # killed, and started again
+        self.at(self.random.expovariate(1 / 15), self.disturb)
+
+    def acting(self) -> list[str]:
+        """The runs that may act now, also those whose process is paused: they may be in the middle of a pass."""
+        return [
+            one._run for number, one in self.ones.items()
+            if one.role is Role.LEADER and self.clock(number) < one.may_act_until()
+        ]  # fmt: skip
+
+    def go_on(self, until_s: float) -> None:
+        while self._events and self._events[0].at_s < until_s:
+            event = heapq.heappop(self._events)
+            self.now_s = event.at_s
+            event.act()
+            assert len(self.acting()) <= 1, (self.now_s, self.acting())
+
+
+@given(st.integers(0, 2**32), st.integers(2, 4))
+def test_two_leaders_never_act_at_the_same_time(seed: int, instances: int) -> None:
+    world = World(seed, instances)
+    world.at(5.0, world.disturb)
+    world.go_on(300.0)
+    owners: dict[int, set[str]] = {}
+    for epoch, run in world.acted:
+        owners.setdefault(epoch, set()).add(run)
+    epochs = [epoch for epoch, _ in world.acted]
+    assert all(len(runs) == 1 for runs in owners.values())
+    assert epochs == sorted(epochs)
+
+
+@given(st.integers(0, 2**32))
+def test_an_instance_leads_soon_after_the_disturbances_end(seed: int) -> None:
+    world = World(seed, 3)
+    world.at(1.0, world.disturb)
+    world.go_on(100.0)
+    world.disturb = lambda: None  # type: ignore[method-assign]
+    world.paused = [0.0] * 3
+    before = len(world.acted)
+    world.go_on(100.0 + 120.0)
+    assert len(world.acted) > before

@@ -48,6 +48,8 @@ _PERMANENT = frozenset({
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
 })  # fmt: skip
+Ranges = dict[int, tuple[int, int]]
+"""The first offset and the end of each partition."""
 Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
 """Topic, keys and bodies. A body of None removes its key."""
 
@@ -303,7 +305,7 @@ class Topics:
         """The current end of each partition, including transactions whose marker is not written yet."""
         return {partition: end for partition, (_, end) in self.ranges(topic).items()}
 
-    def ranges(self, topic: str) -> dict[int, tuple[int, int]]:
+    def ranges(self, topic: str) -> Ranges:
         """The first offset and the current end of each partition, including transactions whose marker is not written
         yet."""
         with self._asking:
@@ -339,13 +341,13 @@ def translated(error: KafkaError, doing: str) -> TrueupError:
 
 
 @retry(retry=retry_if_exception_type(Retry), stop=stop_after_delay(30), wait=wait_exponential(0.1, max=2), reraise=True)
-def _settled_ranges(consumer: Consumer, topic: str) -> dict[int, tuple[int, int]]:
+def _settled_ranges(consumer: Consumer, topic: str) -> Ranges:
     """First offset and end of each partition. A newly elected leader may not know them yet, so the request is
     retried."""
     return _ranges(consumer, topic, 10)
 
 
-def _ranges(consumer: Consumer, topic: str, within_s: float) -> dict[int, tuple[int, int]]:
+def _ranges(consumer: Consumer, topic: str, within_s: float) -> Ranges:
     try:
         partitions = consumer.list_topics(topic, timeout=within_s).topics[topic].partitions
         return {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=within_s) for p in partitions}

@@ -143,7 +143,8 @@ def test_connections_of_the_batches_path_log_in(secured: Secured, name: str) -> 
         assert client.leader(LogId(f"{PREFIX}.c.ledgers", 0)) == 1
 
 
-@pytest.mark.parametrize("name", ["scram-512", pytest.param("certificate", marks=pytest.mark.release)])
+@pytest.mark.release
+@pytest.mark.parametrize("name", ["scram-512", "certificate"])
 def test_spark_reads_a_journal_whose_topics_others_created(secured: Secured, name: str, tmp_path: Path) -> None:
     settings = secured.settings(name)
     made = journal(secured, settings)

@@ -16,7 +16,7 @@ from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 PAGE = (Path(__file__).parents[3] / "docs" / "rocketmq.md").read_text()
 ADMIN, BROKER, GROUP = ("admin", "adminsecret12"), "broker-a", "billing"
 LOG = LogId("orders", 0, BROKER)

@@ -4,8 +4,7 @@ import ssl
 from collections.abc import Mapping
 
 from trueup.state.common.errors import BadSettings
-
-KEYS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
+from trueup.state.common.tls import KEYS
 
 
 def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:

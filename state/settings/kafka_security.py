@@ -8,8 +8,8 @@ worker contains none of the secrets.
 from collections.abc import Iterator, Mapping
 
 from trueup.state.common.options import near, shown
+from trueup.state.common.tls import KEYS as TLS
 
-TLS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
 SASL = ("sasl.mechanism", "sasl.username", "sasl.password")
 SECRETS = ("sasl.password", "tls.key.password")
 SOURCES = (".env", ".file")

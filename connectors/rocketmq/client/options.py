@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.rocketmq.client.connection import ANSWER_S, Access
 from trueup.connectors.rocketmq.protocol.frames import Credentials
-from trueup.connectors.tls import KEYS as TLS_KEYS
 from trueup.connectors.tls import tls_of
 from trueup.state.common.errors import BadSettings
+from trueup.state.common.tls import KEYS as TLS_KEYS
 
 _USER = ("access.key", "secret.key", "security.token")
 _TIMEOUT = "timeout.ms"

@@ -35,6 +35,7 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
+from trueup.connectors.kafka.journal.transactions import Part as Part
 from trueup.connectors.kafka.journal.transactions import Transactions
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -50,8 +51,6 @@ _PERMANENT = frozenset({
 })  # fmt: skip
 Ranges = dict[int, tuple[int, int]]
 """The first offset and the end of each partition."""
-Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
-"""Topic, keys and bodies. A body of None removes its key."""
 
 
 class Entry(NamedTuple):

@@ -15,6 +15,7 @@ from trueup.state.common.errors import Stop, TrueupError
 
 ABORT_S = 5.0
 Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
+"""Topic, keys and bodies. A body of None removes its key."""
 Translate = Callable[[KafkaError, str], TrueupError]
 FENCED = frozenset({
     KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
@@ -87,6 +88,3 @@ class Transactions:
                 self._producer.abort_transaction(ABORT_S)
                 self._open = False
         return self._translate(error, "write to the journal")
-
-
-__all__ = ["Transactions"]

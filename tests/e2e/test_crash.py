@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tests.e2e.trueup import SETTINGS, Trueup, Witness, command, source_of
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, command, on_one_rack, source_of
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.state.common.errors import Retry, Unknown
@@ -26,10 +26,7 @@ def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
 
 @pytest.fixture(scope="module")
 def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
-    cluster.stop("/rack2")
-    ledgers = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
-    cluster.start("/rack2")
-    return ledgers
+    return on_one_rack(cluster, writer, LEDGERS, ENTRIES)
 
 
 @pytest.fixture(scope="module")

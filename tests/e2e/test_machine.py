@@ -16,7 +16,7 @@ import psutil
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from tests.e2e.trueup import SETTINGS, Trueup, Witness, words
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack, words
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.volumes import Volumes
@@ -35,10 +35,7 @@ def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
 
 @pytest.fixture(scope="module")
 def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
-    cluster.stop("/rack2")
-    ledgers = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
-    cluster.start("/rack2")
-    return ledgers
+    return on_one_rack(cluster, writer, LEDGERS, ENTRIES)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.test_standby import LOST, sorted_out
-from tests.e2e.trueup import SETTINGS, Trueup, Witness, until
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack, until
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.truth import Truth
@@ -25,10 +25,7 @@ def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
 
 @pytest.fixture(scope="module")
 def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
-    cluster.stop("/rack2")
-    ledgers = [writer.write(2, 2, 2, ENTRIES) for _ in range(LEDGERS)]
-    cluster.start("/rack2")
-    return ledgers
+    return on_one_rack(cluster, writer, LEDGERS, ENTRIES)
 
 
 @pytest.fixture(scope="module")

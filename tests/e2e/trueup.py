@@ -21,6 +21,7 @@ from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import Port, Process
+from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.connectors.zookeeper.client import NodeEvent, ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
@@ -41,6 +42,14 @@ class CommandResult:
     code: int
     out: str
     err: str
+
+
+def on_one_rack(cluster: SandboxCluster, writer: LedgerWriter, ledgers: int, entries: int) -> list[int]:
+    """Ledgers whose replicas are on one of two racks: /rack2 was down when they were written."""
+    cluster.stop("/rack2")
+    written = [writer.write(2, 2, 2, entries) for _ in range(ledgers)]
+    cluster.start("/rack2")
+    return written
 
 
 def command(*words: str) -> CommandResult:

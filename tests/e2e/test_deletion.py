@@ -261,6 +261,7 @@ def test_in_another_cluster_than_the_configured_one_nothing_is_deleted_and_the_s
     trueup.until("it to go in the cluster that is set", lambda: confirmed(trueup, forgotten))
 
 
+@pytest.mark.release
 def test_next_to_a_live_writer_only_what_is_forgotten_goes(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:

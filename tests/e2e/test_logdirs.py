@@ -125,21 +125,22 @@ def test_in_observe_the_plan_is_shown_and_nothing_is_executed(trueup: Trueup, di
     assert (left(disks, small), disks.throttled([NODE])) == (PARTITIONS, {})
 
 
-def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
+# The first move: Trueup waits until a broker shows what it changed itself, and has changed no throttle yet.
+def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
+    disks.throttle(NODE, 77 * MB)
     trueup.set("logdirs.east.throttle_bytes_per_s", FAST)
     trueup.set("logdirs.east.mode", "approve")
     trueup.run("approve", waiting(trueup))
     trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 1 and counted(trueup, "arrived"))
-    trueup.until("the throttle to go", lambda: not disks.throttled([NODE]))
-    assert (counted(trueup, "arrived"), moving(disks)) == (1, 0)
-
-
-def test_a_throttle_of_others_stays(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
-    disks.throttle(NODE, 77 * MB)
-    trueup.run("approve", waiting(trueup))
-    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 2 and counted(trueup, "arrived") == 2)
     assert disks.throttled([NODE]) == {NODE: 77 * MB}
     disks.throttle(NODE, None)
+
+
+def test_in_approve_one_move_is_done_and_no_other(trueup: Trueup, disks: LogDirsClient, small: str) -> None:
+    trueup.run("approve", waiting(trueup))
+    trueup.until("the move to arrive", lambda: left(disks, small) == PARTITIONS - 2 and counted(trueup, "arrived") == 2)
+    trueup.until("the throttle to go", lambda: not disks.throttled([NODE]))
+    assert (counted(trueup, "arrived"), moving(disks)) == (2, 0)
 
 
 def test_killed_amid_a_move_it_goes_on_and_leaves_no_throttle(trueup: Trueup, disks: LogDirsClient) -> None:

@@ -111,6 +111,7 @@ def test_the_steps_by_hand_find_and_repair_what_is_wrong(shell: Shell, tmp_path:
     assert "safe" in result["trueup get actions"]
 
 
+@pytest.mark.release
 def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Path) -> None:
     (tmp_path / "conf").symlink_to(REPOSITORY / "conf")
     doctor, run = section("On your cluster")

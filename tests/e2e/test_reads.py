@@ -163,6 +163,7 @@ def test_a_consumer_goes_on_that_stalled_at_a_missing_ledger(
     assert (in_force(cluster, "kept"), rule_of(trueup, "kept")) == ("TIERED_STORAGE_FIRST", "reads.switched")
 
 
+@pytest.mark.release
 def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_stall(
     trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
 ) -> None:
@@ -183,6 +184,7 @@ def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_sta
     assert in_force(cluster, "parted") == "BOOKKEEPER_FIRST"
 
 
+@pytest.mark.release
 def test_a_switched_topic_is_unloaded_after_an_approval_of_its_own_and_its_consumer_goes_on(
     trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
 ) -> None:

@@ -16,7 +16,7 @@ from trueup.connectors.sandbox.pulsar import BUCKET, NAME, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.streams.demo.leak import instance
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 120, 241
 BLOCKS = ("blocks", 100_000)
 """A topic whose ledgers need more than one block, and its message size."""

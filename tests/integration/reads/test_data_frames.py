@@ -223,6 +223,7 @@ def copy(keys: dict[str, str], shared_root: Callable[[], Path]) -> Iterator[Copy
             kill(process)
 
 
+@pytest.mark.release
 def test_a_stream_has_every_message_once_although_workers_and_driver_are_killed(
     client: pulsar.Client, copy: Copy, spark: SparkSession
 ) -> None:

@@ -11,7 +11,7 @@ from trueup.connectors.sandbox.messages import Messages
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.state.common.errors import Stop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 ENTRIES = 40
 

@@ -320,6 +320,7 @@ def test_killed_amid_deletions_it_finishes_them(
     assert (standing(witness, forgotten), reached(trueup, "withdrawn") & set(forgotten), again) == ([], set(), set())
 
 
+@pytest.mark.release
 def test_a_deletion_is_confirmed_once_the_bookie_that_was_away_has_collected(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
 ) -> None:

@@ -67,7 +67,7 @@ def exhausted(_: "Popen[bytes]") -> None:
 
 
 @pytest.mark.parametrize(("end", "reason"), [
-    (killed, "signal SIGKILL"), (stopped, "its context was stopped"),
+    (killed, "signal SIGKILL"), pytest.param(stopped, "its context was stopped", marks=pytest.mark.release),
     (exhausted, "its JVM ended with exit code 3: it ran out of memory; increase spark.memory"),
 ])  # fmt: skip
 def test_another_session_takes_the_place_of_one_that_ended(

@@ -18,8 +18,6 @@ pytestmark = pytest.mark.servers
 
 BITS = {"east": 0, "west": 1, "north": 2}
 CRASHES, EVERY_S = 5, 2.0
-LONG = pytest.mark.release
-"""Tests for `make release-check` only. Every run covers the same shape of links with the other path."""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +76,7 @@ def prove(sites: Sequence[Site], workers: Sequence[Worker], more: Mapping[str, C
     assert found.right, found
 
 
-@pytest.mark.parametrize("path", [pytest.param("batches", marks=LONG), "records"])
+@pytest.mark.parametrize("path", [pytest.param("batches", marks=pytest.mark.release), "records"])
 def test_two_clusters_that_both_write_become_equal(
     sites: dict[str, Site], link: Callable[..., Worker], path: str
 ) -> None:
@@ -87,7 +85,8 @@ def test_two_clusters_that_both_write_become_equal(
     prove([east, west], workers, {})
 
 
-@pytest.mark.parametrize("path", ["batches", pytest.param("records", marks=LONG)])
+@pytest.mark.release
+@pytest.mark.parametrize("path", ["batches", "records"])
 def test_in_a_ring_of_three_every_record_goes_round_once(
     sites: dict[str, Site], link: Callable[..., Worker], path: str
 ) -> None:

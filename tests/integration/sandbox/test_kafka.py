@@ -9,7 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import fastavro
 
-from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Part, Topic, Topics
+from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Topic, Topics
+from trueup.connectors.kafka.journal.transactions import Part
 from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import BadBytes, TrueupError
 from trueup.state.journal.topics import TopicState

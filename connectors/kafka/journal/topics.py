@@ -35,8 +35,7 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
-from trueup.connectors.kafka.journal.transactions import Part as Part
-from trueup.connectors.kafka.journal.transactions import Transactions
+from trueup.connectors.kafka.journal.transactions import Part, Transactions
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)

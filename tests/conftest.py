@@ -28,7 +28,9 @@ HERE = Path(__file__).parent
 _PR_SET_CHILD_SUBREAPER = 36
 _PYSPARK = "pyspark-shell"
 """The JVM of pyspark. It serves every session of this process and ends with it."""
-
+ENDS_S = 90.0
+"""Spark replaces the daemon of its Python workers if a task is cancelled while it asks for one. A worker that this
+daemon had just forked stays, without a parent, until it was idle for a minute."""
 
 DURATIONS = HERE / "durations.json"
 """Seconds per group of tests on an idle machine. `--record-durations` rewrites the file."""
@@ -180,7 +182,7 @@ def _no_process_left(_known_commands: set[tuple[str, ...]]) -> Iterator[None]:
     _known_commands |= set(_children().values())
     yield
     try:
-        wait_until(lambda: not _strange(_known_commands), 60.0, "no child process left")
+        wait_until(lambda: not _strange(_known_commands), ENDS_S, "no child process left")
     except Retry:
         pytest.fail(f"left running: {_strange(_known_commands)}")
 
@@ -190,7 +192,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if session.config.getoption("numprocesses", None):
         return  # pytest-xdist's workers are child processes
     try:
-        wait_until(lambda: not _children(), 60.0, "no child process left")
+        wait_until(lambda: not _children(), ENDS_S, "no child process left")
     except Retry:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         print(f"\nleft running at the end: {_children()}")

@@ -22,7 +22,7 @@ from trueup.streams.journal.journal import Journal
 
 NEVER = threading.Event()
 BEATS = """
-import json, os, sys, threading, time
+import json, os, signal, sys, threading, time
 from tests.configuration import parse
 from trueup.streams.journal.instances import Instance
 from trueup.streams.journal.journal import Journal
@@ -30,9 +30,14 @@ journal = Journal(sys.argv[1], parse(json.loads(sys.argv[2])).journal, "c")
 made = Instance(journal, "first", "", lambda: 0)
 made.enter(threading.Event())
 threading.Thread(target=made.follow, args=(threading.Event(), lambda: os._exit(7))).start()
+stops = threading.Event()
+signal.signal(signal.SIGUSR1, lambda *_: stops.set())
 print("running", flush=True)
 while True:
     made.beat()
+    if stops.is_set():
+        stops.clear()
+        os.kill(os.getpid(), signal.SIGSTOP)
     time.sleep(0.2)
 """
 
@@ -77,6 +82,12 @@ def other(journal: Journal) -> Instance:
     return Instance(journal, "second", "", lambda: 0)
 
 
+def stop_between_beats(pid: int) -> None:
+    """Stop it while none of its records is on the way: the broker could append one after the record of the second."""
+    os.kill(pid, signal.SIGUSR1)
+    os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+
+
 def test_the_second_is_refused_while_the_first_lives(journal: Journal, first: "subprocess.Popen[str]") -> None:
     with pytest.raises(Stop, match="another one at first"):
         other(journal).enter(NEVER)
@@ -93,7 +104,7 @@ def test_the_second_starts_after_the_first_was_killed(journal: Journal, first: "
 def test_the_first_ends_if_it_was_replaced_while_it_was_stopped(
     journal: Journal, first: "subprocess.Popen[str]"
 ) -> None:
-    os.kill(first.pid, signal.SIGSTOP)
+    stop_between_beats(first.pid)
     second = other(journal)
     second.enter(NEVER, wait_s=2.0)
     os.kill(first.pid, signal.SIGCONT)

@@ -3,7 +3,7 @@
 import socket
 from concurrent.futures import Future, ThreadPoolExecutor
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 
 
 class Peer:

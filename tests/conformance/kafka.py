@@ -73,7 +73,7 @@ class KafkaCluster:
                 return False
             return True
 
-        wait_until(made, 60.0, f"{topic} to be made anew")
+        wait_until(made, 180.0, f"{topic} to be made anew")
 
     def kill(self) -> None:
         self._broker.kill()

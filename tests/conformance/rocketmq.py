@@ -133,7 +133,7 @@ class RocketMqCluster:
                 broker.start()
         for broker in self.brokers:
             broker.wait_ready()
-            wait_until(lambda name=broker.name: self._has_figures(name), 30.0, f"the first figures of {broker.name}")
+            wait_until(lambda name=broker.name: self._has_figures(name), 180.0, f"the first figures of {broker.name}")
 
     def _has_figures(self, broker: str) -> bool:
         try:

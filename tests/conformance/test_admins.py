@@ -127,7 +127,7 @@ def test_a_topic_is_made_at_the_target_and_its_logs_are_paired(sides: Sides) -> 
     seen = alignment.look(called)
     outcomes = alignment.apply(diff(seen.source, seen.target, Policy(called, known=alignment.known())))
     assert [outcome.result for outcome in outcomes] == ["done"]
-    wait_until(lambda: sides.topic in sides.there.topics([sides.topic], configs=False), 60.0, "the topic")
+    wait_until(lambda: sides.topic in sides.there.topics([sides.topic], configs=False), 180.0, "the topic")
     logs = [admin.topics([sides.topic], configs=False)[sides.topic].logs for admin in (sides.here, sides.there)]
     assert pairs(logs[0], sides.topic, logs[1], {}) == dict(zip(*logs, strict=True))
 
@@ -167,5 +167,5 @@ def _committed(admin: ClusterAdmin, group: str) -> dict[LogId, int]:
 def test_heartbeats_arrive(sides: Sides) -> None:
     here, there = sides.here.heartbeats(f"{sides.topic}-beats"), sides.there.heartbeats(f"{sides.topic}-beats")
     with Heartbeat("east-west", "east", here, there) as heart:
-        wait_until(lambda: heart.beat().lag_ms >= 0, 60.0, "a heartbeat")
+        wait_until(lambda: heart.beat().lag_ms >= 0, 180.0, "a heartbeat")
         assert heart.beat()[-2:] == ("", "")

@@ -278,7 +278,7 @@ def until_each_ends(copier: Copier, topics: Iterable[str], then: Callable[[], No
     copying.start()
     try:
         then()
-        wait_until(lambda: over >= {*topics}, 60.0, "every topic to end")
+        wait_until(lambda: over >= {*topics}, 180.0, "every topic to end")
     finally:
         ended.set()
         copying.join()
@@ -317,7 +317,7 @@ def test_nothing_is_written_into_a_target_topic_made_anew(to_ids: Harness) -> No
     writer.start()
     try:
         with closing(to_ids.connector.open(of_all(to_ids, topics))) as copier:
-            wait_until(lambda: begun(copier, TIMES), 60.0, "the copy of each topic to begin")
+            wait_until(lambda: begun(copier, TIMES), 180.0, "the copy of each topic to begin")
             until_each_ends(copier, topics, lambda: [to_ids.remake("west", topic) for topic in topics] and None)
     finally:
         ended.set()

@@ -107,7 +107,7 @@ def compacted(cluster: SandboxPulsar, before: int) -> int:
         return int(cluster.ask("GET", f"persistent/{COMPACTED}/internalStats")["compactedLedger"]["ledgerId"])
 
     cluster.ask("PUT", f"persistent/{COMPACTED}/compaction")
-    wait_until(lambda: ledger() not in (-1, before), 120.0, "a compacted ledger")
+    wait_until(lambda: ledger() not in (-1, before), 180.0, "a compacted ledger")
     return ledger()
 
 

@@ -78,7 +78,7 @@ def seen(disks: LogDirsClient) -> Seen:
             return False
         return bool(found)
 
-    wait_until(look, 60.0, "the broker to describe its directories")
+    wait_until(look, 180.0, "the broker to describe its directories")
     return found[0]
 
 

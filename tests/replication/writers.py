@@ -114,7 +114,7 @@ class Writers:
         """Keys that this cluster acknowledged and must keep."""
         return {key for w in self.all if w.site.name == site and w.kind in SURE for key in w.acknowledged}
 
-    def wait_acknowledged(self, records: int, limit_s: float = 120.0) -> None:
+    def wait_acknowledged(self, records: int, limit_s: float = 180.0) -> None:
         """Wait until each writer of the kinds in `SURE` has this number of acknowledged records."""
         sure = [writer for writer in self.all if writer.kind in SURE]
         wait_until(lambda: all(len(w.acknowledged) >= records for w in sure), limit_s, f"{records} records of each")

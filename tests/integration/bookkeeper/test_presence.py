@@ -76,7 +76,7 @@ def test_thousands_are_distinguished(writer: LedgerWriter, ask: Ask, all_bookies
 def test_a_deleted_ledger_goes_from_every_bookie(writer: LedgerWriter, ask: Ask, all_bookies: list[str]) -> None:
     ledger = writer.write(3, 3, 2, 20)
     writer.delete(ledger)
-    wait_until(lambda: ask({ledger: all_bookies})[ledger] == every(all_bookies, GONE), 60.0, "no bookie to hold it")
+    wait_until(lambda: ask({ledger: all_bookies})[ledger] == every(all_bookies, GONE), 180.0, "no bookie to hold it")
 
 
 def test_a_bookie_that_was_down_holds_the_ledger_until_it_collects(
@@ -91,10 +91,10 @@ def test_a_bookie_that_was_down_holds_the_ledger_until_it_collects(
         assert (down in reasons[ledger, down], len(reasons)) == (True, 1)
         writer.delete(ledger)
         gone_but_one = every(all_bookies, GONE) | {down: SILENT}
-        wait_until(lambda: ask({ledger: all_bookies})[ledger] == gone_but_one, 60.0, "the others to drop it")
+        wait_until(lambda: ask({ledger: all_bookies})[ledger] == gone_but_one, 180.0, "the others to drop it")
     finally:
         cluster.start("bookie3")
-    wait_until(lambda: ask({ledger: all_bookies})[ledger] == every(all_bookies, GONE), 60.0, "all to drop it")
+    wait_until(lambda: ask({ledger: all_bookies})[ledger] == every(all_bookies, GONE), 180.0, "all to drop it")
 
 
 def test_a_bookie_that_is_not_registered_is_not_asked(writer: LedgerWriter, ask: Ask) -> None:
@@ -119,5 +119,5 @@ def test_a_bookie_of_the_older_storage_drops_what_it_has_in_memory(older_storage
         ledger = writer.write(1, 1, 1, 3)
         assert ask({ledger: [bookie]}) == {ledger: {bookie: HELD}}
         writer.delete(ledger)
-        wait_until(lambda: ask({ledger: [bookie]})[ledger][bookie] is GONE, 60.0, "the bookie to drop it")
+        wait_until(lambda: ask({ledger: [bookie]})[ledger][bookie] is GONE, 180.0, "the bookie to drop it")
     client.shut()

@@ -166,7 +166,7 @@ def test_a_note_of_the_writer_covers_the_last_entry(cluster: SandboxCluster, sit
     with LedgerWriter(cluster, name="noting", settings={"explicitLacInterval": "100"}) as noting:
         handle = noting.create(2, 2, 2)
         noting.add(handle, 30)
-        wait_until(lambda: site.reader(handle.ledger).last() == 29, 30.0, "a note of entry 29")
+        wait_until(lambda: site.reader(handle.ledger).last() == 29, 180.0, "a note of entry 29")
         assert site.read(handle.ledger) == written(handle.ledger, 0, 29)
 
 

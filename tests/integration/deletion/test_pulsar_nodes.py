@@ -57,7 +57,7 @@ def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Ite
         producer.close()
         delay(client)
         made.ask("PUT", f"persistent/{COMPACTED}/compaction")
-        wait_until(lambda: compacted_ledger(made) >= 0, 60.0, "a compacted ledger")
+        wait_until(lambda: compacted_ledger(made) >= 0, 180.0, "a compacted ledger")
         yield made
         client.close()
 
@@ -157,6 +157,6 @@ def test_every_ledger_of_the_cluster_has_an_owner_that_points_to_it(zookeeper_cl
     def result() -> set[Component]:
         return {claim.component for claim in claims(zookeeper_client).values()}
 
-    wait_until(lambda: Component.DELAYED in result(), 60.0, "a ledger of delayed messages")
-    wait_until(lambda: not unowned(zookeeper_client), 60.0, "every ledger to be pointed to")
+    wait_until(lambda: Component.DELAYED in result(), 180.0, "a ledger of delayed messages")
+    wait_until(lambda: not unowned(zookeeper_client), 180.0, "every ledger to be pointed to")
     assert result() == set(Component) - {Component.UNKNOWN}

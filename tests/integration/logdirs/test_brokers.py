@@ -31,7 +31,7 @@ FILLED = 1
 SLOW, FAST = 300_000, 100 * MB
 WALL = "replication-offset-checkpoint.tmp"
 """The broker writes this file to each directory twice per second. A failed write takes the directory offline."""
-SOON_S = 20.0
+SOON_S = 180.0
 """A restarted broker is observed within this time. Clients refresh their metadata only after five minutes."""
 
 
@@ -59,7 +59,7 @@ class Loop:
     def set(self, **policy: object) -> None:
         self.policy = replace(self.policy, **policy)  # type: ignore[arg-type]
 
-    def until(self, what: str, condition: Callable[[], object], limit_s: float = 120.0) -> None:
+    def until(self, what: str, condition: Callable[[], object], limit_s: float = 180.0) -> None:
         """Reconcile until the condition holds."""
 
         def turn() -> object:
@@ -119,7 +119,7 @@ def disks(brokers: Brokers, paths: dict[int, list[str]]) -> Iterator[LogDirsClie
         for number in homes:
             write(brokers, number, EACH)
         made.cordon(STAYS, paths[STAYS][:1])
-        wait_until(lambda: cordoned(made, STAYS) == paths[STAYS][:1], 60.0, "the cordon")
+        wait_until(lambda: cordoned(made, STAYS) == paths[STAYS][:1], 180.0, "the cordon")
         yield made
 
 
@@ -245,7 +245,7 @@ def broken(
     loop.set(mode="observe")
     loop.until("nothing of ours to be there", lambda: loop.ours(GOES) == NOTHING and not cordoned(disks, GOES))
     disks.place([ReplicaLocation(GOES, TOPIC, FILLED, paths[GOES][0])])  # the small directory may be empty here
-    wait_until(lambda: FILLED in on(disks, GOES, paths[GOES][0]), 60.0, "the partition to be there")
+    wait_until(lambda: FILLED in on(disks, GOES, paths[GOES][0]), 180.0, "the partition to be there")
     write(brokers, FILLED, 2 * EACH)
     loop.set(mode="enforce", throttle_bytes_per_s=SLOW)
     copying(loop, GOES)

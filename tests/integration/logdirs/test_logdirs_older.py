@@ -71,7 +71,7 @@ def test_directories_are_chosen_for_a_topic_on_any_version(disks: LogDirsClient,
         assert found is not None
         return [found.dirs[home].path for home in found.replicas.home.tolist()]
 
-    wait_until(lambda: len(homes()) == 3, 30, "the partitions")
+    wait_until(lambda: len(homes()) == 3, 180.0, "the partitions")
     assert set(homes()) == {paths[2]}
 
 

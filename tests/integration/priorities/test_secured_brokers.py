@@ -98,12 +98,12 @@ def test_a_broker_that_is_not_declared_is_reached_by_redirects(cluster: SecuredP
     with admin(cluster, stranger(cluster)) as found:
         policy = found.applied(scope).without_secrets().with_priority(want)
         found.set(scope, policy)
-        wait_until(lambda: found.policy(scope).view().priority is want, 30.0, "the policy in force")
+        wait_until(lambda: found.policy(scope).view().priority is want, 180.0, "the policy in force")
         before = listed(cluster, TOPIC)
         found.unload(scope)
         assert listed(cluster, TOPIC)[:-1] == before  # its open ledger was closed, and another one created
         found.remove(scope)
-        wait_until(lambda: not found.policy(scope).view().present, 30.0, "the policy gone")
+        wait_until(lambda: not found.policy(scope).view().present, 180.0, "the policy gone")
 
 
 def test_a_broker_that_is_down_is_reported_and_the_other_is_used(cluster: SecuredPulsar) -> None:

@@ -190,7 +190,7 @@ class Copy:
     def wait(self, process: "subprocess.Popen[bytes]", more: int) -> None:
         """Until this many further micro-batches are complete."""
         target = self.committed() + more
-        wait_until(lambda: process.poll() is not None or self.committed() >= target, 120, f"{more} micro-batches")
+        wait_until(lambda: process.poll() is not None or self.committed() >= target, 180.0, f"{more} micro-batches")
         assert process.poll() is None, (self.root / "driver.log").read_text()[-3_000:]
 
 
@@ -232,7 +232,7 @@ def test_a_stream_has_every_message_once_although_workers_and_driver_are_killed(
     process = copy.run()
     copy.wait(process, 3)
     for _ in range(3):
-        wait_until(partial(kill_workers, process), 60, "workers to kill")
+        wait_until(partial(kill_workers, process), 180.0, "workers to kill")
         copy.wait(process, 1)
     kill(process)
     write(client, "killed-a", range(60, 100), **KINDS["lz4"])

@@ -86,7 +86,7 @@ def test_ledgers_that_are_trimmed_during_a_read_are_left_out(
         first = next(found)
         gone = truncate(cluster, f"{NAMESPACE}/trimmed")
         with session(cluster.zookeeper.address) as zookeeper:  # the broker deletes them after it changed the list
-            wait_until(lambda: not any(zookeeper.exists(path(one)) for one in gone), 60.0, f"no ledgers {gone}")
+            wait_until(lambda: not any(zookeeper.exists(path(one)) for one in gone), 180.0, f"no ledgers {gone}")
         rest = ids(found)
     assert [(first.message.ledger, first.message.entry, -1), *rest] == [
         one.id for one in expected if one.id[0] not in report.trimmed
@@ -106,7 +106,7 @@ def test_ledgers_that_move_to_tiered_storage_during_a_read_are_read_from_there(
         first = next(found)
         gone = drop_offloaded(cluster, topic)
         with session(cluster.zookeeper.address) as zookeeper:
-            wait_until(lambda: not any(zookeeper.exists(path(one)) for one in gone), 60.0, f"no ledgers {gone}")
+            wait_until(lambda: not any(zookeeper.exists(path(one)) for one in gone), 180.0, f"no ledgers {gone}")
         rest = ids(found)
     assert ids(iter([first])) + rest == [one.id for one in expected]
     assert report.entries[Tier.TIERED] >= 2 * PER_LEDGER

@@ -339,7 +339,7 @@ def compacted(pair: Pair) -> Lease:
         shapes.append(headers_of(lease))
         return len(shapes) > 40 and shapes[-1] == shapes[-40]
 
-    wait_until(still, 120.0, "the cleaner to end")
+    wait_until(still, 180.0, "the cleaner to end")
     return lease
 
 

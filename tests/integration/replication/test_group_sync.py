@@ -99,7 +99,7 @@ def test_offsets_of_more_groups_are_set_than_are_on_the_way_at_once(both: tuple[
     east.create("crowd")
     asked = {f"crowd-{number}": {LogId("crowd", 0): number} for number in range(2 * AT_ONCE + 1)}
     east.commit("crowd-0", {LogId("crowd", 0): 0})
-    wait_until(lambda: not any(any(reported.values()) for reported in commit(east, asked)), 60.0, "their coordinators")
+    wait_until(lambda: not any(any(reported.values()) for reported in commit(east, asked)), 180.0, "their coordinators")
     assert east.groups.offsets(list(asked)) == asked
 
 

@@ -116,14 +116,14 @@ def test_nothing_behind_a_refused_record_is_written_after_an_idle_time(
         copier.copy(time.monotonic() + 1.0)
         target.refresh([topic])
         with forgetting_producers(pair.west):
-            wait_until(lambda: target.producers([log])[log] == {}, 60.0, "the leader to forget the producer")
+            wait_until(lambda: target.producers([log])[log] == {}, 180.0, "the leader to forget the producer")
         records.write("east", topic, {0: [POISON, *LONG]})
 
         def stopped() -> bool:
             copier.copy(time.monotonic() + 0.2)
             return copier.progress()[0].stopped
 
-        wait_until(stopped, 60.0, "the copier to stop at the refused record")
+        wait_until(stopped, 180.0, "the copier to stop at the refused record")
     assert len(records.read("west", topic)) == 10
 
 

@@ -69,7 +69,7 @@ def running(
         yield cluster
 
 
-def wait_for_queues(client: RocketMqClient, topic: str, queues: int, limit_s: float = 30.0) -> list[LogId]:
+def wait_for_queues(client: RocketMqClient, topic: str, queues: int, limit_s: float = 180.0) -> list[LogId]:
     wait_until(
         lambda: topic in client.topics() and len(client.logs(topic)) == queues, limit_s, f"{queues} queues of {topic}"
     )
@@ -79,7 +79,7 @@ def wait_for_queues(client: RocketMqClient, topic: str, queues: int, limit_s: fl
 def wait_for_end(connection: Connection, log: LogId, end: int) -> None:
     """Wait until readers see this end: it lags behind acknowledgements."""
     ask = messages.end_offset(log)
-    wait_until(lambda: messages.offset_of(connection.ask(ask)) >= end, 30.0, f"{end} messages in {log}")
+    wait_until(lambda: messages.offset_of(connection.ask(ask)) >= end, 180.0, f"{end} messages in {log}")
 
 
 def read(connection: Connection, log: LogId, offset: int, most: int = 100) -> Stored:

@@ -99,7 +99,7 @@ def test_a_missing_right_is_named_until_it_is_granted(cluster: Cluster, log: Log
     wanted = messages.send(log, b"x", BORN_MS)
     before = refusal(link, wanted)
     rights.put_rights(cluster.client, BROKER, granted((f"Topic:{TOPIC}", "Pub")))
-    wait_until(lambda: not refusal(link, wanted), 30.0, "the right to write")
+    wait_until(lambda: not refusal(link, wanted), 180.0, "the right to write")
     assert "no permission to access Topic:orders" in before
     assert "grant this right" in before
 
@@ -107,16 +107,16 @@ def test_a_missing_right_is_named_until_it_is_granted(cluster: Cluster, log: Log
 def test_reading_needs_rights_on_topic_and_group(cluster: Cluster, log: LogId, link: Connection) -> None:
     wanted = messages.pull(log, 0, 1)
     rights.put_rights(cluster.client, BROKER, granted((f"Topic:{TOPIC}", "Sub Get")))
-    wait_until(lambda: f"Group:{messages.READERS}" in refusal(link, wanted), 30.0, "a refusal that names the group")
+    wait_until(lambda: f"Group:{messages.READERS}" in refusal(link, wanted), 180.0, "a refusal that names the group")
     rights.put_rights(cluster.client, BROKER, granted((f"Group:{messages.READERS}", "Sub")), merge=True)
-    wait_until(lambda: not refusal(link, wanted), 30.0, "the right to read")
+    wait_until(lambda: not refusal(link, wanted), 180.0, "the right to read")
     assert refusal(link, messages.end_offset(log)) == ""
 
 
 def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: Connection) -> None:
     wanted = granted((f"Topic:{TOPIC}", "Pub Sub Get"), (f"Group:{messages.READERS}", "Sub"))
     rights.put_rights(cluster.client, BROKER, wanted)
-    wait_until(lambda: not refusal(link, messages.pull(log, 0, 1)), 30.0, "the rights")
+    wait_until(lambda: not refusal(link, messages.pull(log, 0, 1)), 180.0, "the rights")
     with cluster.as_user(access_key="link", secret_key="linksecret1") as client:
         end = client.endpoint
     lease = Lease("link", end, end, 7, "records", (Assignment(log, log, Position(), 0),))

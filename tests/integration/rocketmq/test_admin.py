@@ -153,7 +153,7 @@ def test_a_copy_begins_where_it_should(cluster: Cluster, admin: RocketMqAdmin) -
     log, other = cluster.new_topic("begins")
     write(cluster, log, 3)
     with cluster.client.connect(log.place) as connection:
-        wait_until(lambda: messages.offset_of(connection.ask(messages.end_offset(log))) == 3, 30.0, "3 messages")
+        wait_until(lambda: messages.offset_of(connection.ask(messages.end_offset(log))) == 3, 180.0, "3 messages")
         stored = messages.pulled(connection.ask(messages.pull(log, 0, 10))).messages
     assert stored is not None
     admin.groups().create({"begins": {}})
@@ -251,7 +251,7 @@ def test_the_least_rights_suffice(cluster: Cluster, no_rights: None) -> None:
         rights.put_rights(cluster.client, broker, {"subject": READ.principal, "policies": policies})
     with RocketMqAdmin(cluster.endpoint(access_key="link", secret_key="linksecret1")) as admin:
         create = Action(ChangeKind.CREATE, "lean", "", "", partitions=2)
-        wait_until(lambda: admin.apply(create.kind, [create]) == [None], 30.0, "the rights to be in effect")
+        wait_until(lambda: admin.apply(create.kind, [create]) == [None], 180.0, "the rights to be in effect")
         act(admin, ChangeKind.GROW, "lean", partitions=4)
         act(admin, ChangeKind.SET, "lean", configs={"order": "true"})
         logs = admin.topics(["lean"])["lean"].logs
@@ -290,7 +290,7 @@ def test_a_group_with_members_is_left_alone(cluster: Cluster, admin: RocketMqAdm
         assert groups.states()["billing"] == "active"
         assert groups.commit({"billing": {log: 2}}) == {"billing": {log: "the group has members: member-1"}}
     assert groups.offsets(["billing"]) == {"billing": {log: 1}}
-    wait_until(lambda: groups.states()["billing"] == "empty", 30.0, "the member to leave")
+    wait_until(lambda: groups.states()["billing"] == "empty", 180.0, "the member to leave")
 
 
 def joining(group: str) -> dict[str, object]:
@@ -386,7 +386,7 @@ def beating(cluster: Cluster, topic: str, **options: str) -> str:
             read.extend(beats.read(b"key"))
             return bool(read) and beats.written_ms == 1_000
 
-        wait_until(arrived, 30.0, "a heartbeat and its acknowledgement")
+        wait_until(arrived, 180.0, "a heartbeat and its acknowledgement")
         assert (read, beats.error) == ([1_000], "")
     log = queue_of(cluster.client, topic)
     assert log is not None
@@ -403,7 +403,7 @@ def test_queues_of_a_broker_that_is_gone_are_not_taken_for_deleted(cluster: Clus
     before, first = admin.topics(["kept"]), admin.cluster_id()
     broker = cluster.brokers[gone.place]
     broker.kill()
-    wait_until(lambda: gone.place not in cluster.client.masters(), 60.0, "the name server to forget the broker")
+    wait_until(lambda: gone.place not in cluster.client.masters(), 180.0, "the name server to forget the broker")
     try:
         assert "kept" in admin.names()
         assert admin.topics(["kept"]) == before
@@ -415,7 +415,7 @@ def test_queues_of_a_broker_that_is_gone_are_not_taken_for_deleted(cluster: Clus
     finally:
         broker.start()
         broker.wait_ready()
-    wait_until(lambda: not admin.logs([here, gone])[gone].error, 60.0, "the broker")
+    wait_until(lambda: not admin.logs([here, gone])[gone].error, 180.0, "the broker")
     assert admin.cluster_id() == first
 
 

@@ -69,7 +69,7 @@ def test_a_delayed_message_is_copied_when_it_is_visible_and_is_not_delayed_again
     late = properties.encoded({"DELAY": "1", "TAGS": "late"})
     send(rocketmq.east, messages.send(log, b"later", BORN_MS, late), log)
     harness.write("east", topic, {0: numbered(3)})
-    wait_until(lambda: rocketmq.east.end(log) == 4, 30.0, "the delayed message")
+    wait_until(lambda: rocketmq.east.end(log) == 4, 180.0, "the delayed message")
     copy = harness.copy(harness.lease(topic)).to_the_end()
     east, west = harness.read("east", topic), harness.read("west", topic)
     assert (contents(west), untrue(copy.runs, east, west)) == (contents(east), [])
@@ -95,7 +95,7 @@ def test_a_message_of_a_transaction_is_copied_when_it_is_committed(harness: Harn
     harness.copy(harness.lease(topic)).to_the_end()
     before = len(harness.read("west", topic))
     rocketmq.east.client.ask(log.place, messages.end_transaction(half, "p", "0A0B"))
-    wait_until(lambda: rocketmq.east.end(log) == 4, 30.0, "the committed message")
+    wait_until(lambda: rocketmq.east.end(log) == 4, 180.0, "the committed message")
     harness.copy(harness.lease(topic)).to_the_end()
     found = one(rocketmq.west, topic)
     assert (before, bytes(found.bodies[3]), found.sys[3]) == (3, b"paid", 0)
@@ -262,7 +262,7 @@ def test_queues_of_one_broker_are_copied_while_another_is_down(rocketmq: RocketM
                 ours, other = (found[each.source] for each in held)
                 return (ours.position.offset, other.position.offset) == (end, away_end) and error in other.error
 
-            wait_until(reached, 120.0, f"{end} and {away_end} messages, and {error!r}")
+            wait_until(reached, 180.0, f"{end} and {away_end} messages, and {error!r}")
 
         until(100, 100)
         west.kill_one(NARROW)

@@ -85,7 +85,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Cluster]:
             rights.put_user(started.client, BROKER, {**USER, "username": user}, f"{user}secret12")
         started.new_topic(LOG.topic)
         topics.put_group(started.client, BROKER, {"groupName": GROUP})
-        wait_until(lambda: has_figures(started), 30.0, "the first figures of the broker")
+        wait_until(lambda: has_figures(started), 180.0, "the first figures of the broker")
         yield started
 
 
@@ -136,11 +136,11 @@ def test_each_right_of_a_row_is_needed_and_no_other(cluster: Cluster, link: Rock
     for resource, actions in row.needs.items():
         for action in sorted(actions):
             grant(cluster, row.needs)
-            wait_until(lambda: not denials(link, row), 30.0, f"the rights of: {row.purpose}")
+            wait_until(lambda: not denials(link, row), 180.0, f"the rights of: {row.purpose}")
             grant(cluster, {**row.needs, resource: actions - {action}})
-            wait_until(lambda: denials(link, row), 30.0, f"a refusal without {action} on {resource}")
+            wait_until(lambda: denials(link, row), 180.0, f"a refusal without {action} on {resource}")
             needed[resource, action] = denials(link, row)
     if row.needs:
         grant(cluster, row.needs)
-    wait_until(lambda: not denials(link, row), 30.0, f"the rights of: {row.purpose}")
+    wait_until(lambda: not denials(link, row), 180.0, f"the rights of: {row.purpose}")
     assert [key for key, found in needed.items() if not any(key[0].rstrip("*") in text for text in found)] == []

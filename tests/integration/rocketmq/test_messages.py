@@ -260,7 +260,7 @@ def test_java_reads_what_was_written_here(cluster: Cluster, connection: Connecti
         consumer.assign([queue])
         consumer.seekToBegin(queue)
         found: list[Any] = []
-        wait_until(lambda: found.extend(consumer.poll(500)) or len(found) >= 3, 60.0, "three messages")
+        wait_until(lambda: found.extend(consumer.poll(500)) or len(found) >= 3, 180.0, "three messages")
     finally:
         consumer.shutdown()
     assert [each.getBody() for each in found] == [BODY, b"one", BODY]
@@ -295,10 +295,10 @@ def test_members_of_a_group_are_seen_while_they_are_there(cluster: Cluster, log:
     consumer.subscribe(log.topic, "*")
     consumer.start()
     try:
-        wait_until(lambda: group_offsets.members(client, "java-member", [BROKER]), 60.0, "a member")
+        wait_until(lambda: group_offsets.members(client, "java-member", [BROKER]), 180.0, "a member")
     finally:
         consumer.shutdown()
-    wait_until(lambda: not group_offsets.members(client, "java-member", [BROKER]), 60.0, "no member")
+    wait_until(lambda: not group_offsets.members(client, "java-member", [BROKER]), 180.0, "no member")
 
 
 @pytest.mark.parametrize("kind", [LZ4, ZSTD, ZLIB])

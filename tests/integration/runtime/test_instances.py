@@ -113,7 +113,7 @@ def test_the_first_ends_if_it_was_replaced_while_it_was_stopped(
         second.beat()
         return first.poll() is not None
 
-    wait_until(ended, 30.0, "the first to end")
+    wait_until(ended, 180.0, "the first to end")
     assert first.poll() == 7
 
 

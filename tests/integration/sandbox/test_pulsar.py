@@ -41,11 +41,11 @@ def zookeeper(pulsar: SandboxPulsar) -> Iterator[KazooClient]:
 def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: SandboxPulsar, messages: Messages) -> None:
     messages.write("public/default/kept", range(200))
     with messages.writer("public/default/live") as writer:
-        wait_until(lambda: len(writer.acknowledged) > 20, 120.0, "some messages")
+        wait_until(lambda: len(writer.acknowledged) > 20, 180.0, "some messages")
         pulsar.kill("broker")
         before = writer.acknowledged
         pulsar.start("broker")
-        wait_until(lambda: len(writer.acknowledged) > len(before) + 20, 120.0, "more messages")
+        wait_until(lambda: len(writer.acknowledged) > len(before) + 20, 180.0, "more messages")
         acknowledged = writer.stop()
     assert messages.read("public/default/kept") == (tuple(range(200)), 0)
     assert messages.read("public/default/live").missing(acknowledged) == []
@@ -71,7 +71,7 @@ def test_what_is_truncated_otherwise_is_deleted(
 ) -> None:
     messages.write("public/default/truncated", range(2 * ENTRIES + 1))
     dropped = truncate(pulsar, "public/default/truncated")
-    wait_until(lambda: not any(zookeeper.exists(path(ledger)) for ledger in dropped), 60.0, "their deletion")
+    wait_until(lambda: not any(zookeeper.exists(path(ledger)) for ledger in dropped), 180.0, "their deletion")
     assert len(dropped) == 2
 
 

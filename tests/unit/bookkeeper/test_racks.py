@@ -146,7 +146,7 @@ def test_a_script_that_hangs_is_ended_with_all_that_it_started_and_asked_once(tm
     racks = Script(script(tmp_path, body), most=2, limit_s=0.2)
     reported = racks.locations([f"127.0.0.{number}" for number in range(1, 9)])
     child = int((tmp_path / "child").read_text())
-    wait_until(lambda: _ended(child), 30.0, "the end of what the script started")
+    wait_until(lambda: _ended(child), 180.0, "the end of what the script started")
     assert (reported, len(calls(tmp_path))) == (({}, "a time-out after 0.2 s"), 2)
 
 

@@ -534,7 +534,7 @@ def test_a_slow_command_reports_on_stderr(monkeypatch: pytest.MonkeyPatch, capsy
     monkeypatch.setattr(out, "QUIET_S", 0.0)
     done: list[str] = []
     with out.progress("copying"):
-        wait_until(lambda: done.append(capsys.readouterr().err) or any(done), 60.0, "a word on stderr")
+        wait_until(lambda: done.append(capsys.readouterr().err) or any(done), 180.0, "a word on stderr")
     assert "".join(done) == "copying ...\n"
 
 

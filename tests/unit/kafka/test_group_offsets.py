@@ -22,7 +22,7 @@ def test_a_cluster_that_does_not_answer_is_tried_again_and_leaves_no_thread() ->
     for _ in range(2):
         with pytest.raises(Retry, match="gone to list its groups"):
             groups.states()
-    wait_until(lambda: set(threading.enumerate()) <= before, 60.0, "no thread of ours")
+    wait_until(lambda: set(threading.enumerate()) <= before, 180.0, "no thread of ours")
     assert set(threading.enumerate()) <= before
 
 

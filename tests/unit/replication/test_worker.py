@@ -51,7 +51,7 @@ def test_what_is_copied_is_reported_while_the_lease_runs(world: World, monkeypat
     with ThreadPoolExecutor(1) as pool:
         lease = pool.submit(hold, order(lease_s=60.0, channel=Channel("reports", ())))
         world.write(ORDERS, 5)
-        wait_until(lambda: any(p.copied for received in found for p in received.report.progress), 60.0, "a report")
+        wait_until(lambda: any(p.copied for received in found for p in received.report.progress), 180.0, "a report")
         early = not lease.done()
         failing(Retry("a leader", "none", "so that the lease ends"))
         world.write(ORDERS, 0)
@@ -92,7 +92,7 @@ def test_the_next_lease_goes_on_with_the_same_copier(world: World) -> None:
 def test_between_two_leases_it_goes_on_copying(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 3)
-    wait_until(lambda: world.has(ORDERS) == 3, 60.0, "the records to arrive without a lease")
+    wait_until(lambda: world.has(ORDERS) == 3, 180.0, "the records to arrive without a lease")
     assert copied(hold(order(2))) == [3]
 
 
@@ -102,7 +102,7 @@ def test_a_lease_ends_early_once_the_application_stops_and_its_copier_is_closed(
     held = order(1, lease_s=600.0)._replace(stop=str(stop))
     with ThreadPoolExecutor(1) as task:
         answer = task.submit(hold, held)
-        wait_until(lambda: world.has(ORDERS) == 3, 60.0, "the records to be copied")
+        wait_until(lambda: world.has(ORDERS) == 3, 180.0, "the records to be copied")
         stop.touch()
         assert (copied(answer.result(60.0)), world.closed) == ([3], 1)
 
@@ -156,14 +156,14 @@ def test_the_last_lease_closes_the_copier(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 2)
     answer = hold(order(2, lease_s=0.0, last=True))
-    wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
+    wait_until(lambda: world.closed == 1, 180.0, "the copier to be closed")
     assert answer.progress[-1].position.offset == 2
 
 
 def test_without_a_next_lease_the_copier_is_closed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "GRACE_S", 0.05)
     hold(order(1))
-    wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
+    wait_until(lambda: world.closed == 1, 180.0, "the copier to be closed")
 
 
 def test_records_copied_after_the_last_lease_are_reported_though_the_copier_is_closed(
@@ -172,7 +172,7 @@ def test_records_copied_after_the_last_lease_are_reported_though_the_copier_is_c
     monkeypatch.setattr(worker, "GRACE_S", 0.3)
     hold(order(1))
     world.write(ORDERS, 3)
-    wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
+    wait_until(lambda: world.closed == 1, 180.0, "the copier to be closed")
     world.write(ORDERS, 2)
     answer = hold(order(2))
     assert (copied(answer), world.opened[1].assignments[0].position.offset) == ([3, 2], 3)
@@ -187,7 +187,7 @@ def test_an_error_of_opening_is_reported(world: World) -> None:
 def test_records_copied_before_an_error_are_reported_with_it(world: World) -> None:
     hold(order(1))
     world.write(ORDERS, 4)
-    wait_until(lambda: world.has(ORDERS) == 4, 60.0, "the records to arrive")
+    wait_until(lambda: world.has(ORDERS) == 4, 180.0, "the records to arrive")
     worker._workers["east-west", 0].leave()
     failing(Retry("a leader", "none", "wait"))
     answer = hold(order(2))
@@ -197,7 +197,7 @@ def test_records_copied_before_an_error_are_reported_with_it(world: World) -> No
 def test_an_error_between_leases_costs_a_copier_only(world: World) -> None:
     hold(order(1))
     failing(Retry("a leader", "none", "wait"))
-    wait_until(lambda: world.closed == 1, 60.0, "the copier to be closed")
+    wait_until(lambda: world.closed == 1, 180.0, "the copier to be closed")
     assert (hold(order(2)).error, len(world.opened)) == (None, 2)
 
 

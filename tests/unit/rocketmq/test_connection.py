@@ -39,14 +39,14 @@ def test_responses_in_another_order_find_their_requests() -> None:
 def test_a_response_is_seen_to_have_arrived_without_waiting() -> None:
     with linked(lambda request: answer(request) if request["opaque"] == 2 else b"") as connection:
         first, second = connection.submit(READ), connection.submit(READ)
-        wait_until(lambda: connection.arrived(second), 10.0, "the response")
+        wait_until(lambda: connection.arrived(second), 60.0, "the response")
         assert not connection.arrived(first)
 
 
 def test_a_lost_connection_is_seen_without_waiting() -> None:
     with linked(lambda _: None) as connection:
         flight = connection.submit(WRITE)
-        wait_until(lambda: connection.arrived(flight), 10.0, "the end of the connection")
+        wait_until(lambda: connection.arrived(flight), 60.0, "the end of the connection")
         with pytest.raises(Unknown):
             connection.wait(flight)
 

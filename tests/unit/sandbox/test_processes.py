@@ -42,7 +42,7 @@ def test_a_child_that_exits_before_it_is_ready_shows_its_log(shell: Shells) -> N
 
 def test_a_child_that_is_late_shows_its_log(shell: Shells) -> None:
     process = shell(f"echo waiting for a disk; {FOREVER}")
-    wait_until(process.output, 60.0, "its first line")
+    wait_until(process.output, 180.0, "its first line")
     with pytest.raises(Retry, match="waiting for a disk"):
         process.wait_ready(lambda: False, 0.0)
 
@@ -50,7 +50,7 @@ def test_a_child_that_is_late_shows_its_log(shell: Shells) -> None:
 def test_output_is_that_of_the_last_start(shell: Shells) -> None:
     process = shell("echo $$")
     first = process.pid
-    wait_until(lambda: not process.alive, 60.0, "its end")
+    wait_until(lambda: not process.alive, 180.0, "its end")
     process.run(10.0)
     assert process.output().strip() == str(process.pid) != str(first)
 
@@ -88,7 +88,7 @@ def test_what_it_started_ends_with_it(shell: Shells) -> None:
     process = shell("sleep 600 & echo $!; wait")
     process.wait_ready(process.output, 10.0)
     process.kill()
-    wait_until(lambda: gone(int(process.output())), 60.0, "the grandchild gone")
+    wait_until(lambda: gone(int(process.output())), 180.0, "the grandchild gone")
 
 
 def test_it_outlives_the_thread_that_started_it(shell: Shells) -> None:
@@ -96,7 +96,7 @@ def test_it_outlives_the_thread_that_started_it(shell: Shells) -> None:
     thread = threading.Thread(target=lambda: made.append(shell("sleep 1; echo still here")))
     thread.start()
     thread.join()
-    wait_until(lambda: not made[0].alive, 60.0, "its end")
+    wait_until(lambda: not made[0].alive, 180.0, "its end")
     assert made[0].exit_code == 0
 
 

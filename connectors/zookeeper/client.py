@@ -1,4 +1,4 @@
-"""A ZooKeeper session: kazoo's (reconnects, SASL, TLS) with recursive watches, bulk reads and Trueup's errors.
+"""A ZooKeeper session: kazoo's (reconnects, SASL) with TLS, recursive watches, bulk reads and Trueup's errors.
 
 `look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the errors of
 `connectors.zookeeper.errors`; kazoo's own methods are available, too, and raise kazoo's errors.
@@ -15,16 +15,17 @@ from typing import Any
 from kazoo.client import KazooClient
 from kazoo.exceptions import EXCEPTIONS
 from kazoo.protocol.connection import PURESASL_AVAILABLE
-from kazoo.protocol.serialization import Create, Delete, SetData, Sync
+from kazoo.protocol.serialization import Create, Delete, GetACL, SetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
 
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import Sink, ZooKeeperConnection, fail_unsent
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
+from trueup.connectors.zookeeper.security import PATH, TlsHandler, remedy, shared
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,8 @@ _LOOK_S = 0.1
 
 
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
-    """One session. ``options`` are kazoo's (timeout in s, sasl_options, auth_data, use_ssl, ca, certfile ...).
+    """One session. ``options`` are kazoo's (timeout in s; others by `security.options_of`). ``tree``: a znode; what
+    this client creates below it has the permissions of its ACL, if the client has an identity; see `security.shared`.
 
     ``sink`` is called on the connection's thread with every watch event, in the order of zxids and several at once, as
     (zxid, kind, path), and must not block. The zxid is -1 on servers older than 3.9.
@@ -76,7 +78,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     _connection: Any
     default_acl: Any
 
-    def __init__(self, hosts: str, *, sink: Sink | None = None, **options: Any) -> None:
+    def __init__(self, hosts: str, *, sink: Sink | None = None, tree: str = "", **options: Any) -> None:
         if "/" in hosts:
             raise BadSettings([f"ZooKeeper servers: {hosts!r}: expected host:port[,host:port...] without a path"])
         if options.get("sasl_options") and not PURESASL_AVAILABLE:
@@ -94,7 +96,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self.fence: Fence | None = None
         """Checked by every transaction and deletion."""
         self.default_acl = self.default_acl or OPEN_ACL_UNSAFE
-        self._access = requests.access(self.default_acl)
+        self._tree, self._shared = tree, list[Any]()
         self._bulk = True
 
     def _notify_pending(self, state: Any) -> None:
@@ -112,15 +114,19 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self.last_zxid = after_zxid
         refused: list[Any] = []
         self.add_listener(lambda _: refused.append(self._state) if self._state == KeeperState.AUTH_FAILED else None)
-        live, until = self.start_async(), time.monotonic() + wait_s
+        self.start_async()
+        until = time.monotonic() + wait_s
         while time.monotonic() < until and not refused and not given_up():
-            if live.wait(_LOOK_S):
+            if self._connection.ready.wait(_LOOK_S):
                 return self
         self.shut()
         if refused:
-            raise Stop("valid ZooKeeper credentials", "AUTH_FAILED", "correct the ZooKeeper authentication")
+            raise Stop("valid ZooKeeper credentials", "AUTH_FAILED", f"correct {PATH}.sasl.password or sasl.username")
+        trouble, tls = self._connection.trouble, isinstance(self.handler, TlsHandler)
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        raise Retry(f"ZooKeeper at {hosts} to answer in {wait_s:g} s", "no session", "check that it runs; retrying")
+        found = f"no session: {trouble}" if trouble else "no session"
+        todo = remedy(trouble, tls) or "check that it runs; retrying"
+        raise Retry(f"ZooKeeper at {hosts} to answer in {wait_s:g} s", found, todo)
 
     def shut(self) -> None:
         """End the session: its ephemeral znodes and watches are removed at once if the server can be reached."""
@@ -245,7 +251,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         ``public``: every client has all permissions on it, whatever the ACL of this session.
         """
         flags = ephemeral + 2 * sequence
-        acl = OPEN_ACL_UNSAFE if public else self.default_acl
+        acl = OPEN_ACL_UNSAFE if public else self._acl_of(path)
         return str(self.ask(Create(path, data, acl, flags), f"creating {path}", writing=True))
 
     def put(self, path: str, data: bytes, version: int) -> int:
@@ -269,8 +275,16 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
                 raise EXCEPTIONS[code]
 
     def creation(self, path: str, data: bytes = b"") -> bytes:
-        """A create operation for `commit`."""
-        return requests.creation(path, data, self._access)
+        """A create operation for `commit`. The first one below the tree reads the ACL of the tree."""
+        return requests.creation(path, data, requests.access(self._acl_of(path)))
+
+    def _acl_of(self, path: str) -> list[Any]:
+        """The ACL of a new znode. Raises `Forbidden`, `Retry` if that of the tree is not readable."""
+        if self.default_acl is not CREATOR_ALL_ACL or not self._tree or not path.startswith(f"{self._tree}/"):
+            return list(self.default_acl)
+        if not self._shared:
+            self._shared = shared(self.ask(GetACL(self._tree), f"reading the ACL of {self._tree}")[0])
+        return self._shared
 
     def commit(self, batches: Iterable[Sequence[bytes]], window: int = 8) -> Iterator["CommittedNode | TrueupError"]:
         """Apply each batch of operations atomically, with ``window`` batches in flight.

@@ -1,8 +1,10 @@
 """kazoo's connection, extended by the zxids of responses and events, and by reading many frames per system call."""
 
 import struct
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from kazoo.exceptions import EXCEPTIONS, ConnectionDropped
@@ -26,15 +28,39 @@ _EVENT_SIZE = _EVENT.size - INT.size
 
 
 class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
-    """Passes watch events to ``client.sink``, all that are buffered at once."""
+    """Passes watch events to ``client.sink``, all that are buffered at once.
 
+    ``ready``: the session is established and its credentials were accepted; kazoo says that it is connected before it
+    sends them. ``trouble``: of the last attempt to establish a session.
+    """
+
+    trouble: OSError | None = None
     _rest = b""
     _at = 0
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ready = threading.Event()
+
+    @contextmanager
+    def _socket_error_handling(self) -> Iterator[None]:
+        with super()._socket_error_handling():
+            try:
+                yield
+            except OSError as error:
+                self.trouble = error
+                raise
+
     def _connect(self, *args: Any) -> Any:
-        self._rest, self._at = b"", 0
+        self._rest, self._at, self.trouble = b"", 0, None
+        self.ready.clear()
         try:
-            return super()._connect(*args)
+            found = super()._connect(*args)
+            self.ready.set()
+            return found
+        except ConnectionDropped as error:
+            self.trouble = self.trouble or ConnectionAbortedError(str(error))
+            raise
         except (*_MALFORMED, RuntimeError) as error:  # RuntimeError: a response to another request
             raise ConnectionDropped(f"expected a session from ZooKeeper; found other bytes; {error}") from error
 

@@ -19,6 +19,8 @@ from trueup.state.settings.kafka_security import DOC as SECURITY
 from trueup.state.settings.kafka_security import problems as security_problems
 from trueup.state.settings.kafka_security import settings_of_security
 from trueup.state.settings.section import Draft, Section, Sections, value_in
+from trueup.state.settings.zookeeper_security import DOC as ZOOKEEPER
+from trueup.state.settings.zookeeper_security import problems as zookeeper_problems
 
 T = TypeVar("T")
 
@@ -37,6 +39,7 @@ class ClusterSettings:
     auth: dict[str, str] = key(
         dict, "ZooKeeper authentication as scheme: credential, for example digest: user:password", secret=True
     )
+    security: dict[str, str] = key(dict, ZOOKEEPER, secret=True)
     bookies: dict[str, str] = key(
         dict, "TLS for connections to bookies: tls.ca (PEM file, or system), tls.certificate, tls.key, "
         "tls.key.password, tls.check.host", secret=True,
@@ -221,8 +224,11 @@ def exceeds(mode: object, most: str) -> bool:
 
 def _check_cluster(draft: Draft) -> Iterator[str]:
     cluster = draft.section(ClusterSettings)
-    if cluster and not cluster.ledgers_root.startswith("/"):
+    if cluster is None:
+        return
+    if not cluster.ledgers_root.startswith("/"):
         yield f"cluster.ledgers_root: expected a path like /ledgers; found {shown(cluster.ledgers_root)}"
+    yield from (f"cluster.security.{problem}" for problem in zookeeper_problems(cluster.security, cluster.auth))
 
 
 def _check_journal(draft: Draft) -> Iterator[str]:

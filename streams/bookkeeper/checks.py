@@ -10,11 +10,13 @@ from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.pulsar.layout import PulsarPaths as Owners
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld
+from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import Retry
+from trueup.state.common.tls import uses_tls
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.placement.bookie_classes import depth
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.settings.settings import Settings
+from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper import worker_checks
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 from trueup.streams.runtime.format import many
@@ -40,15 +42,22 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 def _cluster(settings: Settings) -> Iterator[Check]:
     chosen = settings.cluster
-    client = ZooKeeperClient(
-        chosen.zookeeper, timeout=chosen.session_timeout_ms / 1000, auth_data=list(chosen.auth.items()) or None
-    )
+    client = client_of(chosen)
     client.open(OPEN_S)
     try:
-        yield ok("zookeeper", f"session {client.session:#x} with {chosen.zookeeper}")
+        yield ok("zookeeper", f"session {client.session:#x} with {chosen.zookeeper}, {_identity(chosen)}")
         yield from tried("bookkeeper", lambda: _bookkeeper(settings, client))
     finally:
         client.shut()
+
+
+def _identity(cluster: ClusterSettings) -> str:
+    """How the server knows this client."""
+    security = cluster.security
+    named = {"SASL user": "sasl.username", "digest user": "digest.username", "certificate": "tls.certificate"}
+    found = [f"{name} {security[key]}" for name, key in named.items() if key in security]
+    found += [f"{scheme} of cluster.auth" for scheme in cluster.auth]
+    return f"{'TLS' if uses_tls(security) else 'no TLS'}, {', '.join(found) or 'no identity'}"
 
 
 def _bookkeeper(settings: Settings, client: ZooKeeperClient) -> Iterator[Check]:
@@ -130,11 +139,13 @@ def rights(seen: OpenCluster) -> Iterator[Check]:
             yield ok(f"right: {name}", f"can create znodes below {parent}")
         elif seen.settings.section(PlacementSettings).mode == "observe":
             yield warn(
-                f"right: {name}", found, "grant this permission to cluster.auth: modes approve and enforce require it"
+                f"right: {name}", found, "grant it to the identity of cluster.security: approve and enforce require it"
             )
         else:
             yield fail(
-                f"right: {name}", found, "grant this permission to cluster.auth, or set placement.mode to observe"
+                f"right: {name}",
+                found,
+                "grant it to the identity of cluster.security, or set placement.mode to observe",
             )
 
 

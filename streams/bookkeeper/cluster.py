@@ -24,6 +24,7 @@ from trueup.connectors.tls import tls_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.follower import Run
+from trueup.connectors.zookeeper.session import client_of
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import BadSettings, Refused, Retry
@@ -92,12 +93,7 @@ class BookKeeper:
 
     def connect(self) -> ZooKeeperClient:
         """A client of the cluster's ZooKeeper, not opened yet."""
-        chosen = self._live.now.cluster
-        client = ZooKeeperClient(
-            chosen.zookeeper,
-            timeout=chosen.session_timeout_ms / 1000,
-            auth_data=list(chosen.auth.items()) or None,
-        )
+        client = client_of(self._live.now.cluster)
         client.add_listener(self._metrics.session())
         return client
 

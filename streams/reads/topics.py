@@ -9,13 +9,14 @@ from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, schemas_of, topic_of, topics_in
 from trueup.connectors.s3.store import ObjectStore, store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import BadSettings, Stop
 from trueup.state.common.patterns import matches
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
 from trueup.state.reads.positions import Part
 from trueup.state.reads.tiers import LedgerInfo, Tier
-from trueup.state.settings.settings import Settings
+from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper.cluster import bookie_tls
 from trueup.streams.reads.fallback import ServedEntry
 from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, Stored, TopicMessage, TopicReader
@@ -92,8 +93,7 @@ def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iter
     cluster = settings.cluster
     if not cluster.zookeeper:
         raise BadSettings(["cluster.zookeeper: expected the ZooKeeper servers of the cluster; found nothing"])
-    session = cluster.zookeeper, cluster.session_timeout_ms / 1000, tuple(cluster.auth.items())
-    client, done = _session(*session), False
+    client, done = _session(cluster), False
     try:
         topics = Topics(client, settings, options)
         try:
@@ -103,28 +103,25 @@ def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iter
             topics.bookkeeper.close()
     finally:
         if done and keep and not _KEPT and client.connected:
-            _KEPT[session] = client
+            _KEPT.append((cluster, client))
         else:
             client.shut()
 
 
-_Session = tuple[str, float, tuple[tuple[str, str], ...]]
-_KEPT: dict[_Session, ZooKeeperClient] = {}
+_KEPT = list[tuple[ClusterSettings, ZooKeeperClient]]()
 """At most one session, which nobody uses now."""
 
 
 def end_kept() -> None:
     """Close the session that is kept, if there is one."""
-    for key in [*_KEPT]:
-        _KEPT.pop(key).shut()
+    while _KEPT:
+        _KEPT.pop()[1].shut()
 
 
-def _session(servers: str, timeout_s: float, auth: tuple[tuple[str, str], ...]) -> ZooKeeperClient:
-    for key in [*_KEPT]:
-        kept = _KEPT.pop(key)
-        if key == (servers, timeout_s, auth) and kept.connected:
+def _session(cluster: ClusterSettings) -> ZooKeeperClient:
+    while _KEPT:
+        of, kept = _KEPT.pop()
+        if of == cluster and kept.connected:
             return kept
         kept.shut()
-    client = ZooKeeperClient(servers, timeout=timeout_s, auth_data=list(auth) or None)
-    client.open()
-    return client
+    return client_of(cluster).open()

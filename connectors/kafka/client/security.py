@@ -4,12 +4,12 @@ kafka-python receives librdkafka's; see `options`. Formats: CONFIGURATION.md of 
 of client settings; KIP-651 for PEM files in Java; JaasConfig.java for the syntax of ``sasl.jaas.config``.
 """
 
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
+from trueup.connectors.secrets import read, resolved
 from trueup.state.common.errors import BadSettings
-from trueup.state.settings.kafka_security import SECRETS, protocol, uses_tls
+from trueup.state.common.tls import uses_tls
+from trueup.state.settings.kafka_security import SECRETS, protocol
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -37,7 +37,6 @@ _SIGNS = (
     ("sasl authentication error", "sasl.password", "the broker refuses it, or sasl.username"),
 )
 LARGEST_FILE = 1 << 20
-_LARGEST_SECRET = 10_000
 _KEY_OF_JAVA = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
 
@@ -46,7 +45,7 @@ def librdkafka_of(security: Mapping[str, str], path: str) -> dict[str, str]:
     secret that is not where it should be."""
     if not security:
         return {}
-    known = resolved(security, path)
+    known = resolved(security, SECRETS, f"{path}.security")
     if known.get("tls.ca") == "system":
         del known["tls.ca"]
     if known.pop("tls.check.host", "true") == "false":
@@ -60,7 +59,7 @@ def java_of(security: Mapping[str, str], path: str) -> dict[str, str]:
     or a file that is not readable, or has a form that Java does not read."""
     if not security:
         return {}
-    known = resolved(security, path)
+    known = resolved(security, SECRETS, f"{path}.security")
     found = {"security.protocol": protocol(security)}
     if mechanism := known.get("sasl.mechanism"):
         login = {"username": known["sasl.username"], "password": known["sasl.password"]}
@@ -76,28 +75,6 @@ def remedy(found: str, path: str) -> str:
         if sign in found.lower():
             return f"correct {path}.security.{key}: {todo}"
     return ""
-
-
-def resolved(security: Mapping[str, str], path: str) -> dict[str, str]:
-    """The keys with their secrets in place of references to this process's environment and files. Raises
-    `BadSettings`."""
-    found = {key: value for key, value in security.items() if not _is_reference(key)}
-    missing = []
-    for secret in SECRETS:
-        if variable := security.get(f"{secret}.env"):
-            found[secret] = os.environ.get(variable, "")
-            if not found[secret]:
-                missing.append(f"{path}.security.{secret}.env: expected the variable {variable}; found none")
-        elif place := security.get(f"{secret}.file"):
-            try:
-                found[secret] = _read(place, _LARGEST_SECRET).rstrip("\r\n")
-            except (OSError, ValueError) as error:
-                missing.append(f"{path}.security.{secret}.file: expected a readable text file; found: {error}")
-        if any(ord(sign) < ord(" ") for sign in found.get(secret, "")):
-            missing.append(f"{path}.security.{secret}: expected no control characters; found some")
-    if missing:
-        raise BadSettings(missing)
-    return found
 
 
 def unreadable(security: Mapping[str, str], path: str) -> Iterator[str]:
@@ -130,24 +107,12 @@ def _java_tls(known: Mapping[str, str], path: str) -> dict[str, str]:
 
 def _pem(place: str, name: str, headers: tuple[str, ...]) -> str:
     try:
-        text = _read(place, LARGEST_FILE)
+        text = read(place, LARGEST_FILE)
     except (OSError, ValueError) as error:
         raise BadSettings([f"{name}: expected a readable PEM file; found: {error}"]) from error
     if not any(header in text for header in headers):
         raise BadSettings([f"{name}: expected a PEM file with {' or '.join(headers)}; found none in {place}"])
     return text
-
-
-def _read(place: str, most: int) -> str:
-    with Path(place).open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"more than {most} bytes")
-    return content.decode()
-
-
-def _is_reference(key: str) -> bool:
-    return key.endswith((".env", ".file"))
 
 
 def _quoted(value: str) -> str:

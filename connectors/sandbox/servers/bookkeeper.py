@@ -42,6 +42,7 @@ class Site:
             "httpServerClass": "org.apache.bookkeeper.http.vertx.VertxHttpServer",
             "httpServerHost": "127.0.0.1",
             "prometheusStatsHttpEnable": "false",
+            "zkEnableSecurity": self.settings.get("zkEnableSecurity", "false"),
         }
 
     def jvm(self, name: str, root: Path, settings: Mapping[str, object], main: str, option: str) -> Process:

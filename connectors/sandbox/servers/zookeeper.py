@@ -1,8 +1,9 @@
 """A standalone ZooKeeper server on 127.0.0.1."""
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.processes import Port, Process
@@ -14,11 +15,14 @@ JVM = ("-Xms48m", "-Xmx512m", "-XX:+UseSerialGC", "-Dzookeeper.forceSync=no")
 
 
 class ZooKeeper(SandboxServer):
-    """``jar_set`` is one of BookKeeper's, which contain the server's jars."""
+    """``jar_set`` is one of BookKeeper's, which contain the server's jars. ``settings`` are added to zoo.cfg."""
 
-    def __init__(self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM) -> None:
+    def __init__(
+        self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM,
+        settings: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         super().__init__("zookeeper", root.absolute())
-        self._jar_set, self._port, self._flags = jar_set, port or Port(), flags
+        self._jar_set, self._port, self._flags, self._settings = jar_set, port or Port(), flags, settings
 
     @property
     def address(self) -> str:
@@ -38,6 +42,7 @@ class ZooKeeper(SandboxServer):
                 "maxSessionTimeout": 60_000,
                 "admin.enableServer": "false",
                 "4lw.commands.whitelist": "*",
+                **self._settings,
             },
         )
         main = [

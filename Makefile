@@ -109,9 +109,12 @@ soak: setup ## Links both ways while workers, brokers and Trueup are killed: mak
 alerts: ## Print the alerts with absolute links to runbooks: make -s alerts DOCS=https://HOST/docs
 	@sed 's#runbook_url: docs/#runbook_url: $(if $(DOCS),$(DOCS),docs)/#' conf/prometheus/alerts.yml
 
+LOCK = --generate-hashes --universal --python-version 3.11 --no-header -q
+
 .PHONY: lock
-lock: setup ## Renew requirements.lock (needs uv)
-	uv pip compile pyproject.toml --extra dev --generate-hashes --universal --python-version 3.11 --no-header -q -o requirements.lock
+lock: setup ## Renew requirements.lock, and requirements.image.lock without what only development needs (needs uv)
+	uv pip compile pyproject.toml --extra dev $(LOCK) -o requirements.lock
+	uv pip compile pyproject.toml -c requirements.lock $(LOCK) -o requirements.image.lock
 
 .PHONY: clean
 clean: ## Remove what setup and the tools made

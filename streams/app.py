@@ -201,7 +201,7 @@ class Running:
             self._election,
         )  # fmt: skip
         chosen, tls = self._settings.http, self._tls
-        access = access_of(chosen, lambda reason: self._metrics.refused.at(reason).inc())
+        access = access_of(self._settings, lambda reason: self._metrics.refused.at(reason).inc())
         application.other_problems = lambda: [
             *self._journal.unsigned.values(), *(self._topics.problems if self._topics else ()),
             *filter(None, [self._clock.problem(), self._disk.problem()]),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 
 PREFIX, RANDOM_BYTES = "trueup_", 32
-MOST_TOKENS, LONGEST_TOKEN = 1_000, 512
+MOST_TOKENS, LONGEST_TOKEN, LONGEST_JWT = 1_000, 512, 16_384
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 

@@ -8,13 +8,13 @@ settings have those that streams declare, each known by its dataclass.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, replace
-from ipaddress import ip_address
 from typing import Any, TypeVar
 
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import COUNT, MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
 from trueup.state.common.systems import SYSTEMS
+from trueup.state.settings.callers import OIDC, PROXY, OidcSettings, ProxySettings, is_loopback
 from trueup.state.settings.kafka_security import DOC as SECURITY
 from trueup.state.settings.kafka_security import problems as security_problems
 from trueup.state.settings.kafka_security import settings_of_security
@@ -257,23 +257,18 @@ def _check_spark(draft: Draft) -> Iterator[str]:
         yield f"spark.memory: expected a size such as 512m or 2g; found {shown(spark.memory)}"
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a listener on this address."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
 def _check_http(draft: Draft) -> Iterator[str]:
     http = draft.section(HttpSettings)
     if http is None:
         return
-    if not is_loopback(http.host) and not http.tokens_file:
+    oidc, proxy = draft.section(OidcSettings), draft.section(ProxySettings)
+    if not is_loopback(http.host) and not http.tokens_file and not (oidc and oidc.issuer):
         yield (
             "http.host: expected an address of this machine alone, such as 127.0.0.1, because http.tokens_file is not "
             f"set; found {shown(http.host)}. To serve other machines, set http.tokens_file; see docs/security.md"
         )
+    if proxy and proxy.tokens and not http.tokens_file:
+        yield "http.tokens_file: expected the file with the tokens of proxy.tokens; found nothing"
     if bool(http.tls_certificate) != bool(http.tls_key):
         missing = "tls_key" if http.tls_certificate else "tls_certificate"
         yield f"http.{missing}: expected a PEM file, as the certificate and its key belong together; found nothing"
@@ -312,7 +307,7 @@ Declared = Sequence[Section[Any]]
 
 def all_sections(declared: Declared) -> list[Section[Any]]:
     """The sections of the application and these of streams, in the order of the reference."""
-    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP, HA, ACCESS]
+    return [CLUSTER, RACKS, *declared, JOURNAL, SPARK, HTTP, OIDC, PROXY, HA, ACCESS]
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +319,8 @@ class Settings:
     journal: JournalSettings = field(default_factory=JournalSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    oidc: OidcSettings = field(default_factory=OidcSettings)
+    proxy: ProxySettings = field(default_factory=ProxySettings)
     ha: HaSettings = field(default_factory=HaSettings)
     access: AccessSettings = field(default_factory=AccessSettings)
     data_dir: str = key("trueup-data", "Directory of the embedded journal, checkpoints and logs")

@@ -7,12 +7,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from trueup.connectors.oidc import Issuer
 from trueup.connectors.sandbox.jvm import jars as locked
 from trueup.connectors.sandbox.jvm.java import feature_version, java
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.state.settings.settings import HttpSettings, Settings, is_loopback
+from trueup.state.settings.callers import OidcSettings, is_loopback
+from trueup.state.settings.settings import HttpSettings, Settings
 from trueup.streams.journal.channel import client_of
 from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
@@ -109,7 +111,9 @@ def _taken(http: HttpSettings) -> Check:
 def tokens(settings: Settings) -> Iterator[Check]:
     """The file of tokens is valid, and only its owner can change it; the certificate and its key belong together."""
     http = settings.http
-    if not http.tokens_file:
+    if not http.tokens_file and settings.oidc.issuer:
+        yield ok("tokens", "none: callers have tokens of oidc.issuer")
+    elif not http.tokens_file:
         yield ok("tokens", "none: http.tokens_file is not set, and every process of this machine may call the API")
     elif problems := (file := TokenFile(Path(http.tokens_file))).check():
         yield from (
@@ -119,8 +123,34 @@ def tokens(settings: Settings) -> Iterator[Check]:
         yield fail("tokens", f"other users can change {http.tokens_file}", "remove their write permission")
     else:
         yield ok("tokens", f"{many(len(file.tokens()), 'token')} in {http.tokens_file}")
+    yield from _proxies(settings)
+    if settings.oidc.issuer:
+        yield _provider(settings.oidc)
     if certificate_of(http):
         yield ok("tls", f"{http.tls_certificate} and its key; TLS 1.2 or newer")
+
+
+def _proxies(settings: Settings) -> Iterator[Check]:
+    """Every name of proxy.tokens has a token."""
+    if not settings.proxy.tokens:
+        return
+    known = {token.name for token in TokenFile(Path(settings.http.tokens_file)).tokens()}
+    if missing := sorted({*settings.proxy.tokens} - known):
+        yield fail(
+            "proxy", f"no token {', '.join(missing)} in {settings.http.tokens_file}",
+            "correct proxy.tokens, or add a line: `trueup token new` prints it",
+        )  # fmt: skip
+    else:
+        yield ok("proxy", f"{', '.join(settings.proxy.tokens)} name callers in {settings.proxy.user_header}")
+
+
+def _provider(oidc: OidcSettings) -> Check:
+    """The keys of the provider can be read."""
+    issuer = Issuer(oidc)
+    issuer.read()
+    if issuer.problem:
+        return fail("oidc", issuer.problem.removeprefix("oidc: "), "correct oidc.issuer, oidc.jwks or oidc.ca")
+    return ok("oidc", f"{many(issuer.known, 'key')} of {oidc.issuer}")
 
 
 def journal(settings: Settings) -> Check:

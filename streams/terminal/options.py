@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from trueup.state.access.tokens import LONGEST_TOKEN
+from trueup.state.access.tokens import LONGEST_JWT
 from trueup.state.common.errors import BadSettings
 from trueup.state.settings.settings import HttpSettings
 from trueup.streams.terminal.client import Target
@@ -77,14 +77,14 @@ def token_of(path: Path | None, env: Mapping[str, str] = os.environ) -> str:
         return ""
     try:
         with Path(place).open("rb") as file:
-            content = file.read(LONGEST_TOKEN + 2)
+            content = file.read(LONGEST_JWT + 2)
     except OSError as error:
         raise BadSettings([f"{name}: expected a readable file with a token; found {place}: {error.strerror}"]) from None
     return _sendable(content.decode("ascii", "replace").strip(), f"{name} {place}")
 
 
 def _sendable(token: str, where: str) -> str:
-    if not re.fullmatch(r"[!-~]{1,512}", token):
+    if not re.fullmatch(rf"[!-~]{{1,{LONGEST_JWT}}}", token):
         raise BadSettings([f"{where}: expected one token without spaces; found something else"])
     return token
 

@@ -1,8 +1,9 @@
-"""Who sends a request: the tokens of http.tokens_file, and sessions of the status page.
+"""Who sends a request: the tokens of http.tokens_file and of section oidc, and sessions of the status page.
 
 A token is sent as ``Authorization: Bearer TOKEN``, or as ``Trueup-Token: TOKEN`` if a proxy uses Authorization. A
 session of the status page only reads, whatever the role of its token, so that no page of another site can use it to
-change something. It ends with its token: the file is read again when it changes.
+change something. It ends with its token: the file is read again when it changes. See `others` for callers that a
+provider or a proxy has authenticated.
 """
 
 import logging
@@ -17,10 +18,13 @@ from pathlib import Path
 
 from flask import Request
 
+from trueup.connectors.oidc import Issuer
 from trueup.state.access.tokens import LONGEST_TOKEN, Role, Token, digest_of, find, parse
-from trueup.state.settings.settings import HttpSettings
+from trueup.state.common.errors import Refused
+from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.headers import TOKEN
 from trueup.streams.web.guard import Rejected
+from trueup.streams.web.others import Caller, Provider, Proxies, is_jwt
 
 log = logging.getLogger(__name__)
 COOKIE = "trueup-session"
@@ -83,59 +87,72 @@ def writable_by_others(path: Path) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """The sender of a request."""
+class _Session:
+    """``digest``: of its token of the file; empty for a token of a provider, which cannot be asked for again."""
 
     name: str
-    role: Role
+    digest: bytes
+    until_s: float
 
 
 class Access:
     """Admits callers with a token. ``refused`` counts refused requests by reason: missing, invalid, role."""
 
     def __init__(
-        self, file: TokenFile, refused: Callable[[str], None], clock: Callable[[], float] = time.monotonic
-    ) -> None:
+        self, file: TokenFile | None, refused: Callable[[str], None], clock: Callable[[], float] = time.monotonic, *,
+        provider: Provider | None = None, proxies: Proxies | None = None,
+    ) -> None:  # fmt: skip
         self._file, self._refused, self._clock = file, refused, clock
+        self._provider, self._proxies = provider, proxies
         self._lock = threading.Lock()
-        self._sessions: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()
+        self._sessions: OrderedDict[bytes, _Session] = OrderedDict()
         self._logged_s, self._unlogged = float("-inf"), 0
 
     @property
     def problems(self) -> list[str]:
-        """Problems of the file of tokens."""
-        return self._file.check()
+        """Problems of the file of tokens, and of the keys of the provider."""
+        return [*(self._file.check() if self._file else ()), *(self._provider.problems if self._provider else ())]
 
     def caller(self, request: Request) -> Caller | None:
         """The sender; None: without a valid token or session."""
-        if token := _sent(request):
-            found = self._token(token)
-            return Caller(found.name, found.role) if found else None
-        return self._of_session(request.cookies.get(COOKIE, ""))
+        try:
+            return self._sender(request)
+        except Refused:
+            return None
 
     def require(self, request: Request, role: Role) -> Caller:
         """The sender, who has at least this role. Raises `Rejected`."""
-        caller = self.caller(request)
-        if caller is None:
+        try:
+            caller = self._sender(request)
+        except Refused as error:
             sent = _sent(request) or request.cookies.get(COOKIE)
             self._count("invalid" if sent else "missing", request, "unknown")
-            raise Rejected(401, "a valid token", "another one" if sent else "no token", REMEDY)
-        if caller.role < role:
+            raise Rejected(401, error.expected, error.found, error.todo) from None
+        if caller.role is None or caller.role < role:
             self._count("role", request, caller.name)
-            found = f"{caller.name}, whose role is {caller.role.text}"
-            raise Rejected(403, f"a caller with the role {role.text}", found, "use a token with this role")
+            has = f"whose role is {caller.role.text}" if caller.role else "to whom the settings give no role"
+            raise Rejected(
+                403, f"a caller with the role {role.text}", f"{caller.name}, {has}", "use a token with this role"
+            )
         return caller
 
     def begin(self, request: Request, token: str) -> str:
         """A new session for a token. Raises `Rejected`."""
-        found = self._token(token)
-        if found is None:
+        now_s = self._clock()
+        try:
+            if self._provider and is_jwt(token):
+                caller, valid_s = self._provider.caller(token)
+                made = _Session(caller.name, b"", now_s + min(valid_s, SESSION_S))
+            else:
+                found = self._token(token)
+                made = _Session(found.name, found.digest, now_s + SESSION_S)
+        except Refused as error:
             self._count("invalid", request, "unknown")
-            raise Rejected(401, "a valid token", "another one", "enter a token of http.tokens_file")
+            raise Rejected(401, error.expected, error.found, "enter a valid token") from None
         session = secrets.token_urlsafe(32)
-        log.info("session begun", extra={"by": found.name, "address": request.remote_addr})
+        log.info("session begun", extra={"by": made.name, "address": request.remote_addr})
         with self._lock:
-            self._sessions[digest_of(session)] = found.digest, self._clock() + SESSION_S
+            self._sessions[digest_of(session)] = made
             while len(self._sessions) > SESSIONS:
                 self._sessions.popitem(last=False)
         return session
@@ -145,16 +162,39 @@ class Access:
         with self._lock:
             self._sessions.pop(digest_of(session), None)
 
-    def _token(self, token: str) -> Token | None:
-        return find(self._file.tokens(), digest_of(token)) if 0 < len(token) <= LONGEST_TOKEN else None
+    def _sender(self, request: Request) -> Caller:
+        """Raises `Refused`."""
+        token = _sent(request)
+        if not token:
+            return self._of_session(request.cookies.get(COOKIE, ""))
+        if self._provider and is_jwt(token):
+            return self._provider.caller(token)[0]
+        found = self._token(token)
+        if self._proxies and self._proxies.is_one(found):
+            return self._proxies.caller(found, request.headers)
+        return Caller(found.name, found.role)
 
-    def _of_session(self, session: str) -> Caller | None:
+    def _token(self, token: str) -> Token:
+        found = None
+        if self._file and 0 < len(token) <= LONGEST_TOKEN:
+            found = find(self._file.tokens(), digest_of(token))
+        if found is None:
+            raise Refused("a valid token", "another one", REMEDY)
+        return found
+
+    def _of_session(self, session: str) -> Caller:
         if not session:
-            return None
+            raise Refused("a valid token", "no token", REMEDY)
         with self._lock:
-            digest, until_s = self._sessions.get(digest_of(session), (b"", 0.0))
-        found = find(self._file.tokens(), digest) if self._clock() < until_s else None
-        return Caller(found.name, Role.VIEWER) if found else None
+            found = self._sessions.get(digest_of(session))
+        if found is None or self._clock() >= found.until_s:
+            raise Refused("a valid token", "another one", REMEDY)
+        if not found.digest:
+            return Caller(found.name, Role.VIEWER)
+        token = find(self._file.tokens(), found.digest) if self._file else None
+        if token is None:
+            raise Refused("a valid token", "another one", REMEDY)
+        return Caller(token.name, Role.VIEWER)
 
     def _count(self, reason: str, request: Request, name: str) -> None:
         """Count a refused request. A line is logged at most every `LOG_S`: a client may try without end."""
@@ -179,6 +219,19 @@ def _sent(request: Request) -> str:
     return token.strip() if kind.lower() == "bearer" else ""
 
 
-def access_of(http: HttpSettings, refused: Callable[[str], None]) -> Access | None:
-    """The access that the settings ask for; None: callers are not authenticated."""
-    return Access(TokenFile(Path(http.tokens_file)), refused) if http.tokens_file else None
+def access_of(settings: Settings, refused: Callable[[str], None]) -> Access | None:
+    """The access that the settings ask for; None: callers are not authenticated. Raises `BadSettings`."""
+    file, oidc, proxy = settings.http.tokens_file, settings.oidc, settings.proxy
+    if not file and not oidc.issuer:
+        return None
+    provider = None
+    if oidc.issuer:
+        issuer = Issuer(oidc)
+        issuer.read()  # a problem is shown before the first caller finds it
+        provider = Provider(oidc, issuer)
+    return Access(
+        TokenFile(Path(file)) if file else None,
+        refused,
+        provider=provider,
+        proxies=Proxies(proxy) if proxy.tokens else None,
+    )

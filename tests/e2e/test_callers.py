@@ -12,6 +12,7 @@ import urllib3
 from tests.certificates import certify
 from tests.e2e.planted import secret, shown
 from tests.e2e.trueup import Trueup, command
+from tests.issuer import AUDIENCE, Issuer
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.state.access.tokens import Role, line_of
@@ -21,7 +22,7 @@ from trueup.streams.terminal import codes
 from trueup.streams.terminal.options import target_of
 
 pytestmark = pytest.mark.servers
-ADMIN, VIEWER, REPORTER = secret("admin"), secret("viewer"), secret("reporter")
+ADMIN, VIEWER, REPORTER, GATEWAY = secret("admin"), secret("viewer"), secret("reporter"), secret("gateway")
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +32,7 @@ def root(new_root: Callable[[], Path]) -> Path:
     certify(made)
     lines = [
         line_of("ada", Role.ADMIN, ADMIN), "eve root", line_of("vera", Role.VIEWER, VIEWER),
-        line_of("spark", Role.REPORTER, REPORTER),
+        line_of("spark", Role.REPORTER, REPORTER), line_of("gateway", Role.ADMIN, GATEWAY),
     ]  # fmt: skip
     (made / "tokens").write_text("\n".join(lines) + "\n")
     return made
@@ -46,12 +47,20 @@ def environment(root: Path) -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def trueup(root: Path, environment: pytest.MonkeyPatch) -> Iterator[Trueup]:
+def issuer() -> Iterator[Issuer]:
+    with Issuer() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def trueup(root: Path, environment: pytest.MonkeyPatch, issuer: Issuer) -> Iterator[Trueup]:
     names = {"tokens_file": "tokens", "tls_certificate": "certificate.pem", "tls_key": "key.pem"}
     http = {"host": "0.0.0.0", **{name: str(root / file) for name, file in names.items()}}
     sections = {
         "access": {"modes_at_most": {"placement": "approve"}},
         "spark": {"conf": {"spark.planted": secret("spark")}},
+        "oidc": {"issuer": issuer.url, "audience": AUDIENCE, "roles": {"operators": "admin"}},
+        "proxy": {"tokens": ["gateway"]},
     }
     silent = Port()
     with Trueup(None, root / "run", cluster={"zookeeper": f"127.0.0.1:{silent.number}"}, http=http, **sections) as made:
@@ -83,6 +92,25 @@ def test_other_callers_are_refused(trueup: Trueup) -> None:
             ]
     counts = [trueup.metric("trueup_requests_refused_total", reason=reason) for reason in ("role", "invalid")]
     assert (results, counts) == ([codes.REFUSED, codes.OK, codes.REFUSED, codes.REFUSED], [1, 2])
+
+
+def test_a_caller_whom_the_provider_knows_is_in_the_history(trueup: Trueup, issuer: Issuer) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRUEUP_TOKEN", issuer.token())
+        changed = trueup.run("config", "set", "placement.mode", "observe").code
+        patch.setenv("TRUEUP_TOKEN", issuer.token(aud="another"))
+        refused = trueup.run("get", "actions")
+    rows = [row["who"] for row in trueup.json("get", "actions") if row["kind"] == "config"]
+    assert (changed, rows[0], refused.code) == (codes.OK, "oidc:ada at 127.0.0.1", codes.REFUSED)
+    assert "for another audience" in refused.err
+
+
+def test_a_caller_whom_a_proxy_names_is_in_the_history(trueup: Trueup) -> None:
+    headers = {"Trueup-Token": GATEWAY, "X-Forwarded-User": "grace"}
+    url = f"{trueup.url}/api/config/placement.mode"
+    assert trueup._http.request("PUT", url, json={"value": "approve"}, headers=headers).status == 200
+    rows = [row["who"] for row in trueup.json("get", "actions") if row["kind"] == "config"]
+    assert rows[0] == "gateway:grace at 127.0.0.1"
 
 
 def test_a_reader_of_topics_reports_damaged_replicas_and_does_nothing_else(trueup: Trueup) -> None:
@@ -123,6 +151,12 @@ def test_doctor_finds_the_running_application(trueup: Trueup) -> None:
 def doctor(trueup: Trueup) -> list[dict[str, str]]:
     rows: list[dict[str, str]] = json.loads(command("doctor", "-c", str(trueup.file), "--skip-spark", "-o", "json").out)
     return rows
+
+
+def test_doctor_reads_the_keys_of_the_provider(trueup: Trueup, issuer: Issuer) -> None:
+    rows = {row["name"]: row for row in doctor(trueup)}
+    assert (rows["oidc"]["status"], rows["oidc"]["found"]) == ("ok", f"2 keys of {issuer.url}")
+    assert (rows["proxy"]["status"], "no token gateway" in rows["proxy"]["found"]) == ("fail", True)  # removed above
 
 
 def test_spark_ui_stops_nothing(trueup: Trueup) -> None:

@@ -122,7 +122,7 @@ def test_a_token_is_sent_over_tls(tokens: Path, run: Run, tmp_path: Path, monkey
     assert results == [codes.OK, codes.UNREACHABLE]
 
 
-@pytest.mark.parametrize("content", [b"", b"a b", b"x" * 600, b"\xff"])
+@pytest.mark.parametrize("content", [b"", b"a b", b"x" * 17_000, b"\xff"])
 def test_a_file_without_a_token_is_reported_without_its_content(run: Run, tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "bad"
     file.write_bytes(content)

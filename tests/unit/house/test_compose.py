@@ -2,7 +2,9 @@
 
 import ipaddress
 import json
+import re
 import subprocess
+import tomllib
 from collections import Counter
 from importlib.resources import files
 from pathlib import Path
@@ -100,8 +102,42 @@ def test_every_service_has_a_health_check(name: str) -> None:
 
 
 def test_what_the_image_copies_is_there_and_not_ignored() -> None:
-    lines = [line.split() for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("COPY ")]
-    copied = {source for line in lines for source in line[1:-1]}
+    copied = {source for line in image("COPY") if not line[0].startswith("--from=") for source in line[:-1]}
     let_in = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
     assert copied == let_in
     assert [name for name in sorted(copied - {"README.md"}) if not (ROOT / name).exists()] == []
+
+
+def test_the_base_of_the_image_is_an_exact_version() -> None:
+    bases = [line[0] for line in image("FROM")]
+    assert [
+        base for base in bases if not re.fullmatch(r"python:\d+\.\d+\.\d+-slim-\w+(@sha256:[0-9a-f]{64})?", base)
+    ] == []
+
+
+def test_the_image_has_no_packages_of_tests() -> None:
+    last = (ROOT / "Dockerfile").read_text().rpartition("\nFROM ")[2]
+    files = re.findall(r"--requirement (\S+)", last)
+    locked = {name for file in files for name in pinned(file)}
+    wanted = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    dev = {re.split(r"[^\w-]", one)[0] for one in wanted["optional-dependencies"]["dev"]}
+    runtime = {re.split(r"[^\w-]", one)[0] for one in wanted["dependencies"]}
+    assert (files, runtime - locked) == (["requirements.image.lock"], set())
+    assert locked & dev == {"cryptography", "psutil"}  # PyJWT and jgo need them, too
+
+
+def test_the_image_has_the_versions_of_the_tests() -> None:
+    tested = pinned("requirements.lock")
+    image_has = pinned("requirements.image.lock")
+    assert {name: version for name, version in image_has.items() if tested.get(name) != version} == {}
+
+
+def pinned(file: str) -> dict[str, str]:
+    """Version by package."""
+    return dict(re.findall(r"^([\w.-]+)==([^\s;\\]+)", (ROOT / file).read_text(), re.MULTILINE))
+
+
+def image(instruction: str) -> list[list[str]]:
+    """The words of each line of the Dockerfile with this instruction."""
+    lines = (ROOT / "Dockerfile").read_text().splitlines()
+    return [line.split()[1:] for line in lines if line.startswith(f"{instruction} ")]

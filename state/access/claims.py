@@ -1,0 +1,36 @@
+"""What others say about a caller: the claims of a token, and the headers of a proxy."""
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from trueup.state.access.tokens import ROLES, Role
+
+LONGEST_NAME, MOST_VALUES = 128, 1_000
+ANYONE = "*"
+"""In a table of roles: every caller."""
+
+
+def name_of(value: object) -> str:
+    """A name that can be shown: at most `LONGEST_NAME` printable characters without spaces and commas; else empty."""
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME:
+        return ""
+    return value if value.isprintable() and not {" ", ","} & {*value} else ""
+
+
+def values_of(claims: Mapping[str, Any], path: str) -> list[str]:
+    """The texts of a claim: of a list, or of a text with spaces in between. ``path``: its name, or names of nested
+    objects with dots in between; a claim whose name has dots is found, too."""
+    found: object = claims.get(path)
+    if found is None:
+        found = claims
+        for name in path.split("."):
+            found = found.get(name) if isinstance(found, Mapping) else None
+    if isinstance(found, str):
+        return found.split()[:MOST_VALUES]
+    return [one for one in found[:MOST_VALUES] if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def role_of(values: Collection[str], roles: Mapping[str, str]) -> Role | None:
+    """The highest role of these values; None without one."""
+    given = [ROLES[role] for value, role in roles.items() if value == ANYONE or value in values]
+    return max(given, default=None)

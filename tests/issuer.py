@@ -3,8 +3,10 @@
 import json
 import threading
 import time
+from base64 import b64decode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
+from urllib.parse import parse_qs
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -15,12 +17,15 @@ AUDIENCE = "trueup"
 
 
 class Issuer:
-    """``answers``: content by path, which tests change. ``asked``: the paths of requests, in order."""
+    """``answers``: content by path, which tests change. ``asked``: the paths of requests, in order. ``secrets`` of
+    clients by name, who get tokens for the audience ``granted`` at /token, valid for ``valid_s``."""
 
     def __init__(self) -> None:
         self.key = rsa.generate_private_key(65_537, 2_048)
         self.curve = ec.generate_private_key(ec.SECP256R1())
         self.asked: list[str] = []
+        self.secrets: dict[str, str] = {}
+        self.granted, self.valid_s = "kafka", 600
         issuer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -29,6 +34,20 @@ class Issuer:
                 found = issuer.answers.get(self.path)
                 content = found if isinstance(found, bytes) else json.dumps(found).encode()
                 self.send_response(404 if found is None else 200)
+                self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                self.wfile.write(content)
+
+            def do_POST(self) -> None:
+                issuer.asked.append(self.path)
+                form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+                user, _, secret = b64decode(self.headers["Authorization"].partition(" ")[2]).decode().partition(":")
+                right = form["grant_type"] == ["client_credentials"] and secret == issuer.secrets.get(user)
+                token = issuer.token(sub=user, aud=issuer.granted, scope=form.get("scope", [""])[0]) if right else ""
+                answer = {"access_token": token, "expires_in": issuer.valid_s, "token_type": "Bearer"}
+                content = json.dumps(answer if right else {"error": "invalid_client"}).encode()
+                self.send_response(200 if right else 401)
+                self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
                 self.wfile.write(content)
@@ -60,8 +79,8 @@ class Issuer:
     def claims(self, **changed: Any) -> dict[str, Any]:
         """Valid claims of ada, an operator. None removes a claim."""
         made = {
-            "iss": self.url, "aud": AUDIENCE, "sub": "ada", "exp": int(time.time()) + 600, "groups": ["operators"],
-            **changed,
+            "iss": self.url, "aud": AUDIENCE, "sub": "ada", "iat": int(time.time()), "exp": int(time.time()) + 600,
+            "groups": ["operators"], **changed,
         }  # fmt: skip
         return {name: value for name, value in made.items() if value is not None}
 

@@ -8,15 +8,20 @@ from collections.abc import Iterator, Mapping
 
 from trueup.state.common import secrets, tls
 from trueup.state.common.options import near, shown
+from trueup.state.settings.callers import is_private
 
 SASL = ("sasl.mechanism", "sasl.username", "sasl.password")
-SECRETS = ("sasl.password", *tls.SECRETS)
-KEYS = (*tls.KEYS, *SASL, *secrets.keys_of(SECRETS))
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+OAUTH = (
+    "sasl.oauth.url", "sasl.oauth.client.id", "sasl.oauth.client.secret", "sasl.oauth.scope", "sasl.oauth.ca",
+)  # fmt: skip
+SECRETS = ("sasl.password", "sasl.oauth.client.secret", *tls.SECRETS)
+KEYS = (*tls.KEYS, *SASL, *OAUTH, *secrets.keys_of(SECRETS))
+BEARER = "OAUTHBEARER"
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", BEARER)
 DOC = (
     "Login and encryption: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, tls.check.host, "
-    f"sasl.mechanism ({', '.join(MECHANISMS)}), sasl.username, sasl.password; secrets also as sasl.password.file: PATH "
-    "or sasl.password.env: VARIABLE. With a key tls.*, connections use TLS"
+    f"sasl.mechanism ({', '.join(MECHANISMS)}), sasl.username, sasl.password, and for {BEARER} {', '.join(OAUTH)}; "
+    "secrets also as sasl.password.file: PATH or sasl.password.env: VARIABLE. With a key tls.*, connections use TLS"
 )
 _OTHERS = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 
@@ -54,7 +59,25 @@ def _sasl(security: Mapping[str, str]) -> Iterator[str]:
         return
     if mechanism not in MECHANISMS:
         yield f"sasl.mechanism: expected one of {', '.join(MECHANISMS)}; found {shown(mechanism)}"
+    if mechanism == BEARER:
+        yield from _oauth(security)
+        return
+    if other := [name for name in rest if name.startswith("sasl.oauth.")]:
+        yield f"{other[0]}: expected sasl.mechanism {BEARER}; found {shown(mechanism)}"
     if not security.get("sasl.username"):
         yield "sasl.username: expected the name of the user; found nothing"
     if not secrets.is_given("sasl.password", security):
         yield "sasl.password: expected a password, or sasl.password.file or sasl.password.env; found none"
+
+
+def _oauth(security: Mapping[str, str]) -> Iterator[str]:
+    for name in ("sasl.username", *secrets.forms("sasl.password")):
+        if name in security:
+            yield f"{name}: expected sasl.oauth.client.id and sasl.oauth.client.secret for {BEARER}; found this key"
+    if not is_private(url := security.get("sasl.oauth.url", "")):
+        expected = "the https URL of the token endpoint (http only for this machine)"
+        yield f"sasl.oauth.url: expected {expected}; found {shown(url)}"
+    if not security.get("sasl.oauth.client.id"):
+        yield "sasl.oauth.client.id: expected the id of the client; found nothing"
+    if not secrets.is_given("sasl.oauth.client.secret", security):
+        yield "sasl.oauth.client.secret: expected the secret of the client, or its .file or .env; found none"

@@ -15,6 +15,7 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import librdkafka
 from trueup.connectors.kafka.client.security import remedy
+from trueup.connectors.replaced import Replaced
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 TIMEOUT_S = 15.0
@@ -54,14 +55,22 @@ class Admin(Closing):
         self.endpoint, self.name, self.timeout_s = endpoint, endpoint.name, timeout_s
         self._login: KafkaError | None = None
         self._silent = 0
-        self.client = self._made()
+        self._replaced = Replaced(endpoint.security)
+        self._client: AdminClient | None = self._made()
+
+    @property
+    def client(self) -> AdminClient:
+        """The client; another one after a file of its section security was replaced."""
+        if self._client is None or self._replaced():
+            self._client = self._made()
+        return self._client
 
     def _made(self) -> AdminClient:
         return AdminClient(librdkafka(self.endpoint, error_cb=self._on_error))
 
     def close(self) -> None:
         """Close all connections. The client is unusable then."""
-        del self.client
+        self._client = None
 
     def ask(self, doing: str, call: Callable[..., "Future[V]"], *given: object, **more: object) -> V:
         """The result of a call with one response. ``doing`` completes "to ... "."""
@@ -107,7 +116,7 @@ class Admin(Closing):
         self._silent = self._silent + 1 if code in _LOST else 0
         if self._silent >= SILENT:
             self._silent = 0
-            self.client = self._made()
+            self._client = self._made()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() in _LOGIN or remedy(error.str(), ""):

@@ -17,9 +17,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.oauth import tokens_of
 from trueup.connectors.kafka.client.security import NAMES, librdkafka_of, unreadable
 from trueup.state.common.errors import BadSettings
 from trueup.state.kafka.settings import KafkaCluster
+from trueup.state.settings.kafka_security import BEARER
 
 RESERVED = frozenset({
     "acks", "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store",
@@ -98,8 +100,11 @@ def settings_of(endpoint: Endpoint) -> dict[str, Any]:
         raise BadSettings([f"kafka.{endpoint.name}.options.{problem}" for problem in found])
     options = {"client.id": "trueup", "security.protocol": "PLAINTEXT", **_plain(_given(endpoint))}
     translated = {_NAMES[key][0]: _NAMES[key][1](value) for key, value in options.items() if key in _NAMES}
-    context = {"ssl_context": tls(options)} if options["security.protocol"].lower() in _TLS else {}
-    return {**translated, **context}
+    if options["security.protocol"].lower() in _TLS:
+        translated["ssl_context"] = tls(options)
+    if endpoint.security.get("sasl.mechanism") == BEARER:
+        translated["sasl_oauth_token_provider"] = tokens_of(endpoint.security, f"kafka.{endpoint.name}")
+    return translated
 
 
 def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from trueup.connectors.secrets import read, resolved
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.tls import uses_tls
-from trueup.state.settings.kafka_security import SECRETS, protocol
+from trueup.state.settings.kafka_security import BEARER, SECRETS, protocol
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -20,6 +20,9 @@ NAMES = {
     "sasl.mechanism": "sasl.mechanism", "sasl.username": "sasl.username", "sasl.password": "sasl.password",
     "ssl.ca.location": "tls.ca", "ssl.certificate.location": "tls.certificate", "ssl.key.location": "tls.key",
     "ssl.key.password": "tls.key.password", "ssl.endpoint.identification.algorithm": "tls.check.host",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauth.url", "sasl.oauthbearer.client.id": "sasl.oauth.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauth.client.secret", "sasl.oauthbearer.scope": "sasl.oauth.scope",
+    "https.ca.location": "sasl.oauth.ca",
 }  # fmt: skip
 """Our keys by librdkafka's names."""
 _SIGNS = (
@@ -32,10 +35,23 @@ _SIGNS = (
     ("alert certificate", "tls.certificate", "the broker asks for a certificate that it trusts"),
     ("alert unknown ca", "tls.certificate", "the broker does not trust its authority"),
     ("plaintext broker listener", "tls.ca", "the listener does not use TLS; remove tls.*, or set another bootstrap"),
+    ("invalid_token", "sasl.oauth.url", "the broker does not accept its tokens: compare issuer, audience and keys"),
+    (
+        "oidc token",
+        "sasl.oauth.client.secret",
+        "the token endpoint gives no token: check sasl.oauth.url, the id and ca, too",
+    ),
+    (
+        "oauthbearer token",
+        "sasl.oauth.client.secret",
+        "the endpoint gives no token: check sasl.oauth.url, the id and ca, too",
+    ),
     ("unsupported sasl mechanism", "sasl.mechanism", "the broker does not offer it"),
     ("mechanism handshake", "sasl.mechanism", "the broker does not offer it"),
     ("sasl authentication error", "sasl.password", "the broker refuses it, or sasl.username"),
 )
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+_SYSTEM = {("tls.ca", "system"), ("sasl.oauth.ca", "system")}
 LARGEST_FILE = 1 << 20
 _KEY_OF_JAVA = ("-----BEGIN PRIVATE KEY-----", "-----BEGIN ENCRYPTED PRIVATE KEY-----")
 
@@ -46,11 +62,12 @@ def librdkafka_of(security: Mapping[str, str], path: str) -> dict[str, str]:
     if not security:
         return {}
     known = resolved(security, SECRETS, f"{path}.security")
-    if known.get("tls.ca") == "system":
-        del known["tls.ca"]
+    known = {key: value for key, value in known.items() if (key, value) not in _SYSTEM}
     if known.pop("tls.check.host", "true") == "false":
         known["tls.check.host"] = "none"
     found = {name: known[key] for name, key in NAMES.items() if key in known}
+    if known.get("sasl.mechanism") == BEARER:
+        found["sasl.oauthbearer.method"] = "oidc"
     return {"security.protocol": protocol(security), **found}
 
 
@@ -61,11 +78,33 @@ def java_of(security: Mapping[str, str], path: str) -> dict[str, str]:
         return {}
     known = resolved(security, SECRETS, f"{path}.security")
     found = {"security.protocol": protocol(security)}
-    if mechanism := known.get("sasl.mechanism"):
+    if (mechanism := known.get("sasl.mechanism")) == BEARER:
+        found |= _java_oauth(known, path)
+    elif mechanism:
         login = {"username": known["sasl.username"], "password": known["sasl.password"]}
-        words = " ".join(f"{name}={_quoted(value)}" for name, value in login.items())
-        found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": f"{_LOGIN_MODULES[mechanism]} required {words};"}
+        found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(_LOGIN_MODULES[mechanism], login)}
     return {**found, **(_java_tls(known, path) if uses_tls(known) else {})}
+
+
+def _java_oauth(known: Mapping[str, str], path: str) -> dict[str, str]:
+    """KIP-768. The authority of the endpoint's certificate is an option of the login module."""
+    login = {"clientId": known["sasl.oauth.client.id"], "clientSecret": known["sasl.oauth.client.secret"]}
+    if scope := known.get("sasl.oauth.scope"):
+        login["scope"] = scope
+    if (authority := known.get("sasl.oauth.ca", "system")) != "system":
+        _pem(authority, f"{path}.security.sasl.oauth.ca", ("-----BEGIN CERTIFICATE-----",))
+        login |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    return {
+        "sasl.mechanism": BEARER,
+        "sasl.jaas.config": _jaas(f"{_OAUTH}.OAuthBearerLoginModule", login),
+        "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
+        "sasl.oauthbearer.token.endpoint.url": known["sasl.oauth.url"],
+    }
+
+
+def _jaas(module: str, login: Mapping[str, str]) -> str:
+    words = " ".join(f"{name}={_quoted(value)}" for name, value in login.items())
+    return f"{module} required {words};"
 
 
 def remedy(found: str, path: str) -> str:

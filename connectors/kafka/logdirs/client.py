@@ -5,6 +5,7 @@ settings of a broker: ``replica.alter.log.dirs.io.max.bytes.per.second`` and ``c
 neither raises refusals of a broker nor checks the error of a whole response: this module does both.
 """
 
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
@@ -18,6 +19,7 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
+from trueup.connectors.replaced import Replaced
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 from trueup.state.logdirs.model import Broker, LogDir, Replicas
 
@@ -75,16 +77,37 @@ class LogDirsClient(Closing):
     """The log directories of one cluster. Calls block; safe to use from several threads."""
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._name = endpoint.name
-        try:
-            self._admin = CleanClient(**kafka_python(endpoint))
-        except kafka_errors.KafkaError as error:
-            raise _translated(error, f"brokers of {endpoint.name} that answer at {endpoint.address}") from error
+        self._name, self._endpoint = endpoint.name, endpoint
+        self._replaced, self._lock = Replaced(endpoint.security), threading.Lock()
+        self._connected: CleanClient | None = self._connect()
         self._profiles: dict[int, Profile] = {}
+
+    def _connect(self) -> CleanClient:
+        try:
+            return CleanClient(**kafka_python(self._endpoint))
+        except kafka_errors.KafkaError as error:
+            expected = f"brokers of {self._name} that answer at {self._endpoint.address}"
+            raise _translated(error, expected) from error
+
+    @property
+    def _admin(self) -> CleanClient:
+        """The client; another one after a file of its section security was replaced. Raises `Retry`, `Stop`."""
+        with self._lock:
+            if self._replaced():
+                self._disconnect()
+            if self._connected is None:
+                self._connected = self._connect()
+            return self._connected
 
     def close(self) -> None:
         """Close all connections."""
-        self._admin.close()
+        with self._lock:
+            self._disconnect()
+
+    def _disconnect(self) -> None:
+        client, self._connected = self._connected, None
+        if client is not None:
+            client.close()
 
     def brokers(self) -> dict[int, str]:
         """The rack ("": none) of each registered broker, by id. Raises `Retry` if none responds."""

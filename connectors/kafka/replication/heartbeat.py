@@ -8,6 +8,7 @@ from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.admin import MISSING, Admin, code_of
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.client.options import librdkafka
+from trueup.connectors.replaced import Replaced
 from trueup.state.common.errors import TrueupError
 
 RETENTION_MS = 3_600_000
@@ -23,14 +24,25 @@ class Heartbeats(Closing):
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         self._endpoint, self._topic = endpoint, topic
         self.error, self.written_ms, self._ready = "", 0, False
+        self._replaced = Replaced(endpoint.security)
+        self._producer, self._consumer = self._connect()
+
+    def _connect(self) -> tuple[Producer, Consumer]:
         soon = {"topic_metadata_refresh_interval_ms": 10_000, "topic_metadata_propagation_max_ms": TIMEOUT_MS}
         writing = {"message_timeout_ms": TIMEOUT_MS, "linger_ms": 0}
         reading = {"enable_auto_commit": False, "auto_offset_reset": "latest", "fetch_wait_max_ms": 100}
-        self._producer = Producer(librdkafka(endpoint, **soon, **writing, error_cb=self._on_error))
-        self._consumer = Consumer(librdkafka(endpoint, **soon, **reading, group_id="trueup", error_cb=self._on_error))
+        return (
+            Producer(librdkafka(self._endpoint, **soon, **writing, error_cb=self._on_error)),
+            Consumer(librdkafka(self._endpoint, **soon, **reading, group_id="trueup", error_cb=self._on_error)),
+        )
 
     def prepare(self) -> None:
-        """Create the topic if it is missing, and start to read near its end."""
+        """Create the topic if it is missing, and start to read near its end; again with new clients after a file of
+        section security was replaced."""
+        if self._replaced():
+            self.close()
+            self._producer, self._consumer = self._connect()
+            self._ready = False
         if self._ready:
             return
         try:

@@ -66,6 +66,7 @@ class Kafka(SandboxServer):
         """The broker; it is its own controller, in a static quorum so that its port can change between runs."""
         conf = self._write_settings()
         flags = ["-Xms128m", f"-Xmx{self._heap}", "-XX:+UseSerialGC", _EXIT, *_LOGGING]
+        flags += self._security.flags if self._security else []
         return self.jvm(self.name, self.root, ["kafka.Kafka", conf], flags)
 
     def is_ready(self) -> bool:

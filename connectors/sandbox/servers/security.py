@@ -19,6 +19,8 @@ USERS: Mapping[str, str] = MappingProxyType({"admin": "admin-secret", "link": "l
 LOGINS = ("SASL_PLAINTEXT", "SASL_SSL")
 CERTIFIED = "SSL"
 _SCRAM = ("scram-sha-256", "scram-sha-512")
+_OAUTH = "org.apache.kafka.common.security.oauthbearer"
+_ALLOWED = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required;"
 
 
@@ -28,13 +30,16 @@ class Security:
 
     ``authorizer``: ACLs are enforced (StandardAuthorizer). admin and anonymous have all permissions, other users those
     granted by ACLs. ``clients``: PEM file of the authorities of client certificates, whose users are their subjects;
-    without it there is no listener for them.
+    without it there is no listener for them. ``issuer``: URL of a provider whose tokens are accepted (OAUTHBEARER);
+    ``session_ms``: after this time brokers require that clients log in again (KIP-368).
     """
 
     root: Path
     users: Mapping[str, str] = field(default_factory=lambda: USERS, repr=False)
     authorizer: bool = True
     clients: Path | None = None
+    issuer: str = ""
+    session_ms: int = 0
 
     @property
     def listeners(self) -> tuple[str, ...]:
@@ -63,6 +68,8 @@ class Security:
         logins = " ".join(f'user_{name}="{password}"' for name, password in self.users.items())
         jaas = f"org.apache.kafka.common.security.plain.PlainLoginModule required {logins};"
         modules = {"plain": jaas, **dict.fromkeys(_SCRAM, _SCRAM_LOGIN)}
+        if self.issuer:
+            modules["oauthbearer"] = f"{_OAUTH}.OAuthBearerLoginModule required;"
         return {
             "sasl.enabled.mechanisms": ",".join(modules).upper(),
             **{
@@ -71,11 +78,18 @@ class Security:
                 for mechanism, module in modules.items()
             },
             **(_certified(self.clients) if self.clients else {}),
+            **(_tokens(self.issuer) if self.issuer else {}),
+            **({"connections.max.reauth.ms": self.session_ms} if self.session_ms else {}),
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": self.root / "keys.p12",
             "ssl.keystore.password": PASSWORD,
             **(_AUTHORIZER if self.authorizer else {}),
         }
+
+    @property
+    def flags(self) -> list[str]:
+        """Flags of the broker's JVM: the addresses of which it may read keys."""
+        return [f"-D{_ALLOWED}={self.issuer}/keys"] if self.issuer else []
 
     def client(self, listener: str, user: str = "admin") -> dict[str, str]:
         """A client's options (librdkafka's names) for a listener; none for the plain one."""
@@ -104,6 +118,17 @@ def _certified(authorities: Path) -> dict[str, object]:
         f"{prefix}.client.auth": "required",
         f"{prefix}.truststore.type": "PEM",
         f"{prefix}.truststore.location": authorities,
+    }
+
+
+def _tokens(issuer: str) -> dict[str, object]:
+    """Tokens of the provider, whose audience is kafka (KIP-768)."""
+    handler = f"{_OAUTH}.OAuthBearerValidatorCallbackHandler"
+    return {
+        **{f"listener.name.{name.lower()}.oauthbearer.sasl.server.callback.handler.class": handler for name in LOGINS},
+        "sasl.oauthbearer.jwks.endpoint.url": f"{issuer}/keys",
+        "sasl.oauthbearer.expected.issuer": issuer,
+        "sasl.oauthbearer.expected.audience": "kafka",
     }
 
 

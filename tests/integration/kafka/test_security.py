@@ -1,16 +1,12 @@
 """Section security on a broker with SCRAM, TLS, client certificates and an authorizer: every client library logs in,
 and what is wrong has the name of the key to change."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
@@ -26,6 +22,7 @@ from confluent_kafka.admin import (
 
 from tests.certificates import certify
 from tests.configuration import parse
+from tests.integration.kafka.journals import journal, read_by_spark
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.cluster import KafkaClient
@@ -33,12 +30,8 @@ from trueup.connectors.kafka.client.options import librdkafka
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security
-from trueup.state.bookkeeper.observations import LedgerState, Observation
-from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Stop
-from trueup.streams.bookkeeper.journal import topology_record
 from trueup.streams.cli import machine
-from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
 pytestmark = pytest.mark.servers
@@ -113,15 +106,8 @@ def secured(new_root: Callable[[], Path]) -> Iterator[Secured]:
     made = Secured(new_root())
     with made.broker:
         made.up()
-        journal(
-            made, {**made.settings("plain"), "journal": {"bootstrap": made.broker.bootstrap, "prefix": PREFIX}}
-        ).create()
+        journal({**made.settings("plain"), "journal": {"bootstrap": made.broker.bootstrap, "prefix": PREFIX}}).create()
         yield made
-
-
-def journal(secured: Secured, settings: Mapping[str, object]) -> Journal:
-    found = parse(settings)
-    return Journal(found.journal.bootstrap, found.journal, found.cluster.name)
 
 
 @pytest.mark.parametrize("name", SECURED)
@@ -146,19 +132,7 @@ def test_connections_of_the_batches_path_log_in(secured: Secured, name: str) -> 
 @pytest.mark.release
 @pytest.mark.parametrize("name", ["scram-512", "certificate"])
 def test_spark_reads_a_journal_whose_topics_others_created(secured: Secured, name: str, tmp_path: Path) -> None:
-    settings = secured.settings(name)
-    made = journal(secured, settings)
-    made.create()
-    made.publish([Observation("ledgers", ledger_key(7), LEDGER)])
-    made.put([("topology", b"topology", topology_record(topology(1)))])
-    job = {
-        "settings": settings, "bootstrap": made.bootstrap, "data": str(tmp_path / "data"), "epoch": 2,
-        "out": str(tmp_path / "out.npy"),
-    }  # fmt: skip
-    (tmp_path / "job.json").write_text(json.dumps(job))
-    words = [sys.executable, "-m", "tests.integration.placement.drive_placement", str(tmp_path / "job.json")]
-    subprocess.run(words, check=True, timeout=300)
-    assert np.load(tmp_path / "out.npy")["ledger"].tolist() == [7]
+    assert read_by_spark(secured.settings(name), tmp_path) == [7]
 
 
 def test_a_missing_topic_needs_a_right_to_create(secured: Secured) -> None:
@@ -200,14 +174,3 @@ def test_an_error_names_the_key_of_a_cluster(secured: Secured, name: str, change
     endpoint = Endpoint("east", address, 0, {}, security=wrong(secured, security, changes))
     with Admin(endpoint, 4.0) as admin, pytest.raises(Stop, match=rf"kafka\.east\.security\.{re.escape(key)}"):
         admin.ask("describe the cluster", admin.client.describe_cluster)
-
-
-def topology(epoch: int) -> Topology:
-    return Topology(epoch, 1_000, tuple(Bookie(f"b{n}:3181", "/r", Status.WRITABLE, 0) for n in range(2)))
-
-
-LEDGER = {
-    "ledger": 7, "mzxid": 1, "version": 0, "ctime_ms": 1, "seen_ms": 1, "state": int(LedgerState.CLOSED), "ensemble": 2,
-    "quorum": 2, "ack_quorum": 2, "last_entry": 9, "length": 1, "custom": {}, "error": "",
-    "fragments": [{"first_entry": 0, "bookies": ["b0:3181", "b1:3181"]}],
-}  # fmt: skip

@@ -1,0 +1,28 @@
+"""Files of a section security that are replaced while clients use them."""
+
+from pathlib import Path
+
+from trueup.connectors.replaced import Replaced
+
+
+def test_a_file_that_is_written_again_is_noticed_once(tmp_path: Path) -> None:
+    file = tmp_path / "password"
+    file.write_text("one")
+    replaced = Replaced({"sasl.password.file": str(file), "tls.ca": "system", "sasl.username": "u"})
+    before = replaced()
+    file.write_text("another")
+    assert [before, replaced(), replaced()] == [False, True, False]
+
+
+def test_a_file_that_is_renamed_into_place_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("one")
+    (tmp_path / "b").write_text("two")
+    replaced = Replaced({"tls.key": str(tmp_path / "a")})
+    (tmp_path / "b").replace(tmp_path / "a")
+    assert replaced()
+
+
+def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
+    replaced = Replaced({"tls.certificate": str(tmp_path / "none")})
+    (tmp_path / "none").write_text("now")
+    assert replaced()

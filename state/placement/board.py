@@ -5,7 +5,7 @@ The board collects the answers of all buckets; `state.placement.tracking` applie
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -31,10 +31,43 @@ class Cleared:
     wrong: Rows
 
 
-class Board:
-    """Findings and marks of all buckets. Not safe for use from several threads at once."""
+class Ages:
+    """Since when ledgers were findings of earlier views, in ms since the epoch: a view that is built again begins
+    without this. ``ledger`` is ascending."""
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Rows, since_ms: Rows) -> None:
+        self._ledger, self._since_ms = ledger, since_ms.copy()
+
+    def of(self, findings: Rows) -> Rows:
+        """The findings, each with the earlier of both times."""
+        at, known = self._places(findings["ledger"])
+        if not known.any():
+            return findings
+        aged = findings.copy()
+        aged["since_ms"][known] = np.minimum(findings["since_ms"][known], self._since_ms[at[known]])
+        return aged
+
+    def forget(self, ledgers: Rows) -> None:
+        """These ledgers stopped being findings: their next one is another."""
+        at, known = self._places(ledgers)
+        self._since_ms[at[known]] = np.iinfo(np.int64).max
+
+    def _places(self, ledgers: Rows) -> tuple[Rows, Rows]:
+        if not len(self._ledger):
+            return np.zeros(len(ledgers), np.int64), np.zeros(len(ledgers), bool)
+        at = np.minimum(np.searchsorted(self._ledger, ledgers), len(self._ledger) - 1)
+        return at, self._ledger[at] == ledgers
+
+
+NO_AGES = Ages(np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+class Board:
+    """Findings and marks of all buckets. ``ages``: of findings of earlier views. Not safe for use from several threads
+    at once."""
+
+    def __init__(self, ages: Ages = NO_AGES) -> None:
+        self._ages, self._whole = ages, False
         self._findings: dict[int, Rows] = {}
         self._marks: dict[int, Rows] = {}
         self._former: dict[int, Former] = {}
@@ -44,8 +77,17 @@ class Board:
         self._all_marks: Rows | None = NO_MARKS
         self._all_former: Former | None = NO_FORMER
 
+    def aged(self, answer: BucketAnswer) -> BucketAnswer:
+        """An answer whose findings have the ages of earlier views."""
+        return replace(answer, findings=self._ages.of(answer.findings))
+
+    def whole(self) -> None:
+        """Every bucket has answered: earlier findings that are none now are over."""
+        if not self._whole:
+            self._ages, self._whole = Ages(self.findings["ledger"], self.findings["since_ms"]), True
+
     def apply(self, bucket: int, answer: BucketAnswer) -> Cleared:
-        """Apply one bucket's answer. Idempotent."""
+        """Apply one bucket's answer, as `aged` returns it. Idempotent."""
         before = self._findings.get(bucket, NO_FINDINGS)
         after = answer.findings if answer.full else merged(before, answer.findings)
         self._findings[bucket], self._marks[bucket] = after, answer.marks
@@ -55,6 +97,7 @@ class Board:
             self._ledgers[bucket] = answer.ledgers
         self._all = self._all_marks = None
         gone = before[~np.isin(before["ledger"], after["ledger"])]
+        self._ages.forget(gone["ledger"])
         deleted = answer.findings["ledger"][answer.findings["rule"] == RULES.code(GONE_RULE)]
         wrong = gone["verdict"] != Verdict.UNKNOWN
         return Cleared(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted), wrong)

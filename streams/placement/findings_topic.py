@@ -1,4 +1,4 @@
-"""Writes findings to their topic, for external consumers. The board does not depend on it.
+"""Writes findings to their topic, for external consumers. The board takes only the ages of findings from it.
 
 The topic converges to the board: what the journal did not accept is written with the next answer, and findings of
 earlier runs are removed once all buckets have answered in this run.
@@ -12,7 +12,7 @@ import numpy as np
 from trueup.connectors.bookkeeper.metadata.bulk import keys
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.board import Cleared
+from trueup.state.placement.board import Ages, Cleared
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.view import NO_FINDINGS, Rows
 from trueup.streams.journal.encode import encode_columns
@@ -31,12 +31,18 @@ class FindingsTopic:
         self._there: set[int] | None = None
         self._equal = False
 
-    def load(self) -> None:
-        """Load the findings of earlier runs, before any caller waits."""
-        self._there = set()
+    def load(self) -> Ages:
+        """Load the findings of earlier runs, before any caller waits. Returns their ages."""
+        found: dict[int, int] = {}
         for record in self._journal.read(FINDINGS, bad=lambda *_: None):
-            change = self._there.discard if record.value is None else self._there.add
-            change(int.from_bytes(record.key, "big"))
+            ledger = int.from_bytes(record.key, "big")
+            if record.value is None:
+                found.pop(ledger, None)
+            else:
+                found[ledger] = record.value["since_ms"]
+        self._there = {*found}
+        ledgers = np.array(sorted(found), np.int64)
+        return Ages(ledgers, np.array([found[ledger] for ledger in ledgers.tolist()], np.int64))
 
     def publish(
         self, findings: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]

@@ -23,7 +23,7 @@ from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
-from trueup.state.placement.board import Board, Cleared, RepairPlan, plan, wanted
+from trueup.state.placement.board import Ages, Board, Cleared, RepairPlan, plan, wanted
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, withdrawn
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -114,7 +114,7 @@ class PlacementReconciler:
 
     def load(self) -> None:
         """Load the repairs of earlier runs, and the findings that they published."""
-        self._topic.load()
+        self.board = Board(self._topic.load())
         for record in self._journal.read(REPAIRS):
             ledger = int.from_bytes(record.key, "big")
             if record.value is None:
@@ -125,7 +125,8 @@ class PlacementReconciler:
     def lose_view(self) -> None:
         """The view was lost: nothing is known until every bucket has answered again."""
         with self._acting, self.lock:
-            self.board, self._cleared = Board(), []
+            known = self.board.findings
+            self.board, self._cleared = Board(Ages(known["ledger"], known["since_ms"])), []
             self._topic.restart()
             self.blocked_reason = "the view is not complete yet"
 
@@ -156,8 +157,8 @@ class PlacementReconciler:
         rows = frame.toArrow().to_pylist()
         if not rows:
             return
-        answers = [answer_of(row) for row in rows]
         with self.lock:
+            answers = [(bucket, self.board.aged(answer)) for bucket, answer in map(answer_of, rows)]
             cleared = [self.board.apply(bucket, answer) for bucket, answer in answers]
             self._cleared += cleared
             self._count_findings(cleared)
@@ -177,6 +178,8 @@ class PlacementReconciler:
                 # Without an answer of its bucket in this run, a ledger is not known to be true.
                 self.blocked_reason = "the view is not complete yet"
                 return
+            with self.lock:
+                self.board.whole()
             self._observe(now_ms)
             before, self.blocked_reason = self.blocked_reason, self.silent() or self._cluster.blocked_reason()
             if self.blocked_reason:

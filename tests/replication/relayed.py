@@ -38,9 +38,17 @@ class Relayed(Kafka):
 
     def refuse(self, for_s: float) -> None:
         """Close all connections and reject new ones for ``for_s`` seconds."""
+        self.cut()
+        time.sleep(for_s)
+        self.mend()
+
+    def cut(self) -> None:
+        """Close all connections and reject new ones until `mend`."""
         self.relay.open = False
         self.relay.cut()
-        time.sleep(for_s)
+
+    def mend(self) -> None:
+        """Accept connections again."""
         self.relay.open = True
 
     def lose(self, for_s: float) -> None:

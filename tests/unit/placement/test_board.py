@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trueup.state.placement.board import LOCKED_MS, Board, plan, riskiest
+from trueup.state.placement.board import LOCKED_MS, Ages, Board, plan, riskiest
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -321,3 +321,55 @@ def test_an_approval_that_lapses_leaves_the_memory_of_an_earlier_order():
 def test_a_mark_that_waits_for_a_worker_is_left_as_it_is():
     repairs = {1: marked(1)}
     assert (observe(board(finding(1), marks=mark(1)), repairs, ENFORCE, NOW), repairs) == ([], {1: marked(1)})
+
+
+def answered(made: Board, *findings: Rows, full: bool = True) -> None:
+    made.apply(0, made.aged(BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), NO_MARKS)))
+
+
+def since(made: Board, ledger: int) -> int | None:
+    found = made.finding(ledger)
+    return None if found is None else NOW - int(found["since_ms"])
+
+
+def of_earlier_views(**ages: int) -> Board:
+    """Ages in ms by ledger, as L7=..."""
+    ledgers = sorted((int(name[1:]), age) for name, age in ages.items())
+    return Board(Ages(np.array([i for i, _ in ledgers]), np.array([NOW - age for _, age in ledgers])))
+
+
+def test_a_finding_of_an_earlier_view_keeps_its_age() -> None:
+    made = of_earlier_views(L2=90_000, L7=1)
+    answered(made, finding(2), finding(7), finding(8))
+    assert [since(made, ledger) for ledger in (2, 7, 8)] == [90_000, 5_000, 5_000]
+
+
+def test_it_keeps_its_age_when_its_ledger_is_judged_again() -> None:
+    made = of_earlier_views(L2=90_000)
+    answered(made, finding(2))
+    made.whole()
+    answered(made, finding(2, copies=1), full=False)
+    assert since(made, 2) == 90_000
+
+
+def test_a_finding_after_a_repair_is_a_new_one() -> None:
+    made = of_earlier_views(L2=90_000)
+    answered(made, finding(2))
+    answered(made)
+    answered(made, finding(2), full=False)
+    assert since(made, 2) == 5_000
+
+
+def test_an_earlier_finding_that_is_none_in_the_whole_view_is_over() -> None:
+    made = of_earlier_views(L2=90_000)
+    answered(made)
+    made.whole()
+    answered(made, finding(2), full=False)
+    assert since(made, 2) == 5_000
+
+
+def test_ages_are_in_the_cleared_ledgers() -> None:
+    made = of_earlier_views(L2=90_000)
+    answered(made, finding(2))
+    cleared = made.apply(0, BucketAnswer(1, True, 9, NO_FINDINGS, NO_MARKS))
+    assert cleared.since_ms.tolist() == [NOW - 90_000]

@@ -19,7 +19,7 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS
 from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
 from trueup.streams.config.live import LiveSection
-from trueup.streams.journal.codec import ledger_key
+from trueup.streams.journal.codec import decode, ledger_key
 from trueup.streams.journal.journal import Record
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler, lost_members
@@ -65,7 +65,11 @@ class Topics:
             self.put((what, *pair) for pair in zip(keys, bodies, strict=True))
 
     def read(self, what: str, bad: Any = None) -> Iterator[Record]:
-        found = [(key, value) for (topic, key), value in self.taken.items() if topic == what]
+        found = [
+            (key, decode(what, value) if isinstance(value, bytes) else value)
+            for (topic, key), value in self.taken.items()
+            if topic == what
+        ]
         return iter([Record(key, value, "", at) for at, (key, value) in enumerate(found)])
 
     def there(self, what: str) -> set[int]:
@@ -283,7 +287,7 @@ def test_unpublished_findings_are_published_with_the_next():
 
 def test_findings_of_an_earlier_run_are_removed():
     driven = Driven(mode="observe")
-    driven.journal.taken["findings", ledger_key(7)] = {"ledger": 7}
+    driven.journal.taken["findings", ledger_key(7)] = {"ledger": 7, "since_ms": 1}
     driven.answer(finding(1))
     assert driven.journal.there("findings") == {1}
 

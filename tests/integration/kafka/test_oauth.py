@@ -123,7 +123,10 @@ def test_connections_of_the_batches_path_log_in(secured: Secured) -> None:
         assert client.leader(LogId("ours.c.ledgers", 0)) == 1
 
 
-@pytest.mark.parametrize(("path", "connector"), [("batches", Batches()), ("records", Records())])
+@pytest.mark.parametrize(
+    ("path", "connector"),
+    [("batches", Batches()), pytest.param("records", Records(), marks=pytest.mark.release)],
+)
 def test_a_copy_goes_on_when_sessions_end(path: str, connector: Connector, secured: Secured, other: Secured) -> None:
     topic = f"ours.{path}"
     secured.topics(topic)
@@ -171,6 +174,7 @@ WRONG: list[tuple[dict[str, str], str]] = [
 ]
 
 
+@pytest.mark.release  # each waits for an answer for four seconds
 @pytest.mark.parametrize(("changes", "key"), WRONG)
 def test_an_error_names_the_key_of_a_cluster(secured: Secured, changes: dict[str, str], key: str) -> None:
     with Admin(secured.endpoint(**changes), 4.0) as admin, pytest.raises(Stop, match=_named("kafka.east", key)):
@@ -189,6 +193,7 @@ def test_an_error_of_the_batches_path_tells_the_endpoint(secured: Secured, chang
         client.refresh([])
 
 
+@pytest.mark.release
 def test_a_token_for_others_names_the_endpoint(secured: Secured) -> None:
     secured.issuer.granted = "others"
     try:

@@ -19,7 +19,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security
 from trueup.state.common.errors import TrueupError
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 OLD, NEW = "old-password", "new-password"
 
 
@@ -108,7 +108,6 @@ def test_administration_uses_replaced_files(way: Way) -> None:
         assert not before
 
 
-@pytest.mark.release  # kafka-python tries for half a minute to log in
 def test_log_directories_use_replaced_files(way: Way) -> None:
     way.replace()  # kafka-python connects when it is made
     with LogDirsClient(way.endpoint()) as client:

@@ -73,7 +73,7 @@ class Issuer:
                 token, key.key, algorithms=list(key.algorithms), audience=self._settings.audience,
                 issuer=self._settings.issuer, leeway=LEEWAY_S, options={"require": ["exp", "iss", "aud"]},
             )  # fmt: skip
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+        except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Refused("a valid token", _REASONS.get(type(error), "another one"), "log in again") from None
         return found
 

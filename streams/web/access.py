@@ -114,11 +114,12 @@ class Access:
         return [*(self._file.check() if self._file else ()), *(self._provider.problems if self._provider else ())]
 
     def caller(self, request: Request) -> Caller | None:
-        """The sender; None: without a valid token or session."""
+        """The sender; None: without a valid token or session, or without a role."""
         try:
-            return self._sender(request)
+            found = self._sender(request)
         except Refused:
             return None
+        return found if found.role else None
 
     def require(self, request: Request, role: Role) -> Caller:
         """The sender, who has at least this role. Raises `Rejected`."""
@@ -142,6 +143,8 @@ class Access:
         try:
             if self._provider and is_jwt(token):
                 caller, valid_s = self._provider.caller(token)
+                if caller.role is None:
+                    raise Refused("a caller with a role", f"{caller.name}, to whom oidc.roles gives none", "grant one")
                 made = _Session(caller.name, b"", now_s + min(valid_s, SESSION_S))
             else:
                 found = self._token(token)

@@ -91,6 +91,7 @@ def test_a_signed_token_is_accepted(kid: str, algorithm: str, issuer: Issuer, ke
         ({"exp": None}, "without exp, iss or aud"),
         ({"nbf": 1 << 33}, "not valid yet"),
         ({"exp": "soon"}, "another one"),
+        ({"exp": float("inf")}, "another one"),
     ],
 )
 def test_a_token_with_other_claims_is_refused(
@@ -187,6 +188,21 @@ def test_a_viewer_changes_nothing(client: FlaskClient, issuer: Issuer) -> None:
 
 def test_a_caller_without_a_group_has_no_role(client: FlaskClient, issuer: Issuer) -> None:
     assert [status(client, issuer.token(groups=groups)) for groups in (None, [], ["others"], 7)] == [403] * 4
+
+
+def test_a_caller_without_a_group_gets_no_session(client: FlaskClient, issuer: Issuer) -> None:
+    begun = client.post("/login", json={"token": issuer.token(groups=["others"])})
+    assert (begun.status_code, client.get("/api/status").status_code) == (401, 401)
+
+
+def test_a_caller_without_a_group_does_not_learn_why_the_application_is_not_ready(
+    client: FlaskClient, issuer: Issuer
+) -> None:
+    answers = [
+        client.get("/readyz", headers={"Authorization": f"Bearer {issuer.token(groups=groups)}"}).json["reasons"]
+        for groups in (["others"], ["readers"])
+    ]
+    assert answers[0] == []
 
 
 @pytest.mark.parametrize("name", [None, "", "a b", "a,b", "x" * 129, "a\nb", 7])

@@ -18,7 +18,7 @@ from kazoo.protocol.connection import PURESASL_AVAILABLE
 from kazoo.protocol.serialization import Create, Delete, GetACL, SetData, Sync
 from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE
+from kazoo.security import OPEN_ACL_UNSAFE
 
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import Sink, ZooKeeperConnection, fail_unsent
@@ -69,7 +69,7 @@ _LOOK_S = 0.1
 
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     """One session. ``options`` are kazoo's (timeout in s; others by `security.options_of`). ``tree``: a znode; what
-    this client creates below it has the permissions of its ACL, if the client has an identity; see `security.shared`.
+    this client creates below it has the permissions of its ACL, see `security.shared`. It needs an identity for this.
 
     ``sink`` is called on the connection's thread with every watch event, in the order of zxids and several at once, as
     (zxid, kind, path), and must not block. The zxid is -1 on servers older than 3.9.
@@ -96,7 +96,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         self.fence: Fence | None = None
         """Checked by every transaction and deletion."""
         self.default_acl = self.default_acl or OPEN_ACL_UNSAFE
-        self._tree, self._shared = tree, list[Any]()
+        self._tree, self._below = tree, tuple[Any, ...]()
         self._bulk = True
 
     def _notify_pending(self, state: Any) -> None:
@@ -278,13 +278,13 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         """A create operation for `commit`. The first one below the tree reads the ACL of the tree."""
         return requests.creation(path, data, requests.access(self._acl_of(path)))
 
-    def _acl_of(self, path: str) -> list[Any]:
+    def _acl_of(self, path: str) -> tuple[Any, ...]:
         """The ACL of a new znode. Raises `Forbidden`, `Retry` if that of the tree is not readable."""
-        if self.default_acl is not CREATOR_ALL_ACL or not self._tree or not path.startswith(f"{self._tree}/"):
-            return list(self.default_acl)
-        if not self._shared:
-            self._shared = shared(self.ask(GetACL(self._tree), f"reading the ACL of {self._tree}")[0])
-        return self._shared
+        if not self._tree or not path.startswith(f"{self._tree}/"):
+            return tuple(self.default_acl)
+        if not self._below:
+            self._below = tuple(shared(self.ask(GetACL(self._tree), f"reading the ACL of {self._tree}")[0]))
+        return self._below
 
     def commit(self, batches: Iterable[Sequence[bytes]], window: int = 8) -> Iterator["CommittedNode | TrueupError"]:
         """Apply each batch of operations atomically, with ``window`` batches in flight.

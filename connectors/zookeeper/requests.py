@@ -7,6 +7,7 @@ Responses never show znode data in logs, which kazoo writes at DEBUG level.
 import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -283,7 +284,8 @@ def creation(path: str, data: bytes, acl: bytes) -> bytes:
     ))  # fmt: skip
 
 
-def access(acl: Sequence[Any]) -> bytes:
+@lru_cache(64)
+def access(acl: tuple[Any, ...]) -> bytes:
     """An access control list (kazoo's ACLs) in the form that `creation` takes."""
     parts = [INT.pack(len(acl))]
     for one in acl:

@@ -50,7 +50,7 @@ def test_a_multi_read_response_distinguishes_data_stat_and_errors() -> None:
 def test_transactions_are_those_of_kazoo(path: str, data: bytes, version: int) -> None:
     acl = [*OPEN_ACL_UNSAFE, make_digest_acl("u", "p", read=True)]
     ours = [
-        requests.creation(path, data, requests.access(acl)), requests.check(path, version),
+        requests.creation(path, data, requests.access(tuple(acl))), requests.check(path, version),
         requests.deletion(path, version), requests.writing(path, data, version),
     ]  # fmt: skip
     theirs = [

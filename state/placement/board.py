@@ -31,32 +31,39 @@ class Cleared:
     wrong: Rows
 
 
+_AGE = np.dtype([("ledger", "<i8"), ("since_ms", "<i8")])
+
+
 class Ages:
     """Since when ledgers were findings of earlier views, in ms since the epoch: a view that is built again begins
     without this. ``ledger`` is ascending."""
 
     def __init__(self, ledger: Rows, since_ms: Rows) -> None:
-        self._ledger, self._since_ms = ledger, since_ms.copy()
+        self._rows = np.zeros(len(ledger), _AGE)
+        self._rows["ledger"], self._rows["since_ms"] = ledger, since_ms
 
     def of(self, findings: Rows) -> Rows:
         """The findings, each with the earlier of both times."""
-        at, known = self._places(findings["ledger"])
+        at = lookup(self._rows, findings["ledger"])
+        known = at >= 0
         if not known.any():
             return findings
         aged = findings.copy()
-        aged["since_ms"][known] = np.minimum(findings["since_ms"][known], self._since_ms[at[known]])
+        aged["since_ms"][known] = np.minimum(findings["since_ms"][known], self._rows["since_ms"][at[known]])
         return aged
 
     def forget(self, ledgers: Rows) -> None:
         """These ledgers stopped being findings: their next one is another."""
-        at, known = self._places(ledgers)
-        self._since_ms[at[known]] = np.iinfo(np.int64).max
+        at = lookup(self._rows, ledgers)
+        self._rows["since_ms"][at[at >= 0]] = np.iinfo(np.int64).max
 
-    def _places(self, ledgers: Rows) -> tuple[Rows, Rows]:
-        if not len(self._ledger):
-            return np.zeros(len(ledgers), np.int64), np.zeros(len(ledgers), bool)
-        at = np.minimum(np.searchsorted(self._ledger, ledgers), len(self._ledger) - 1)
-        return at, self._ledger[at] == ledgers
+
+def lookup(rows: Rows, ids: Rows) -> Rows:
+    """The position of each id in rows ordered by id, -1 if absent."""
+    if not len(rows):
+        return np.full(len(ids), -1)
+    at = np.minimum(np.searchsorted(rows["ledger"], ids), len(rows) - 1)
+    return np.where(rows["ledger"][at] == ids, at, -1)
 
 
 NO_AGES = Ages(np.zeros(0, np.int64), np.zeros(0, np.int64))
@@ -217,11 +224,3 @@ def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
     """A worker that holds the lock finishes first and removes the mark itself."""
     mark = board.mark(repair.ledger)
     return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS
-
-
-def lookup(rows: Rows, ids: Rows) -> Rows:
-    """The position of each id in rows ordered by id, -1 if absent."""
-    if not len(rows):
-        return np.full(len(ids), -1)
-    at = np.minimum(np.searchsorted(rows["ledger"], ids), len(rows) - 1)
-    return np.where(rows["ledger"][at] == ids, at, -1)

@@ -41,8 +41,8 @@ class FindingsTopic:
             else:
                 found[ledger] = record.value["since_ms"]
         self._there = {*found}
-        ledgers = np.array(sorted(found), np.int64)
-        return Ages(ledgers, np.array([found[ledger] for ledger in ledgers.tolist()], np.int64))
+        rows = np.array(sorted(found.items()), np.int64).reshape(-1, 2)
+        return Ages(rows[:, 0], rows[:, 1])
 
     def publish(
         self, findings: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]

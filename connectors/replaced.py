@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 _FILES = ("tls.ca", "tls.certificate", "tls.key", "sasl.oauth.ca")
 
@@ -19,12 +20,13 @@ class Replaced:
         return self._seen != before
 
     def _look(self) -> list[object]:
-        return [_state(path) for path in self._paths]
+        return [state_of(path) for path in self._paths]
 
 
-def _state(path: str) -> object:
+def state_of(path: str | Path) -> object:
+    """What changes when a file is written, replaced or removed, or its error does."""
     try:
         found = os.stat(path)
-    except OSError:
-        return None
+    except OSError as error:
+        return str(error.strerror)
     return found.st_mtime_ns, found.st_size, found.st_ino

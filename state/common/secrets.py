@@ -29,6 +29,14 @@ def is_given(secret: str, options: Mapping[str, str]) -> bool:
     return any(options.get(name) for name in forms(secret))
 
 
+def login(kind: str, options: Mapping[str, str]) -> Iterator[str]:
+    """One line for each that is missing of ``kind``.username and ``kind``.password."""
+    if not options.get(f"{kind}.username"):
+        yield f"{kind}.username: expected the name of the user; found nothing"
+    if not is_given(f"{kind}.password", options):
+        yield f"{kind}.password: expected a password, or {kind}.password.file or {kind}.password.env; found none"
+
+
 def repeated(secrets: Sequence[str], options: Mapping[str, str]) -> Iterator[str]:
     """One line for each secret that several keys give."""
     for secret in secrets:

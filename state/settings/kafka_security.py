@@ -7,7 +7,7 @@ variable, with ``.file`` the path of a file; see `state.common.secrets`.
 from collections.abc import Iterator, Mapping
 
 from trueup.state.common import secrets, tls
-from trueup.state.common.options import near, shown
+from trueup.state.common.options import shown, unknown
 from trueup.state.settings.callers import is_private
 
 SASL = ("sasl.mechanism", "sasl.username", "sasl.password")
@@ -29,9 +29,7 @@ _OTHERS = ("security.", "sasl.", "ssl.", "enable.ssl.", "enable.sasl.")
 def problems(security: Mapping[str, str], options: Mapping[str, str], path: str) -> Iterator[str]:
     """One line for each key that is invalid by itself or together with others. ``options``: librdkafka's settings of
     the same cluster, which must not repeat ``security``."""
-    for name in security:
-        if name not in KEYS:
-            yield f"{path}.security.{name}: expected one of {', '.join(KEYS)}; found this unknown key{near(name, KEYS)}"
+    yield from unknown(security, KEYS, f"{path}.security.")
     found = (*secrets.repeated(SECRETS, security), *_sasl(security), *tls.problems(security))
     yield from (f"{path}.security.{problem}" for problem in found)
     if security:
@@ -64,10 +62,7 @@ def _sasl(security: Mapping[str, str]) -> Iterator[str]:
         return
     if other := [name for name in rest if name.startswith("sasl.oauth.")]:
         yield f"{other[0]}: expected sasl.mechanism {BEARER}; found {shown(mechanism)}"
-    if not security.get("sasl.username"):
-        yield "sasl.username: expected the name of the user; found nothing"
-    if not secrets.is_given("sasl.password", security):
-        yield "sasl.password: expected a password, or sasl.password.file or sasl.password.env; found none"
+    yield from secrets.login("sasl", security)
 
 
 def _oauth(security: Mapping[str, str]) -> Iterator[str]:

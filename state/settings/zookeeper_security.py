@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from trueup.state.common import secrets, tls
-from trueup.state.common.options import near, shown
+from trueup.state.common.options import shown, unknown
 
 SECRETS = (*tls.SECRETS, "sasl.password", "digest.password")
 KEYS = (
@@ -20,12 +20,11 @@ DOC = (
 
 def problems(security: Mapping[str, str], auth: Mapping[str, str]) -> Iterator[str]:
     """One line for each invalid key of cluster.security. ``auth``: cluster.auth, which must not repeat it."""
-    for name in security:
-        if name not in KEYS:
-            yield f"{name}: expected one of {', '.join(KEYS)}; found this unknown key{near(name, KEYS)}"
+    yield from unknown(security, KEYS, "")
     yield from secrets.repeated(SECRETS, security)
     yield from _sasl(security)
-    yield from _login("digest", security)
+    if _used("digest", security):
+        yield from secrets.login("digest", security)
     yield from tls.problems(security)
     if "digest" in auth and _used("digest", security):
         yield "digest.username: expected the user here or in cluster.auth; found both"
@@ -42,16 +41,7 @@ def _sasl(security: Mapping[str, str]) -> Iterator[str]:
     if (mechanism := security.get("sasl.mechanism")) != MECHANISM:
         found = "nothing" if mechanism is None else shown(mechanism)
         yield f"sasl.mechanism: expected {MECHANISM}, the only one that is supported; found {found}"
-    yield from _login("sasl", security)
-
-
-def _login(kind: str, security: Mapping[str, str]) -> Iterator[str]:
-    if not _used(kind, security):
-        return
-    if not security.get(f"{kind}.username"):
-        yield f"{kind}.username: expected the name of the user; found nothing"
-    if not secrets.is_given(f"{kind}.password", security):
-        yield f"{kind}.password: expected a password, or {kind}.password.file or {kind}.password.env; found none"
+    yield from secrets.login("sasl", security)
 
 
 def _used(kind: str, security: Mapping[str, str]) -> bool:

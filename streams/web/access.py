@@ -19,6 +19,7 @@ from pathlib import Path
 from flask import Request
 
 from trueup.connectors.oidc import Issuer
+from trueup.connectors.replaced import state_of
 from trueup.state.access.tokens import LONGEST_TOKEN, Role, Token, digest_of, find, parse
 from trueup.state.common.errors import Refused
 from trueup.state.settings.settings import Settings
@@ -48,11 +49,7 @@ class TokenFile:
     def tokens(self) -> list[Token]:
         """The present tokens."""
         with self._lock:
-            try:
-                status = self._path.stat()
-                seen: object = (status.st_mtime_ns, status.st_size, status.st_ino)
-            except OSError as error:
-                seen = str(error.strerror)
+            seen = state_of(self._path)
             if seen != self._seen:
                 self._tokens, problems = self._read()
                 self._seen, self.problems = seen, [f"http.tokens_file {self._path}: {each}" for each in problems]
@@ -182,22 +179,24 @@ class Access:
         if self._file and 0 < len(token) <= LONGEST_TOKEN:
             found = find(self._file.tokens(), digest_of(token))
         if found is None:
-            raise Refused("a valid token", "another one", REMEDY)
+            raise _refused("another one")
         return found
 
     def _of_session(self, session: str) -> Caller:
         if not session:
-            raise Refused("a valid token", "no token", REMEDY)
+            raise _refused("no token")
         with self._lock:
             found = self._sessions.get(digest_of(session))
-        if found is None or self._clock() >= found.until_s:
-            raise Refused("a valid token", "another one", REMEDY)
-        if not found.digest:
-            return Caller(found.name, Role.VIEWER)
-        token = find(self._file.tokens(), found.digest) if self._file else None
-        if token is None:
-            raise Refused("a valid token", "another one", REMEDY)
-        return Caller(token.name, Role.VIEWER)
+        known = self._known(found) if found is not None and self._clock() < found.until_s else None
+        if known is None:
+            raise _refused("another one")
+        return Caller(known.name, Role.VIEWER)
+
+    def _known(self, session: _Session) -> _Session | Token | None:
+        """The present token of the file with which a session began, or the session if a provider's began it."""
+        if not session.digest:
+            return session
+        return find(self._file.tokens(), session.digest) if self._file else None
 
     def _count(self, reason: str, request: Request, name: str) -> None:
         """Count a refused request. A line is logged at most every `LOG_S`: a client may try without end."""
@@ -212,6 +211,10 @@ class Access:
             "reason": reason, "caller": name, "address": request.remote_addr, "request": request.method,
             "path": request.path[:200], "not_logged_before": also,
         })  # fmt: skip
+
+
+def _refused(found: str) -> Refused:
+    return Refused("a valid token", found, REMEDY)
 
 
 def _sent(request: Request) -> str:

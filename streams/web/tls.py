@@ -6,7 +6,6 @@ waitress reads and writes sockets that do not block, from two threads. The socke
 
 import errno
 import logging
-import os
 import socket
 import ssl
 import threading
@@ -17,6 +16,7 @@ from typing import Any, TypeVar
 
 from waitress.channel import HTTPChannel
 
+from trueup.connectors.replaced import state_of
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import HttpSettings
 
@@ -102,11 +102,7 @@ class Certificate:
         TlsChannel(server, made, address, adj, map=map)
 
     def _state(self) -> object:
-        try:
-            found = [os.stat(path) for path in self._files]
-        except OSError as error:
-            return str(error.strerror)
-        return [(each.st_mtime_ns, each.st_size, each.st_ino) for each in found]
+        return [state_of(path) for path in self._files]
 
     def _load(self) -> ssl.SSLContext:
         """Raises `Stop` if the files are not a certificate with its key."""

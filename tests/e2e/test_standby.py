@@ -34,6 +34,10 @@ class RelayedPair(Pair):
     def broker(self, root: Path) -> Relayed:
         return Relayed(root, QUICK)
 
+    def mend(self) -> None:
+        for relay in self.relays:
+            relay.mend()
+
     @property
     def relays(self) -> list[Relayed]:
         return [side for side in (self.east, self.west) if isinstance(side, Relayed)]
@@ -154,7 +158,7 @@ def disturbed(leader: Trueup, kind: str, pair: RelayedPair) -> Callable[[], None
     if kind == "cut":
         for relay in pair.relays:
             relay.cut()
-        return lambda: [relay.mend() for relay in pair.relays] and None
+        return pair.mend
     processes = leader.processes() if kind == "stop all" else leader.processes()[:1]
     number = signal.SIGKILL if kind == "kill" else signal.SIGSTOP
     for each in processes:

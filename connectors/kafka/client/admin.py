@@ -56,12 +56,12 @@ class Admin(Closing):
         self._login: KafkaError | None = None
         self._silent = 0
         self._replaced = Replaced(endpoint.security)
-        self._client: AdminClient | None = self._made()
+        self._client = self._made()
 
     @property
     def client(self) -> AdminClient:
         """The client; another one after a file of its section security was replaced."""
-        if self._client is None or self._replaced():
+        if self._replaced():
             self._client = self._made()
         return self._client
 
@@ -70,7 +70,7 @@ class Admin(Closing):
 
     def close(self) -> None:
         """Close all connections. The client is unusable then."""
-        self._client = None
+        del self._client
 
     def ask(self, doing: str, call: Callable[..., "Future[V]"], *given: object, **more: object) -> V:
         """The result of a call with one response. ``doing`` completes "to ... "."""

@@ -25,6 +25,7 @@ NAMES = {
     "https.ca.location": "sasl.oauth.ca",
 }  # fmt: skip
 """Our keys by librdkafka's names."""
+_NO_TOKEN = "the token endpoint gives no token: check sasl.oauth.url, the id and ca, too"  # noqa: S105 - a text
 _SIGNS = (
     (
         "certificate verify failed",
@@ -36,16 +37,8 @@ _SIGNS = (
     ("alert unknown ca", "tls.certificate", "the broker does not trust its authority"),
     ("plaintext broker listener", "tls.ca", "the listener does not use TLS; remove tls.*, or set another bootstrap"),
     ("invalid_token", "sasl.oauth.url", "the broker does not accept its tokens: compare issuer, audience and keys"),
-    (
-        "oidc token",
-        "sasl.oauth.client.secret",
-        "the token endpoint gives no token: check sasl.oauth.url, the id and ca, too",
-    ),
-    (
-        "oauthbearer token",
-        "sasl.oauth.client.secret",
-        "the endpoint gives no token: check sasl.oauth.url, the id and ca, too",
-    ),
+    ("oidc token", "sasl.oauth.client.secret", _NO_TOKEN),
+    ("oauthbearer token", "sasl.oauth.client.secret", _NO_TOKEN),
     ("unsupported sasl mechanism", "sasl.mechanism", "the broker does not offer it"),
     ("mechanism handshake", "sasl.mechanism", "the broker does not offer it"),
     ("sasl authentication error", "sasl.password", "the broker refuses it, or sasl.username"),

@@ -91,9 +91,8 @@ def issuer() -> Iterator[Issuer]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def secured(new_root: Callable[[], Path], issuer: Issuer) -> Iterator[Secured]:
-    made = Secured(new_root(), issuer)
+def started(root: Path, issuer: Issuer) -> Iterator[Secured]:
+    made = Secured(root, issuer)
     with made.broker:
         made.up()
         made.topics("ours.c.ledgers")
@@ -101,11 +100,13 @@ def secured(new_root: Callable[[], Path], issuer: Issuer) -> Iterator[Secured]:
 
 
 @pytest.fixture(scope="module")
+def secured(new_root: Callable[[], Path], issuer: Issuer) -> Iterator[Secured]:
+    yield from started(new_root(), issuer)
+
+
+@pytest.fixture(scope="module")
 def other(new_root: Callable[[], Path], issuer: Issuer) -> Iterator[Secured]:
-    made = Secured(new_root(), issuer)
-    with made.broker:
-        made.up()
-        yield made
+    yield from started(new_root(), issuer)
 
 
 def test_librdkafka_logs_in(secured: Secured) -> None:

@@ -234,6 +234,8 @@ class SandboxPulsar(SandboxCluster):
 
 
 _SETTINGS: Mapping[str, object] = {
+    "dispatcherReadFailureBackoffInitialTimeInMs": 500,
+    "dispatcherReadFailureBackoffMaxTimeInMs": 1_000,
     "managedLedgerMaxEntriesPerLedger": ENTRIES_PER_LEDGER,
     "managedLedgerMinLedgerRolloverTimeMinutes": 0,
     "managedLedgerCacheSizeMB": 0,

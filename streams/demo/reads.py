@@ -31,7 +31,6 @@ STALLED_MS, LIMIT_S = 4_000, 120.0
 BROKER = {
     "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": 86_400_000,
     "topicLevelPoliciesEnabled": "true", "systemTopicEnabled": "true",
-    "dispatcherReadFailureBackoffInitialTimeInMs": 500, "dispatcherReadFailureBackoffMaxTimeInMs": 1_000,
 }  # fmt: skip
 Say = Callable[[str], None]
 

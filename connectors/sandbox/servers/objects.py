@@ -32,7 +32,7 @@ class Objects(SandboxServer):
         """A separate Python process. Raises `Stop` if moto is not installed."""
         if find_spec("moto") is None:
             raise Stop("moto, which provides the object store", "none", "install trueup[dev]")
-        command = [sys.executable, "-m", "moto.server", "-H", self._port.host, "-p", self._port.number]
+        command = [sys.executable, "-m", "trueup.connectors.sandbox.servers.s3", self._port.host, self._port.number]
         return Process(self.name, command, self.log, {"PYTHONUNBUFFERED": "1"}, self.root)
 
     def is_ready(self) -> bool:

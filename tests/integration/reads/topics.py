@@ -95,7 +95,7 @@ def as_pulsar(client: pulsar.Client, topic: str) -> list[Seen]:
     reader = client.create_reader(full(topic), pulsar.MessageId.earliest, crypto_failure_action=consume)
     found = []
     while reader.has_message_available():
-        m = reader.read_next(30_000)
+        m = reader.read_next(180_000)
         i = m.message_id()
         where = i.ledger_id(), i.entry_id(), i.batch_index()
         found.append(

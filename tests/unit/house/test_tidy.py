@@ -16,7 +16,13 @@ FILE_LINES, FUNCTION_LINES = 600, 70
 MEDIAN_FILE_LINES, MEDIAN_FUNCTION_LINES = 200, 10
 CATCHES_ALL = "streams/runtime/supervisor.py"
 CLOCKS_AND_CHANCE = {"time", "datetime", "random", "secrets", "uuid"}
-STARTED = {"trueup/__init__.py", "streams/cli/main.py", "streams/docs.py", "connectors/sandbox/jvm/relock.py"}
+STARTED = {
+    "trueup/__init__.py",
+    "streams/cli/main.py",
+    "streams/docs.py",
+    "connectors/sandbox/jvm/relock.py",
+    "connectors/sandbox/servers/s3.py",
+}
 LOADED = re.compile(r"^(trueup\.[\w.]+):\w+$|^from (trueup\.[\w.]+) import", re.MULTILINE)
 WITHOUT_CALLER = {
     "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",

@@ -6,6 +6,18 @@ from collections.abc import Mapping
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.tls import KEYS
 
+_NAMES = "certificates do not name the servers as the settings do; change one of them, or set false"
+_SIGNS = (
+    ("certificate is not valid for", "tls.check.host", _NAMES),
+    ("certificate verify failed", "tls.ca", "it must be the authority of the servers' certificates"),
+    ("certificate required", "tls.certificate", "the server asks for a certificate that it trusts"),
+    ("bad certificate", "tls.certificate", "the server asks for a certificate that it trusts"),
+    ("certificate unknown", "tls.certificate", "the server does not trust it"),
+    ("unknown ca", "tls.certificate", "the server does not trust its authority"),
+    ("wrong version number", "tls.*", "the port does not use TLS; remove them, or set another port"),
+)
+"""Texts of errors and alerts (`ssl`, OpenSSL), the key to change, and why."""
+
 
 def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
     """The TLS context for these options; None without options: connections are not encrypted then.
@@ -26,3 +38,9 @@ def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
         raise BadSettings([f"tls.*: {error}; provide readable PEM files that match each other"]) from error
     context.check_hostname = options.get("tls.check.host", "true").lower() != "false"
     return context
+
+
+def refusal(error: OSError, path: str) -> str:
+    """Which key of ``path`` to change after a connection failed; empty if the error does not say."""
+    text = str(error).lower().replace("_", " ")
+    return next((f"correct {path}.{key}: {todo}" for sign, key, todo in _SIGNS if sign in text), "")

@@ -13,9 +13,10 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
-from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError, SSLError
 
-from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+from trueup.connectors.tls import tls_of
+from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.stores import StoreSettings as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
@@ -35,13 +36,14 @@ class NoAccess(Stop):
 @dataclass(frozen=True, slots=True)
 class BucketLocation:
     """The location of a bucket. Empty: from boto3's own configuration. ``key_env``, ``secret_env``: the environment
-    variables with the credentials."""
+    variables with the credentials. ``ca``: PEM file of authorities."""
 
     bucket: str
     region: str = ""
     endpoint: str = ""
     key_env: str = ""
     secret_env: str = ""
+    ca: str = ""
 
     def __str__(self) -> str:
         return f"{self.endpoint or 's3:/'}/{self.bucket}"
@@ -187,7 +189,9 @@ class ObjectStore:
 def store_of(declared: Declared) -> ObjectStore:
     """The store for a store of the settings."""
     return ObjectStore(
-        BucketLocation(declared.bucket, declared.region, declared.endpoint, declared.key_env, declared.secret_env)
+        BucketLocation(
+            declared.bucket, declared.region, declared.endpoint, declared.key_env, declared.secret_env, declared.ca
+        )
     )
 
 
@@ -200,11 +204,16 @@ def _client(place: BucketLocation, environment: Mapping[str, str]) -> Any:
         s3={"addressing_style": "path"} if place.endpoint else None,
     )  # fmt: skip
     try:
+        if place.ca:
+            tls_of({"tls.ca": place.ca})
         return boto3.session.Session().client(
-            "s3", config=config, region_name=place.region or None, endpoint_url=place.endpoint or None,
+            "s3", config=config, verify=place.ca or None, region_name=place.region or None,
+            endpoint_url=place.endpoint or None,
             aws_access_key_id=_named(place.key_env, environment),
             aws_secret_access_key=_named(place.secret_env, environment),
         )  # fmt: skip
+    except BadSettings as error:
+        raise NoAccess(f"a PEM file of authorities for {place}", place.ca, "correct ca of this store") from error
     except (BotoCoreError, ValueError) as error:
         raise NoAccess(f"a usable location of {place}", type(error).__name__, "correct region and endpoint") from None
 
@@ -233,6 +242,9 @@ def _refused(expected: str, code: str, error: ClientError) -> TrueupError:
 def _unanswered(expected: str, error: Exception, lost: type[TrueupError]) -> TrueupError:
     if isinstance(error, NoCredentialsError):
         return NoAccess(expected, "no credentials", "set them in the environment, or use the files of the AWS tools")
+    if isinstance(error, SSLError):
+        text = str(error.kwargs.get("error", "")) or type(error).__name__
+        return NoAccess(expected, text, "correct ca of this store, or the host of its endpoint")
     # A client that could not connect has changed nothing.
     kind = Retry if isinstance(error, ConnectTimeoutError) else lost
     return kind(expected, f"no response ({type(error).__name__})", "check that the store is reachable")

@@ -1,6 +1,6 @@
 """Sections cluster.security and cluster.auth as options of a client, and what to change after a refusal.
 
-Sources: kazoo 2.11 for the options; org.apache.zookeeper.server.auth for the schemes; `ssl` for the texts of alerts.
+Sources: kazoo 2.11 for the options; org.apache.zookeeper.server.auth for the schemes.
 """
 
 import socket
@@ -12,21 +12,11 @@ from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.security import ACL, CREATOR_ALL_ACL, Permissions
 
 from trueup.connectors.secrets import resolved
-from trueup.connectors.tls import tls_of
+from trueup.connectors.tls import refusal, tls_of
 from trueup.state.common.errors import BadSettings
 from trueup.state.settings.zookeeper_security import SECRETS, has_identity
 
 PATH = "cluster.security"
-_NAMES = "certificates do not name the servers as cluster.zookeeper does; change one of them, or set false"
-_SIGNS = (
-    ("certificate is not valid for", "tls.check.host", _NAMES),
-    ("certificate verify failed", "tls.ca", "it must be the authority of the servers' certificates"),
-    ("certificate required", "tls.certificate", "the server asks for a certificate that it trusts"),
-    ("bad certificate", "tls.certificate", "the server asks for a certificate that it trusts"),
-    ("certificate unknown", "tls.certificate", "the server does not trust it"),
-    ("unknown ca", "tls.certificate", "the server does not trust its authority"),
-    ("wrong version number", "tls.*", "the port does not use TLS; remove them, or set another port"),
-)
 _CUT = (
     f"check that the port uses TLS as {PATH}.tls.* says (a port without TLS closes connections with it), and that the "
     f"server accepts {PATH}.tls.certificate"
@@ -92,10 +82,8 @@ def remedy(trouble: OSError | None, tls: bool) -> str:
     """What to do if no session was established. ``trouble``: the last error of a connection; ``tls``: it used TLS."""
     if trouble is None:
         return ""
-    text = str(trouble).lower().replace("_", " ")
-    for sign, key, todo in _SIGNS:
-        if sign in text:
-            return f"correct {PATH}.{key}: {todo}"
+    if todo := refusal(trouble, PATH):
+        return todo
     if isinstance(trouble, ConnectionRefusedError | socket.gaierror | TimeoutError):
         return ""
     if isinstance(trouble, ssl.SSLError) or tls:

@@ -2,15 +2,27 @@
 
 from collections.abc import Iterator, Mapping
 
-from trueup.state.common.options import shown
+from trueup.state.common import secrets
+from trueup.state.common.options import shown, unknown
 
 KEYS = ("tls.ca", "tls.certificate", "tls.key", "tls.key.password", "tls.check.host")
 SECRETS = ("tls.key.password",)
+DOC = (
+    "tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password (also as tls.key.password.file: PATH or "
+    "tls.key.password.env: VARIABLE), tls.check.host"
+)
 
 
 def uses_tls(options: Mapping[str, str]) -> bool:
     """Whether connections use TLS."""
     return any(name.startswith("tls.") for name in options)
+
+
+def only_tls(options: Mapping[str, str]) -> Iterator[str]:
+    """`problems` of options that describe nothing else."""
+    yield from unknown(options, (*KEYS, *secrets.keys_of(SECRETS)), "")
+    yield from secrets.repeated(SECRETS, options)
+    yield from problems(options)
 
 
 def problems(options: Mapping[str, str]) -> Iterator[str]:

@@ -19,6 +19,7 @@ class StoreSettings:
     endpoint: str = key("", "http(s)://host[:port], as in managedLedgerOffloadServiceEndpoint; empty: AWS")
     key_env: str = key("", "Environment variable that contains the access key; empty: AWS's credential chain")
     secret_env: str = key("", "Environment variable that contains the secret key")
+    ca: str = key("", "PEM file of the authorities of the endpoint's certificate; empty: those of AWS's tools")
     cluster: str = key(
         "", "clusterName of the only Pulsar cluster that offloads to this bucket; empty: orphan objects are never "
         "deleted",
@@ -38,6 +39,8 @@ def check(draft: Draft) -> Iterator[str]:
             yield f"{where}.bucket: expected {expected}; found {shown(store.bucket)}"
         if store.endpoint and not _ENDPOINT.fullmatch(store.endpoint):
             yield f"{where}.endpoint: expected http(s)://host[:port], without path or user; found something else"
+        if store.ca and not store.endpoint.startswith("https://"):
+            yield f"{where}.ca: expected an endpoint with https; found {'another' if store.endpoint else 'none'}"
         if bool(store.key_env) != bool(store.secret_env):
             given, other = ("key_env", "secret_env") if store.key_env else ("secret_env", "key_env")
             yield f"{where}.{other}: expected the name of a variable because {given} is set; found nothing"

@@ -14,6 +14,8 @@ from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import COUNT, MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
 from trueup.state.common.systems import SYSTEMS
+from trueup.state.common.tls import DOC as TLS
+from trueup.state.common.tls import only_tls
 from trueup.state.settings.callers import OIDC, PROXY, OidcSettings, ProxySettings, is_loopback
 from trueup.state.settings.kafka_security import DOC as SECURITY
 from trueup.state.settings.kafka_security import problems as security_problems
@@ -40,10 +42,7 @@ class ClusterSettings:
         dict, "ZooKeeper authentication as scheme: credential, for example digest: user:password", secret=True
     )
     security: dict[str, str] = key(dict, ZOOKEEPER, secret=True)
-    bookies: dict[str, str] = key(
-        dict, "TLS for connections to bookies: tls.ca (PEM file, or system), tls.certificate, tls.key, "
-        "tls.key.password, tls.check.host", secret=True,
-    )  # fmt: skip
+    bookies: dict[str, str] = key(dict, f"TLS for connections to bookies: {TLS}", secret=True)
     autorecovery: list[str] = key(
         list, "HTTP addresses of the AutoRecovery daemons; `trueup doctor` checks their configuration"
     )
@@ -229,6 +228,7 @@ def _check_cluster(draft: Draft) -> Iterator[str]:
     if not cluster.ledgers_root.startswith("/"):
         yield f"cluster.ledgers_root: expected a path like /ledgers; found {shown(cluster.ledgers_root)}"
     yield from (f"cluster.security.{problem}" for problem in zookeeper_problems(cluster.security, cluster.auth))
+    yield from (f"cluster.bookies.{problem}" for problem in only_tls(cluster.bookies))
 
 
 def _check_journal(draft: Draft) -> Iterator[str]:

@@ -5,7 +5,9 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
+from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.pulsar.layout import PulsarPaths as Owners
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
@@ -17,7 +19,7 @@ from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.placement.bookie_classes import depth
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
-from trueup.streams.bookkeeper import worker_checks
+from trueup.streams.bookkeeper import bookie_checks, worker_checks
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 from trueup.streams.runtime.format import many
 
@@ -73,12 +75,19 @@ def _bookkeeper(settings: Settings, client: ZooKeeperClient) -> Iterator[Check]:
 def _bookies(seen: OpenCluster) -> Iterator[Check]:
     found = queries.registered(seen.client, seen.paths)
     yield bookies(found)
+    yield from tried(bookie_checks.NAME, lambda: _connections(seen, found))
     places = locations(seen, found)
     yield racks(seen, places)
     if not seen.settings.cluster.autorecovery:
         yield worker_checks.none_named()
     for address in seen.settings.cluster.autorecovery:
         yield from worker_checks.worker(seen.settings, address, places, found.hosts)
+
+
+def _connections(seen: OpenCluster, found: queries.Registered) -> Iterator[Check]:
+    tls = bookie_tls(seen.settings.cluster.bookies)
+    members = [*found.writable, *found.readonly]
+    return bookie_checks.connections(members, Addresses(seen.client, seen.paths), tls)
 
 
 def layout(seen: OpenCluster) -> Check:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from trueup.connectors.bookkeeper.bookie import replica_check
 from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
 from trueup.connectors.bookkeeper.bookie.ledger_access import readable
+from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, queries
@@ -20,14 +21,13 @@ from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSo
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, Static, Unmapped
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
 from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome, Marks
-from trueup.connectors.tls import tls_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
-from trueup.state.common.errors import BadSettings, Refused, Retry
+from trueup.state.common.errors import Refused, Retry
 from trueup.state.placement.damage import ReplicaRange, ReplicaRead
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
@@ -71,7 +71,7 @@ class BookKeeper:
             self.connect, self._root, self._racks, self._publish, keeper.seen, held, clock
         )
         self.judging.load()
-        self._tls = bookie_tls(live.now.cluster.bookies)
+        self._tls()  # an unusable certificate ends the start
         self._lock = threading.RLock()
         self._client: ZooKeeperClient | None = None
         self._vote: Vote | None = None
@@ -263,11 +263,15 @@ class BookKeeper:
         """Delete these ledgers, each if it has not changed since its order. Raises `Retry` if none was tried."""
         return remove(self.session(), self._capture.paths, orders, self._clock())
 
+    def _tls(self) -> ssl.SSLContext | None:
+        """TLS of bookies. Certificates are read anew, as they may have been replaced. Raises `BadSettings`."""
+        return bookie_tls(self._live.now.cluster.bookies)
+
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Bookies that have not confirmed that they do not have the ledger, each with its response."""
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
-        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls)
+        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls())
         silent = {
             bookie
             for answers in found.values()
@@ -294,7 +298,7 @@ class BookKeeper:
         address = Addresses(client, paths)(replica.bookie)
         if address is None:
             raise Retry(f"bookie {replica.bookie} to be registered", "no registration", "it is read again later")
-        with Reads(replica.bookie, address, ASK_S, self._tls) as reads:
+        with Reads(replica.bookie, address, ASK_S, self._tls()) as reads:
             return replica_check.check(record, digest, reads, replica)
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
@@ -319,14 +323,6 @@ class BookKeeper:
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this znode version."""
         return Marks(self.session(), self._capture.paths).withdraw(items)
-
-
-def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
-    """TLS settings for bookies, from the key cluster.bookies. Raises `BadSettings`."""
-    try:
-        return tls_of(options)
-    except BadSettings as error:
-        raise BadSettings([f"cluster.bookies: {problem}" for problem in error.problems]) from error
 
 
 def rack_map(chosen: settings.RackSettings) -> RackMap:

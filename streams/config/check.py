@@ -4,8 +4,12 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.kafka.client.security import unreadable
+from trueup.connectors.zookeeper.security import options_of
+from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import ADDRESS, shown
+from trueup.state.deletion.stores import StoreSettings
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.placement.bookie_classes import depth
 from trueup.state.settings.section import Draft
@@ -36,15 +40,22 @@ def _addresses(settings: Settings) -> Iterator[str]:
 def _files(settings: Settings) -> Iterator[str]:
     http = settings.http
     files = {f"http.{name}": getattr(http, name) for name in ("tokens_file", "tls_certificate", "tls_key")}
+    files |= {f"stores.{name}.ca": store.ca for name, store in settings.table(StoreSettings).items()}
     for name, place in (files | {"journal.key_file": settings.journal.key_file}).items():
         if place and not (Path(place).is_file() and os.access(place, os.R_OK)):
             yield f"{name}: expected a readable file; found {shown(place)}, which is not"
 
 
 def _security(settings: Settings) -> Iterator[str]:
+    cluster = settings.cluster
+    for read in (lambda: options_of(cluster.security, cluster.auth), lambda: bookie_tls(cluster.bookies)):
+        try:
+            read()
+        except BadSettings as error:
+            yield from error.problems
     yield from unreadable(settings.journal.security, "journal")
-    for name, cluster in settings.table(KafkaCluster).items():
-        yield from unreadable(cluster.security, f"kafka.{name}")
+    for name, brokers in settings.table(KafkaCluster).items():
+        yield from unreadable(brokers.security, f"kafka.{name}")
 
 
 def _racks(settings: Settings) -> Iterator[str]:

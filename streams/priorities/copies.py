@@ -52,10 +52,14 @@ class Cluster(Protocol):
         """Current rows of these ledgers, without those that do not exist. Raises `Retry`."""
 
 
+Tls = Callable[[], ssl.SSLContext | None]
+"""The context for connections to bookies, with the certificates of now. Raises `BadSettings`."""
+
+
 class CopyChecker:
     """Used by one thread."""
 
-    def __init__(self, cluster: Cluster, tiered: Tiered, tls: ssl.SSLContext | None, clock: Callable[[], int]) -> None:
+    def __init__(self, cluster: Cluster, tiered: Tiered, tls: Tls, clock: Callable[[], int]) -> None:
         self._cluster, self._tiered, self._tls, self._clock = cluster, tiered, tls, clock
         self._known: dict[int, tuple[CopyCheck, CopyCheck]] = {}
 
@@ -89,7 +93,7 @@ class CopyChecker:
         asked = {ledger: sorted({b for members in some for b in members}) for ledger, some in there.items()}
         reasons: dict[tuple[int, str], str] = {}
         addresses = Addresses(client, paths)
-        answers = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls)
+        answers = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls())
         seen = queries.registered(client, paths)
         registered, now_ms = {*seen.writable, *seen.readonly}, self._clock()
         for one in chosen:

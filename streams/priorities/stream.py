@@ -4,6 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.pulsar.admin.client import PulsarAdmin
 from trueup.connectors.pulsar.admin.http import AdminHttp
 from trueup.connectors.pulsar.layout import PulsarPaths
@@ -15,7 +16,6 @@ from trueup.state.deletion.stores import StoreSettings
 from trueup.state.reads.lifecycle import Change
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.settings.settings import Settings
-from trueup.streams.bookkeeper.cluster import bookie_tls
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
@@ -139,7 +139,8 @@ class ReadsStream(Stream):
 def observer_of(settings: Settings, cluster: Cluster, admin: PulsarAdmin, context: Context) -> Observer:
     """The observer of the configured cluster."""
     stores = {name: store_of(store) for name, store in settings.table(StoreSettings).items()}
-    tls = bookie_tls(settings.cluster.bookies)
-    checker = CopyChecker(cluster, Tiered(stores, VERIFIED), tls, context.clock)
+    checker = CopyChecker(
+        cluster, Tiered(stores, VERIFIED), lambda: bookie_tls(settings.cluster.bookies), context.clock
+    )
     paths = PulsarPaths(settings.section(DeletionSettings).root)
     return Observer(admin, cluster.session, paths, checker, context.clock)

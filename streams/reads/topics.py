@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 
+from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, schemas_of, topic_of, topics_in
@@ -17,7 +18,6 @@ from trueup.state.deletion.stores import StoreSettings
 from trueup.state.reads.positions import Part
 from trueup.state.reads.tiers import LedgerInfo, Tier
 from trueup.state.settings.settings import ClusterSettings, Settings
-from trueup.streams.bookkeeper.cluster import bookie_tls
 from trueup.streams.reads.fallback import ServedEntry
 from trueup.streams.reads.reader import Range, ReadOptions, ReadReport, Stored, TopicMessage, TopicReader
 from trueup.streams.reads.schemas import SchemaHistory

@@ -53,7 +53,10 @@ def failure(code: int, what: str, bookie: str) -> TrueupError:
         case Code.NO_ENTRY:
             return NoSuchEntry(expected, found, "read from another bookie of the write set")
         case Code.UNAUTHORIZED:
-            return Stop(expected, found, "permit reads from this host without a login, or read through the brokers")
+            todo = (
+                "the bookie requires a login (bookieAuthProviderFactoryClass); Trueup supports none but a certificate"
+            )
+            return Stop(expected, found, f"{todo} (cluster.bookies.tls.certificate)")
         case Code.BAD_REQUEST | Code.BAD_VERSION:
             return Stop(expected, found, "check the bookie's log; its version may be unsupported")
         case _:

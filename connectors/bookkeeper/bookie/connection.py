@@ -11,8 +11,9 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
-from trueup.connectors.bookkeeper.bookie.codes import Code, failure
+from trueup.connectors.bookkeeper.bookie.codes import Code, named
 from trueup.connectors.bookkeeper.bookie.frames import SIZE, BookieFrames
+from trueup.connectors.bookkeeper.bookie.security import PATH, remedy
 from trueup.connectors.bookkeeper.messages import Request, Response
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
@@ -86,7 +87,8 @@ class BookieConnection(Closing):
         self.send([framed(request.SerializeToString())])
         status = self.response().status
         if status != Code.OK:
-            raise failure(status, "TLS", self.name)
+            todo = f"remove {PATH}, or configure TLS on the bookie (tlsProviderFactoryClass)"
+            raise Stop(f"TLS with bookie {self.name}", named(status), todo)
         try:
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
@@ -94,7 +96,7 @@ class BookieConnection(Closing):
 
     def _broken(self, error: OSError | ValueError | OverflowError) -> TrueupError:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
-            return Stop(f"a TLS handshake with bookie {self.name}", str(error), "check tls.* and its certificate")
+            return Stop(f"TLS with bookie {self.name}", str(error), remedy(error))
         silent = isinstance(error, TimeoutError)
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
         found = f"no response for {self._timeout_s:g} s" if silent else text

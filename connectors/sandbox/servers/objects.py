@@ -17,28 +17,38 @@ CREDENTIALS = {"ACCESS_KEY_ID": "sandbox", "ACCESS_KEY_SECRET": "sandbox"}
 
 
 class Objects(SandboxServer):
-    """The server. ``buckets`` exist when it is ready."""
+    """The server. ``buckets`` exist when it is ready. ``tls``: the files of its certificate and key."""
 
-    def __init__(self, root: Path, port: Port | None = None, buckets: Sequence[str] = ()) -> None:
+    def __init__(
+        self, root: Path, port: Port | None = None, buckets: Sequence[str] = (), tls: tuple[Path, Path] | None = None
+    ) -> None:
         super().__init__("objects", root.absolute())
-        self._port, self._buckets = port or Port(), tuple(buckets)
+        self._port, self._buckets, self._tls = port or Port(), tuple(buckets), tls
+        self._http = urllib3.PoolManager(ca_certs=str(tls[0]) if tls else None)
 
     @property
     def endpoint(self) -> str:
         """Address for clients."""
-        return f"http://{self._port}"
+        return f"{'https' if self._tls else 'http'}://{self._port}"
 
     def make(self) -> Process:
         """A separate Python process. Raises `Stop` if moto is not installed."""
         if find_spec("moto") is None:
             raise Stop("moto, which provides the object store", "none", "install trueup[dev]")
-        command = [sys.executable, "-m", "trueup.connectors.sandbox.servers.s3", self._port.host, self._port.number]
+        command: list[object] = [
+            sys.executable,
+            "-m",
+            "trueup.connectors.sandbox.servers.s3",
+            self._port.host,
+            self._port.number,
+        ]
+        command += self._tls or ()
         return Process(self.name, command, self.log, {"PYTHONUNBUFFERED": "1"}, self.root)
 
     def is_ready(self) -> bool:
         """Whether it responds."""
         try:
-            return bool(urllib3.request("GET", self.endpoint, timeout=5.0, retries=False).status == 200)
+            return bool(self._http.request("GET", self.endpoint, timeout=5.0, retries=False).status == 200)
         except urllib3.exceptions.HTTPError:
             return False
 
@@ -51,13 +61,15 @@ class Objects(SandboxServer):
     def copy(self, bucket: str, key: str, to: str) -> None:
         """Copy an object with its metadata."""
         source = {"x-amz-copy-source": f"/{bucket}/{key}"}
-        answer = urllib3.request("PUT", f"{self.endpoint}/{bucket}/{to}", headers=source, timeout=10.0, retries=False)
+        answer = self._http.request(
+            "PUT", f"{self.endpoint}/{bucket}/{to}", headers=source, timeout=10.0, retries=False
+        )
         if answer.status != 200:
             raise Stop(f"a copy of {key}", f"status {answer.status}", f"check {self.log}")
 
     def bucket(self, name: str) -> None:
         """Create an empty bucket."""
-        answer = urllib3.request("PUT", f"{self.endpoint}/{name}", timeout=10.0, retries=False)
+        answer = self._http.request("PUT", f"{self.endpoint}/{name}", timeout=10.0, retries=False)
         if answer.status != 200:
             raise Stop(f"the creation of bucket {name}", f"status {answer.status}", f"check {self.log}")
 

@@ -1,4 +1,4 @@
-"""The program of `Objects`: moto's S3 alone.
+"""The program of `Objects`: moto's S3 alone. Arguments: host, port, and the files of a certificate and its key.
 
 moto's own server chooses a service for each request. It takes a signature of version 2, which brokers send, for a
 scope of version 4 if the signature's base64 has four slashes, and answers 500 (one request in about a thousand).
@@ -10,5 +10,8 @@ from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
 
 if __name__ == "__main__":
-    host, port = sys.argv[1:]
-    run_simple(host, int(port), create_backend_app("s3"), threaded=True, request_handler=MotoRequestHandler)
+    host, port, *tls = sys.argv[1:]
+    run_simple(
+        host, int(port), create_backend_app("s3"), threaded=True, request_handler=MotoRequestHandler,
+        ssl_context=(tls[0], tls[1]) if tls else None,
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import certify
 from tests.objects import client_of
 from trueup.connectors.s3 import store as module
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore, Upload
@@ -19,6 +20,7 @@ from trueup.state.deletion.stores import STORES
 from trueup.state.deletion.stores import StoreSettings as Declared
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion import checks
+from trueup.streams.runtime.checks import Check
 
 pytestmark = pytest.mark.servers
 SECRETS = {"OUR_KEY": "the-key-id", "OUR_SECRET": "the-very-secret"}
@@ -247,5 +249,40 @@ PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
 
 def settings(store: ObjectStore, cluster: str) -> Settings:
     place = store.place
-    declared = Declared(place.bucket, place.region, place.endpoint, place.key_env, place.secret_env, cluster)
+    declared = Declared(place.bucket, place.region, place.endpoint, place.key_env, place.secret_env, cluster=cluster)
     return Settings(sections={STORES: {"archive": declared}})
+
+
+@pytest.fixture(scope="module")
+def secured(new_root: Callable[[], Path]) -> Iterator[tuple[Objects, Path]]:
+    """A server with a certificate of its own, and that certificate."""
+    certificate, key = certify(new_root())
+    with Objects(new_root(), buckets=["kept"], tls=(certificate, key)) as server:
+        server.up()
+        yield server, certificate
+
+
+def check_of(server: Objects, ca: str) -> Check:
+    """The row of the doctor."""
+    declared = Declared("kept", REGION, server.endpoint, "OUR_KEY", "OUR_SECRET", ca, "lab")
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in SECRETS.items():
+            environment.setenv(name, value)
+        (row,) = checks.all_of(Settings(sections={STORES: {"archive": declared}}))
+    return row
+
+
+def test_a_private_authority_is_trusted(secured: tuple[Objects, Path]) -> None:
+    server, certificate = secured
+    assert check_of(server, str(certificate)).status == "ok"
+
+
+def test_the_doctor_names_the_key_of_an_authority_that_is_missing(secured: tuple[Objects, Path]) -> None:
+    row = check_of(secured[0], "")
+    assert (row.status, row.todo.startswith("correct ca of this store")) == ("fail", True), row
+
+
+def test_the_doctor_names_a_file_that_is_no_certificate(secured: tuple[Objects, Path], tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("nothing")
+    row = check_of(secured[0], str(tmp_path / "ca.pem"))
+    assert (row.status, row.todo) == ("fail", "correct ca of this store"), row

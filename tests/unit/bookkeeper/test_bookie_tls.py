@@ -18,5 +18,5 @@ def test_the_host_name_is_not_checked_where_that_is_disabled() -> None:
 
 @pytest.mark.parametrize("options", [{"tls.caa": "x"}, {"tls.ca": "/no/such/file"}])
 def test_a_wrong_option_is_reported_under_its_key(options: dict[str, str]) -> None:
-    with pytest.raises(BadSettings, match=r"cluster\.bookies: tls\."):
+    with pytest.raises(BadSettings, match=r"cluster\.bookies\.tls\."):
         bookie_tls(options)

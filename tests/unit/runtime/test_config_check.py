@@ -33,6 +33,9 @@ def test_what_holds_is_no_problem() -> None:
         ({"racks": {"source": "static", "table": {"a:1": "r1"}}}, "racks.table"),
         ({"racks": {"source": "script", "script": "missing.sh"}}, "racks.script"),
         ({"stores": {"archive": {**STORE, "key_env": "UNSET"}}}, "stores.archive.key_env"),
+        ({"stores": {"archive": {**STORE, "endpoint": "https://s:9000", "ca": "missing"}}}, "stores.archive.ca"),
+        ({"cluster": {**ZOOKEEPER, "security": {"tls.ca": "missing"}}}, "cluster.security.tls.*"),
+        ({"cluster": {**ZOOKEEPER, "bookies": {"tls.ca": "missing"}}}, "cluster.bookies.tls.*"),
     ],
 )
 def test_what_does_not_hold_is_named(sections: dict[str, Any], key: str) -> None:

@@ -78,8 +78,8 @@ def test_every_part_is_looked_at(doctor: Doctor, cluster: SandboxCluster) -> Non
     address = at(cluster)
     assert list(rows) == [
         "java", "jars", "data_dir", "http", "tokens", "journal", "zookeeper", "bookkeeper", "bulk reads",
-        "right: marks", "right: vote", "auditor", "replication", "bookies", "bookie connections", "racks", f"worker {address}",
-        f"racks of {address}",
+        "right: marks", "right: vote", "auditor", "replication", "bookies", "bookie connections", "racks",
+        f"worker {address}", f"racks of {address}",
     ]  # fmt: skip
 
 

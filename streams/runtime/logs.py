@@ -55,6 +55,23 @@ class Seldom(logging.Filter):
         return seldom
 
 
+class Connections(logging.Filter):
+    """Passes kafka-python's messages as `Seldom` does, without stack traces: it logs each failure of a connection at
+    several levels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seldom = Seldom()
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether to log the record."""
+        if not record.name.startswith("kafka."):
+            return True
+        if isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], OSError):
+            record.exc_info = None
+        return self._seldom.filter(record)
+
+
 class Gone(logging.Filter):
     """Drops py4j's messages about calls that fail because the JVM ended; the supervisor reports that."""
 
@@ -100,6 +117,7 @@ def start(level: str = "info") -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(Line())
     handler.addFilter(Gone())
+    handler.addFilter(Connections())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))

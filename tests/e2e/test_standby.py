@@ -1,4 +1,5 @@
-"""Two `trueup run` of one application: one leads, the other stands by and takes over, under the load of two links.
+"""Two `trueup run` of one application: one leads, the other stands by and takes over, under the load of two links,
+repairs, ordered deletions and log directories.
 
 The first instance reaches the brokers through relays, so that its network can be cut.
 """
@@ -15,17 +16,23 @@ import psutil
 import pytest
 
 from tests.e2e.test_links import Stream
-from tests.e2e.trueup import Trueup, until
+from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack, until
 from tests.replication.pair import QUICK, Pair
 from tests.replication.relayed import Relayed
 from tests.replication.writers import Writer
+from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.streams.demo.leak import instance
+from trueup.streams.demo.truth import Truth
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 ROUNDS, SEED = int(os.environ.get("TRUEUP_HA_ROUNDS", "4")), int(os.environ.get("TRUEUP_HA_SEED", "17"))
 TAKEOVER_S, ENDS_S, LIMIT_S = 15.0, 30.0, 120.0
 PER_S = 100.0
-LOST = 1
-"""Exit code of a leader that lost its place."""
+EACH = 2
+"""Ledgers to repair in each round."""
+WAITS, LOST = 4, 1
+"""Exit codes: of a command whose deletion is not confirmed yet, and of a leader that lost its place."""
 
 
 class RelayedPair(Pair):
@@ -55,8 +62,30 @@ def topics(pair: RelayedPair) -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def members(pair: RelayedPair, topics: dict[str, str], new_root: Callable[[], Path]) -> Iterator[list[Trueup]]:
+def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
+    return start_cluster(racks={"/rack1": 2, "/rack2": 2}, daemons=False, settings=SETTINGS)
+
+
+@pytest.fixture(scope="module")
+def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
+    """Ledgers to repair: more than the leaders of all rounds can mark at their rate."""
+    written = on_one_rack(cluster, writer, EACH * (ROUNDS + 2), 5)
+    cluster.start("autorecovery")
+    return written
+
+
+@pytest.fixture(scope="module")
+def members(
+    pair: RelayedPair, topics: dict[str, str], cluster: SandboxCluster, narrow: list[int], new_root: Callable[[], Path]
+) -> Iterator[list[Trueup]]:
     """Both instances, of which one leads."""
+    streams: dict[str, dict[str, Any]] = {
+        "placement": {"mode": "enforce", "grace_s": 1, "max_marks": 1, "marks_per_s": 0.1, "paused": True},
+        "deletion": {
+            "owners": "operator", "instance": instance(cluster.zookeeper.address), "mode": "approve", "confirm_s": 0.5,
+        },
+        "logdirs": {"east": {}, "west": {}},
+    }  # fmt: skip
     links = {
         path: {
             "source": "east", "target": "west", "topics": [topic], "copy": path, "mode": "enforce", "lease_s": 4,
@@ -67,9 +96,9 @@ def members(pair: RelayedPair, topics: dict[str, str], new_root: Callable[[], Pa
     for east, west in ([relay.relayed for relay in pair.relays], [relay.bootstrap for relay in pair.relays]):
         sections: dict[str, dict[str, Any]] = {
             "kafka": {"east": {"bootstrap": east, "bit": 0}, "west": {"bootstrap": west, "bit": 1}},
-            "links": links, "journal": {"bootstrap": east}, "ha": {"id": "shop"},
+            "links": links, "journal": {"bootstrap": east}, "ha": {"id": "shop"}, **streams,
         }  # fmt: skip
-        made.append(Trueup(None, new_root(), **sections))
+        made.append(Trueup(cluster, new_root(), **sections))
     for one in made:
         one.process.start()
     yield made
@@ -172,16 +201,46 @@ def disturbed(leader: Trueup, kind: str, pair: RelayedPair) -> Callable[[], None
     return go_on
 
 
-def test_takeovers_at_random_copy_nothing_twice_and_forget_nothing(
-    members: list[Trueup], pair: RelayedPair, topics: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def settled(leader: Trueup) -> None:
+    """End the repairs at a higher rate, and the deletions."""
+    leader.set("placement.max_marks", 50)
+    leader.set("placement.marks_per_s", 50)
+    leader.wait("no repair", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
+    leader.until("no deletion", lambda: not leader.api("markers"))
+
+
+def test_takeovers_at_random_do_nothing_twice_and_forget_nothing(
+    members: list[Trueup], pair: RelayedPair, topics: dict[str, str], writer: LedgerWriter, narrow: list[int],
+    witness: Witness, truth: Truth, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    ordered = [writer.write(2, 2, 2, 5) for _ in range(ROUNDS)]
+    with witness.counting() as marked:
+        sorted_out(members)[0].set("placement.paused", "false")
+        took = taken_over(members, pair, topics, ordered)
+        leader, _ = sorted_out(members)
+        settled(leader)
+    streams = [Stream(pair, topic) for topic in topics.values()]
+    leader.until("the records to arrive", lambda: all(stream.arrived() for stream in streams), LIMIT_S)
+    with capsys.disabled():
+        print(f"\ntakeovers in s: {took}")
+    assert max(seconds for _, seconds in took) <= TAKEOVER_S, took
+    assert [stream.same() for stream in streams] == [True, True]
+    assert (dict(marked), truth.on_one_rack()) == (dict.fromkeys(narrow, 1), set())
+    assert [ledger for ledger in ordered if witness.client.look(witness.paths.ledger(ledger))] == []
+
+
+def taken_over(
+    members: list[Trueup], pair: RelayedPair, topics: dict[str, str], ordered: list[int]
+) -> list[tuple[str, float]]:
+    """Lose one leader for each ordered ledger: how each was lost, and seconds until another one led."""
     chance, took, turns = random.Random(SEED), list[tuple[str, float]](), [0, 0]
     writers = [Writer(pair.site("east", topic, 2), "idempotent", PER_S) for topic in topics.values()]
     for writer in writers:
         writer.start()
     try:
-        for _ in range(ROUNDS):
+        for ledger in ordered:
             leader, standby = sorted_out(members)
+            assert leader.run("delete", "ledger", str(ledger), "--yes", "--wait", "0.1").code in (0, WAITS)
             epoch = standby.json("status")["ha"]["epoch"]
             which = members.index(leader)
             kind = KINDS[which][turns[which] % len(KINDS[which])]
@@ -203,10 +262,4 @@ def test_takeovers_at_random_copy_nothing_twice_and_forget_nothing(
     finally:
         for writer in writers:
             writer.stop()
-    leader, _ = sorted_out(members)
-    streams = [Stream(pair, topic) for topic in topics.values()]
-    leader.until("the records to arrive", lambda: all(stream.arrived() for stream in streams), LIMIT_S)
-    with capsys.disabled():
-        print(f"\ntakeovers in s: {took}")
-    longest = max(seconds for _, seconds in took)
-    assert ([stream.same() for stream in streams], longest <= TAKEOVER_S) == ([True, True], True), took
+    return took

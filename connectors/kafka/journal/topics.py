@@ -40,7 +40,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
 FLUSH_S = 30.0
-ASK_S, MARKED_S = 2.0, 5.0
+ASK_S, MARKED_S, TOGETHER_S = 2.0, 5.0, 0.02
 ANNOUNCED_MS = 5_000
 """An announcement that is not acknowledged within this time is dropped."""
 _PERMANENT = frozenset({
@@ -263,7 +263,7 @@ class Topics:
             consumer.assign([TopicPartition(topic, p, begin) for p, begin in begins.items()])
             left = {p for p, (_, end) in places.items() if end > begins[p]}
             while left:
-                messages = consumer.consume(10_000, 0.5)
+                messages = consumer.consume(10_000, TOGETHER_S)
                 yield from _good(messages, f"read topic {topic}")
                 # A position does not pass the marker of a transaction at the end of the log.
                 left -= {message.partition() for message in messages if _at_end(message)}

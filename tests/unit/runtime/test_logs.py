@@ -7,7 +7,7 @@ import sys
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from trueup.streams.runtime.logs import EVERY_S, LONGEST, Gone, Line, Seldom
+from trueup.streams.runtime.logs import EVERY_S, LONGEST, Connections, Gone, Line, Seldom
 
 
 def line(message: str, **extra: object) -> str:
@@ -71,3 +71,16 @@ for module in (logs, logging):
 def test_our_modules_log_from_the_level_chosen_and_others_from_warnings() -> None:
     done = subprocess.run([sys.executable, "-c", SAYS], capture_output=True, text=True, timeout=60, check=True)
     assert [each.split(": ")[1] for each in done.stderr.splitlines()] == ["from trueup.streams.runtime.logs"]
+
+
+@pytest.mark.parametrize(("error", "kept"), [(ConnectionResetError(), False), (KeyError("a defect"), True)])
+def test_a_broken_connection_of_kafka_python_is_logged_without_a_stack_trace(error: Exception, kept: bool) -> None:
+    record = logging.makeLogRecord({"name": "kafka.net.transport", "exc_info": (type(error), error, None)})
+    assert (Connections().filter(record), record.exc_info is not None) == (True, kept)
+
+
+def test_messages_of_kafka_python_pass_once_a_minute_and_others_always() -> None:
+    seldom = Connections()
+    records = [logging.makeLogRecord({"name": name, "msg": "no broker", "created": 0.0})
+               for name in ("kafka.net", "kafka.net", "trueup.x", "trueup.x")]  # fmt: skip
+    assert [seldom.filter(record) for record in records] == [True, False, True, True]

@@ -4,16 +4,28 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
+from confluent_kafka import Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    NewTopic,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
 
 from tests.certificates import certify
-from trueup.connectors.contract import Endpoint
+from tests.replication.audit import ends
+from tests.replication.writers import Site
+from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
+from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
+from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security
@@ -55,7 +67,7 @@ class Way:
     """A client's files, which are not valid until they are replaced."""
 
     def __init__(self, secured: Secured, root: Path, kind: str) -> None:
-        self._secured, self._kind = secured, kind
+        self._secured, self.kind = secured, kind
         self._files = (root / "certificate.pem", root / "key.pem")
         self._password = root / "password"
         self.spoil()
@@ -67,14 +79,14 @@ class Way:
 
     def endpoint(self) -> Endpoint:
         ca = {"tls.ca": str(self._secured.security.certificate)}
-        if self._kind == "certificate":
+        if self.kind == "certificate":
             own = {"tls.certificate": str(self._files[0]), "tls.key": str(self._files[1])}
             return Endpoint("east", self._secured.broker.address("SSL"), 0, {}, security={**ca, **own})
         login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "link", "sasl.password.file": str(self._password)}
         return Endpoint("east", self._secured.broker.address("SASL_SSL"), 0, {}, security={**ca, **login})
 
     def replace(self) -> None:
-        if self._kind == "password":
+        if self.kind == "password":
             self._password.write_text(NEW)
             return
         for place, file in zip(self._files, self._secured.trusted, strict=True):
@@ -130,3 +142,37 @@ def test_heartbeats_use_replaced_files(way: Way) -> None:
 
         wait_until(arrived, 180.0, "a heartbeat")
         assert not before
+
+
+@pytest.fixture(scope="module")
+def source(new_root: Callable[[], Path]) -> Iterator[Kafka]:
+    with Kafka(new_root(), "256m") as broker:
+        broker.up()
+        yield broker
+
+
+@pytest.mark.parametrize(("path", "connector"), [("batches", Batches()), ("records", Records())])
+def test_copiers_use_replaced_files_with_their_next_lease(
+    path: str, connector: Connector, way: Way, secured: Secured, source: Kafka
+) -> None:
+    topic = f"{path}-{way.kind}"
+    for broker in (source, secured.broker):
+        admin = AdminClient(broker.client())
+        admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
+    producer = Producer({"bootstrap.servers": source.bootstrap})
+    producer.produce(topic, b"one")
+    producer.flush(30)
+    east, west = Endpoint("east", source.bootstrap, 0, {}), replace(way.endpoint(), name="west", bit=1)
+    lease = Lease("link", east, west, 7, path, (Assignment(LogId(topic, 0), LogId(topic, 0), Position(), 0),))
+
+    def copied() -> bool:
+        def leased() -> None:
+            with closing(connector.open(lease)) as copier:
+                copier.copy(time.monotonic() + 3.0, lambda: True)
+
+        return works(leased) and ends(Site("", secured.broker.bootstrap, topic, 1)) == [1]
+
+    before = copied()
+    way.replace()
+    wait_until(copied, 180.0, "the copy")
+    assert not before

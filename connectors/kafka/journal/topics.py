@@ -231,6 +231,7 @@ class Topics:
                 raise translated(self._failed[0], "write to the journal")
             if left:
                 self._producer.purge()
+                self._producer.flush(ASK_S)  # what it reports of them would count for the next write
                 raise Retry("acknowledged records", f"{left} unacknowledged after {within_s:.0f} s", "try again")
         finally:
             self._lock.release()

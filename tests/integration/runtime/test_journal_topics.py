@@ -8,7 +8,9 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from tests.configuration import parse
+from trueup.connectors.kafka.journal.topics import Topic, Topics
 from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.config.journal_topics import JournalTopics
 from trueup.streams.config.live import Live
@@ -135,3 +137,15 @@ def test_the_identity_changes_if_one_of_the_topics_is_created_again(broker: Kafk
     journal.forget(["marks"])
     after = [journal.identity(["ledgers", "marks"]), journal.identity(["ledgers"])]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
+
+
+def test_a_write_that_failed_does_not_fail_the_next_one(broker: Kafka) -> None:
+    topics = Topics(broker.bootstrap, {})
+    topics.create([Topic("written", 1, 1, {})], 60.0)
+    topics.send([("written", [b"key"], [b"first"])])
+    broker.kill()
+    with pytest.raises(Retry, match="unacknowledged"):
+        topics.send([("written", [b"key"], [b"second"])], 0.5)
+    broker.restart()
+    topics.send([("written", [b"key"], [b"third"])])
+    assert [entry.body for entry in topics.read("written")][-1] == b"third"

@@ -23,6 +23,7 @@ from trueup.streams.cli.commands import (
     sandbox,
     status,
     token,
+    what_if,
 )
 from trueup.streams.cli.commands.resources import Groups
 from trueup.streams.terminal import codes
@@ -54,6 +55,7 @@ for _command in (
     describe.describe,
     plan.plan,
     plan.approve,
+    what_if.what_if,
     explain.explain,
     read.read,
     config.config,

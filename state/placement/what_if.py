@@ -1,0 +1,135 @@
+"""What the loss of bookies would do: ledgers without a replica of some entries, ledgers with fewer replicas, bytes to
+copy.
+
+Entry ``e`` is written to ``Qw`` members of its fragment, from member ``e mod E`` on (RoundRobinDistributionSchedule). A
+fragment of an open ledger counts as if it had entries at every member.
+"""
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trueup.state.bookkeeper.ledgers import MANY, Column, Ledgers, spans
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.placement.fragments import FragmentStage, fewest, stages
+
+NAMED = 10
+"""Maximum number of ledgers that a loss names."""
+
+
+@dataclass(slots=True)
+class Loss:
+    """The effect of one failure, with the bookies that are missing already. A ledger counts by its weakest entries:
+    ``lost``: no replica is left; ``one_copy``: one of several; ``fewer``: two or more, less than the write quorum.
+
+    ``ledgers``: those with a replica there; ``open``: those of them that are being written. ``unwritable``: open ones
+    with larger ensembles than writable bookies are left; ``unrepairable``: closed ones, likewise. ``to_copy``: bytes of
+    closed ledgers, if the entries of a ledger have one size; ``named``: some of the lost ledgers.
+    """
+
+    name: str
+    bookies: int
+    ledgers: int = 0
+    lost: int = 0
+    one_copy: int = 0
+    fewer: int = 0
+    open: int = 0
+    unwritable: int = 0
+    unrepairable: int = 0
+    to_copy: float = 0.0
+    named: list[int] = field(default_factory=list)
+
+
+class WhatIf:
+    """Folds ledgers into the losses of these failures. ``failures``: bookies by name; ``missing``: bookies that are not
+    registered now; ``writable``: those that accept entries now."""
+
+    def __init__(self, failures: Mapping[str, Set[str]], missing: Set[str], writable: Set[str]) -> None:
+        self._failures, self._missing, self._writable = failures, missing, writable
+        self.losses = {name: Loss(name, len(bookies)) for name, bookies in failures.items()}
+        self.ledgers = 0
+
+    def add(self, rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> None:
+        """Fold ledgers. ``last_entry``, ``length``: of each row; ``first_entry``: of each fragment. Unreadable and
+        deleted ones do not count."""
+        self.ledgers += int(np.isin(rows.state, (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)).sum())
+        rings = _Rings.of(rows, last_entry, length, first_entry)
+        for name, bookies in self._failures.items():
+            dead = np.array([one in bookies for one in rows.names], bool)
+            gone = dead | np.array([one in self._missing for one in rows.names], bool)
+            left = len(self._writable - bookies)
+            for ring in rings:
+                ring.lose(self.losses[name], dead, gone, left)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rings:
+    """Fragments of one ensemble size and write quorum. ``owner``: their ledgers, of which ``state`` and ``ledger`` have
+    one value each; ``size``: bytes of each fragment."""
+
+    members: Column
+    stage: Column
+    size: Column
+    owner: Column
+    quorum: int
+    ledger: Column
+    closed: Column
+
+    @staticmethod
+    def of(rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> Sequence["_Rings"]:
+        """The fragments of these ledgers, by shape."""
+        known = np.isin(rows.state, (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED))
+        shape = rows.ensemble.astype(np.int64) << 16 | rows.quorum
+        firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows.fragments, dtype=np.int64)])
+        made = []
+        for one in np.unique(shape[known]).tolist():
+            at = np.flatnonzero(known & (shape == one))
+            count = rows.fragments[at].astype(np.int64)
+            owner = np.repeat(np.arange(len(at)), count)
+            first = first_entry[spans(firsts[at], firsts[at + 1])]
+            chosen, ring, tail = rows.take(at), one >> 16, _tails(count)
+            closed = chosen.state == LedgerState.CLOSED
+            entries = np.where(tail, last_entry[at][owner] + 1, np.append(first[1:], 0)) - first
+            writing = tail & ~closed[owner]
+            state = np.where(writing, LedgerState.OPEN, LedgerState.CLOSED)
+            share = np.maximum(entries, 0) / np.maximum(last_entry[at] + 1, 1)[owner]
+            # The first entry of the fragment is written from this member on.
+            turned = (np.arange(ring) + (first % ring)[:, None]) % ring
+            made.append(_Rings(
+                np.take_along_axis(chosen.members.reshape(-1, ring), turned, axis=1),
+                stages(state, np.clip(entries, 0, MANY - 1).astype(np.uint8), ring),
+                np.where(closed, length[at], 0)[owner] * share, owner, one & 0xFFFF, chosen.ledger, closed,
+            ))  # fmt: skip
+        return made
+
+    def lose(self, loss: Loss, dead: Column, gone: Column, left: int) -> None:
+        """Add the effect on these fragments. ``dead``, ``gone``: whether each name fails, and whether it is missing
+        then; ``left``: writable bookies then."""
+        there = dead[self.members]
+        hit = np.flatnonzero(there.any(axis=1) & (self.stage != FragmentStage.EMPTY))
+        if not len(hit):
+            return
+        copies = fewest(~gone[self.members[hit]], self.quorum, self.stage[hit])
+        weakest = np.full(len(self.ledger), self.quorum + 1, np.int64)
+        np.minimum.at(weakest, self.owner[hit], copies)
+        touched, ring = weakest <= self.quorum, self.members.shape[1]
+        lost = weakest == 0
+        loss.ledgers += int(touched.sum())
+        loss.lost += int(lost.sum())
+        loss.one_copy += int(((weakest == 1) & (self.quorum > 1)).sum())
+        loss.fewer += int(((weakest > 1) & (weakest < self.quorum)).sum())
+        loss.open += int((touched & ~self.closed).sum())
+        if ring > left:
+            loss.unwritable += int((touched & ~self.closed).sum())
+            loss.unrepairable += int((touched & self.closed & (weakest < self.quorum)).sum())
+        share = there[hit].sum(axis=1) * self.quorum / ring
+        loss.to_copy += float((self.size[hit] * share * (copies > 0)).sum())
+        loss.named = sorted([*loss.named, *self.ledger[lost][:NAMED].tolist()])[:NAMED]
+
+
+def _tails(count: Column) -> Column:
+    """Whether each fragment is the last one of its ledger."""
+    tail = np.zeros(int(count.sum()), bool)
+    tail[np.cumsum(count)[count > 0] - 1] = True
+    return tail

@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -44,6 +45,7 @@ from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.runtime.warm import Warm
 from trueup.streams.web.access import access_of
 from trueup.streams.web.api import create_app
 from trueup.streams.web.server import Server, claim
@@ -76,6 +78,7 @@ class Running:
     def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack, lock: Lock) -> None:
         self._settings, self._data, self._ending = settings, data, ending
         self._election: Election | None = None
+        self._warm: Warm | None = None
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
         self._clock, self._disk = ClockWatch(now_ms), Disk(data)
@@ -128,7 +131,7 @@ class Running:
             self._settings, self._data, self._live, self._journal, self._metrics, self._supervisor, self._history,
             now_ms, epoch=self._election.epoch if self._election else 0,
             silent_ms=self._election.silent_ms if self._election else 0,
-            fence=self._election.fence if self._election else None,
+            fence=self._election.fence if self._election else None, warm=self._warm,
         )  # fmt: skip
         for each in STREAMS:
             if (stream := each.make(context)) is not None:
@@ -159,7 +162,7 @@ class Running:
             broker.up()
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker, self._disk), every_s=1.0)
             bootstrap = broker.bootstrap
-        journal = Journal(bootstrap, chosen, self._settings.cluster.name)
+        journal = Journal(bootstrap, chosen, self._settings.cluster.name, shared=bool(self._settings.ha.id))
         self._created = journal.create()
         self._history = History(journal, acts=not self._settings.ha.id)
         return journal
@@ -224,10 +227,23 @@ class Running:
         driver.begin()
         application.spark_ui = driver.session.sparkContext.uiWebUrl or ""
         self._supervisor.check("spark", lambda: self._keep_spark(driver, application))
+        if self._election is not None:
+            self._warm = self._warmed(driver)
         for stream in self._streams.values():
             stream.begin(lambda: driver.session)
         # A JVM that hangs blocks its callers; the thread that handles the stop signal must not be one.
         self._supervisor.loop("queries", self._supervisor.tend, TICK_S)
+
+    def _warmed(self, driver: Driver) -> Warm:
+        """The queries with state, which fold the journal while this instance stands by."""
+        settings, folder = self._settings, self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
+        for old in (self._data / "checkpoints").glob("standby-*"):
+            shutil.rmtree(old, ignore_errors=True)
+        warm = Warm(self._supervisor, f"{folder}/standby-{uuid.uuid4().hex}")
+        for each in STREAMS:
+            if (view := each.view(lambda: driver.session, self._journal, settings)) is not None:
+                warm.keep(view)
+        return warm
 
     def _elected(self, election: Election) -> bool:
         """Wait until this instance leads. Returns whether it does; if not, it ends."""

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DELETION as SECTION
-from trueup.state.deletion.settings import DeletionSettings
+from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.deletion.stores import STORES
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion.commands import COMMANDS
@@ -15,9 +15,12 @@ from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Verb, c
 
 if TYPE_CHECKING:
     from trueup.streams.deletion.stream import DeletionStream
+    from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.stream import Session
+    from trueup.streams.runtime.warm import View
 
 
 def _make(context: "Context") -> "DeletionStream | None":
@@ -29,6 +32,14 @@ def _make(context: "Context") -> "DeletionStream | None":
     if not isinstance(ledgers, PlacementStream) or context.settings.section(DeletionSettings).owners == "none":
         return None
     return DeletionStream(context, ledgers)
+
+
+def _view(spark: "Session", journal: "Journal", settings: Settings) -> "View | None":
+    """None if an operator knows the ledgers: nothing is searched then."""
+    from trueup.streams.deletion.view import view
+
+    searched = settings.cluster.zookeeper and settings.section(DeletionSettings).owners not in ("none", OPERATOR)
+    return view(spark, journal, settings.spark) if searched else None
 
 
 def _checks(settings: Settings) -> Iterable["Check"]:
@@ -50,6 +61,7 @@ PAGE = Section(
 DELETION = Descriptor(
     name="deletion", settings=(SECTION, STORES), topics=TOPICS, rules=LEAK_RULES, signs=signs, page=(PAGE,),
     metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
+    view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(Noun("unreferenced", 100), Noun("markers")),
     verbs=(

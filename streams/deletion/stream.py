@@ -13,6 +13,7 @@ from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.owners import Pulsar
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.report import DeletionReport
+from trueup.streams.deletion.view import view
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.placement.stream import PlacementStream
@@ -78,10 +79,8 @@ class DeletionStream(Stream):
         """Start the query that finds unreferenced ledgers, and the loops that delete."""
         supervisor, context = self._context.supervisor, self._context
         if self._orders is None:
-            supervisor.query(self.name, lambda: query.start(
-                spark(), context.journal, context.settings.spark, self._markers.batch,
-                context.checkpoint(self.name, query.FORM, query.TOPICS, self._lose_view),
-            ))  # fmt: skip
+            made = view(spark, context.journal, context.settings.spark)
+            context.query(made, self._markers.batch, self._lose_view, self._ledgers.keeper.publish_again)
         supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
         if self._strays and context.settings.table(StoreSettings):
             supervisor.loop("objects", self._strays.reconcile, DELETE_S)

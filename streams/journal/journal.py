@@ -51,10 +51,11 @@ Bad = Callable[[Record, TrueupError], None]
 
 class Journal:
     """The topics of one cluster. Safe to use from several threads. ``unsigned``: problems of records without a
-    valid signature, by place; such records are not read."""
+    valid signature, by place; such records are not read. ``shared``: by several instances, of which the leader writes
+    transactions."""
 
-    def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str) -> None:
-        self.bootstrap, self.settings, self._cluster = bootstrap, settings, cluster
+    def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str, shared: bool = False) -> None:
+        self.bootstrap, self.settings, self._cluster, self._shared = bootstrap, settings, cluster, shared
         self.topics = Topics(bootstrap, client_of(settings))
         self._keys = keys_of(settings.key_file)
         self.unsigned: dict[str, str] = {}
@@ -88,7 +89,7 @@ class Journal:
     @property
     def transactional(self) -> bool:
         """Whether records are written in transactions, so that readers must skip those that were aborted."""
-        return self.topics.transactional
+        return self._shared or self.topics.transactional
 
     def forget(self, topics: Iterable[str], timeout_s: float = 60.0) -> list[str]:
         """Delete these topics with all records and recreate them. Returns their full names. Blocks. Raises `Retry`, and

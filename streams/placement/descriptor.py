@@ -17,16 +17,25 @@ from trueup.streams.placement.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
 
 if TYPE_CHECKING:
+    from trueup.streams.journal.journal import Journal
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.stream import Session
+    from trueup.streams.runtime.warm import View
 
 
 def _make(context: "Context") -> "PlacementStream | None":
     from trueup.streams.placement.stream import PlacementStream
 
     return PlacementStream(context) if context.settings.cluster.zookeeper else None
+
+
+def _view(spark: "Session", journal: "Journal", settings: Settings) -> "View | None":
+    from trueup.streams.placement.view import view
+
+    return view(spark, journal, settings.spark) if settings.cluster.zookeeper else None
 
 
 def _absent(settings: Settings) -> Mapping[str, Any]:
@@ -60,7 +69,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 PLACEMENT = Descriptor(
     name="placement", settings=(SECTION,), topics=(*BOOKKEEPER, *TOPICS), rules=(*RULES, *DAMAGE_RULES), signs=signs,
-    page=PAGE, commands=COMMANDS, checks=_checks, make=_make, metrics=_metrics, absent=_absent,
+    page=PAGE, commands=COMMANDS, checks=_checks, make=_make, metrics=_metrics, absent=_absent, view=_view,
     todo="set cluster.zookeeper",
     lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),

@@ -17,6 +17,7 @@ from trueup.streams.placement.damages import DamageReports
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.report import PlacementReport
+from trueup.streams.placement.view import view
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
 
@@ -67,10 +68,8 @@ class PlacementStream(Stream):
     def begin(self, spark: Session) -> None:
         """Start the query and the loops."""
         supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
-        supervisor.query(self.name, lambda: query.start(
-            spark(), journal, chosen, self._reconciler.batch,
-            self._context.checkpoint(self.name, query.FORM, query.TOPICS, self._lose_view),
-        ))  # fmt: skip
+        made = view(spark, journal, chosen)
+        self._context.query(made, self._reconciler.batch, self._lose_view, self.keeper.publish_again)
         supervisor.loop("reconcile", self._tick, TICK_S)
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.settings.settings import Settings
@@ -13,6 +14,12 @@ from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.spark import checkpoints
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.runtime.warm import View, Warm
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from trueup.streams.runtime.spark.queries import Sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,7 @@ class Context:
     """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
     ``streams``: the streams created so far, by name; ``begun``: queries that were started; ``epoch``: of this leader, 0
     without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it ended in order; ``fence``:
-    makes the fence of changes in ZooKeeper, None without section ha."""
+    makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries of a former standby."""
 
     settings: Settings
     data: Path
@@ -35,6 +42,7 @@ class Context:
     epoch: int = 0
     silent_ms: int = 0
     fence: Callable[[], Fence] | None = None
+    warm: Warm | None = None
 
     @property
     def checkpoints(self) -> str:
@@ -42,6 +50,19 @@ class Context:
         checkpoint, or still write to it."""
         chosen = self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
         return f"{chosen}/epoch-{self.epoch}" if self.epoch else chosen
+
+    def query(self, view: View, sink: "Sink", anew: Callable[[], None], again: Callable[[], None]) -> None:
+        """Keep a query with state running. If this instance ran it as a standby, it goes on: ``again`` lets all of its
+        buckets answer. ``anew`` is called before a query that ran before starts without state."""
+
+        def begun() -> "StreamingQuery":
+            return view.start(sink, self.checkpoint(view.name, view.form, view.topics, anew))
+
+        if self.warm is not None and self.warm.take(view.name, sink, begun):
+            self.begun.add(view.name)
+            again()
+        else:
+            self.supervisor.query(view.name, begun)
 
     def checkpoint(self, query: str, form: int, topics: Sequence[str], anew: Callable[[], None]) -> str:
         """The checkpoint of a query with state in buckets. It depends on the topics that the query reads, the division

@@ -17,10 +17,12 @@ from trueup.streams.runtime.signs import Signs
 if TYPE_CHECKING:
     from click import Command
 
+    from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
-    from trueup.streams.runtime.stream import Stream
+    from trueup.streams.runtime.stream import Session, Stream
+    from trueup.streams.runtime.warm import View
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,5 +125,7 @@ class Descriptor:
     metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
     page: Sequence[Section] = ()
     """Sections of the status page. A stream without any has one with its counts and findings."""
+    view: Callable[["Session", "Journal", Settings], "View | None"] = lambda _spark, _journal, _settings: None
+    """Its query with state, which a standby runs; None if it has none."""
     signs: Callable[[Mapping[str, Any]], Signs] | None = None
     """Its part of the health, computed from the status of the application; None: computed from its counts."""

@@ -61,15 +61,23 @@ def ages(one: Trueup) -> dict[int, int]:
     return {row["ledger"]: row["since_ms"] for row in one.api("findings?limit=1000")}
 
 
+def batch(one: Trueup) -> int:
+    """The number of the last batch of the placement query, -1 before the first one."""
+    return max((row["batch"] for row in one.api("status")["streams"] if row["name"] == "placement"), default=-1)
+
+
 def test_findings_keep_their_age_when_another_instance_leads(members: tuple[Trueup, Trueup], narrow: list[int]) -> None:
     leader, standby = members
     before = ages(leader)
+    standby.until("the standby to have folded the journal", lambda: batch(standby) >= 0)
+    folded = batch(standby)
     leader.kill()
     standby.wait("the takeover", lambda status: status["ha"]["role"] == "leader", 60.0)
     standby.wait("its view", lambda status: status["ready"] and status["counts"]["drifted"] == len(narrow))
-    after = ages(standby)
+    after, answered = ages(standby), batch(standby)
     leader.process.start()
     assert (sorted(before), after) == (sorted(narrow), before)
+    assert answered > folded, "the query of the standby goes on"
 
 
 @pytest.fixture(scope="module")

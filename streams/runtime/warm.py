@@ -1,0 +1,81 @@
+"""Queries with state that a standby runs, so that a leader does not read the journal from its beginning.
+
+They fold the journal into the state of buckets, and drop the answers. A leader takes them over with their state: it
+publishes another topology, and every bucket answers that, as after a restart from a checkpoint.
+"""
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from trueup.streams.runtime.spark import checkpoints
+from trueup.streams.runtime.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import StreamingQuery
+
+    from trueup.streams.runtime.spark.queries import Sink
+
+
+class View(NamedTuple):
+    """A query with state. ``form``: version of its state; ``topics``: those that it reads; ``start``: starts it into a
+    sink from a checkpoint."""
+
+    name: str
+    form: int
+    topics: tuple[str, ...]
+    start: "Callable[[Sink, str], StreamingQuery]"
+
+
+class Warm:
+    """The queries of a standby, each with a private checkpoint below ``folder``. Safe to use from several threads."""
+
+    def __init__(self, supervisor: Supervisor, folder: str) -> None:
+        self._supervisor, self._folder = supervisor, folder
+        self._views: dict[str, _Held] = {}
+
+    def keep(self, view: View) -> None:
+        """Keep a query running, from the beginning of the journal on."""
+        location = f"{self._folder}/{view.name}"
+
+        def begun(sink: "Sink") -> "StreamingQuery":
+            checkpoints.readable(location, view.name, self._supervisor.repeated(view.name))
+            return view.start(sink, location)
+
+        held = self._views[view.name] = _Held(begun)
+        self._supervisor.query(view.name, held.start)
+
+    def take(self, view: str, sink: "Sink", again: Callable[[], "StreamingQuery"]) -> bool:
+        """Pass the answers of a query to ``sink`` from the next batch on; if it fails, ``again`` starts another one.
+        False if no such query is kept."""
+        held = self._views.get(view)
+        if held is not None:
+            held.take(sink, again)
+        return held is not None
+
+
+class _Held:
+    """One query and the sink of its answers. Until it is taken, answers are computed and dropped."""
+
+    def __init__(self, begun: "Callable[[Sink], StreamingQuery]") -> None:
+        self._begun, self._lock = begun, threading.Lock()
+        self._sink: Sink = dropped
+        self._again: Callable[[], StreamingQuery] | None = None
+
+    def start(self) -> "StreamingQuery":
+        with self._lock:
+            again = self._again
+        return again() if again is not None else self._begun(self._batch)
+
+    def take(self, sink: "Sink", again: Callable[[], "StreamingQuery"]) -> None:
+        with self._lock:
+            self._sink, self._again = sink, again
+
+    def _batch(self, rows: "DataFrame", number: int) -> None:
+        self._sink(rows, number)
+
+
+def dropped(rows: "DataFrame", _number: int) -> None:
+    """A sink that computes the answers of a batch, and with them its state, and drops them."""
+    rows.write.format("noop").mode("overwrite").save()

@@ -209,6 +209,7 @@ def settled(leader: Trueup) -> None:
     leader.until("no deletion", lambda: not leader.api("markers"))
 
 
+@pytest.mark.timeout(600 + 60 * ROUNDS)
 def test_takeovers_at_random_do_nothing_twice_and_forget_nothing(
     members: list[Trueup], pair: RelayedPair, topics: dict[str, str], writer: LedgerWriter, narrow: list[int],
     witness: Witness, truth: Truth, capsys: pytest.CaptureFixture[str],

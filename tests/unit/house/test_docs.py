@@ -76,7 +76,7 @@ def test_every_command_in_the_manual_exists() -> None:
     from trueup.streams.cli.main import cli
 
     text = "\n".join(page.read_text() for page in TEXTS if page.name != "commands.md")
-    named = {match.strip() for match in re.findall(r"(?<!from )trueup ([a-z]+)\b", text)}
+    named = {match.strip() for match in re.findall(r"(?<!from )trueup ([a-z]+(?:-[a-z]+)*)\b", text)}
     assert named - set(cli.list_commands(click.Context(cli))) == set()
 
 

@@ -23,6 +23,7 @@ from trueup.streams.cli.commands import (
     sandbox,
     status,
     token,
+    version,
     what_if,
 )
 from trueup.streams.cli.commands.resources import Groups
@@ -64,6 +65,7 @@ for _command in (
     doctor.doctor,
     sandbox.sandbox,
     demo.demo,
+    version.version,
 ):
     cli.add_command(_command)
 

@@ -104,7 +104,7 @@ SHOWN = (
 
 
 @click.command(short_help="Deletions in progress.")
-@options.output
+@options.listing
 @options.api
 def markers(api: Target, output: str) -> int:
     """List deletions in progress with their stage and the bookies that have not confirmed them yet.

@@ -89,7 +89,7 @@ LARGEST = (
 
 @click.command(short_help="Log directories of Kafka brokers.")
 @click.option("--kafka", metavar="NAME", help="Show only directories of this Kafka cluster.")
-@options.output
+@options.listing
 @options.api
 def dirs(api: Target, output: str, kafka: str | None) -> int:
     """List log directories with size, usage, partitions and incoming bytes.

@@ -30,7 +30,7 @@ NODES = (
 @click.option("--all", "every", is_flag=True, help="Include ledgers with verdict true.")
 @click.option("--unreferenced", is_flag=True, help="Show unreferenced ledgers, oldest first.")
 @options.limit(100)
-@options.output
+@options.listing
 @options.api
 def ledgers(api: Target, output: str, every: bool, unreferenced: bool, limit: int) -> int:
     """List ledgers with E/Qw, number of fragments, and the smallest number of live replicas and racks of any fragment.
@@ -73,7 +73,7 @@ def _unreferenced(app: Api) -> list[Column]:
 
 
 @click.command(short_help="Bookies with rack and status.")
-@options.output
+@options.listing
 @options.api
 def bookies(api: Target, output: str) -> int:
     """List every bookie that has ever registered.
@@ -97,7 +97,7 @@ def bookies(api: Target, output: str) -> int:
 
 
 @click.command(short_help="Under-replication marks.")
-@options.output
+@options.listing
 @options.api
 def marks(api: Target, output: str) -> int:
     """List the under-replication marks in ZooKeeper with their owner and the worker that has locked them.

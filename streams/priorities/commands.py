@@ -35,7 +35,7 @@ LEDGERS = (
 
 
 @click.command(short_help="Read priorities of namespaces and topics.")
-@options.output
+@options.listing
 @options.api
 def reads(api: Target, output: str) -> int:
     """List the namespaces of reads.priority, and their topics with offloaded ledgers: the declared read priority, the

@@ -220,7 +220,7 @@ CHECKPOINTS = (
 
 
 @click.command(short_help="Links between clusters, with lag and state.")
-@options.output
+@options.listing
 @options.api
 def links(api: Target, output: str) -> int:
     """List links with source, target, lag and state.

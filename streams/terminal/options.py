@@ -12,6 +12,7 @@ import click
 from trueup.state.access.tokens import LONGEST_JWT
 from trueup.state.common.errors import BadSettings
 from trueup.state.settings.settings import HttpSettings
+from trueup.streams.terminal import out
 from trueup.streams.terminal.client import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -100,6 +101,34 @@ def output(command: Command) -> Command:
         "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
         help="Output format.",
     )(command)  # fmt: skip
+
+
+def listing(command: Command) -> Command:
+    """-o table, wide, json, yaml or name, and --watch, of a command that prints a list by `out.listing`."""
+
+    @wraps(command)
+    def watched(*args: Any, watch: bool, interval: float, **options: Any) -> Any:
+        if watch:
+            return out.watch(lambda: command(*args, **options), interval)
+        return command(*args, **options)
+
+    made: Any = watched
+    for option in (
+        click.option(
+            "--interval", metavar="SECONDS", type=click.FloatRange(0.1, 3_600), default=2.0, show_default=True,
+            help="Time between two requests of --watch.",
+        ),
+        click.option(
+            "-w", "--watch", is_flag=True,
+            help="List again until interrupted. Without a terminal only lines that are new are printed.",
+        ),
+        click.option(
+            "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table",
+            show_default=True, help="Output format; wide: nothing is shortened, name: the first column alone.",
+        ),
+    ):  # fmt: skip
+        made = option(made)
+    return cast("Command", made)
 
 
 def limit(most: int) -> Callable[[Command], Command]:

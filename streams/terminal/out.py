@@ -1,16 +1,19 @@
 """Output of commands: tables for people, JSON for programs, progress of long operations on stderr."""
 
+import io
 import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from contextlib import contextmanager, redirect_stdout
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from trueup.state.common.errors import Retry
 from trueup.streams.runtime.format import cut, since
 from trueup.streams.terminal import codes
 
@@ -43,8 +46,8 @@ class Column:
     clips: bool = False
 
 
-def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
-    """Print rows, or a text if there are none."""
+def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool = False) -> None:
+    """Print rows, or a text if there are none. ``wide``: nothing is shortened, whatever the width of the terminal."""
     if not rows:
         click.echo(empty)
         return
@@ -54,6 +57,8 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
     def _cell(word: str, clips: bool) -> Text:
         return Text(word, STYLES.get(word, ""), no_wrap=clips or None, overflow="ellipsis" if clips else None)
 
+    if wide:
+        columns = [replace(column, wraps=False, clips=False) for column in columns]
     cells = [[_text(column.cell(row)) for column in columns] for row in rows]
     made, least = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), 0
     for at, column in enumerate(columns):
@@ -76,13 +81,18 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
 def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str) -> int:
     """Print a list, whether a limit truncated it, and why it may be incomplete; returns the exit code."""
     shown = len(found.rows)
-    if output == "json":
+    if output in ("json", "yaml"):
         whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}
-        as_json(whole if found.incomplete else found.rows)
+        (as_json if output == "json" else as_yaml)(whole if found.incomplete else found.rows)
         if shown < found.total:
             click.echo(json.dumps({"shown": shown, "total": found.total}), err=True)
+    elif output == "name":
+        for row in found.rows:
+            click.echo(columns[0].cell(row))
+        if found.incomplete:
+            click.echo(f"This list may be incomplete: {found.incomplete}", err=True)
     else:
-        table(found.rows, columns, "No data is available." if found.incomplete else empty)
+        table(found.rows, columns, "No data is available." if found.incomplete else empty, output == "wide")
         if shown < found.total:
             click.echo(f"\n{shown:,} of {found.total:,}; --limit shows more.")
         if found.incomplete:
@@ -127,6 +137,41 @@ def note(text: str) -> None:
 def as_json(value: object) -> None:
     """Print as JSON."""
     click.echo(json.dumps(value, indent=2))
+
+
+def as_yaml(value: object) -> None:
+    """Print as YAML."""
+    import yaml
+
+    click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
+
+
+def watch(run: Callable[[], object], every_s: float, sleep: Callable[[float], object] = time.sleep) -> NoReturn:
+    """Run a command that prints a list, again and again, until an interrupt. A terminal is cleared before each list.
+    Otherwise a list is printed without the lines that the last one had, and JSON and YAML whole if they differ. An
+    application that does not respond is waited for."""
+    terminal, last = sys.stdout.isatty(), list[str]()
+    while True:
+        printed = io.StringIO()
+        try:
+            if terminal:
+                click.clear()
+                run()
+            else:
+                with redirect_stdout(printed):
+                    run()
+        except Retry as error:
+            click.echo(f"{error}; waiting", err=True)
+        else:
+            lines = printed.getvalue().splitlines()
+            if lines and lines[0][:1] in "[{-" and lines != last:
+                click.echo("\n".join(lines))
+            else:
+                for line in lines:
+                    if line not in last:
+                        click.echo(line)
+            last = lines
+        sleep(every_s)
 
 
 @contextmanager

@@ -34,7 +34,7 @@ def get() -> None:
     "--stream", metavar="STREAM", default=PLACEMENT.name, show_default=True, help="Show findings of this stream."
 )
 @options.limit(100)
-@options.output
+@options.listing
 @options.api
 def findings(api: Target, output: str, verdict: str | None, rule: str | None, stream: str, limit: int) -> int:
     """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
@@ -74,7 +74,7 @@ def _anything(app: Api) -> list[Column]:
 
 @get.command(short_help="Executed actions, newest first.")
 @options.limit(50)
-@options.output
+@options.listing
 @options.api
 def actions(api: Target, output: str, limit: int) -> int:
     """List executed actions: transitions of repairs, deletions and moves, changes made by links, and requests of

@@ -93,7 +93,7 @@ def _list(noun: Noun) -> click.Command:
         return out.listing(output, found, columns, f"No {noun.name}.")
 
     command.__doc__ = f"{noun.about}\n\n\b\nExample:  trueup get {noun.name}\n"
-    made = options.output(options.api(command))
+    made = options.listing(options.api(command))
     for name, values in noun.choices.items():
         made = click.option(f"--{name}", type=click.Choice(values), help=f"Show only rows with this {name}.")(made)
     if noun.limit:

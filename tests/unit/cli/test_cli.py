@@ -1,49 +1,18 @@
 """Every command that queries the running application, against an HTTP server with an in-memory cluster."""
 
 import json
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
+from tests.unit.cli.conftest import CommandResult, Run
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.settings.settings import value_of
 from trueup.streams import catalog
-from trueup.streams.catalog import all_metrics
-from trueup.streams.cli.main import invoke
 from trueup.streams.terminal import out
 from trueup.streams.terminal.out import Column
-from trueup.streams.web.api import create_app, serve
-
-
-class CommandResult(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Run = Callable[..., CommandResult]
-
-
-@pytest.fixture
-def engine() -> FakeEngine:
-    return FakeEngine().drill()
-
-
-@pytest.fixture
-def run(engine: FakeEngine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Run]:
-    server = serve(create_app(engine, all_metrics()), "127.0.0.1", 0)
-    monkeypatch.delenv("COLUMNS", raising=False)
-    monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
-
-    def command(*words: str) -> CommandResult:
-        code = invoke(words)
-        return CommandResult(code, *capsys.readouterr())
-
-    yield command
-    server.stop()
 
 
 def rows(done: CommandResult) -> list[list[str]]:

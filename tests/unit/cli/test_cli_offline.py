@@ -1,6 +1,8 @@
 """The command line without a running application: help, errors, exit codes, and modules that are not imported."""
 
+import importlib.metadata
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -161,3 +163,23 @@ def test_a_sandbox_of_no_sensible_size(run: Run, tmp_path: Path, racks: str) -> 
 )  # fmt: skip
 def test_the_address_follows_the_settings_of_the_environment(env: dict[str, str], address: str) -> None:
     assert default_api(env) == address
+
+
+def test_versions_are_those_of_the_installed_packages(run: Run) -> None:
+    code, printed, _ = run("version", "-o", "json")
+    assert (code, json.loads(printed)["pyspark"]) == (0, importlib.metadata.version("pyspark"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_completion(shell: str) -> None:
+    program = [sys.executable, "-c", "from trueup.streams.cli.main import cli; cli(prog_name='trueup')"]
+    environment = {**os.environ, "_TRUEUP_COMPLETE": f"{shell}_source"}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert "_TRUEUP_COMPLETE" in done.stdout
+
+
+def test_resources_are_completed() -> None:
+    program = [sys.executable, "-c", "from trueup.streams.cli.main import main; main()"]
+    environment = {**os.environ, "_TRUEUP_COMPLETE": "bash_complete", "COMP_WORDS": "trueup get boo", "COMP_CWORD": "2"}
+    done = subprocess.run(program, capture_output=True, text=True, check=False, env=environment)
+    assert done.stdout.split() == ["plain,bookies"]

@@ -141,6 +141,7 @@ def test_a_checkpoint_that_is_deleted_under_the_running_application_is_built_aga
     assert {status["counts"]["true"] for _, status in seen} <= {0}, "an unseen ledger counted as true"
 
 
+@pytest.mark.timeout(600 + STOPPED_S)
 def test_everything_stopped_for_a_while_goes_on(trueup: Trueup) -> None:
     stopped = trueup.processes()
     for process in stopped:
@@ -150,6 +151,7 @@ def test_everything_stopped_for_a_while_goes_on(trueup: Trueup) -> None:
         process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.timeout(600 + 20 * KILLS)
 def test_the_embedded_journal_survives_repeated_kills(trueup: Trueup) -> None:
     for number in range(KILLS):
         found = broker(trueup)

@@ -239,7 +239,7 @@ class Running:
         settings, folder = self._settings, self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
         for old in (self._data / "checkpoints").glob("standby-*"):
             shutil.rmtree(old, ignore_errors=True)
-        warm = Warm(self._supervisor, f"{folder}/standby-{uuid.uuid4().hex}")
+        warm = Warm(self._supervisor, f"{folder}/standby-{uuid.uuid4().hex}", self._journal.identity)
         for each in STREAMS:
             if (view := each.view(lambda: driver.session, self._journal, settings)) is not None:
                 warm.keep(view)

@@ -5,7 +5,7 @@ publishes another topology, and every bucket answers that, as after a restart fr
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from trueup.streams.runtime.spark import checkpoints
@@ -29,10 +29,11 @@ class View(NamedTuple):
 
 
 class Warm:
-    """The queries of a standby, each with a private checkpoint below ``folder``. Safe to use from several threads."""
+    """The queries of a standby, each with a private checkpoint below ``folder``. ``identity``: a name for the ids of
+    these topics, as of now. Safe to use from several threads."""
 
-    def __init__(self, supervisor: Supervisor, folder: str) -> None:
-        self._supervisor, self._folder = supervisor, folder
+    def __init__(self, supervisor: Supervisor, folder: str, identity: Callable[[Sequence[str]], str]) -> None:
+        self._supervisor, self._folder, self._identity = supervisor, folder, identity
         self._views: dict[str, _Held] = {}
 
     def keep(self, view: View) -> None:
@@ -43,12 +44,12 @@ class Warm:
             checkpoints.readable(location, view.name, self._supervisor.repeated(view.name))
             return view.start(sink, location)
 
-        held = self._views[view.name] = _Held(begun)
+        held = self._views[view.name] = _Held(begun, lambda: self._identity(view.topics))
         self._supervisor.query(view.name, held.start)
 
     def take(self, view: str, sink: "Sink", again: Callable[[], "StreamingQuery"]) -> bool:
-        """Pass the answers of a query to ``sink`` from the next batch on; if it fails, ``again`` starts another one.
-        False if no such query is kept."""
+        """Pass the answers of a query to ``sink`` from the next batch on; if it fails, or read other topics of the same
+        name, ``again`` starts another one. False if no such query is kept. Raises `Retry`."""
         held = self._views.get(view)
         if held is not None:
             held.take(sink, again)
@@ -58,19 +59,29 @@ class Warm:
 class _Held:
     """One query and the sink of its answers. Until it is taken, answers are computed and dropped."""
 
-    def __init__(self, begun: "Callable[[Sink], StreamingQuery]") -> None:
-        self._begun, self._lock = begun, threading.Lock()
+    def __init__(self, begun: "Callable[[Sink], StreamingQuery]", identity: Callable[[], str]) -> None:
+        self._begun, self._identity, self._lock = begun, identity, threading.Lock()
         self._sink: Sink = dropped
         self._again: Callable[[], StreamingQuery] | None = None
+        self._query: StreamingQuery | None = None
+        self._read = ""
 
     def start(self) -> "StreamingQuery":
         with self._lock:
-            again = self._again
-        return again() if again is not None else self._begun(self._batch)
+            if self._again is None:
+                self._read = self._identity()
+                self._query = self._begun(self._batch)
+                return self._query
+        return self._again()
 
     def take(self, sink: "Sink", again: Callable[[], "StreamingQuery"]) -> None:
         with self._lock:
-            self._sink, self._again = sink, again
+            same = self._query is None or self._read == self._identity()
+            self._again = again
+            if same:
+                self._sink = sink
+            elif self._query is not None:
+                self._query.stop()  # the supervisor starts another one
 
     def _batch(self, rows: "DataFrame", number: int) -> None:
         self._sink(rows, number)

@@ -53,10 +53,30 @@ def begun() -> list[Any]:
     return []
 
 
+class Query:
+    """A running query."""
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
 @pytest.fixture
-def warm(starts: Starts, begun: list[Any]) -> Warm:
-    made = Warm(starts, "s3a://bucket/standby-1")
-    made.keep(View("placement", 1, (), lambda *how: begun.append(how)))
+def ids() -> list[str]:
+    """The ids of the topics, as of now."""
+    return ["first"]
+
+
+@pytest.fixture
+def warm(starts: Starts, begun: list[Any], ids: list[str]) -> Warm:
+    def start(*how: Any) -> Query:
+        begun.append(how)
+        return Query()
+
+    made = Warm(starts, "s3a://bucket/standby-1", lambda _topics: ids[0])
+    made.keep(View("placement", 1, ("ledgers",), start))
     return made
 
 
@@ -84,3 +104,13 @@ def test_a_query_that_failed_is_started_as_the_leaders(warm: Warm, starts: Start
 
 def test_a_query_that_is_not_kept_is_not_taken(warm: Warm) -> None:
     assert not warm.take("deletion", lambda *_: None, lambda: None)
+
+
+def test_a_query_that_read_topics_that_were_made_anew_is_replaced(
+    warm: Warm, starts: Starts, begun: list[Any], ids: list[str]
+) -> None:
+    query, seen = starts.of["placement"](), list[int]()
+    ids[0] = "second"
+    warm.take("placement", lambda _rows, number: seen.append(number), lambda: "the leader's")
+    begun[0][0](Rows(), 0)
+    assert (query.stopped, seen, starts.of["placement"]()) == (True, [], "the leader's")

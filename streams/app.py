@@ -55,10 +55,10 @@ log = logging.getLogger(__name__)
 TICK_S, LEAVE_S = 0.2, 0.5
 
 
-def run(settings: Settings, level: str = logs.LEVELS[1]) -> None:
-    """Run until SIGTERM or SIGINT, then end the process. Raises `TrueupError` if it cannot start. ``level``: of
-    Trueup's own log."""
-    logs.start(level)
+def run(settings: Settings, level: str = logs.LEVELS[1], form: str = logs.FORMS[0]) -> None:
+    """Run until SIGTERM or SIGINT, then end the process. Raises `TrueupError` if it cannot start. ``level``, ``form``:
+    of Trueup's own log."""
+    logs.start(level, form)
     faulthandler.enable()  # a crash in native code then leaves the stacks of all threads on stderr
     sys.setswitchinterval(SWITCH_S)
     data = Path(settings.data_dir).absolute()

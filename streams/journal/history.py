@@ -4,6 +4,7 @@ are in the journal for journal.history_days.
 A separate loop writes added rows to the journal, so that actions do not wait for it.
 """
 
+import logging
 import threading
 import uuid
 from collections import deque
@@ -11,10 +12,11 @@ from contextvars import ContextVar
 from typing import Any
 
 from trueup.state.common.errors import Retry
-from trueup.streams.journal.history_row import HistoryRow
+from trueup.streams.journal.history_row import ACTIONS, HistoryRow
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import HISTORY
 
+actions = logging.getLogger(ACTIONS)
 Row = dict[str, Any]
 SAVE_S = 0.5
 KEPT, UNSAVED, AT_ONCE = 10_000, 100_000, 5_000
@@ -45,6 +47,11 @@ class History:
     def add(self, *rows: HistoryRow) -> None:
         """Add rows, oldest first."""
         made = [row._replace(who=row.who or WHO.get(), detail=row.detail[:DETAIL]) for row in rows]
+        if actions.isEnabledFor(logging.INFO):
+            for row in made:
+                actions.info(
+                    "action", extra={name: value for name, value in row._asdict().items() if value is not None}
+                )
         with self._lock:
             self._rows.extend(made)
             if self._journal is not None:

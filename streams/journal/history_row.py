@@ -2,6 +2,9 @@
 
 from typing import NamedTuple
 
+ACTIONS = "trueup.actions"
+"""The logger of executed actions."""
+
 
 class HistoryRow(NamedTuple):
     """One action. ``ledger``, ``link``, ``broker``: its resource, None: does not apply; ``rule``: its reason, empty: a

@@ -6,9 +6,10 @@ import time
 from collections.abc import Iterator
 
 import trueup
-from trueup.streams.runtime.format import cut
+from trueup.streams.journal.history_row import ACTIONS
+from trueup.streams.runtime.format import bounded, cut
 
-LEVELS = ("debug", "info", "warning", "error")
+LEVELS, FORMS = ("debug", "info", "warning", "error"), ("text", "json")
 SAME, EVERY_S, DOWNLOAD_S = 60, 60.0, 2.0
 log = logging.getLogger(__name__)
 
@@ -35,6 +36,24 @@ class Line(logging.Formatter):
             *(f"{k}={_word(v)}" for k, v in extras.items()),
         ]
         return " ".join(words)
+
+
+class JsonLine(Line):
+    """Formats a JSON object: ``time``, ``level``, ``logger``, ``event`` (the same text for the same event), the fields
+    of the record, and ``stack`` if there is one. A field with one of these names is written with ``_`` after it."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Format the record as one line."""
+        own = {
+            "time": self.formatTime(record), "level": record.levelname.lower(), "logger": record.name,
+            "event": cut(record.getMessage(), LONGEST),
+        }  # fmt: skip
+        if isinstance(record.exc_info, tuple) and record.exc_info[0] is not None:
+            own["stack"] = self.formatException(record.exc_info)
+        extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+        return json.dumps(
+            own | {f"{k}_" if k in own else k: bounded(v, LONGEST) for k, v in extras.items()}, default=str
+        )
 
 
 class Seldom(logging.Filter):
@@ -111,16 +130,19 @@ def _word(value: object) -> str:
     return text if text and not set(text) & set(' "=\n') else json.dumps(text)
 
 
-def start(level: str = "info") -> None:
-    """Log to stderr: Trueup from this level, libraries from WARNING, or only errors if the level is error."""
+def start(level: str = "info", form: str = FORMS[0]) -> None:
+    """Log to stderr: Trueup from this level, libraries from WARNING, or only errors if the level is error. With the
+    ``form`` json, every action is an event."""
     logging.raiseExceptions = False  # a log that cannot be written, as on a full disk, prints no stack traces
     handler = logging.StreamHandler()
-    handler.setFormatter(Line())
+    handler.setFormatter(JsonLine() if form == "json" else Line())
     handler.addFilter(Gone())
     handler.addFilter(Connections())
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(max(logging.WARNING, logging.getLevelNamesMapping()[level.upper()]))
     logging.getLogger(trueup.__name__).setLevel(level.upper())
+    if form != "json":
+        logging.getLogger(ACTIONS).setLevel(logging.WARNING)
     for name in ("librdkafka", "kazoo.client"):
         logging.getLogger(name).addFilter(Seldom())

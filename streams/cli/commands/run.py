@@ -5,7 +5,7 @@ from pathlib import Path
 import click
 
 from trueup.streams.cli import configuration
-from trueup.streams.runtime.logs import LEVELS
+from trueup.streams.runtime.logs import FORMS, LEVELS
 from trueup.streams.terminal import options
 
 
@@ -15,7 +15,11 @@ from trueup.streams.terminal import options
     "--log-level", "level", type=click.Choice(LEVELS), default="info", show_default=True,
     help="Log level of Trueup's log on stderr.",
 )  # fmt: skip
-def run(path: Path | None, pairs: tuple[str, ...], level: str) -> None:
+@click.option(
+    "--log-format", "form", type=click.Choice(FORMS), default=FORMS[0], show_default=True,
+    help="Format of Trueup's log: text, or one JSON object per line, with an event for each executed action.",
+)  # fmt: skip
+def run(path: Path | None, pairs: tuple[str, ...], level: str, form: str) -> None:
     """Run Trueup until SIGTERM or Ctrl-C.
 
     Requires one setting, cluster.zookeeper (not for links and log directories). Starts in mode observe and changes
@@ -28,4 +32,4 @@ def run(path: Path | None, pairs: tuple[str, ...], level: str) -> None:
     chosen = configuration.settings(path, pairs)
     from trueup.streams import app
 
-    app.run(chosen, level)
+    app.run(chosen, level, form)

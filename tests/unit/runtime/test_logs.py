@@ -1,5 +1,6 @@
 """A log entry is one line: the event, then its fields."""
 
+import json
 import logging
 import subprocess
 import sys
@@ -7,7 +8,9 @@ import sys
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from trueup.streams.runtime.logs import EVERY_S, LONGEST, Connections, Gone, Line, Seldom
+from trueup.streams.journal.history import History
+from trueup.streams.journal.history_row import ACTIONS, HistoryRow
+from trueup.streams.runtime.logs import EVERY_S, LONGEST, Connections, Gone, JsonLine, Line, Seldom
 
 
 def line(message: str, **extra: object) -> str:
@@ -84,3 +87,34 @@ def test_messages_of_kafka_python_pass_once_a_minute_and_others_always() -> None
     records = [logging.makeLogRecord({"name": name, "msg": "no broker", "created": 0.0})
                for name in ("kafka.net", "kafka.net", "trueup.x", "trueup.x")]  # fmt: skip
     assert [seldom.filter(record) for record in records] == [True, False, True, True]
+
+
+def json_line(**values: object) -> dict[str, object]:
+    known = {"name": "trueup.x", "msg": "listening", "levelname": "INFO", "created": 0.0, "msecs": 7.0, **values}
+    found: dict[str, object] = json.loads(JsonLine().format(logging.makeLogRecord(known)))
+    return found
+
+
+def test_a_json_line_has_the_event_and_its_fields() -> None:
+    assert json_line(port=80, place="a\nb") == {
+        "time": "1970-01-01T00:00:00.007Z", "level": "info", "logger": "trueup.x", "event": "listening", "port": 80,
+        "place": "a\nb",
+    }  # fmt: skip
+
+
+def test_a_field_does_not_replace_one_of_the_line() -> None:
+    assert (json_line(event="theirs")["event"], json_line(event="theirs")["event_"]) == ("listening", "theirs")
+
+
+def test_a_json_line_has_the_stack_of_an_error() -> None:
+    error = KeyError("x")
+    assert "KeyError: 'x'" in str(json_line(exc_info=(KeyError, error, None))["stack"])
+
+
+def test_every_action_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, ACTIONS):
+        History().add(HistoryRow(5, "r1", "repair", "marked", ledger=7, rule="placement.too-few-racks"))
+    line = json.loads(JsonLine().format(caplog.records[-1]))
+    assert {name: line[name] for name in ("event", "kind", "outcome", "ledger", "who")} == {
+        "event": "action", "kind": "repair", "outcome": "marked", "ledger": 7, "who": "trueup",
+    }  # fmt: skip

@@ -78,6 +78,16 @@ class Api:
         total = int(self._headers.get(TOTAL, len(found)))
         return Listed(found, total, json.loads(incomplete) if incomplete else "")
 
+    def metrics(self) -> str:
+        """GET /metrics. Raises `Retry` without a response, `Answered` for an error."""
+        try:
+            response = self._pool.request("GET", f"{self.base}/metrics", headers=self._credentials)
+        except HTTPError as error:
+            raise Retry(f"metrics of Trueup at {self.base}", _words(error), "see `trueup status`") from error
+        if response.status != 200:
+            raise _error(response.status, None)
+        return str(response.data.decode(errors="replace"))
+
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """POST a JSON object."""
         return self._send("POST", path, body)

@@ -3,6 +3,7 @@
 Its ZooKeeper does not respond: the API answers without a cluster. The tests depend on their order."""
 
 import json
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 import urllib3
 
 from tests.certificates import certify
-from tests.e2e.planted import secret, shown
+from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import Trueup, command
 from tests.issuer import AUDIENCE, Issuer
 from trueup.connectors.bookkeeper.bookie.reader import Damage
@@ -164,6 +165,18 @@ def test_spark_ui_stops_nothing(trueup: Trueup) -> None:
     [application] = urllib3.request("GET", root).json()
     environment = urllib3.request("GET", f"{root}/{application['id']}/environment").json()
     assert dict(environment["sparkProperties"])["spark.ui.killEnabled"] == "false"
+
+
+def test_no_secret_is_in_a_support_bundle(trueup: Trueup, root: Path) -> None:
+    place = root / "bundle.tar.gz"
+    result = trueup.run(
+        "support", "bundle", "-c", str(trueup.file), "--log", str(trueup.process.log), "--to", str(place)
+    )
+    with tarfile.open(place) as made:
+        files = {member.name: made.extractfile(member) for member in made.getmembers()}
+        found = {name.partition("/")[2]: file.read() for name, file in files.items() if file}
+    assert (result.code, b"placement.mode" in found["config.json"], "doctor.json" in found) == (0, True, True), result
+    assert [name for name, content in found.items() if MARK in content] == []
 
 
 def test_no_token_shows_anywhere(trueup: Trueup) -> None:

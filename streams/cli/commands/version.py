@@ -20,13 +20,18 @@ def version(output: str) -> None:
     \b
     Example:  trueup version -o json
     """
-    found = {"trueup": version_of("trueup"), "python": platform.python_version()}
-    found |= {name: _installed(name) for name in LIBRARIES}
+    found = versions()
     if output == "json":
         out.as_json(found)
     else:
         for name, number in found.items():
             click.echo(f"{name:16} {number}")
+
+
+def versions() -> dict[str, str]:
+    """Versions by name."""
+    own = {"trueup": version_of("trueup"), "python": platform.python_version()}
+    return own | {name: _installed(name) for name in LIBRARIES}
 
 
 def _installed(name: str) -> str:

@@ -60,8 +60,8 @@ def well(cluster: SandboxCluster, trueup: Trueup, workers: None, witness: Witnes
     total = len(truth.ledgers())
 
     def repaired(status: dict[str, Any]) -> bool:
-        cluster.start("autorecovery")  # a daemon whose session expired can exit only now
-        return true(status, total)
+        # A server whose session expired can exit only now, and its registration of before was seen above.
+        return all_registered(cluster, truth) and true(status, total)
 
     trueup.wait("all to be true", repaired)
     return total

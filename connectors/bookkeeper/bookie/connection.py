@@ -32,7 +32,7 @@ class BookieConnection(Closing):
 
     def __init__(self, name: str, address: Address, timeout_s: float, tls: ssl.SSLContext | None = None) -> None:
         self.name = name
-        self._timeout_s = timeout_s
+        self._timeout_s, self._unanswered_tls = timeout_s, False
         try:
             self._socket = socket.create_connection(address, timeout_s)
         except (OSError, UnicodeError, OverflowError) as error:  # the last two: an invalid address
@@ -76,9 +76,11 @@ class BookieConnection(Closing):
 
     def _receive(self, room: memoryview) -> int:
         try:
-            return self._socket.recv_into(room, min(len(room), _RECEIVE_BYTES))
+            count = self._socket.recv_into(room, min(len(room), _RECEIVE_BYTES))
         except OSError as error:
             raise self._broken(error) from error
+        self._unanswered_tls = self._unanswered_tls and not count
+        return count
 
     def _start_tls(self, context: ssl.SSLContext, host: str) -> None:
         request = Request()
@@ -93,6 +95,8 @@ class BookieConnection(Closing):
             self._socket = context.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise self._broken(error) from error
+        # With TLS 1.3, a certificate is refused after the handshake; the alert can be lost when the bookie closes.
+        self._unanswered_tls = True
 
     def _broken(self, error: OSError | ValueError | OverflowError) -> TrueupError:
         if isinstance(error, ssl.SSLError) and not isinstance(error, _HUNG_UP):
@@ -100,8 +104,10 @@ class BookieConnection(Closing):
         silent = isinstance(error, TimeoutError)
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
         found = f"no response for {self._timeout_s:g} s" if silent else text
-        kind = Ended if isinstance(error, _HUNG_UP) else Retry
-        return kind(f"a response from bookie {self.name}", found, "retrying; check that it runs and is reachable")
+        kind, todo = Ended if isinstance(error, _HUNG_UP) else Retry, "retrying; check that it runs and is reachable"
+        if kind is Ended and self._unanswered_tls:
+            todo = f"check that it runs, and that it accepts {PATH}.tls.certificate"
+        return kind(f"a response from bookie {self.name}", found, todo)
 
 
 class Ended(Retry):

@@ -145,7 +145,7 @@ def test_the_doctor_names_the_key_that_the_bookie_refuses(
         name: str(keys.stranger[name == "tls_key"]) if value == "stranger" else value for name, value in other.items()
     }
     ((status, _, todo),) = rows(addresses, keys.client(**chosen))
-    assert (status, todo.startswith(f"correct cluster.bookies.{key}: ")) == ("fail", True), todo
+    assert (status != "ok", f"cluster.bookies.{key}" in todo) == (True, True), todo
 
 
 def test_a_password_of_a_key_that_is_not_there_is_named(keys: Keys) -> None:

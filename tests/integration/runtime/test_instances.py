@@ -94,6 +94,7 @@ def test_the_second_is_refused_while_the_first_lives(journal: Journal, first: "s
 
 
 def test_the_second_starts_after_the_first_was_killed(journal: Journal, first: "subprocess.Popen[str]") -> None:
+    stop_between_beats(first.pid)
     first.kill()
     first.wait()
     second = other(journal)

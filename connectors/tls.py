@@ -19,14 +19,16 @@ _SIGNS = (
 """Texts of errors and alerts (`ssl`, OpenSSL), the key to change, and why."""
 
 
-def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
+def tls_of(options: Mapping[str, str], path: str = "") -> ssl.SSLContext | None:
     """The TLS context for these options; None without options: connections are not encrypted then.
 
     ``tls.ca``: PEM file of authorities, or ``system``; ``tls.certificate`` and ``tls.key`` (PEM), ``tls.key.password``:
-    client identity; ``tls.check.host`` false: certificates need not name the server's host. Raises `BadSettings`.
+    client identity; ``tls.check.host`` false: certificates need not name the server's host. ``path``: of the options in
+    the settings, for messages. Raises `BadSettings`.
     """
+    where = f"{path}." if path else ""
     if unknown := sorted(set(options) - set(KEYS)):
-        raise BadSettings([f"{key}: expected one of {', '.join(KEYS)}" for key in unknown])
+        raise BadSettings([f"{where}{key}: expected one of {', '.join(KEYS)}" for key in unknown])
     if not options:
         return None
     authority = options.get("tls.ca", "system")
@@ -35,7 +37,7 @@ def tls_of(options: Mapping[str, str]) -> ssl.SSLContext | None:
         if certificate := options.get("tls.certificate"):
             context.load_cert_chain(certificate, options.get("tls.key"), options.get("tls.key.password"))
     except (OSError, ssl.SSLError) as error:
-        raise BadSettings([f"tls.*: {error}; provide readable PEM files that match each other"]) from error
+        raise BadSettings([f"{where}tls.*: {error}; provide readable PEM files that match each other"]) from error
     context.check_hostname = options.get("tls.check.host", "true").lower() != "false"
     return context
 

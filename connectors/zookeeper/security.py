@@ -92,9 +92,6 @@ def remedy(trouble: OSError | None, tls: bool) -> str:
 
 
 def _certain(tls: Mapping[str, str]) -> ssl.SSLContext:
-    try:
-        context = tls_of(tls)
-    except BadSettings as error:
-        raise BadSettings([f"{PATH}.{problem}" for problem in error.problems]) from error
+    context = tls_of(tls, PATH)
     assert context is not None, "options are given"
     return context

@@ -16,6 +16,7 @@ from trueup.state.placement.fragments import FragmentStage, fewest, stages
 
 NAMED = 10
 """Maximum number of ledgers that a loss names."""
+_STORED = (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)
 
 
 @dataclass(slots=True)
@@ -53,20 +54,20 @@ class WhatIf:
     def add(self, rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> None:
         """Fold ledgers. ``last_entry``, ``length``: of each row; ``first_entry``: of each fragment. Unreadable and
         deleted ones do not count."""
-        self.ledgers += int(np.isin(rows.state, (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)).sum())
+        self.ledgers += int(np.isin(rows.state, _STORED).sum())
         rings = _Rings.of(rows, last_entry, length, first_entry)
+        missing = np.array([one in self._missing for one in rows.names], bool)
         for name, bookies in self._failures.items():
             dead = np.array([one in bookies for one in rows.names], bool)
-            gone = dead | np.array([one in self._missing for one in rows.names], bool)
             left = len(self._writable - bookies)
             for ring in rings:
-                ring.lose(self.losses[name], dead, gone, left)
+                ring.lose(self.losses[name], dead, dead | missing, left)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rings:
-    """Fragments of one ensemble size and write quorum. ``owner``: their ledgers, of which ``state`` and ``ledger`` have
-    one value each; ``size``: bytes of each fragment."""
+    """Fragments of one ensemble size and write quorum. ``owner``: their ledgers, of which ``closed`` and ``ledger``
+    have one value each; ``size``: bytes of each fragment."""
 
     members: Column
     stage: Column
@@ -79,7 +80,7 @@ class _Rings:
     @staticmethod
     def of(rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> Sequence["_Rings"]:
         """The fragments of these ledgers, by shape."""
-        known = np.isin(rows.state, (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED))
+        known = np.isin(rows.state, _STORED)
         shape = rows.ensemble.astype(np.int64) << 16 | rows.quorum
         firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows.fragments, dtype=np.int64)])
         made = []
@@ -119,9 +120,10 @@ class _Rings:
         loss.lost += int(lost.sum())
         loss.one_copy += int(((weakest == 1) & (self.quorum > 1)).sum())
         loss.fewer += int(((weakest > 1) & (weakest < self.quorum)).sum())
-        loss.open += int((touched & ~self.closed).sum())
+        writing = int((touched & ~self.closed).sum())
+        loss.open += writing
         if ring > left:
-            loss.unwritable += int((touched & ~self.closed).sum())
+            loss.unwritable += writing
             loss.unrepairable += int((touched & self.closed & (weakest < self.quorum)).sum())
         share = there[hit].sum(axis=1) * self.quorum / ring
         loss.to_copy += float((self.size[hit] * share * (copies > 0)).sum())

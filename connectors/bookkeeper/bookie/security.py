@@ -5,7 +5,6 @@ from collections.abc import Mapping
 
 from trueup.connectors import tls
 from trueup.connectors.secrets import resolved
-from trueup.state.common.errors import BadSettings
 from trueup.state.common.tls import SECRETS
 
 PATH = "cluster.bookies"
@@ -14,11 +13,7 @@ PATH = "cluster.bookies"
 def bookie_tls(options: Mapping[str, str]) -> ssl.SSLContext | None:
     """The context for connections to bookies; None if they do not use TLS. Secrets are read now. Raises
     `BadSettings`."""
-    known = resolved(options, SECRETS, PATH)
-    try:
-        return tls.tls_of(known)
-    except BadSettings as error:
-        raise BadSettings([f"{PATH}.{problem}" for problem in error.problems]) from error
+    return tls.tls_of(resolved(options, SECRETS, PATH), PATH)
 
 
 def remedy(error: OSError) -> str:

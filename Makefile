@@ -51,14 +51,18 @@ PYTEST = $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reord
 archives: setup ## Make the class-data archives that servers of tests start with, once for each environment
 	@$(BIN)/python -m tests.record_archives
 
+.PHONY: tools
+tools: setup ## Install what tests need from Debian, if it is missing: chromium and promtool
+	@tests/tools.sh
+
 .PHONY: test
-test: setup lint archives ## Lint, unit, property, simulation, integration on real servers; JOBS=3 files at a time
+test: setup tools lint archives ## Lint, unit, property, simulation, integration on real servers; JOBS=3 files at a time
 	$(PYTEST) -m 'not release'
 
 # The demos start whole clusters: two files at a time are what two cores carry.
 .PHONY: release-check
 release-check: JOBS = 2
-release-check: setup lint archives ## Everything: tests of make test, those left out of it, the README with its demos
+release-check: setup tools lint archives ## Everything: tests of make test, those left out of it, the README with its demos
 	$(PYTEST)
 
 .PHONY: lint
@@ -69,7 +73,7 @@ lint: setup ## ruff, mypy --strict, import-linter
 	$(BIN)/lint-imports
 
 .PHONY: quick
-quick: setup ## Tests that start no server
+quick: setup tools ## Tests that start no server
 	$(PYTEST) -m 'not servers and not release'
 
 .PHONY: simulate

@@ -86,7 +86,7 @@ class Running:
         # Bound first, so that a port in use is reported at once.
         self._socket = stack.enter_context(claim(settings.http.host, settings.http.port))
         self._metrics = all_metrics(settings.cluster.name)
-        self._supervisor = Supervisor(ending.stop, self._metrics.restarted)
+        self._supervisor = Supervisor(ending.stop, self._metrics.restarted, supervised=self._metrics.supervised)
         stack.enter_context(_threads_seen_to(self._supervisor))
         self._supervisor.run("end", ending.force, threading.Event())
         stack.callback(self._leave)  # after the end of everything else

@@ -45,6 +45,7 @@ class Metrics:
         self.registry, self._cluster = registry or CollectorRegistry(), cluster
         self.families: list[Family] = []
         self._parts: dict[Callable[[Metrics], Part], Part] = {}
+        self._sources: set[str] = set()
         ProcessCollector(registry=self.registry)
         self._levels()
         self._streams()
@@ -100,6 +101,11 @@ class Metrics:
             family.at()
         return family
 
+    def supervised(self, stream: str) -> None:
+        """Create the counter of a query or loop with value zero: `increase` ignores the first event of a counter that
+        appears with it."""
+        self.restarts.at(stream)
+
     def restarted(self, stream: str) -> None:
         """Count one restart of a query or loop."""
         self.restarts.at(stream).inc()
@@ -126,15 +132,25 @@ class Metrics:
         ha = status.get("ha") or {"role": "leader", "epoch": 0}
         self.leader.at().set(ha["role"] != "standby")
         self.epoch.at().set(ha["epoch"])
-        for source in status["sources"]:
-            self.age.at(source["name"]).set(source["age_ms"] / 1000)
-            self.source.one_of(SOURCE_STATES, source["state"], source["name"])
+        self._observed(status["sources"])
         for stream in status["streams"]:
             self.running.at(stream["name"]).set(stream["state"] == "running")
         for part in list(self._parts.values()):
             part.status(status)
             if part.noun:
                 part.rows(rows(part.noun))
+
+    def _observed(self, sources: Iterable[Row]) -> None:
+        """Set the gauges of sources, and remove those of sources that are not listed any more: they would keep their
+        last state."""
+        for source in sources:
+            self.age.at(source["name"]).set(source["age_ms"] / 1000)
+            self.source.one_of(SOURCE_STATES, source["state"], source["name"])
+        gone, self._sources = self._sources - (listed := {source["name"] for source in sources}), listed
+        for name in gone:
+            self.age.remove(name)
+            for state in SOURCE_STATES:
+                self.source.remove(name, state)
 
     def text(self) -> bytes:
         """All metrics in Prometheus' text format 0.0.4 (`CONTENT_TYPE`)."""
@@ -155,6 +171,10 @@ class Family:
     def at(self, *labels: str) -> Any:
         """The series with these label values: a Gauge, Counter or Histogram of prometheus-client."""
         return self.metric.labels(self.cluster, *labels)
+
+    def remove(self, *labels: str) -> None:
+        """Remove the series with these label values, if there is one."""
+        self.metric.remove(self.cluster, *labels)
 
     def one_of(self, values: Iterable[str], chosen: str, *labels: str) -> None:
         """Set the series of the chosen last label to 1 and those of all others to 0."""

@@ -67,10 +67,12 @@ class Task:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Threads and streaming queries of the application. ``restarted`` receives the name of each failed task."""
+    """Threads and streaming queries of the application. ``restarted`` receives the name of each failed task,
+    ``supervised`` that of each task before it starts."""
 
     stop: threading.Event
     restarted: Callable[[str], None]
+    supervised: Callable[[str], None] = lambda _: None
     gate: Callable[[], None] = lambda: None
     """Called before each pass; raises if the pass must not begin."""
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -98,10 +100,15 @@ class Supervisor:
                     task.begin(time.monotonic())
             task.state, task.failing = "stopped", False
 
-        task = self.tasks.setdefault(name, Task(name))
+        task = self._known(name)
         thread = threading.Thread(target=run, name=name, daemon=True)
         thread.start()
         return thread
+
+    def _known(self, name: str) -> Task:
+        """The task of this name, created on first use."""
+        self.supervised(name)
+        return self.tasks.setdefault(name, Task(name))
 
     def _attempt(self, task: Task, step: Callable[[], None]) -> bool:
         """Whether it succeeded. A panic of an extension written in Rust is not an `Exception`."""
@@ -122,7 +129,7 @@ class Supervisor:
 
     def guarded(self, name: str, act: Callable[[], None]) -> None:
         """Call this once, on a thread of a library that must not receive exceptions."""
-        task = self.tasks.setdefault(name, Task(name))
+        task = self._known(name)
         task.begin(time.monotonic())
         self._attempt(task, act)
 
@@ -135,11 +142,12 @@ class Supervisor:
 
     def check(self, name: str, check: Callable[[], None]) -> None:
         """Call this with every `tend`, before the queries are checked; after a failure, when its back-off has ended."""
-        self.tasks[name] = Task(name)
+        self._known(name)
         self._checks[name] = check
 
     def query(self, name: str, start: Callable[[], StreamingQuery]) -> None:
         """Keep a streaming query running. ``start`` starts it from its checkpoint."""
+        self.supervised(name)
         self.tasks[name] = Task(name, proven_s=HEALTHY_S)
         self._starts[name] = start
 

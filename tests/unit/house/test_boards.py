@@ -104,6 +104,15 @@ def test_a_board_can_be_imported(board: Path) -> None:
     assert (len(set(ids)), len(set(cells)), wide) == (len(ids), len(cells), [])
 
 
+def test_provisioning_declares_files_and_a_data_source_that_boards_can_choose() -> None:
+    kinds = [
+        yaml.safe_load((ROOT / f"conf/grafana/provisioning/{name}/trueup.yaml").read_text())[key][0]["type"]
+        for name, key in (("dashboards", "providers"), ("datasources", "datasources"))
+    ]
+    chosen = {board.stem: json.loads(board.read_text())["templating"]["list"][0]["query"] for board in BOARDS}
+    assert (kinds, set(chosen.values())) == (["file", "prometheus"], {"prometheus"})
+
+
 def test_boards_are_distinguished() -> None:
     assert len({json.loads(board.read_text())["uid"] for board in BOARDS}) == len(BOARDS) == 7
 

@@ -166,6 +166,21 @@ def test_events_are_counted(metrics: Metrics) -> None:
     assert counted == [1, 1, 1, 12.5]
 
 
+def test_a_supervised_task_has_a_counter_before_it_fails(metrics: Metrics) -> None:
+    metrics.supervised("placement")
+    assert value(metrics, "trueup_restarts_total", stream="placement") == 0
+
+
+def test_a_source_that_is_not_listed_any_more_has_no_state(metrics: Metrics) -> None:
+    """The source `racks` is only listed while it has a problem, if racks are not asked of a script."""
+    status = healthy_status()
+    racks = {"name": "racks", "state": "slow", "age_ms": 0, "detail": "the last racks apply"}
+    metrics.status({**status, "sources": [*status["sources"], racks]})
+    metrics.status(status)
+    left = [value(metrics, f"trueup_{name}", source="racks") for name in ("source_state", "observation_age_seconds")]
+    assert left == [None, None]
+
+
 def linked() -> Metrics:
     """Metrics of an application with a link."""
     metrics = all_metrics("east")

@@ -268,3 +268,14 @@ def test_a_pass_does_not_begin_while_the_gate_is_closed() -> None:
     supervisor.gate = closed
     supervisor.guarded("task", lambda: passes.append(1))
     assert (passes, supervisor.tasks["task"].state) == ([], "failed")
+
+
+def test_names_of_tasks_are_known_before_these_fail() -> None:
+    names: list[str] = []
+    supervisor = Supervisor(threading.Event(), lambda _: None, supervised=names.append)
+    supervisor.loop("a loop", lambda: None, 1.0)
+    supervisor.guarded("a listener", lambda: None)
+    supervisor.check("a check", lambda: None)
+    supervisor.query("a query", Flaky())
+    closed(supervisor)
+    assert names == ["a loop", "a listener", "a check", "a query"]

@@ -10,6 +10,8 @@ COPY state ./state
 COPY connectors ./connectors
 COPY streams ./streams
 COPY trueup ./trueup
+COPY conf ./conf
+COPY docs ./docs
 RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM python:3.11.14-slim-bookworm

@@ -15,6 +15,7 @@ from trueup.streams.cli.commands import (
     describe,
     doctor,
     explain,
+    files,
     get,
     journal,
     plan,
@@ -67,6 +68,7 @@ for _command in (
     support.support,
     sandbox.sandbox,
     demo.demo,
+    files.files,
     version.version,
 ):
     cli.add_command(_command)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
+from types import MappingProxyType
 from typing import Any
 
 from trueup.state.common.errors import Refused
@@ -131,11 +132,14 @@ class Application:
         reasons = (reason for stream in self._streams.values() for reason in stream.incomplete(noun))
         return "; ".join(filter(None, reasons))
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Rows:
+    def findings(
+        self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
+        where: Mapping[str, str] = MappingProxyType({}),
+    ) -> Rows:  # fmt: skip
         """Findings of a stream, the most urgent first."""
         if stream not in self._streams:
             return []
-        found, total = self._streams[stream].findings(Filter(verdict, rule, limit))
+        found, total = self._streams[stream].findings(Filter(verdict, rule, limit, **where))
         return Listing(map(finding_json, found), total)
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> Rows:

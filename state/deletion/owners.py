@@ -80,6 +80,11 @@ class Pointers(NamedTuple):
     copies: tuple[OffloadedCopy, ...] = ()
 
 
+def namespace_of(owner: str) -> str:
+    """Tenant and namespace of an owner; empty if it is unknown."""
+    return "/".join(owner.removeprefix(SCHEMA).split("/")[:2])
+
+
 def claim_of(custom: Mapping[str, bytes]) -> Claim:
     """The claim in custom metadata; `NO_CLAIM` for metadata that are not Pulsar's, name an unknown component, or are
     not one line of text of at most `LONGEST` characters."""

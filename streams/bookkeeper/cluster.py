@@ -25,16 +25,18 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.session import client_of
-from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
+from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.placement.damage import ReplicaRange, ReplicaRead
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
+from trueup.streams.bookkeeper import selection
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.ledger_records import encoded
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.reached import Reached, known
+from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
@@ -258,6 +260,17 @@ class BookKeeper:
             if left <= 0:
                 break
         return concat(parts)
+
+    def search(self, limit: int, where: Where) -> tuple[Ledgers, int]:
+        """Current rows of the first ``limit`` ledgers of the cluster that match, and the number of all that do. Raises
+        `Refused` if the cluster has too many ledgers to read."""
+        selection.not_too_many(self.health().ledgers)
+        return selection.search(self.session(), self._capture.paths, limit, where)
+
+    def select(self, ledgers: Column, where: Where) -> Column:
+        """Those of these ledgers that match, from current reads, in ascending order. Raises `Refused` for too many."""
+        selection.not_too_many(len(ledgers))
+        return selection.select(self.session(), self._capture.paths, ledgers, where)
 
     def remove(self, orders: Sequence[RemovalOrder]) -> list[Removed]:
         """Delete these ledgers, each if it has not changed since its order. Raises `Retry` if none was tried."""

@@ -104,13 +104,14 @@ SHOWN = (
 
 
 @click.command(short_help="Deletions in progress.")
+@options.namespace
 @options.listing
 @options.api
-def markers(api: Target, output: str) -> int:
+def markers(api: Target, output: str, namespace: str | None) -> int:
     """List deletions in progress with their stage and the bookies that have not confirmed them yet.
 
     \b
-    Example:  trueup get markers
+    Example:  trueup get markers --namespace public/default
     """
     app = Api(api)
     columns = [
@@ -123,7 +124,7 @@ def markers(api: Target, output: str) -> int:
         Column("SINCE", out.ago(app, "since_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    return out.listing(output, app.rows("markers"), columns, "No deletions in progress.")
+    return out.listing(output, app.rows("markers", namespace=namespace), columns, "No deletions in progress.")
 
 
 COMMANDS = Commands(get=(markers,), groups=(delete,))

@@ -63,7 +63,10 @@ DELETION = Descriptor(
     metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
-    lists=(Noun("unreferenced", 100), Noun("markers")),
+    lists=(
+        Noun("unreferenced", 100, selectors=("namespace",)), Noun("markers", selectors=("namespace",)),
+    ),
+    selectors=("namespace",),
     verbs=(
         Verb("deletion", "ledgers/<ledger>/deletion", '{"certain": true}', certain, "a deletion cannot be undone",
              ids=("ledger",)),

@@ -12,7 +12,7 @@ from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.state.deletion.orphan_objects import STRAYS
-from trueup.state.deletion.owners import SCHEMA, Claim, Component, Pointers
+from trueup.state.deletion.owners import Claim, Component, Pointers, namespace_of
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
@@ -105,9 +105,12 @@ class DeletionReport:
         state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
         return [Source("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
 
-    def rows(self, limit: int) -> Listing:
-        """Unreferenced ledgers, oldest finding first."""
-        every = [each for loop in self._loops for each in loop.forgotten()]
+    def rows(self, limit: int, namespace: str | None = None) -> Listing:
+        """Unreferenced ledgers, oldest finding first; with ``namespace`` those whose owner is in it."""
+        every = [
+            each for loop in self._loops for each in loop.forgotten()
+            if namespace is None or namespace_of(each[1]) == namespace
+        ]  # fmt: skip
         found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
         return Listing((self._row(*each) for each in found), len(every))
 
@@ -126,7 +129,7 @@ class DeletionReport:
     def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
         """Unreferenced ledgers as findings."""
         all_wanted = wanted.verdict is None and wanted.rule is None
-        every = self.rows(wanted.limit if all_wanted else 1 << 30)
+        every = self.rows(wanted.limit if all_wanted else 1 << 30, wanted.namespace)
         found = [
             Finding(
                 {"ledger": row["ledger"]}, row["verdict"], row["rule"], row["reason"], row["since_ms"], row["stage"],
@@ -136,9 +139,10 @@ class DeletionReport:
         ]  # fmt: skip
         return found[: wanted.limit], every.total if all_wanted else len(found)
 
-    def markers(self) -> list[Row]:
-        """Pending deletions, oldest first."""
-        return [marker_row(m) for m in sorted(self._known(), key=lambda m: (m.since_ms, m.ledger))]
+    def markers(self, namespace: str | None = None) -> list[Row]:
+        """Pending deletions, oldest first; with ``namespace`` those whose owner is in it."""
+        chosen = [m for m in self._known() if namespace is None or namespace_of(m.owner) == namespace]
+        return [marker_row(m) for m in sorted(chosen, key=lambda m: (m.since_ms, m.ledger))]
 
     def ledger(self, ledger: int, claim: Claim) -> Row:
         """Owner of a ledger according to its metadata, and why it may or may not be deleted."""
@@ -177,11 +181,6 @@ class DeletionReport:
             some = {row.about["ledger"]: row for row in rows if (row.rule in STRAYS) == ours}
             given += [some[ledger] for ledger in (loop.approve(list(some)) if some else ())]
         return given
-
-
-def namespace_of(owner: str) -> str:
-    """Tenant and namespace of an owner; empty if it is unknown."""
-    return "/".join(owner.removeprefix(SCHEMA).split("/")[:2])
 
 
 def marker_row(marker: Deletion) -> Row:

@@ -115,7 +115,10 @@ class DeletionStream(Stream):
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """Unreferenced ledgers, or pending deletions."""
-        return self._report.rows(query["limit"]) if noun == "unreferenced" else self._report.markers()
+        namespace = query.get("namespace")
+        if noun == "unreferenced":
+            return self._report.rows(query["limit"], namespace)
+        return self._report.markers(namespace)
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
         """Delete a ledger by an operator's order; returns its row of the list of deletions."""

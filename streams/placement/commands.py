@@ -29,22 +29,27 @@ NODES = (
 @click.command(short_help="Ledgers, by default those with a verdict other than true.")
 @click.option("--all", "every", is_flag=True, help="Include ledgers with verdict true.")
 @click.option("--unreferenced", is_flag=True, help="Show unreferenced ledgers, oldest first.")
+@options.bookie
+@options.namespace
 @options.limit(100)
 @options.listing
 @options.api
-def ledgers(api: Target, output: str, every: bool, unreferenced: bool, limit: int) -> int:
+def ledgers(
+    api: Target, output: str, every: bool, unreferenced: bool, bookie: str | None, namespace: str | None, limit: int
+) -> int:
     """List ledgers with E/Qw, number of fragments, and the smallest number of live replicas and racks of any fragment.
 
     With --unreferenced, list ledgers that no managed ledger, cursor or schema references, with owner, size and rule.
+    These are not selected by --bookie.
 
     \b
-    Example:  trueup get ledgers --all --limit 20
+    Example:  trueup get ledgers --all --bookie 10.0.0.1:3181 --limit 20
     """
-    app = Api(api)
+    app, where = Api(api), {"bookie": bookie, "namespace": namespace}
     if unreferenced:
-        found = app.rows("unreferenced", limit=limit)
+        found = app.rows("unreferenced", limit=limit, **where)
         return out.listing(output, found, _unreferenced(app), "No unreferenced ledgers.")
-    found = app.rows("ledgers", all="true" if every else None, limit=limit)
+    found = app.rows("ledgers", all="true" if every else None, limit=limit, **where)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
         Column("VERDICT", lambda r: r["verdict"]),
@@ -56,7 +61,7 @@ def ledgers(api: Target, output: str, every: bool, unreferenced: bool, limit: in
         Column("RACKS", lambda r: r["racks"], number=True),
         Column("SINCE", out.ago(app, "since_ms")),
     ]
-    empty = "No ledgers." if every else "Every ledger is true; --all shows them."
+    empty = "No ledgers." if every or bookie or namespace else "Every ledger is true; --all shows them."
     return out.listing(output, found, columns, empty)
 
 

@@ -9,8 +9,12 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+
+from trueup.state.bookkeeper.ledgers import Column
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.damage import ReplicaDamage, ReplicaRange, ReplicaRead, crowded_out
+from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.topics import DAMAGES
@@ -30,6 +34,9 @@ class ReplicaReader(Protocol):
 
     def replica(self, replica: ReplicaRange) -> ReplicaRead:
         """Read entries from one bookie. Raises `Refused` if it should not hold them, and other errors."""
+
+    def select(self, ledgers: Column, where: Where) -> Column:
+        """Those of these ledgers that match."""
 
 
 class DamageReports:
@@ -120,8 +127,16 @@ class DamageReports:
         return {"reported": len(known) - confirmed, "confirmed": confirmed}
 
     def findings(self, wanted: Filter, confirmed: bool) -> list[Finding]:
-        """The findings about confirmed or about other replicas, the oldest first."""
-        chosen = [one for one in self._all() if one.confirmed is confirmed]
+        """The findings about confirmed or about other replicas, the oldest first. Their bookie is the one of the
+        replica."""
+        chosen = [
+            one for one in self._all()
+            if one.confirmed is confirmed and wanted.bookie in (None, one.replica.bookie)
+        ]  # fmt: skip
+        if wanted.namespace is not None and chosen:
+            ledgers = np.array([one.replica.ledger for one in chosen], np.int64)
+            within = {*self._cluster.select(ledgers, Where(namespace=wanted.namespace)).tolist()}
+            chosen = [one for one in chosen if one.replica.ledger in within]
         found = map(_finding, sorted(chosen, key=lambda one: one.at_ms))
         return [f for f in found if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]
 

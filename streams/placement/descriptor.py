@@ -71,7 +71,11 @@ PLACEMENT = Descriptor(
     name="placement", settings=(SECTION,), topics=(*BOOKKEEPER, *TOPICS), rules=(*RULES, *DAMAGE_RULES), signs=signs,
     page=PAGE, commands=COMMANDS, checks=_checks, make=_make, metrics=_metrics, absent=_absent, view=_view,
     todo="set cluster.zookeeper",
-    lists=(Noun("ledgers", 100, {"all": ("true", "false")}), Noun("bookies"), Noun("marks")),
+    lists=(
+        Noun("ledgers", 100, {"all": ("true", "false")}, selectors=("bookie", "namespace")), Noun("bookies"),
+        Noun("marks"),
+    ),
+    selectors=("bookie", "namespace"),
     things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
     verbs=(
         Verb("replica-reports", "replica-reports", '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, '

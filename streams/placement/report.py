@@ -24,6 +24,7 @@ from trueup.state.placement.verdicts import evidence, judge
 from trueup.state.placement.view import MARK, Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.selection import ANY, Where
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
@@ -172,15 +173,23 @@ class PlacementReport:
                 reasons.append(f"{not_judged:,} of {ledgers:,} ledgers are not judged yet")
         return "; ".join(reasons)
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int) -> tuple[list[Finding], int]:
-        """Ledgers with a verdict other than true, highest risk first."""
+    def findings(
+        self, verdict: str | None, rule: str | None, limit: int, where: Where = ANY
+    ) -> tuple[list[Finding], int]:
+        """Ledgers with a verdict other than true, highest risk first, and their number without the limit."""
         with self._reconciler.lock:
             rows = self._board.findings
-            if verdict is not None:
-                rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
-            if rule is not None:
-                rows = rows[rows["rule"] == RULES.code(rule)] if RULES.find(rule) else rows[:0]
+        if verdict is not None:
+            rows = rows[rows["verdict"] == Verdict[verdict.upper()]]
+        if rule is not None:
+            rows = rows[rows["rule"] == RULES.code(rule)] if RULES.find(rule) else rows[:0]
+        rows = self._matching(rows, where)
+        with self._reconciler.lock:
             return [self._finding(row) for row in riskiest(rows)[:limit]], len(rows)
+
+    def _matching(self, rows: Rows, where: Where) -> Rows:
+        """The findings whose ledgers match now."""
+        return rows[np.isin(rows["ledger"], self._cluster.select(rows["ledger"], where))] if where else rows
 
     def _finding(self, row: Rows) -> Finding:
         rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
@@ -192,14 +201,17 @@ class PlacementReport:
             {**numbers, "marked": mark is not None and int(mark["version"]) >= 0},
         )  # fmt: skip
 
-    def ledgers(self, limit: int, every: bool) -> Listing:
+    def ledgers(self, limit: int, every: bool, where: Where = ANY) -> Listing:
         """Ledgers with a verdict other than true; with ``every`` the first ``limit`` of all; current reads."""
-        if every:
+        if every and where:
+            rows, total = self._cluster.search(limit, where)
+        elif every:
             rows = self._cluster.first(limit)
             total = max(len(rows), self._cluster.health().ledgers)
         else:
             with self._reconciler.lock:
                 found = self._board.findings
+            found = self._matching(found, where)
             rows, total = self._cluster.read(riskiest(found)["ledger"][:limit].tolist()), len(found)
         with self._reconciler.lock:
             return Listing(self._judged(rows), total)

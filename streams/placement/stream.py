@@ -8,6 +8,7 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
@@ -132,7 +133,8 @@ class PlacementStream(Stream):
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """Ledgers, bookies or marks."""
         if noun == "ledgers":
-            return self._report.ledgers(query["limit"], query.get("all") == "true")
+            where = Where(query.get("bookie"), query.get("namespace"))
+            return self._report.ledgers(query["limit"], query.get("all") == "true", where)
         return self._report.bookies() if noun == "bookies" else self._report.marks()
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - ledgers alone
@@ -149,7 +151,8 @@ class PlacementStream(Stream):
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Damaged replicas, ledgers with a verdict other than true, highest risk first, and unread reports."""
         confirmed, reported = (self.damages.findings(wanted, confirmed) for confirmed in (True, False))
-        some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit)
+        where = Where(wanted.bookie, wanted.namespace)
+        some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit, where)
         found = [*confirmed, *some, *reported]
         return found[: wanted.limit], total + len(confirmed) + len(reported)
 

@@ -50,5 +50,6 @@ PAGE = Section("reads", "priorities/templates/reads.html", "reads", card=_shown)
 READS = Descriptor(
     name="reads", settings=(SECTION, STORES), topics=TOPICS, rules=READ_RULES, signs=signs, page=(PAGE,),
     metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"reads": None},
-    todo="set reads.admin", lists=(Noun("reads"),), things=(Thing("topic", "reads/<path:name>"),),
+    todo="set reads.admin", lists=(Noun("reads"),), selectors=("namespace",),
+    things=(Thing("topic", "reads/<path:name>"),),
 )  # fmt: skip

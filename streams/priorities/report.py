@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from trueup.state.deletion.owners import namespace_of
 from trueup.state.reads.copies import CopyState, LedgerCopies
 from trueup.state.reads.lifecycle import NOTHING, Change, ChangeStage, Purpose
 from trueup.state.reads.policies import Contradiction, InForce, PolicyView
@@ -14,7 +15,7 @@ from trueup.state.reads.verdicts import ReadFinding
 from trueup.state.reads.view import Observation, TopicView
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.priorities.reconciler import ReadsReconciler
-from trueup.streams.runtime.stream import AWAITING, Finding, PlanRow
+from trueup.streams.runtime.stream import AWAITING, Filter, Finding, PlanRow
 
 Row = dict[str, Any]
 POLICY, UNLOAD = "read priority", "unload"
@@ -124,6 +125,13 @@ def status(found: ReadsReconciler, chosen: ReadsSettings) -> Row:
         "brokers": len(seen.brokers) if seen else 0, "at_ms": seen.at_ms if seen else 0,
         "problem": found.problem or (seen.problem if seen else ""), "incomplete": seen.incomplete if seen else "",
     }  # fmt: skip
+
+
+def findings(every: Iterable[ReadFinding], wanted: Filter) -> list[Finding]:
+    """The findings that a filter selects, without its limit."""
+    some = (one for one in every if wanted.namespace in (None, namespace_of(one.target)))
+    found = map(finding_of, some)
+    return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
 
 def finding_of(one: ReadFinding) -> Finding:

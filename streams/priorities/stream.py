@@ -120,8 +120,7 @@ class ReadsStream(Stream):
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Findings about namespaces and topics."""
-        every = map(report.finding_of, self.found.decided.findings)
-        found = [one for one in every if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+        found = report.findings(self.found.decided.findings, wanted)
         return found[: wanted.limit], len(found)
 
     def plan(self) -> list[PlanRow]:

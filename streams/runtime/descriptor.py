@@ -28,13 +28,15 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class Noun:
     """A kind of resource that is listed at /api/NAME. ``limit``: default of the parameter limit, 0: no such parameter;
-    ``choices``: its other parameters with their values. ``about``: a title; with it `trueup get NAME` lists all fields.
-    It is empty if the stream has a command of its own for the noun."""
+    ``choices``: its other parameters with their values; ``selectors``: names of `streams.web.engine.SELECTORS`.
+    ``about``: a title; with it `trueup get NAME` lists all fields. It is empty if the stream has a command of its own
+    for the noun."""
 
     name: str
     limit: int = 0
     choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     about: str = ""
+    selectors: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +115,8 @@ class Descriptor:
     verbs: Sequence[Verb] = ()
     rules: Iterable[Rule] = ()
     """The rules that its findings and actions name. Findings are stored by position: only append."""
+    selectors: Sequence[str] = ()
+    """The fields of a `Filter` that its findings understand, apart from verdict and rule."""
     settings: Sequence[Keys[Any]] = ()
     """The sections of the settings that it reads. Several streams can read the same section."""
     tasks: Callable[[Settings], int] = lambda _: 0

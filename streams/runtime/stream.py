@@ -72,11 +72,14 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of findings; None: any verdict, any rule."""
+    """A filter of findings; None: any verdict, any rule. ``namespace`` and ``bookie`` reach only streams whose
+    descriptor has these ``selectors``."""
 
     verdict: str | None = None
     rule: str | None = None
     limit: int = 100
+    namespace: str | None = None
+    bookie: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,6 +138,20 @@ def limit(most: int) -> Callable[[Command], Command]:
     )
 
 
+def bookie(command: Command) -> Command:
+    """--bookie ID."""
+    return click.option("--bookie", metavar="ID", help="Show only ledgers that this bookie holds or should hold.")(
+        command
+    )
+
+
+def namespace(command: Command) -> Command:
+    """--namespace TENANT/NAMESPACE."""
+    return click.option(
+        "--namespace", metavar="TENANT/NAMESPACE", help="Show only what belongs to topics of this Pulsar namespace."
+    )(command)
+
+
 def configuration(command: Command) -> Command:
     """-c FILE and --set KEY=VALUE; `streams.cli.configuration` makes them into settings."""
     command = click.option(

@@ -9,7 +9,7 @@ reason.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
@@ -31,7 +31,7 @@ from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
 from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
 from trueup.streams.runtime.stream import Listing
 from trueup.streams.web.access import Access
-from trueup.streams.web.engine import VERDICTS, Engine, Row, rule_row
+from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import READS, Rejected, admit
 from trueup.streams.web.login import attach
 from trueup.streams.web.page import Page
@@ -168,10 +168,11 @@ def _reads(app: Flask, engine: Engine) -> None:
 
 def _rows(engine: Engine, noun: Noun) -> list[Row]:
     """The rows of a noun, with the parameters that it declares."""
-    if not noun.limit and not noun.choices:
+    if not noun.limit and not noun.choices and not noun.selectors:
         return engine.rows(noun.name, {})
-    _only(*noun.choices, *(["limit"] if noun.limit else []))
+    _only(*noun.choices, *noun.selectors, *(["limit"] if noun.limit else []))
     query: dict[str, Any] = {name: _one_of(name, values) for name, values in noun.choices.items()}
+    query |= _selected(noun.selectors)
     return engine.rows(noun.name, query | ({"limit": _limit(noun.limit)} if noun.limit else {}))
 
 
@@ -204,11 +205,14 @@ def _index(app: Flask) -> dict[str, list[str]]:
 
 
 def _findings(engine: Engine) -> list[Row]:
-    _only("verdict", "rule", "limit", "stream")
+    _only("verdict", "rule", "limit", "stream", *SELECTORS)
     stream = _one_of("stream", tuple(each.name for each in STREAMS)) or PLACEMENT.name
-    known = next(each.rules for each in STREAMS if each.name == stream)
-    verdict, rule = _one_of("verdict", VERDICTS), _one_of("rule", tuple(rule.id for rule in known))
-    return engine.findings(verdict, rule, _limit(100), stream)
+    known = next(each for each in STREAMS if each.name == stream)
+    if strange := sorted(set(SELECTORS) & set(request.args) - set(known.selectors)):
+        has = f"selectors of the stream {stream}: {', '.join(known.selectors) or 'none'}"
+        raise Rejected(400, has, ", ".join(strange), "remove the others, or name another stream")
+    verdict, rule = _one_of("verdict", VERDICTS), _one_of("rule", tuple(rule.id for rule in known.rules))
+    return engine.findings(verdict, rule, _limit(100), stream, _selected(known.selectors))
 
 
 def _actions(engine: Engine) -> list[Row]:
@@ -309,6 +313,15 @@ def _one_of(name: str, values: tuple[str, ...]) -> str | None:
     found = request.args.get(name)
     if found is not None and found not in values:
         raise Rejected(400, f"{name} to be one of {', '.join(values)}", repr(found), "use one of these")
+    return found
+
+
+def _selected(names: Sequence[str]) -> dict[str, str]:
+    """The values of these selectors that the request has."""
+    found = {name: request.args[name] for name in names if name in request.args}
+    for name, value in found.items():
+        if not all(value.split("/")) or (name == "namespace" and value.count("/") != 1):
+            raise Rejected(400, f"{name} to be {SELECTORS[name]}", shown(value), "give its whole name")
     return found
 
 

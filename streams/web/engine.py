@@ -6,12 +6,16 @@ Values are plain data that convert to JSON directly. Times are ms since the epoc
 
 from collections.abc import Mapping
 from dataclasses import asdict
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from trueup.state.common.rules import Rule
 
 Row = dict[str, Any]
 VERDICTS = ("true", "drifted", "blocked", "unknown")
+_ANY: Mapping[str, str] = MappingProxyType({})
+SELECTORS = {"bookie": "BOOKIE", "namespace": "TENANT/NAMESPACE"}
+"""Parameters with any value, and the form of the values."""
 
 
 class Engine(Protocol):
@@ -41,22 +45,28 @@ class Engine(Protocol):
         """Why the rows of this noun (a name of `/api`, or "all ledgers") may be incomplete or outdated; empty if they
         are complete."""
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> list[Row]:
-        """The findings of a stream, the most urgent first: the resource, verdict, rule, reason, since_ms, stage; for
-        ledgers also copies, racks, version, marked (bool); for replicas of a ledger copies, racks and version are
-        None, and the fields of damages in `describe` are added."""
+    def findings(
+        self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
+        where: Mapping[str, str] = _ANY,
+    ) -> list[Row]:  # fmt: skip
+        """The findings of a stream, the most urgent first. ``where``: selectors that its descriptor names; bookie: of
+        the damaged replica, or in any ensemble of the ledger; namespace: of the owner. The resource, verdict,
+        rule, reason, since_ms, stage; for ledgers also copies, racks, version, marked (bool); for replicas of a ledger
+        copies, racks and version are None, and the fields of damages in `describe` are added."""
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """The rows of a noun of a stream. ``query``: the parameters that the noun declares.
 
         ledgers: ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked; with all
-        "true" also ledgers whose verdict is true.
+        "true" also ledgers whose verdict is true; with bookie those that have it in any ensemble, with namespace those
+        whose owner is in it.
         bookies: bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted).
         marks: ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage.
-        unreferenced: ledgers without a reference, the oldest first: ledger, owner, cursor, component, rule,
-        reason, verdict, state, bytes, since_ms, ctime_ms, version, stage (of its deletion).
-        markers: deletions in progress: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved, attempts,
-        next_ms (None: at once), bookies, pending (bookies that have not confirmed the deletion), detail.
+        unreferenced: ledgers without a reference, the oldest first, with namespace those whose owner is in it: ledger,
+        owner, cursor, component, rule, reason, verdict, state, bytes, since_ms, ctime_ms, version, stage (of its
+        deletion).
+        markers: deletions in progress, likewise: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved,
+        attempts, next_ms (None: at once), bookies, pending (bookies that have not confirmed the deletion), detail.
         links: link, source, target, mode, paused, state, reason, down {cluster that does not respond: reason}, path,
         topics, partitions, stopped (partitions that require an operator), lag_records, lag_ms (age of the oldest record
         not copied, 0: none, -1: unknown), leases (in progress; 0: nothing is written), rounds, taken_ms, error,

@@ -33,18 +33,27 @@ def get() -> None:
 @click.option(
     "--stream", metavar="STREAM", default=PLACEMENT.name, show_default=True, help="Show findings of this stream."
 )
+@options.bookie
+@options.namespace
 @options.limit(100)
 @options.listing
 @options.api
-def findings(api: Target, output: str, verdict: str | None, rule: str | None, stream: str, limit: int) -> int:
+def findings(
+    api: Target, output: str, verdict: str | None, rule: str | None, stream: str, bookie: str | None,
+    namespace: str | None, limit: int,
+) -> int:  # fmt: skip
     """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
-    age of the finding. With --stream, list the findings of another stream.
+    age of the finding. With --stream, list the findings of another stream: deletion and reads know --namespace, the
+    others neither --namespace nor --bookie.
 
     \b
-    Example:  trueup get findings --rule too-few-racks
+    Example:  trueup get findings --rule too-few-racks --namespace public/default
     """
     app = Api(api)
-    found = app.rows("findings", verdict=verdict, rule=full_rule(rule), limit=limit, stream=stream)
+    found = app.rows(
+        "findings", verdict=verdict, rule=full_rule(rule), limit=limit, stream=stream, bookie=bookie,
+        namespace=namespace,
+    )  # fmt: skip
     return out.listing(output, found, _ledgers(app) if stream == PLACEMENT.name else _anything(app), "No findings.")
 
 

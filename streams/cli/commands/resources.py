@@ -10,6 +10,7 @@ from trueup.streams.runtime.descriptor import Commands, Noun, Thing
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, Target, segment
 from trueup.streams.terminal.out import Column, Row
+from trueup.streams.web.engine import SELECTORS
 
 _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 
@@ -96,6 +97,8 @@ def _list(noun: Noun) -> click.Command:
     made = options.listing(options.api(command))
     for name, values in noun.choices.items():
         made = click.option(f"--{name}", type=click.Choice(values), help=f"Show only rows with this {name}.")(made)
+    for name in noun.selectors:
+        made = click.option(f"--{name}", metavar=SELECTORS[name], help=f"Show only rows with this {name}.")(made)
     if noun.limit:
         made = options.limit(noun.limit)(made)
     return click.command(noun.name, short_help=noun.about)(made)

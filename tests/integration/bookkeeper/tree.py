@@ -1,7 +1,8 @@
 """Creates BookKeeper's znodes under a separate root. Also contains a journal in memory."""
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
@@ -38,6 +39,10 @@ class Tree:
         """Write a ledger's metadata, whether the ledger exists or not."""
         self.make(self.paths.ledger(ledger), encoded(ledger, bookies or ("a:1", "b:1"), state, length))
 
+    def owned(self, ledger: int, owner: str, *bookies: str) -> None:
+        """Write a ledger's metadata as a Pulsar broker does for this managed ledger."""
+        self.make(self.paths.ledger(ledger), encoded(ledger, bookies or ("a:1", "b:1"), custom=claim(owner)))
+
     def ledgers(self, ids: Iterable[int]) -> None:
         """Create many ledgers in a few transactions."""
         wanted = list(ids)
@@ -66,13 +71,21 @@ class Tree:
         }
 
 
-def encoded(ledger: int, bookies: Iterable[str], state: LedgerState = LedgerState.CLOSED, length: int = 0) -> bytes:
+def claim(owner: str) -> dict[str, bytes]:
+    """Custom metadata of a ledger of this managed ledger."""
+    return {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": owner.encode()}
+
+
+def encoded(
+    ledger: int, bookies: Iterable[str], state: LedgerState = LedgerState.CLOSED, length: int = 0,
+    custom: Mapping[str, bytes] = MappingProxyType({"application": b"test"}),
+) -> bytes:  # fmt: skip
     """Metadata of a ledger with one fragment."""
     members = list(bookies)
     record: LedgerRecord = {
         "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": 7, "seen_ms": 0, "state": int(state),
         "ensemble": len(members), "quorum": min(2, len(members)), "ack_quorum": 1, "last_entry": 9, "length": length,
-        "fragments": [{"first_entry": 0, "bookies": members}], "custom": {"application": b"test"}, "error": "",
+        "fragments": [{"first_entry": 0, "bookies": members}], "custom": dict(custom), "error": "",
     }  # fmt: skip
     return metadata.encode(record, password=PASSWORD)
 

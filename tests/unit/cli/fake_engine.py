@@ -3,6 +3,7 @@
 import time
 from collections.abc import Mapping
 from copy import deepcopy
+from types import MappingProxyType
 from typing import Any
 
 from tests.configuration import parse
@@ -11,6 +12,7 @@ from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.replication.rows import by_topic
 from trueup.streams.runtime.stream import Listing
+from trueup.streams.web.engine import SELECTORS
 
 STATUSES = ("writable", "readonly", "pending", "lost")
 NOW = time.time_ns() // 1_000_000
@@ -96,6 +98,7 @@ class FakeEngine:
         self.upcoming: list[dict[str, Any]] = []
         self.judged: list[dict[str, Any]] = []
         self.reported: list[Any] = []
+        self.places: dict[int, tuple[str, str]] = {}
         self.found: dict[str, list[dict[str, Any]]] = {}
         self.members = [
             {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
@@ -215,6 +218,7 @@ class FakeEngine:
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
         asked = {"limit": query["limit"]} if "limit" in query else {}
         asked |= {"every": query["all"] == "true"} if noun == "ledgers" else {}
+        asked |= {name: query[name] for name in SELECTORS if name in query}
         found: list[dict[str, Any]] = getattr(self, noun)(**asked)
         return found
 
@@ -230,9 +234,13 @@ class FakeEngine:
         self.reported += replicas
         return {"new": len(replicas)}
 
-    def findings(self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement") -> Listing:
+    def findings(
+        self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
+        where: Mapping[str, str] = MappingProxyType({}),
+    ) -> Listing:  # fmt: skip
         self._check()
         rows = self.judged if stream == "placement" else self.found.get(stream, [])
+        rows = [row for row in rows if self._placed(row["ledger"], **where)] if where else rows
         found = [r for r in rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
         return Listing(found[:limit], len(found))
 
@@ -242,14 +250,19 @@ class FakeEngine:
     def reads(self) -> list[dict[str, Any]]:
         return self.priorities
 
-    def ledgers(self, limit: int, every: bool) -> list[dict[str, Any]]:
+    def _placed(self, ledger: int, bookie: str = "", namespace: str = "") -> bool:
+        """Whether the ledger is on this bookie and belongs to this namespace, as `places` has it."""
+        on, within = self.places.get(ledger, ("", ""))
+        return bookie in ("", on) and namespace in ("", within)
+
+    def ledgers(self, limit: int, every: bool, **where: str) -> list[dict[str, Any]]:
         self._check()
         shape = {"state": "closed", "ensemble": 3, "quorum": 2, "fragments": 1}
         named = ("ledger", "verdict", "rule", "copies", "racks", "since_ms", "marked")
         rows = [{**{name: row[name] for name in named}, **shape} for row in self.judged]
         good = {"ledger": 1, "verdict": "true", "rule": "placement.adheres", "copies": 2, "racks": 2,
                 "since_ms": None, "marked": False, **shape}  # fmt: skip
-        return [*rows, *([good] if every else [])][:limit]
+        return [row for row in [*rows, *([good] if every else [])] if self._placed(row["ledger"], **where)][:limit]
 
     def ledger(self, ledger: int) -> dict[str, Any]:
         row = next((row for row in self.judged if row["ledger"] == ledger), None)
@@ -279,13 +292,13 @@ class FakeEngine:
             "history": [{"at_ms": NOW - MINUTE, "event": "marked", "detail": ""}], "damages": [],
         }  # fmt: skip
 
-    def unreferenced(self, limit: int) -> list[dict[str, Any]]:
+    def unreferenced(self, limit: int, namespace: str = "") -> list[dict[str, Any]]:
         self._check()
-        return deepcopy(self.unclaimed[:limit])
+        return deepcopy([row for row in self.unclaimed if row["owner"].startswith(namespace)][:limit])
 
-    def markers(self) -> list[dict[str, Any]]:
+    def markers(self, namespace: str = "") -> list[dict[str, Any]]:
         self._check()
-        return deepcopy(self.deletions)
+        return deepcopy([row for row in self.deletions if row["owner"].startswith(namespace)])
 
     def bookies(self) -> list[dict[str, Any]]:
         self._check()

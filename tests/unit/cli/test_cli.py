@@ -52,6 +52,32 @@ def test_status_in_json_has_the_health(run: Run) -> None:
     assert (found["health"], found["counts"]["drifted"]) == ("attention", 17)
 
 
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (("findings", "--bookie", "b1:3181"), ["7", "21"]),
+        (("findings", "--bookie", "b1:3181", "--namespace", "public/billing"), ["21"]),
+        (("ledgers", "--bookie", "b1:3181"), ["7", "21"]),
+        (("ledgers", "--namespace", "public/billing"), ["21"]),
+        (("ledgers", "--unreferenced", "--namespace", "public/old"), ["30"]),
+        (("markers", "--namespace", "public/default"), ["21", "20"]),
+    ],
+    ids=" ".join,
+)
+def test_lists_are_selected(run: Run, engine: FakeEngine, words: tuple[str, ...], chosen: list[str]) -> None:
+    engine.forgotten().places = {7: ("b1:3181", "public/default"), 21: ("b1:3181", "public/billing")}
+    assert [line[0] for line in rows(run("get", *words))[1:]] == chosen
+
+
+def test_a_selection_without_ledgers_does_not_say_that_all_are_true(run: Run) -> None:
+    assert run("get", "ledgers", "--bookie", "b9:3181").out == "No ledgers.\n"
+
+
+def test_a_selector_that_a_stream_does_not_know_is_refused(run: Run) -> None:
+    done = run("get", "findings", "--stream", "logdirs", "--bookie", "b1:3181")
+    assert (done.code, "selectors of the stream logdirs: none" in done.err) == (2, True)
+
+
 def test_findings_are_one_row_each_riskiest_first(run: Run) -> None:
     lines = rows(run("get", "findings"))
     assert lines[0] == ["LEDGER", "VERDICT", "RULE", "COPIES", "RACKS", "REPAIR", "SINCE", "REASON"]

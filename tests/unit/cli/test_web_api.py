@@ -72,6 +72,62 @@ def test_findings_are_chosen_by_verdict_and_rule(client: FlaskClient) -> None:
     assert [row["ledger"] for row in rows] == [300]
 
 
+@pytest.fixture
+def places(engine: FakeEngine) -> dict[int, tuple[str, str]]:
+    """Bookie and namespace of ledgers."""
+    engine.places = {7: ("b1:3181", "public/default"), 21: ("b1:3181", "public/billing"), 300: ("b2:3181", "")}
+    return engine.places
+
+
+@pytest.mark.parametrize(
+    ("query", "chosen"),
+    [
+        ("bookie=b1:3181", [7, 21]),
+        ("bookie=b1:3181&namespace=public/billing", [21]),
+        ("bookie=b1:3181&verdict=blocked", [7]),
+        ("namespace=public/none", []),
+    ],
+)
+@pytest.mark.usefixtures("places")
+def test_findings_are_chosen_by_bookie_and_namespace(client: FlaskClient, query: str, chosen: list[int]) -> None:
+    assert [row["ledger"] for row in client.get(f"/api/findings?{query}").get_json()] == chosen
+
+
+@pytest.mark.usefixtures("places")
+def test_ledgers_are_chosen_by_bookie_and_namespace(client: FlaskClient) -> None:
+    rows = client.get("/api/ledgers?bookie=b1:3181&namespace=public/default").get_json()
+    assert [row["ledger"] for row in rows] == [7]
+
+
+@pytest.mark.parametrize("noun", ["unreferenced", "markers"])
+def test_deletions_are_chosen_by_namespace(client: FlaskClient, engine: FakeEngine, noun: str) -> None:
+    engine.forgotten()
+    found = [client.get(f"/api/{noun}?namespace=public/{name}").get_json() for name in ("default", "none")]
+    assert [{row["owner"] for row in rows} for rows in found] == [{"public/default/persistent/orders"}, set()]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("findings?stream=logdirs&bookie=b:1", "bookie"),
+        ("findings?stream=deletion&bookie=b:1&namespace=a/b", "bookie"),
+        ("findings?namespace=default", "'default'"),
+        ("findings?namespace=public/default/orders", "'public/default/orders'"),
+        ("findings?bookie=", "''"),
+        ("ledgers?namespace=/default", "'/default'"),
+        ("unreferenced?bookie=b:1", "bookie"),
+        ("markers?bookie=b:1", "bookie"),
+    ],
+)
+def test_a_selector_that_is_not_known_is_refused(client: FlaskClient, query: str, found: str) -> None:
+    assert error(client.get(f"/api/{query}"), 400)["found"] == found
+
+
+def test_a_refused_selector_is_told_with_those_of_the_stream(client: FlaskClient) -> None:
+    said = error(client.get("/api/findings?stream=deletion&bookie=b:1"), 400)["expected"]
+    assert said == "selectors of the stream deletion: namespace"
+
+
 def test_all_ledgers_are_given_when_asked(client: FlaskClient) -> None:
     assert client.get("/api/ledgers?all=true").get_json()[-1]["verdict"] == "true"
 

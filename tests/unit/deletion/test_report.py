@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
 from trueup.state.deletion.owners import NO_CLAIM, Claim, Component, OwnerStatus
+from trueup.streams.runtime.stream import Filter
 
 FORGOTTEN = {"ledger": 7, "since_ms": NOW - MINUTE}
 REPORTED = {"ledger": 9, "rule": "owner-gone", "owner": OTHER, "since_ms": NOW - 2 * MINUTE, "length": 50}
@@ -23,6 +24,24 @@ def planned(loop: Loop) -> dict[int, str]:
 def test_the_longest_forgotten_stand_first() -> None:
     report = Loop("observe").apply(FORGOTTEN, REPORTED).report
     assert ([row["ledger"] for row in report.rows(10)], [row["ledger"] for row in report.rows(1)]) == ([9, 7], [9])
+
+
+@pytest.mark.parametrize(("namespace", "chosen"), [("public/default", [7]), ("public/billing", [9]), ("public/x", [])])
+def test_unreferenced_ledgers_are_selected_by_namespace(namespace: str, chosen: list[int]) -> None:
+    rows = Loop("observe").apply(FORGOTTEN, REPORTED).report.rows(10, namespace)
+    assert ([row["ledger"] for row in rows], rows.total) == (chosen, len(chosen))
+
+
+def test_findings_are_selected_by_namespace_before_the_limit() -> None:
+    found, total = (
+        Loop("observe").apply(FORGOTTEN, REPORTED).report.findings(Filter(limit=1, namespace="public/default"))
+    )
+    assert ([one.about["ledger"] for one in found], total) == ([7], 1)
+
+
+def test_deletions_are_selected_by_namespace() -> None:
+    report = Loop("approve").marked(7).report
+    assert [len(report.markers(namespace)) for namespace in ("public/default", "public/billing")] == [1, 0]
 
 
 def test_a_row_has_owner_rule_and_size() -> None:

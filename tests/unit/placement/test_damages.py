@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.placement.test_reconciler import Topics
+from trueup.state.bookkeeper.ledgers import Column
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.placement.damage import (
     AGAIN_MS,
@@ -19,6 +20,7 @@ from trueup.state.placement.damage import (
     crowded_out,
     reported,
 )
+from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.placement.damages import DamageReports
@@ -53,6 +55,10 @@ class DamageSetting:
             raise self.answer
         return self.answer
 
+    def select(self, ledgers: Column, where: Where) -> Column:
+        """All ledgers belong to topics of t/n."""
+        return ledgers if where.namespace == "t/n" else ledgers[:0]
+
     def report(self, *replicas: ReplicaRange) -> int:
         return self.reports.report([(one, True) for one in replicas or [REPLICA]], WHO)
 
@@ -70,6 +76,21 @@ class DamageSetting:
         return self.metrics.registry.get_sample_value(
             "trueup_replica_reports_total", {"cluster": "bookkeeper", "outcome": name}
         ) or 0.0  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("wanted", "count"),
+    [
+        (Filter(bookie="b1:3181"), 1),
+        (Filter(bookie="b2:3181"), 0),
+        (Filter(namespace="t/n"), 1),
+        (Filter(namespace="t/m"), 0),
+    ],
+)
+def test_findings_are_selected_by_the_bookie_of_the_replica_and_by_namespace(wanted: Filter, count: int) -> None:
+    setting = DamageSetting()
+    setting.report()
+    assert len(setting.reports.findings(wanted, confirmed=False)) == count
 
 
 def test_a_report_is_unknown_until_trueup_has_read_the_replica():

@@ -8,11 +8,12 @@ import pytest
 
 from tests.unit.placement.test_reconciler import Driven, finding
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
-from trueup.state.bookkeeper.ledgers import row
+from trueup.state.bookkeeper.ledgers import concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.report import PlacementReport
 
@@ -149,6 +150,31 @@ def test_a_list_that_a_limit_cuts_knows_how_long_it_is(setting: ReportSetting) -
     setting.driven.answer(*(finding(ledger) for ledger in range(5)))
     found, total = setting.placed.findings(None, None, 2)
     assert (len(found), total) == (2, 5)
+
+
+@pytest.fixture
+def placed(setting: ReportSetting) -> ReportSetting:
+    """Findings of ledgers 0 to 4. Those with odd ids match any selection; the cluster has 7 matches."""
+    setting.driven.answer(*(finding(ledger) for ledger in range(5)))
+    setting.cluster.select = lambda ledgers, where: ledgers[ledgers % 2 == 1]
+    setting.cluster.read = lambda ledgers: concat([row(ledger, ["a1", "b1"], quorum=2) for ledger in ledgers])
+    setting.cluster.search = lambda limit, where: (setting.cluster.read(list(range(limit))), 7)
+    return setting
+
+
+def test_findings_are_selected_before_the_limit(placed: ReportSetting) -> None:
+    found, total = placed.placed.findings("drifted", None, 1, Where(bookie="a1"))
+    assert ([one.about["ledger"] for one in found], total) == ([1], 2)
+
+
+def test_ledgers_are_selected_among_findings(placed: ReportSetting) -> None:
+    rows = placed.placed.ledgers(1, every=False, where=Where(namespace="public/default"))
+    assert ([each["ledger"] for each in rows], rows.total) == ([1], 2)
+
+
+def test_ledgers_are_selected_among_all(placed: ReportSetting) -> None:
+    rows = placed.placed.ledgers(2, every=True, where=Where(bookie="a1"))
+    assert ([each["ledger"] for each in rows], rows.total) == ([0, 1], 7)
 
 
 def test_it_is_not_ready_before_all_was_judged() -> None:

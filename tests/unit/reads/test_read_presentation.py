@@ -20,7 +20,7 @@ from trueup.streams.priorities import report
 from trueup.streams.priorities.metrics import ReadsMetrics
 from trueup.streams.priorities.reconciler import ReadsReconciler
 from trueup.streams.priorities.signs import signs
-from trueup.streams.runtime.stream import AWAITING
+from trueup.streams.runtime.stream import AWAITING, Filter
 from trueup.streams.web.api import create_app
 from trueup.streams.web.server import serve
 
@@ -90,6 +90,12 @@ def test_rows_show_what_is_declared_and_in_force() -> None:
     namespace, of_topic = report.rows(reconciler("observe")[0])
     assert (namespace["name"], namespace["declared"], namespace["in_force"]) == ("t/n", LAST, LAST)
     assert (of_topic["ledgers"], of_topic["offloaded"], of_topic["rule"]) == (3, 2, "reads.would-stall")
+
+
+@pytest.mark.parametrize(("namespace", "count"), [(None, 1), ("t/n", 1), ("t/m", 0)])
+def test_findings_are_selected_by_namespace(namespace: str | None, count: int) -> None:
+    made, _ = reconciler("observe")
+    assert len(report.findings(made.decided.findings, Filter(namespace=namespace))) == count
 
 
 def test_a_topic_is_described_ledger_by_ledger() -> None:

@@ -63,7 +63,8 @@ class Tally(Stream):
         return StreamStatus("approve", counts={"true": 1, "drifted": 1}, sources=[Source("piles", "up", 5, "two")])
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
-        return [{"pile": name, "holds": holds} for name, holds in self._piles.items()][: query["limit"]]
+        chosen = {name: holds for name, holds in self._piles.items() if query.get("bookie", name) == name}
+        return [{"pile": name, "holds": holds} for name, holds in chosen.items()][: query["limit"]]
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
         if names["name"] not in self._piles:
@@ -144,7 +145,7 @@ TALLY = Descriptor(
     name="tally",
     make=Tally,
     rules=[SMALL],
-    lists=[Noun("piles", 100, about="Piles with what they hold.")],
+    lists=[Noun("piles", 100, about="Piles with what they hold.", selectors=("bookie",))],
     things=[Thing("pile", "piles/<name>", about="What a pile holds.")],
     verbs=[Verb("grow", "piles/<name>/growth", '{"by": 1}', by, "say by how much")],
     checks=lambda _: [ok("piles", "two piles")],
@@ -240,6 +241,11 @@ def test_its_rules_are_in_the_docs(application: Application) -> None:
 
 def test_its_nouns_have_a_command(run: Run) -> None:
     assert run("get", "piles").splitlines()[1].split() == ["a", "12"]
+
+
+def test_its_list_has_its_selectors(run: Run) -> None:
+    """Each pile lies on a bookie of its name."""
+    assert [line.split()[0] for line in run("get", "piles", "--bookie", "b").splitlines()[1:]] == ["b"]
 
 
 def test_one_thing_of_it_has_a_command(run: Run) -> None:

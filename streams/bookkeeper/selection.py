@@ -1,0 +1,82 @@
+"""Selects ledgers by a bookie that holds them, and by the namespace of their owner, from their current metadata."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trueup.connectors.bookkeeper.metadata import bulk, queries
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.bookkeeper.ledgers import Column, Ledgers, concat
+from trueup.state.common.errors import Refused
+from trueup.state.deletion.owners import claim_of, namespace_of
+
+MOST = 100_000
+"""Maximum number of ledgers to read for one request."""
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What ledgers must have; None: anything. ``bookie``: a member of any ensemble. ``namespace``: tenant and namespace
+    of the owner that the ledger's metadata name."""
+
+    bookie: str | None = None
+    namespace: str | None = None
+
+    def __bool__(self) -> bool:
+        return self.bookie is not None or self.namespace is not None
+
+
+ANY = Where()
+
+
+def not_too_many(count: int) -> None:
+    """Raises `Refused` if so many ledgers are not read for one request."""
+    if count > MOST:
+        todo = "select by --verdict or --rule, too; `trueup get ledgers` without --all"
+        raise Refused(f"a bookie or a namespace to be looked for among at most {MOST:,} ledgers", f"{count:,}", todo)
+
+
+def search(client: ZooKeeperClient, paths: BookKeeperPaths, limit: int, where: Where) -> tuple[Ledgers, int]:
+    """Current rows of the first ``limit`` ledgers that match, and the number of all that do. Reads all ledgers."""
+    parts, total = list[Ledgers](), 0
+    for batch in queries.snapshot(client, paths, 0):
+        rows = batch.ledgers.take(matching(batch, where))
+        parts.append(rows.take(np.arange(len(rows)) < limit - total))
+        total += len(rows)
+    return concat(parts), total
+
+
+def select(client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Column, where: Where) -> Column:
+    """Those of these ledgers that match, from current reads, in ascending order: int64."""
+    asked = np.unique(ledgers)
+    chosen = np.zeros(len(asked), bool)
+    for ids, found in queries.read(client, paths, asked) if len(asked) else ():
+        batch = bulk.decode(ids, found, paths.ledger, 0)
+        chosen |= np.isin(asked, batch.ledgers.ledger[matching(batch, where)])
+    return asked[chosen]
+
+
+def matching(batch: bulk.Batch, where: Where) -> Column:
+    """Whether each row of a batch matches: bool."""
+    found = np.ones(len(batch), bool)
+    if where.bookie is not None:
+        found &= _held(batch.ledgers, where.bookie)
+    if where.namespace is not None:
+        found &= _owned(batch, where.namespace)
+    return found
+
+
+def _held(ledgers: Ledgers, bookie: str) -> Column:
+    codes = [code for code, name in enumerate(ledgers.names) if name == bookie]
+    rows = np.repeat(np.arange(len(ledgers)), np.diff(ledgers.starts))
+    found: Column = np.bincount(rows[np.isin(ledgers.members, codes)], minlength=len(ledgers)) > 0
+    return found
+
+
+def _owned(batch: bulk.Batch, namespace: str) -> Column:
+    codes, forms = batch.customs()
+    found: Column = np.array([namespace_of(claim_of(form).owner) == namespace for form in forms])[codes]
+    for row, record in batch.alone.items():
+        found[row] = namespace_of(claim_of(record["custom"]).owner) == namespace
+    return found

@@ -55,8 +55,8 @@ def full_status() -> FakeEngine:
     return engine
 
 
-def record() -> list[Recorded]:
-    """Every series: counters grow by one each minute, gauges remain."""
+def exposition() -> str:
+    """The text of `/metrics`."""
     engine, made = full_status(), all_metrics(CLUSTER)
     made.of(LinkMetrics).declare(["east-west"])
     made.of(LogDirMetrics).declare(["east"])
@@ -64,9 +64,14 @@ def record() -> list[Recorded]:
     made.on_progress(_PROGRESS)
     made.restarted("placement")
     made.status(engine.status(), lambda noun: getattr(engine, noun)())
+    return made.text().decode()
+
+
+def record() -> list[Recorded]:
+    """Every series: counters grow by one each minute, gauges remain."""
     return [
         Recorded(sample.name, dict(sample.labels), _values(family.type, sample))
-        for family in text_string_to_metric_families(made.text().decode())
+        for family in text_string_to_metric_families(exposition())
         for sample in family.samples
         if not sample.name.endswith("_created") and not math.isnan(sample.value)
     ]

@@ -9,11 +9,14 @@ import pytest
 import yaml
 
 from tests.promtool import promtool
-from tests.unit.house.recorded import CLUSTER, MINUTES, record
+from tests.unit.house.recorded import CLUSTER, MINUTES, exposition, record
 from tests.unit.house.test_boards import BOARDS, KNOWN, names, panels
 
 VARIABLES = {"$__rate_interval": "5m", "$cluster": CLUSTER}
 """What Grafana replaces, and one value of each."""
+
+OF_CLUSTERS = {"cluster", "fleet", "deletion"}
+"""Boards that show clusters and not instances."""
 
 
 def queries(board: Path) -> list[str]:
@@ -22,6 +25,10 @@ def queries(board: Path) -> list[str]:
     for variable, value in VARIABLES.items():
         found = [query.replace(variable, value) for query in found]
     return found
+
+
+def test_metrics_are_named_as_prometheus_advises() -> None:
+    assert promtool("check", "metrics", given=exposition()) == (0, "")
 
 
 def checked(command: str, content: dict[str, Any], folder: Path) -> tuple[int, str]:
@@ -45,19 +52,29 @@ def test_queries_can_be_parsed(board: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)
 def test_queries_return_numbers(board: Path, tmp_path: Path) -> None:
     """Comparison with -Inf removes samples that are not a number."""
-    tests = [
-        {
-            "expr": f"count(({query}) >= -Inf) > bool 0",
-            "eval_time": f"{MINUTES}m",
-            "exp_samples": [{"labels": "{}", "value": 1}],
-        }
-        for query in queries(board)
-    ]
-    used = set[str]().union(*map(names, queries(board)))
-    series = [each.series() for each in record() if each.name in used]
-    content = {"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": tests}]}
-    code, output = checked("test", content, tmp_path)
+    code, output = evaluated("count(({}) >= -Inf) > bool 0", board, tmp_path)
     assert code == 0, output
+
+
+@pytest.mark.parametrize(
+    "board", [board for board in BOARDS if board.stem in OF_CLUSTERS], ids=lambda board: board.stem
+)
+def test_a_standby_adds_no_series_to_those_of_its_leader(board: Path, tmp_path: Path) -> None:
+    """Every instance exports the levels of the cluster; those of a standby are 0."""
+    code, output = evaluated("count by (instance) ({}) > bool 0", board, tmp_path)
+    assert code == 0, output
+
+
+def evaluated(form: str, board: Path, folder: Path) -> tuple[int, str]:
+    """Whether each query of the board, in this form, returns 1 without labels at the end of the recording."""
+    end = {"eval_time": f"{MINUTES}m", "exp_samples": [{"labels": "{}", "value": 1}]}
+    used = set[str]().union(*map(names, queries(board)))
+    content = {
+        "interval": "1m",
+        "input_series": [each.series() for each in record() if each.name in used],
+        "promql_expr_test": [{"expr": form.format(query), **end} for query in queries(board)],
+    }
+    return checked("test", {"tests": [content]}, folder)
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.stem)

@@ -28,16 +28,15 @@ install_chromium() {
         -o DPkg::Lock::Timeout=120 chromium >/dev/null
 }
 
+# A caller that handles the failure of a function turns `set -e` off in it: steps are joined by &&.
 install_promtool() {
     local temporary
     temporary=$(mktemp -d)
     # shellcheck disable=SC2064 # the folder of now
     trap "rm -rf '$temporary'" EXIT
-    (cd "$temporary" && retried apt-get download -qq -o APT::Sandbox::User=root prometheus) || return
-    dpkg --fsys-tarfile "$temporary"/prometheus_*.deb | tar -xOf - ./usr/bin/promtool >"$temporary/promtool"
-    chmod +x "$temporary/promtool"
-    mkdir -p "$FOLDER"
-    mv "$temporary/promtool" "$FOLDER/promtool"
+    (cd "$temporary" && retried apt-get download -qq -o APT::Sandbox::User=root prometheus) &&
+        dpkg --fsys-tarfile "$temporary"/prometheus_*.deb | tar -xOf - ./usr/bin/promtool >"$temporary/promtool" &&
+        chmod +x "$temporary/promtool" && mkdir -p "$FOLDER" && mv "$temporary/promtool" "$FOLDER/promtool"
 }
 
 present() {

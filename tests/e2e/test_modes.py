@@ -233,10 +233,13 @@ def test_a_bookie_that_was_never_registered_is_lost_after_the_grace(
     witness.client.make(path, encoded(UNREGISTERED, [cluster.bookie_id(1), unregistered]))
     trueup.until("the loss", lambda: UNREGISTERED in trueup.findings("lost-member"))
     status = trueup.statuses()[unregistered]
+    lists = (["findings"], ["ledgers"], ["ledgers", "--all"])
+    selected = [[row["ledger"] for row in trueup.json("get", *words, "--bookie", unregistered)] for words in lists]
     witness.client.drop(path, -1)
     trueup.until("the finding to go", lambda: UNREGISTERED not in trueup.findings())
     reported = trueup.wait("a status", lambda _: True)["ledgers"]
     assert (status, reported) == ("lost", len(trueup.json("get", "ledgers", "--all")))
+    assert selected == [[UNREGISTERED]] * 3
 
 
 def test_a_value_out_of_bounds_is_refused_at_once(trueup: Trueup) -> None:

@@ -14,7 +14,7 @@ from trueup.streams.ha.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
-from trueup.streams.runtime.descriptor import Descriptor
+from trueup.streams.runtime.descriptor import Descriptor, of_counts
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
     AWAITING,
@@ -28,6 +28,7 @@ from trueup.streams.runtime.stream import (
     source_json,
 )
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.runtime.trends import Trends
 
 SILENT_MS = 30_000  # a query without input still reports every 10 s
 Rows = list[dict[str, Any]]
@@ -44,7 +45,7 @@ class Application:
         self._election = election
         self._live, self._journal, self._streams = live, journal, streams
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
-        self._started_ms = clock()
+        self._started_ms, self._trends = clock(), Trends()
         self.spark_ui, self.spark_ended = "", ""
         self.other_problems: Callable[[], Iterable[str]] = tuple
 
@@ -215,9 +216,25 @@ class Application:
         self._history.add(HistoryRow(self._clock(), f"config-{name}", "config", outcome, link=link, detail=detail))
         return {"name": name, "value": after}
 
-    def actions(self, limit: int) -> Rows:
-        """Executed actions, newest first."""
-        return self._history.latest(limit)
+    def actions(self, limit: int, wanted: Callable[[dict[str, Any]], bool] | None = None) -> Rows:
+        """Executed actions, newest first; with ``wanted`` those of the newest ones that it selects."""
+        return self._history.latest(limit, wanted)
+
+    def grouped(self, stream: str) -> Mapping[str, int]:
+        """Findings of a stream by rule."""
+        return self._streams[stream].grouped() if stream in self._streams else {}
+
+    def trends(self, stream: str) -> dict[str, Any]:
+        """The numbers of a stream in the last hours."""
+        return self._trends.of(stream)
+
+    def sample(self) -> None:
+        """Remember the numbers of now."""
+        status = self.status()
+        running = [each for each in STREAMS if each.name in self._streams]
+        self._trends.add(
+            status["now_ms"], {each.name: (each.trends or of_counts(each.name))(status) for each in running}
+        )
 
 
 def _subject(name: str, found: StreamStatus) -> dict[str, Any]:

@@ -45,6 +45,7 @@ from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.runtime.trends import EVERY_S
 from trueup.streams.runtime.warm import Warm
 from trueup.streams.web.access import access_of
 from trueup.streams.web.api import create_app
@@ -210,6 +211,7 @@ class Running:
             *filter(None, [self._clock.problem(), self._disk.problem()]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
+        self._supervisor.loop("trends", application.sample, EVERY_S)
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
         self._quiet["http"] = http.stop
         log.info("listening", extra={"address": f"{'https' if tls else 'http'}://{chosen.host}:{http.port}"})

@@ -74,7 +74,7 @@ Generated from the table in `streams/web/roles.py` by `python -m trueup.streams.
 The roles are viewer, reporter, approver and admin; each includes those before it. They apply if `http.tokens_file` is
 set; the login exists only then. With PUT `/api/config/<name>`, an approver may set only keys whose last part is
 {", ".join(roles.APPROVERS)}; an admin may set every live key. `http.open_metrics` opens `/metrics` to anyone. A session
-of the status page is a viewer.
+of the page has the role of its token.
 [security.md](security.md) describes tokens and their rotation.
 """
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
@@ -20,6 +20,9 @@ from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 # The load of the machine varies.
 hypothesis.settings.register_profile("no deadline", deadline=None)
@@ -95,6 +98,15 @@ def pytest_configure() -> None:
     # The second compiler costs more than it saves in a JVM that runs for a minute.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
     archives.use()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator["Browser"]:
+    """Headless Chromium."""
+    from tests.browser.chromium import launched
+
+    with launched() as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """The deletion stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DELETION as SECTION
@@ -9,9 +9,9 @@ from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.deletion.stores import STORES
 from trueup.state.settings.settings import Settings
 from trueup.streams.deletion.commands import COMMANDS
-from trueup.streams.deletion.signs import signs
+from trueup.streams.deletion.signs import signs, trends
 from trueup.streams.deletion.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Verb, certain
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, certain
 
 if TYPE_CHECKING:
     from trueup.streams.deletion.stream import DeletionStream
@@ -54,6 +54,11 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (DeletionMetrics,)
 
 
+def _marker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The ledger of an action of this stream; its findings have the page of the ledger."""
+    return {"ledger": row["ledger"]} if row.get("kind") in ("delete", "deletion") and "ledger" in row else None
+
+
 PAGE = Section(
     "deletion", "deletion/templates/deletion.html", limit=24, card=lambda status: status["deletion"] is not None
 )
@@ -67,6 +72,9 @@ DELETION = Descriptor(
         Noun("unreferenced", 100, selectors=("namespace",)), Noun("markers", selectors=("namespace",)),
     ),
     selectors=("namespace",),
+    things=(Thing("marker", "ledgers/<ledger>/deletion", ids=("ledger",), names=_marker),),
+    kinds={"delete": "deletes ledger {ledger} and its entries. This cannot be undone"},
+    trends=trends,
     verbs=(
         Verb("deletion", "ledgers/<ledger>/deletion", '{"certain": true}', certain, "a deletion cannot be undone",
              ids=("ledger",)),

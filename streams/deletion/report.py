@@ -144,6 +144,19 @@ class DeletionReport:
         chosen = [m for m in self._known() if namespace is None or namespace_of(m.owner) == namespace]
         return [marker_row(m) for m in sorted(chosen, key=lambda m: (m.since_ms, m.ledger))]
 
+    def marker(self, ledger: int) -> Row:
+        """The pending deletion of a ledger. Raises `Refused` without one."""
+        if found := next((marker for marker in self._known() if marker.ledger == ledger), None):
+            return marker_row(found)
+        raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get markers`")
+
+    def grouped(self) -> dict[str, int]:
+        """The number of unreferenced ledgers and objects by rule."""
+        counts = Counter[str]()
+        for row in self.status()["forgotten"]:
+            counts[row["rule"]] += row["ledgers"]
+        return dict(counts.most_common())
+
     def ledger(self, ledger: int, claim: Claim) -> Row:
         """Owner of a ledger according to its metadata, and why it may or may not be deleted."""
         component, owner, name = claim

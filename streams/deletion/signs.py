@@ -16,3 +16,12 @@ def signs(status: Mapping[str, Any]) -> Signs:
     stages = ", ".join(f"{count:,} {stage}" for stage, count in found["markers"].items() if count)
     paused = ", paused" if found["paused"] else ""
     return Signs(blinding=["owners"], lines=[("Deletion", text + paused + (f"; {stages}" if stages else ""))])
+
+
+def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
+    """Unreferenced ledgers, their bytes, and deletions in progress."""
+    found = status["deletion"] or {"unreferenced": 0, "bytes": 0, "markers": {}}
+    return {
+        "unreferenced": found["unreferenced"], "unreferenced bytes": found["bytes"],
+        "deletions in progress": sum(found["markers"].values()),
+    }  # fmt: skip

@@ -120,6 +120,10 @@ class DeletionStream(Stream):
             return self._report.rows(query["limit"], namespace)
         return self._report.markers(namespace)
 
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is marker
+        """The pending deletion of a ledger. Raises `Refused`."""
+        return self._report.marker(names["ledger"])
+
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
         """Delete a ledger by an operator's order; returns its row of the list of deletions."""
         row = self._report.order(names["ledger"])
@@ -131,6 +135,10 @@ class DeletionStream(Stream):
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Unreferenced ledgers and objects, oldest finding first."""
         return self._report.findings(wanted)
+
+    def grouped(self) -> Mapping[str, int]:
+        """The number of findings by rule."""
+        return self._report.grouped()
 
     def plan(self) -> list[PlanRow]:
         """Deletions that wait and that are in progress; in mode observe those that would be created."""

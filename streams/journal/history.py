@@ -8,7 +8,9 @@ import logging
 import threading
 import uuid
 from collections import deque
+from collections.abc import Callable
 from contextvars import ContextVar
+from itertools import islice
 from typing import Any
 
 from trueup.state.common.errors import Retry
@@ -73,13 +75,17 @@ class History:
                     del self._unsaved[: len(some)]
                     self._saved += len(some)
 
-    def latest(self, limit: int) -> list[Row]:
-        """The newest rows for the API, newest first. If memory does not hold enough, they are read from the journal."""
-        rows = self.rows() if self._acts else self._read(limit)
-        if limit > len(rows) == KEPT:
+    def latest(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
+        """The newest rows for the API, newest first. If memory does not hold enough, they are read from the journal.
+        ``wanted``: selects from the rows in memory."""
+        rows = self.rows() if self._acts else self._read(KEPT if wanted else limit)
+        if limit > len(rows) == KEPT and not wanted:
             self.save()
             rows = self._read(limit) or rows
-        return [row._asdict() for row in sorted(rows[-limit:], key=lambda row: -row.at_ms)]
+        found = sorted(rows, key=lambda row: -row.at_ms)
+        if wanted is None:
+            return [row._asdict() for row in found[:limit]]
+        return list(islice(filter(wanted, (row._asdict() for row in found)), limit))
 
     def rows(self, ledger: int | None = None) -> list[HistoryRow]:
         """The rows in memory, oldest first, of one ledger or of all."""

@@ -8,7 +8,7 @@ from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.logdirs.settings import LOGDIRS as SECTION
 from trueup.state.settings.settings import Settings
 from trueup.streams.logdirs.commands import COMMANDS
-from trueup.streams.logdirs.signs import signs
+from trueup.streams.logdirs.signs import signs, trends
 from trueup.streams.logdirs.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb
 
@@ -50,13 +50,27 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (LogDirMetrics,)
 
 
+def _broker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Findings and history name a broker as CLUSTER/NUMBER; actions of the plan have it in their id and evidence."""
+    name = row.get("broker")
+    if name is None and str(row.get("rule")).startswith("logdirs.") and "evidence" in row:
+        name = f"{str(row['id']).partition('/')[0]}/{row['evidence'].get('broker')}"
+    kafka, _, number = str(name).rpartition("/")
+    return {"kafka": kafka, "broker": int(number)} if kafka and number.isdecimal() else None
+
+
 PAGE = Section("logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"]))
 
 LOGDIRS = Descriptor(
     name="logdirs", settings=(KAFKA, SECTION), topics=TOPICS, rules=LOGDIR_RULES, signs=signs, page=(PAGE,),
     metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
-    things=(Thing("broker", "brokers/<kafka>/<int:broker>"),),
+    things=(Thing("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
+    kinds={
+        "move": "orders the broker to move the replica {topic}: {reason}",
+        "cordon": "changes which directories of {topic} take new partitions: {reason}",
+    },
+    trends=trends,
     verbs=(
         Verb("topic", "topics/<kafka>",
              '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}', _topic,

@@ -32,3 +32,12 @@ def _attention(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def _line(row: Mapping[str, Any]) -> str:
     skew = f"skew {row['skew']:.0%}, {row['moving']:,} moving, {row['planned']:,} planned"
     return f"{row['kafka']}: {row['directories']:,} on {many(row['brokers'], 'broker')}, {skew}"
+
+
+def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
+    """The largest skew, moves in progress, and planned ones."""
+    rows = status["logdirs"]
+    return {
+        "skew %": max((row["skew"] for row in rows), default=0.0) * 100, "moving": sum(row["moving"] for row in rows),
+        "planned moves": sum(row["planned"] for row in rows),
+    }  # fmt: skip

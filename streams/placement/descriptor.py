@@ -12,9 +12,9 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.commands import COMMANDS
 from trueup.streams.placement.page import PAGE
-from trueup.streams.placement.signs import signs
+from trueup.streams.placement.signs import signs, trends
 from trueup.streams.placement.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb, by_field
 
 if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
@@ -76,7 +76,17 @@ PLACEMENT = Descriptor(
         Noun("marks"),
     ),
     selectors=("bookie", "namespace"),
-    things=(Thing("ledger", "ledgers/<ledger>", ids=("ledger",)),),
+    things=(
+        Thing("ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
+              template="placement/templates/ledger.html"),
+        Thing("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html"),
+        Thing("what-if", "what-if/<kind>"),
+    ),
+    kinds={
+        "mark": "writes an under-replication mark for ledger {ledger}. BookKeeper's workers then copy its entries",
+        "withdraw": "deletes its under-replication mark of ledger {ledger}",
+    },
+    trends=trends,
     verbs=(
         Verb("replica-reports", "replica-reports", '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, '
              '"last": 9, "found": "missing"}]}', _replicas, "found is missing or digest; report at most 100 at once",

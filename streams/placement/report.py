@@ -191,6 +191,12 @@ class PlacementReport:
         """The findings whose ledgers match now."""
         return rows[np.isin(rows["ledger"], self._cluster.select(rows["ledger"], where))] if where else rows
 
+    def grouped(self) -> dict[str, int]:
+        """The number of ledgers with a verdict other than true, by rule."""
+        with self._reconciler.lock:
+            codes, counts = np.unique(self._board.findings["rule"], return_counts=True)
+        return {RULES[int(code)].id: int(count) for code, count in zip(codes, counts, strict=True)}
+
     def _finding(self, row: Rows) -> Finding:
         rule, ledger = RULES[int(row["rule"])], int(row["ledger"])
         mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
@@ -282,6 +288,12 @@ class PlacementReport:
             }
             for b in self._topology.bookies
         ]
+
+    def bookie(self, bookie: str) -> dict[str, Any]:
+        """One bookie. Raises `Refused` if it never registered."""
+        if found := next((row for row in self.bookies() if row["bookie"] == bookie), None):
+            return found
+        raise Refused(f"a bookie {bookie[:200]}", "none that ever registered", "see `trueup get bookies`")
 
     def marks(self) -> list[dict[str, Any]]:
         """All under-replication marks, of Trueup and of other processes."""

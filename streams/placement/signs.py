@@ -60,3 +60,10 @@ def _lines(status: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "Bookies", ", ".join(present) or ("none" if bookies else "not observed yet")
     yield "Auditor", status["unbound"] or "Trueup holds the vote: hold and approve bind BookKeeper"
     yield "Marks", f"{marks['outstanding']:,} outstanding of {marks['cap']:,} at most, {marks['ours']:,} ours"
+
+
+def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
+    """Ledgers that are not true, marks, and lost bookies."""
+    wrong = {verdict: status["counts"][verdict] for verdict in ("drifted", "blocked", "unknown")}
+    lost = {"lost bookies": len(status["bookies"]["lost"])} if status["bookies"] else {}
+    return {**wrong, "marks outstanding": status["marks"]["outstanding"], **lost}

@@ -1,15 +1,18 @@
 """The placement stream: checks whether the ledgers of a BookKeeper cluster are placed as declared, and repairs them."""
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from trueup.state.deletion.owners import Claim
 from trueup.state.placement.settings import PlacementSettings
+from trueup.streams.bookkeeper import what_if_job
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.bookkeeper.what_if_job import WhatIfJob
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
@@ -53,6 +56,7 @@ class PlacementStream(Stream):
         self._report = PlacementReport(self._policy, self.cluster, self.keeper, self._reconciler, self._workers, clock)
         self.damages = DamageReports(self.cluster, journal, context.metrics.of(PlacementMetrics), clock)
         self.owned: Callable[[int, Claim], Row] | None = None
+        self._what_if = WhatIfJob(context.settings, clock)
 
     def load(self) -> None:
         """Load the repairs and the reports of damaged replicas of earlier runs."""
@@ -62,6 +66,7 @@ class PlacementStream(Stream):
 
     def watch(self) -> None:
         """Start observing ZooKeeper and the rack map."""
+        self._context.supervisor.loop("what if", self._what_if.step, what_if_job.LOOK_S)
         if self.cluster.racks is not None:
             self._context.supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
         self.cluster.start()
@@ -137,8 +142,12 @@ class PlacementStream(Stream):
             return self._report.ledgers(query["limit"], query.get("all") == "true", where)
         return self._report.bookies() if noun == "bookies" else self._report.marks()
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - ledgers alone
-        """All details of one ledger, from a current read."""
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+        """All details of one ledger, from a current read; a bookie; or what failures would do."""
+        if noun == "what-if":
+            return self._what_if.describe(names["kind"])
+        if noun == "bookie":
+            return self._report.bookie(names["bookie"])
         ledger = names["ledger"]
         found, claim = self._report.ledger(ledger)
         owned = self.owned(ledger, claim) if self.owned else None
@@ -155,6 +164,13 @@ class PlacementStream(Stream):
         some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit, where)
         found = [*confirmed, *some, *reported]
         return found[: wanted.limit], total + len(confirmed) + len(reported)
+
+    def grouped(self) -> Mapping[str, int]:
+        """The number of findings by rule."""
+        replicas = Counter(
+            one.rule for confirmed in (True, False) for one in self.damages.findings(Filter(), confirmed)
+        )
+        return dict((Counter(self._report.grouped()) + replicas).most_common())
 
     def plan(self) -> list[PlanRow]:
         """Ordered repairs and the next ones, highest risk first."""

@@ -9,7 +9,7 @@ from trueup.state.reads.settings import READS as SECTION
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.priorities.commands import COMMANDS
-from trueup.streams.priorities.signs import signs
+from trueup.streams.priorities.signs import signs, trends
 from trueup.streams.priorities.topics import TOPICS
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
+
+
+_SLASHES = 2
 
 
 def _make(context: "Context") -> "ReadsStream | None":
@@ -45,11 +48,24 @@ def _shown(status: Mapping[str, Any]) -> bool:
     return status.get("reads") is not None
 
 
+def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The topic of a finding or an action; the history has it in the id. Namespaces have no page."""
+    if not str(row.get("rule")).startswith("reads."):
+        return None
+    name = row.get("topic") or str(row.get("id", "")).partition("/")[2].rpartition("/")[0]
+    return {"name": name} if str(name).count("/") >= _SLASHES else None
+
+
 PAGE = Section("reads", "priorities/templates/reads.html", "reads", card=_shown)
 
 READS = Descriptor(
     name="reads", settings=(SECTION, STORES), topics=TOPICS, rules=READ_RULES, signs=signs, page=(PAGE,),
     metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"reads": None},
     todo="set reads.admin", lists=(Noun("reads"),), selectors=("namespace",),
-    things=(Thing("topic", "reads/<path:name>"),),
+    things=(Thing("topic", "reads/<path:name>", names=_topic),),
+    kinds={
+        "read priority": "changes the offload policy of {topic}: {reason}",
+        "unload": "unloads {topic} from its broker; clients connect again: {reason}",
+    },
+    trends=trends,
 )  # fmt: skip

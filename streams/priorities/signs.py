@@ -21,3 +21,9 @@ def signs(status: Mapping[str, Any]) -> Signs:
         well=f"read priority of {many(found['topics'], 'topic')} as declared" if found["topics"] else "",
         attention=attention, lines=[("Reads", line)],
     )  # fmt: skip
+
+
+def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
+    """Changes that are due, and topics whose priority was switched."""
+    found = status["reads"] or {"due": 0, "switched": 0}
+    return {"changes due": found["due"], "switched": found["switched"]}

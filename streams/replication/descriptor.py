@@ -3,15 +3,16 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from trueup.state.replication.config_sync import ChangeKind
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.validation import LINKS
 from trueup.state.settings.settings import Settings
 from trueup.streams.replication.clusters import SECTIONS
 from trueup.streams.replication.commands import COMMANDS
-from trueup.streams.replication.signs import signs
+from trueup.streams.replication.signs import signs, trends
 from trueup.streams.replication.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, certain
+from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, by_field, certain
 
 if TYPE_CHECKING:
     from trueup.streams.replication.stream import ReplicationStream
@@ -54,7 +55,12 @@ PAGE = Section("links", "replication/templates/links.html", card=lambda status: 
 REPLICATION = Descriptor(
     name="replication", settings=(*SECTIONS, LINKS), topics=TOPICS, tasks=_tasks, rules=LINK_RULES, signs=signs,
     page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"links": []},
-    lists=(Noun("links"),), things=(Thing("link", "links/<name>"), Thing("refill", "links/<name>/refill")),
+    lists=(Noun("links"),),
+    things=(Thing("link", "links/<name>", names=by_field("name", "link")), Thing("refill", "links/<name>/refill")),
+    kinds=dict.fromkeys(
+        (kind.name.lower() for kind in ChangeKind), "changes the target of link {link}: {reason}"
+    ) | {"group": "commits offsets at the target of link {link}: {reason}"},
+    trends=trends,
     verbs=(
         Verb("reset", "links/<name>/reset",
              '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}', _reset,

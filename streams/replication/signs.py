@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.signs import Signs, first
+from trueup.streams.runtime.signs import Signs, Total, first
 
 TROUBLED = ("stopped", "down", "stalled", "waiting", "slow")
 """States of a link that require attention."""
@@ -36,3 +36,14 @@ def _links(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for link in links:
         if link["state"] in TROUBLED and not link["down"]:
             yield f"link {link['link']} is {link['state']}" + (f": {link['reason']}" if link["reason"] else "")
+
+
+def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
+    """Copied records and bytes a second, and records that are not copied yet."""
+    links = status["links"]
+    return {
+        "records/s": Total(sum(link["copied"] for link in links)),
+        "bytes/s": Total(sum(link["bytes"] for link in links)),
+        "lag records": sum(max(0, link["lag_records"]) for link in links),
+        "stopped partitions": sum(link["stopped"] for link in links),
+    }  # fmt: skip

@@ -42,12 +42,28 @@ class Noun:
 @dataclass(frozen=True, slots=True)
 class Thing:
     """A kind of resource that is described at /api/PATH. ``path`` contains its names as variables; ``ids``: variables
-    that are numbers from 0 to 2^63 - 1; ``about``: as for a `Noun`, for `trueup describe`."""
+    that are numbers from 0 to 2^63 - 1; ``about``: as for a `Noun`, for `trueup describe`.
+
+    ``names``: with it, the resource has a page at /PATH. It returns the variables of the path for a row (a finding, an
+    action of the plan or of the history) that concerns the resource, and None for other rows. ``template``: path of a
+    file below `streams/` with the part of the page that the page does not derive from the description by itself."""
 
     name: str
     path: str
     ids: Sequence[str] = ()
     about: str = ""
+    names: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
+    template: str = ""
+
+
+def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Mapping[str, Any] | None]:
+    """`Thing.names` of a resource with one name, that of a field of the row."""
+    return lambda row: {variable: value} if (value := row.get(field or variable)) not in (None, "") else None
+
+
+def of_counts(name: str) -> Callable[[Mapping[str, Any]], Mapping[str, float]]:
+    """`Descriptor.trends` of a stream by its counts."""
+    return lambda status: next((each["counts"] for each in status["subjects"] if each["name"] == name), {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,5 +147,9 @@ class Descriptor:
     """Sections of the status page. A stream without any has one with its counts and findings."""
     view: Callable[["Session", "Journal", Settings], "View | None"] = lambda _spark, _journal, _settings: None
     """Its query with state, which a standby runs; None if it has none."""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+    """What each kind of action changes, as the page says it before an approval."""
+    trends: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
+    """Numbers of the application's status whose course the page shows; None: its counts. See `signs.Total`."""
     signs: Callable[[Mapping[str, Any]], Signs] | None = None
     """Its part of the health, computed from the status of the application; None: computed from its counts."""

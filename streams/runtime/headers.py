@@ -6,3 +6,5 @@ USER = "Trueup-User"
 """The user on whose behalf a program sends the request. It is not verified, and ignored for callers with a token."""
 TOKEN = "Trueup-Token"  # noqa: S105 - the name of a header
 """The caller's token, if a proxy before the API uses the header Authorization."""
+CHECK = "Trueup-Check"
+"""The secret of the page of a session, on requests of the page that may change something."""

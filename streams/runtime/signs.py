@@ -9,6 +9,12 @@ from trueup.streams.runtime.format import age, many
 NAMED = 3
 
 
+class Total(float):
+    """A number that only grows, such as copied records. Its trend is its growth per second."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Signs:
     """``well``: part of the headline while the application is healthy, or empty. ``blind``, ``held``, ``attention``:

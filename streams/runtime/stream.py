@@ -6,6 +6,7 @@ This module converts rows to JSON.
 """
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,7 @@ Row = dict[str, Any]
 Session = Callable[[], "SparkSession"]
 """Returns the current Spark session; a new one replaces a session that ended."""
 AWAITING = "awaiting approval"
+EVERY_FINDING = 1 << 30
 EVERY_ACTION = ("ledger", "link")
 """Fields that the JSON of every action has; null if the action does not concern one."""
 
@@ -166,6 +168,11 @@ class Stream(ABC):
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:  # noqa: ARG002 - for streams that have findings
         """Findings, the most urgent first, and their number without the limit."""
         return (), 0
+
+    def grouped(self) -> Mapping[str, int]:
+        """The number of findings by rule, the most frequent first."""
+        found, _ = self.findings(Filter(limit=EVERY_FINDING))
+        return dict(Counter(one.rule for one in found).most_common())
 
     def plan(self) -> list[PlanRow]:
         """Actions that are due, wait for approval or are in progress."""

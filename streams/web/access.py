@@ -1,9 +1,10 @@
 """Who sends a request: the tokens of http.tokens_file and of section oidc, and sessions of the status page.
 
 A token is sent as ``Authorization: Bearer TOKEN``, or as ``Trueup-Token: TOKEN`` if a proxy uses Authorization. A
-session of the status page only reads, whatever the role of its token, so that no page of another site can use it to
-change something. It ends with its token: the file is read again when it changes. See `others` for callers that a
-provider or a proxy has authenticated.
+session of the page has the role of its token. So that no page of another site can use it to change something, its
+requests that may change something must have an Origin, which the guard compares with the Host, and in the header
+Trueup-Check a secret that only the page contains. A session ends with its token: the file is read again when it
+changes. See `others` for callers that a provider or a proxy has authenticated.
 """
 
 import logging
@@ -13,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from flask import Request
@@ -23,8 +24,8 @@ from trueup.connectors.replaced import state_of
 from trueup.state.access.tokens import LONGEST_TOKEN, Role, Token, digest_of, find, parse
 from trueup.state.common.errors import Refused
 from trueup.state.settings.settings import Settings
-from trueup.streams.runtime.headers import TOKEN
-from trueup.streams.web.guard import Rejected
+from trueup.streams.runtime.headers import CHECK, TOKEN
+from trueup.streams.web.guard import READS, Rejected
 from trueup.streams.web.others import Caller, Provider, Proxies, is_jwt
 
 log = logging.getLogger(__name__)
@@ -85,11 +86,14 @@ def writable_by_others(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """``digest``: of its token of the file; empty for a token of a provider, which cannot be asked for again."""
+    """``digest``: of its token of the file; empty for a token of a provider, which cannot be asked for again.
+    ``check``: the secret of its page."""
 
     name: str
+    role: Role
     digest: bytes
     until_s: float
+    check: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
 
 class Access:
@@ -142,10 +146,10 @@ class Access:
                 caller, valid_s = self._provider.caller(token)
                 if caller.role is None:
                     raise Refused("a caller with a role", f"{caller.name}, to whom oidc.roles gives none", "grant one")
-                made = _Session(caller.name, b"", now_s + min(valid_s, SESSION_S))
+                made = _Session(caller.name, caller.role, b"", now_s + min(valid_s, SESSION_S))
             else:
                 found = self._token(token)
-                made = _Session(found.name, found.digest, now_s + SESSION_S)
+                made = _Session(found.name, found.role, found.digest, now_s + SESSION_S)
         except Refused as error:
             self._count("invalid", request, "unknown")
             raise Rejected(401, error.expected, error.found, "enter a valid token") from None
@@ -166,7 +170,7 @@ class Access:
         """Raises `Refused`."""
         token = _sent(request)
         if not token:
-            return self._of_session(request.cookies.get(COOKIE, ""))
+            return self._of_session(request)
         if self._provider and is_jwt(token):
             return self._provider.caller(token)[0]
         found = self._token(token)
@@ -182,15 +186,28 @@ class Access:
             raise _refused("another one")
         return found
 
-    def _of_session(self, session: str) -> Caller:
-        if not session:
-            raise _refused("no token")
+    def check(self, request: Request) -> str:
+        """The secret of the page of this session; empty without one."""
+        found = self._session(request)
+        return found.check if found else ""
+
+    def _session(self, request: Request) -> _Session | None:
         with self._lock:
-            found = self._sessions.get(digest_of(session))
-        known = self._known(found) if found is not None and self._clock() < found.until_s else None
-        if known is None:
+            found = self._sessions.get(digest_of(request.cookies.get(COOKIE, "")))
+        return found if found is not None and self._clock() < found.until_s else None
+
+    def _of_session(self, request: Request) -> Caller:
+        if not request.cookies.get(COOKIE):
+            raise _refused("no token")
+        found = self._session(request)
+        known = self._known(found) if found else None
+        if found is None or known is None:
             raise _refused("another one")
-        return Caller(known.name, Role.VIEWER)
+        given = request.headers.get(CHECK, "")
+        of_page = "Origin" in request.headers and secrets.compare_digest(given.encode(), found.check.encode())
+        if request.method not in READS and not of_page:
+            raise Refused(f"a request of the page, with Origin and {CHECK}", "one without", "load the page again")
+        return Caller(known.name, known.role)
 
     def _known(self, session: _Session) -> _Session | Token | None:
         """The present token of the file with which a session began, or the session if a provider's began it."""

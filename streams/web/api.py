@@ -1,4 +1,4 @@
-"""The HTTP API: the methods of `streams.web.engine.Engine` as JSON, probes, metrics and the status page.
+"""The HTTP API: the methods of `streams.web.engine.Engine` as JSON, probes, metrics and the pages.
 
 Errors are {"error", "expected", "found", "todo"}: 400 for invalid requests, 401 without a valid token, 403 without the
 role for the request, 403 and 415 from the guard, 404, 409 for requests that conflict with the present state, 503 for
@@ -34,7 +34,7 @@ from trueup.streams.web.access import Access
 from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import READS, Rejected, admit
 from trueup.streams.web.login import attach
-from trueup.streams.web.page import Page
+from trueup.streams.web.pages.pages import Pages
 from trueup.streams.web.roles import OPEN, Route, least, least_roles, undecided
 from trueup.streams.web.server import Server, serve
 
@@ -78,7 +78,7 @@ def create_app(
     _reads(app, engine)
     _writes(app, engine)
     _errors(app, engine)
-    Page(engine).attach(app)
+    Pages(engine, access).attach(app)
     if missing := undecided(app):
         raise LookupError(f"routes without a role in streams/web/roles.py: {', '.join(missing)}")
     return app
@@ -94,7 +94,7 @@ def _admitted(access: Access, roles: Mapping[Route, Role | None]) -> Response | 
     if role is OPEN:
         WHO.set(f"{ANONYMOUS} at {request.remote_addr}")
         return None
-    if request.method == "GET" and request.path == "/" and access.caller(request) is None:
+    if request.method == "GET" and (request.endpoint or "").startswith("page ") and access.caller(request) is None:
         return cast("Response", redirect("/login", 303))
     WHO.set(f"{access.require(request, role).name} at {request.remote_addr}")
     return None
@@ -157,6 +157,7 @@ def _reads(app: Flask, engine: Engine) -> None:
     read("config", engine.config)
     rows("findings", lambda: _findings(engine))
     rows("actions", lambda: _actions(engine))
+    app.add_url_rule("/api/trends/<stream>", "trends", lambda stream: jsonify(engine.trends(_stream(stream))))
     read("rules", lambda: [rule_row(rule) for rule in rules()])
     for stream in STREAMS:
         for noun in stream.lists:
@@ -164,6 +165,12 @@ def _reads(app: Flask, engine: Engine) -> None:
         for thing in stream.things:
             app.add_url_rule(f"/api/{thing.path}", thing.name, partial(_thing, engine, thing))
     app.add_url_rule("/api", "index", lambda: jsonify(_index(app)))
+
+
+def _stream(name: str) -> str:
+    if name not in (known := [stream.name for stream in STREAMS]):
+        raise Rejected(404, f"a stream, one of {', '.join(known)}", repr(name)[:100], "name one of them")
+    return name
 
 
 def _rows(engine: Engine, noun: Noun) -> list[Row]:

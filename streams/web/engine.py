@@ -4,7 +4,7 @@ Values are plain data that convert to JSON directly. Times are ms since the epoc
 `oldest_drift_ms`, which are ages. A verdict is "true", "drifted", "blocked" or "unknown".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any, Protocol
@@ -127,9 +127,17 @@ class Engine(Protocol):
     def set_config(self, name: str, value: object) -> Row:
         """Set a live key through the config topic. Returns its new entry. Raises `BadSettings`."""
 
-    def actions(self, limit: int) -> list[Row]:
+    def actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
         """The history, newest first: at_ms, id, kind, ledger, link, broker (None: does not apply), rule, outcome,
-        detail, who. Rows are kept for journal.history_days, also over restarts."""
+        detail, who. Rows are kept for journal.history_days, also over restarts. ``wanted``: selects from the newest
+        10,000."""
+
+    def grouped(self, stream: str) -> Mapping[str, int]:
+        """Findings of a stream by rule."""
+
+    def trends(self, stream: str) -> Row:
+        """The numbers of a stream in the last hours: every_ms, at_ms [time], series {name: [number or None]}; both
+        lists have the same length."""
 
 
 def rule_row(rule: Rule) -> Row:

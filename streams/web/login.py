@@ -1,11 +1,10 @@
-"""The login of the status page: a form that exchanges a token for the cookie of a session."""
-
-import secrets
+"""The login of the pages: a form that exchanges a token for the cookie of a session."""
 
 from flask import Flask, Response, jsonify, render_template, request
 
 from trueup.streams.web.access import COOKIE, SESSION_S, Access
 from trueup.streams.web.guard import Rejected
+from trueup.streams.web.pages.files import POLICY
 
 
 def attach(app: Flask, access: Access) -> None:
@@ -13,12 +12,8 @@ def attach(app: Flask, access: Access) -> None:
 
     @app.get("/login")
     def login_form() -> Response:
-        nonce = secrets.token_urlsafe(16)
-        response = Response(render_template("login.html", nonce=nonce))
-        response.headers["Content-Security-Policy"] = (
-            f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
-            "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-        )
+        response = Response(render_template("login.html"))
+        response.headers["Content-Security-Policy"] = POLICY
         return response
 
     @app.post("/login")

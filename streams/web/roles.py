@@ -24,14 +24,21 @@ ROUTES: Mapping[Route, Role | None] = {
     ("POST", "/login"): OPEN,
     ("POST", "/logout"): OPEN,
     ("GET", "/"): READ,
+    ("GET", "/findings"): READ,
+    ("GET", "/plan"): READ,
+    ("GET", "/racks"): READ,
+    ("GET", "/search"): READ,
+    ("GET", "/streams/<name>"): READ,
+    ("GET", "/timeline"): READ,
+    ("GET", "/static/<name>"): OPEN,
     ("GET", "/api"): READ,
-    ("GET", "/api/page"): READ,
     ("GET", "/api/status"): READ,
     ("GET", "/api/plan"): READ,
     ("GET", "/api/config"): READ,
     ("GET", "/api/findings"): READ,
     ("GET", "/api/actions"): READ,
     ("GET", "/api/rules"): READ,
+    ("GET", "/api/trends/<stream>"): READ,
     ("POST", "/api/approve"): Role.APPROVER,
     ("PUT", "/api/config/<name>"): Role.APPROVER,
 }
@@ -52,6 +59,8 @@ def _of_streams() -> Iterator[tuple[Route, Role]]:
             yield ("GET", f"/api/{noun.name}"), READ
         for thing in stream.things:
             yield ("GET", f"/api/{thing.path}"), READ
+            if thing.names is not None:
+                yield ("GET", f"/{thing.path}"), READ
         for verb in stream.verbs:
             yield ("POST", f"/api/{verb.path}"), verb.role
 

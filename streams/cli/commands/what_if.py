@@ -56,10 +56,11 @@ def what_if(kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[s
     if not settings.cluster.zookeeper:
         raise BadSettings(["cluster.zookeeper: expected the servers of the cluster; found nothing"])
     from trueup.streams.bookkeeper.what_if import NOW, answer
+    from trueup.streams.bookkeeper.what_if_job import worst_first
 
     with out.progress("reading ledgers") as better:
         found = answer(settings, kind, names, lambda count: better(f"read {many(count, 'ledger')}"))
-    rows = sorted((asdict(loss) for loss in found.losses.values()), key=_worst_first)
+    rows = sorted((asdict(loss) for loss in found.losses.values()), key=worst_first)
     rows.sort(key=lambda row: row["name"] != NOW)
     if output == "json":
         out.as_json({"ledgers": found.ledgers, "missing": [*found.missing], "unread": found.unread, "rows": rows})
@@ -68,10 +69,6 @@ def what_if(kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[s
         for line in _notes(rows, found.unread):
             click.echo(line)
     return codes.INCOMPLETE if found.unread else codes.OK
-
-
-def _worst_first(row: dict[str, Any]) -> tuple[float, ...]:
-    return -row["lost"], -row["one_copy"], -row["fewer"], -row["to_copy"]
 
 
 def _notes(rows: Sequence[dict[str, Any]], unread: int) -> list[str]:

@@ -1,7 +1,8 @@
 """An in-memory cluster behind the API that the status page and the command line use."""
 
 import time
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from copy import deepcopy
 from types import MappingProxyType
 from typing import Any
@@ -68,6 +69,14 @@ def directory(path: str, usable: int, **more: Any) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def loss(name: str, **more: Any) -> dict[str, Any]:
+    counted = ("lost", "one_copy", "fewer", "open", "unwritable", "unrepairable")
+    return {
+        "name": name, "bookies": 3, "ledgers": 700, **dict.fromkeys(counted, 0), "to_copy": float(5 << 30),
+        "named": [7, 21], **more,
+    }  # fmt: skip
+
+
 def move(stage: str) -> dict[str, Any]:
     return {
         "id": "east/move-1-orders-0-0badcafe", "kind": "move", "ledger": None, "link": None, "topic": "orders-0",
@@ -120,6 +129,7 @@ class FakeEngine:
         self.fail: Exception | None = None
         self.lacking: dict[str, str] = {}
         self.priorities: list[dict[str, Any]] = []
+        self.course: dict[str, dict[str, Any]] = {}
 
     def linked(self) -> "FakeEngine":
         """A lagging link with one stopped partition."""
@@ -223,7 +233,9 @@ class FakeEngine:
         return found
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
-        return self.refill(**names, certain=False) if noun == "refill" else getattr(self, noun)(**names)
+        return (
+            self.refill(**names, certain=False) if noun == "refill" else getattr(self, noun.replace("-", "_"))(**names)
+        )
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
         return getattr(
@@ -417,8 +429,34 @@ class FakeEngine:
             raise BadSettings([f"{name}: expected a live key"]) from error
         return {"name": name, "value": value_of(self.settings, name)}
 
-    def actions(self, limit: int) -> list[dict[str, Any]]:
-        return self.done[:limit]
+    def actions(self, limit: int, wanted: Callable[[dict[str, Any]], bool] | None = None) -> list[dict[str, Any]]:
+        return [row for row in self.done if wanted is None or wanted(row)][:limit]
+
+    def grouped(self, stream: str) -> Mapping[str, int]:
+        self._check()
+        rows = self.judged if stream == "placement" else self.found.get(stream, [])
+        return dict(Counter(row["rule"] for row in rows).most_common())
+
+    def trends(self, stream: str) -> dict[str, Any]:
+        return self.course.get(stream, {"every_ms": 15_000, "at_ms": [], "series": {}})
+
+    def bookie(self, bookie: str) -> dict[str, Any]:
+        return next(row for row in self.members if row["bookie"] == bookie)
+
+    def marker(self, ledger: int) -> dict[str, Any]:
+        if found := next((row for row in self.deletions if row["ledger"] == ledger), None):
+            return found
+        raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get markers`")
+
+    def what_if(self, kind: str) -> dict[str, Any]:
+        names = sorted({b["rack" if kind == "rack" else "bookie"] for b in self.members})
+        rows = [loss(name, lost=at, one_copy=300 * at) for at, name in enumerate(names)][::-1]
+        return {
+            "kind": kind, "state": "ready", "at_ms": NOW - 20_000, "took_ms": 412, "again": False, "read": 0,
+            "error": "",
+            "ledgers": 1204, "missing": ["127.0.0.5:3181"], "writable": 4, "unread": 0, "failures": rows,
+            "now": loss("now", lost=0, one_copy=17),
+        }  # fmt: skip
 
     def _check(self) -> None:
         if self.fail is not None:

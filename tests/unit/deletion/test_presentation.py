@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import DAY, NOW, FakeEngine, finding
+from tests.unit.cli.outline import section
 from trueup.state.deletion.lifecycle import ENDS, DeletionStage
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
@@ -63,7 +64,7 @@ def test_markers(client: FlaskClient) -> None:
 
 
 def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient) -> None:
-    section = client.get("/api/page").get_json()["deletion"]
+    shown = section(client.get("/").text, "deletion")
     words = (
         "mode approve",
         "2 unreferenced ledgers",
@@ -73,18 +74,18 @@ def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient)
         "public/default",
         "owner-gone",
     )
-    assert [word for word in words if word not in section] == []
+    assert [word for word in words if word not in shown] == []
 
 
 def test_the_page_shows_that_nothing_is_forgotten(client: FlaskClient, engine: FakeEngine) -> None:
     engine.state["deletion"] |= {"forgotten": [], "markers": {}, "oldest_ms": None}
-    section = client.get("/api/page").get_json()["deletion"]
-    assert ("No unreferenced ledgers." in section, "in progress: none" in section) == (True, True)
+    shown = section(client.get("/").text, "deletion")
+    assert ("No unreferenced ledgers." in shown, "in progress: none" in shown) == (True, True)
 
 
 def test_without_owners_the_page_does_not_mention_them() -> None:
     quiet = create_app(FakeEngine(), all_metrics()).test_client()
-    assert quiet.get("/api/page").get_json()["deletion"].strip() == ""
+    assert section(quiet.get("/").text, "deletion").strip() == ""
 
 
 def test_metrics_of_what_is_forgotten_follow_what_there_is(client: FlaskClient, engine: FakeEngine) -> None:
@@ -205,7 +206,7 @@ def test_without_owners_a_ledger_has_no_such_section(run: Run, engine: FakeEngin
     assert [line for line in run("describe", "ledger", "20")[1] if line[:1] in (["Owner"], ["In"])] == []
 
 
-@pytest.mark.parametrize("place", ["/api/unreferenced", "/api/plan", "/api/page", "/"])
+@pytest.mark.parametrize("place", ["/api/unreferenced", "/api/plan", "/plan", "/"])
 def test_a_name_of_any_length_is_truncated_where_it_is_shown(
     client: FlaskClient, engine: FakeEngine, place: str
 ) -> None:

@@ -5,6 +5,7 @@ from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.cli.fake_engine import FakeEngine, directory
+from tests.unit.cli.outline import section
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.snapshot import cordoned, largest, observed
 from trueup.streams.catalog import all_metrics
@@ -55,13 +56,13 @@ def test_a_topic_that_cannot_be_asked_for(client: FlaskClient, engine: FakeEngin
 
 
 def test_the_page_shows_how_full_they_are(client: FlaskClient) -> None:
-    section = client.get("/api/page").get_json()["logdirs"]
-    assert all(word in section for word in ("east/1", "/small", "95%", "cordoned", "skew 60%", "10 GiB"))
+    shown = section(client.get("/").text, "logdirs")
+    assert all(word in shown for word in ("east/1", "/small", "95%", "cordoned", "skew 60%", "10 GiB"))
 
 
 def test_without_log_directories_the_page_does_not_mention_them() -> None:
     quiet = create_app(FakeEngine(), all_metrics()).test_client()
-    assert quiet.get("/api/page").get_json()["logdirs"].strip() == ""
+    assert section(quiet.get("/").text, "logdirs").strip() == ""
 
 
 def test_uneven_directories_need_attention(engine: FakeEngine) -> None:

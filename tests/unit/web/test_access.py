@@ -1,6 +1,7 @@
 """Callers of the API: the role of every route, tokens, sessions, and what refused callers learn."""
 
 import logging
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ from trueup.state.access.tokens import Role, line_of
 from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import all_metrics
 from trueup.streams.journal.history import ITSELF, WHO
+from trueup.streams.runtime.headers import CHECK
 from trueup.streams.web import roles
 from trueup.streams.web.access import COOKIE, SESSION_S, SESSIONS, Access, TokenFile
 from trueup.streams.web.api import create_app
 from trueup.streams.web.roles import OPEN, least_roles, routes
 
 TOKENS = {role: f"token-of-{role.text}" for role in Role}
-NAMES = {"<name>": "x", "<ledger>": "1", "<kafka>": "east", "<int:broker>": "1", "<path:name>": "x"}
+NAMES = {"<name>": "x", "<ledger>": "1", "<kafka>": "east", "<int:broker>": "1", "<path:name>": "a/b/c",
+         "<stream>": "placement", "<bookie>": "127.0.0.1:3181", "<kind>": "rack"}  # fmt: skip
 ROUTES = sorted(least_roles().items())
 
 
@@ -85,7 +88,7 @@ def test_a_route_without_a_role_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_only_these_routes_are_open() -> None:
     opened = [f"{method} {rule}" for (method, rule), role in ROUTES if role is OPEN]
-    assert opened == ["GET /healthz", "GET /login", "GET /readyz", "POST /login", "POST /logout"]
+    assert opened == ["GET /healthz", "GET /login", "GET /readyz", "GET /static/<name>", "POST /login", "POST /logout"]
 
 
 def test_viewers_change_nothing() -> None:
@@ -97,7 +100,8 @@ def test_a_route_admits_only_callers_with_its_role(client: FlaskClient, route: t
     without = send(client, route)
     lower = [send(client, route, headers=bearer(role)) for role in Role if role < least]
     enough = send(client, route, headers=bearer(Role.ADMIN))
-    assert (without, set(lower) - {403}) == (303 if route == ("GET", "/") else 401, set())
+    page = route[0] == "GET" and not route[1].startswith(("/api", "/metrics"))
+    assert (without, set(lower) - {403}) == (303 if page else 401, set())
     assert enough not in (401, 403, 405)
 
 
@@ -250,12 +254,46 @@ def test_a_form_of_another_site_cannot_log_in(client: FlaskClient) -> None:
     assert client.post("/login", data={"token": TOKENS[Role.VIEWER]}).status_code == 415
 
 
-def test_a_session_only_reads(client: FlaskClient) -> None:
-    client.post("/login", json={"token": TOKENS[Role.ADMIN]})
-    assert (client.get("/api/status").status_code, client.post("/api/approve", json={"all": True}).status_code) == (
-        200,
-        403,
-    )
+ORIGIN = {"Origin": "http://localhost"}
+
+
+def session_of(client: FlaskClient, role: Role) -> dict[str, str]:
+    """Log in, and return the headers that the page sends with a change."""
+    client.post("/login", json={"token": TOKENS[role]})
+    check = re.search(r'data-check="([^"]+)"', client.get("/").text)
+    assert check
+    return {**ORIGIN, CHECK: check[1]}
+
+
+@pytest.mark.parametrize(("role", "status"), [(Role.VIEWER, 403), (Role.APPROVER, 200)])
+def test_a_session_has_the_role_of_its_token(client: FlaskClient, role: Role, status: int) -> None:
+    headers = session_of(client, role)
+    assert client.post("/api/approve", json={"all": True}, headers=headers).status_code == status
+
+
+@pytest.mark.parametrize("left", [CHECK, "Origin"])
+def test_a_session_changes_nothing_without_the_secret_of_the_page(client: FlaskClient, left: str) -> None:
+    headers = {name: value for name, value in session_of(client, Role.ADMIN).items() if name != left}
+    response = client.post("/api/approve", json={"all": True}, headers=headers)
+    assert (response.status_code, "load the page again" in response.get_json()["todo"]) == (401, True)
+
+
+def test_the_secret_of_another_session_is_refused(access: Access, client: FlaskClient) -> None:
+    other = session_of(create_app(FakeEngine(), all_metrics(), access).test_client(), Role.ADMIN)
+    session_of(client, Role.ADMIN)
+    assert client.post("/api/approve", json={"all": True}, headers=other).status_code == 401
+
+
+def test_another_site_cannot_use_a_session(client: FlaskClient) -> None:
+    headers = session_of(client, Role.ADMIN) | {"Origin": "http://evil.example"}
+    assert client.post("/api/approve", json={"all": True}, headers=headers).status_code == 403
+
+
+@pytest.mark.parametrize(("role", "able"), [(Role.VIEWER, False), (Role.APPROVER, True)])
+def test_buttons_need_the_role(access: Access, role: Role, able: bool) -> None:
+    client = create_app(FakeEngine().drill(), all_metrics(), access).test_client()
+    session_of(client, role)
+    assert ("needs the role approver" not in client.get("/plan").text) == able
 
 
 def test_a_session_ends_with_the_logout(client: FlaskClient) -> None:
@@ -297,7 +335,7 @@ def test_the_page_sends_unknown_browsers_to_the_form(client: FlaskClient) -> Non
     response = client.get("/")
     form = client.get("/login")
     assert (response.status_code, response.headers["Location"], "password" in form.text) == (303, "/login", True)
-    assert "form-action 'none'" in form.headers["Content-Security-Policy"]
+    assert "form-action 'self'" in form.headers["Content-Security-Policy"]
 
 
 def test_a_name_of_the_settings_is_a_host(access: Access) -> None:

@@ -1,0 +1,104 @@
+"""What the loss of each rack and of each bookie would do, computed on request while the application runs.
+
+A computation reads the metadata of all ledgers, as `trueup what-if` does. A request returns the newest result with its
+time, and asks for another one if it is old: at most one computation runs, for at most a `SHARE` of the time.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.what_if import BOOKIE, NOW, RACK, Answer, answer
+
+KINDS = (RACK, BOOKIE)
+LEAST_MS, SHARE = 60_000, 0.05
+LOOK_S = 0.2
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class _Result:
+    """``at_ms``: when the answer was read, 0: no answer yet; ``tried_ms``: when the last computation began; ``wanted``:
+    one was asked for, or runs; ``read``: ledgers that it has read; ``error``: why it failed, or empty."""
+
+    at_ms: int = 0
+    tried_ms: int = 0
+    took_ms: int = 0
+    answer: Answer | None = None
+    error: str = ""
+    wanted: bool = False
+    read: int = 0
+
+    def has_read(self, ledgers: int) -> None:
+        """The computation has read so many ledgers."""
+        self.read = ledgers
+
+    def due(self, now_ms: int) -> bool:
+        """Whether the last computation is so long ago that a request asks for another one."""
+        return now_ms - self.tried_ms >= max(LEAST_MS, self.took_ms / SHARE)
+
+
+class WhatIfJob:
+    """The results of both kinds. ``read``: as `what_if.answer`, which computes one."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], int], read: Callable[..., Answer] = answer) -> None:
+        self._settings, self._clock, self._read = settings, clock, read
+        self._lock = threading.Lock()
+        self._results = {kind: _Result() for kind in KINDS}
+
+    def describe(self, kind: str) -> Row:
+        """The newest result: kind, state (computing: none yet, ready, failed), at_ms (None: none yet), took_ms, again
+        (a computation is due or runs), read (ledgers that it has read), error (of the last computation), ledgers,
+        missing (bookies), writable, unread (ledgers), and failures [name, bookies, ledgers, lost, one_copy, fewer,
+        open, unwritable, unrepairable, to_copy, named] as of `state.placement.what_if.Loss`, the worst first; now: the
+        same without any failure, or None. Raises `Refused`."""
+        if kind not in self._results:
+            raise Refused(f"one of {', '.join(KINDS)}", kind[:100], "name one of them")
+        with self._lock:
+            found = self._results[kind]
+            found.wanted = found.wanted or found.due(self._clock())
+            return _row(kind, found)
+
+    def step(self) -> None:
+        """Compute what was asked for."""
+        for kind, found in self._results.items():
+            if found.wanted:
+                self._compute(kind, found)
+
+    def _compute(self, kind: str, found: _Result) -> None:
+        began_ms, made, error = self._clock(), None, ""
+        try:
+            made = self._read(self._settings, kind, (), found.has_read)
+        except TrueupError as failed:
+            error = str(failed)
+        finally:
+            with self._lock:
+                found.wanted, found.read, found.error = False, 0, error
+                found.tried_ms, found.took_ms = began_ms, self._clock() - began_ms
+                if made is not None:
+                    found.answer, found.at_ms = made, began_ms
+
+
+def _row(kind: str, found: _Result) -> Row:
+    state = "failed" if found.error else "ready" if found.answer else "computing"
+    shown: Mapping[str, Any] = {"ledgers": None, "missing": [], "writable": None, "unread": None}
+    losses: list[Row] = []
+    if found.answer:
+        known = found.answer
+        shown = {"ledgers": known.ledgers, "missing": [*known.missing], "writable": known.writable,
+                 "unread": known.unread}  # fmt: skip
+        losses = [asdict(loss) for loss in known.losses.values()]
+    return {
+        "kind": kind, "state": state, "at_ms": found.at_ms or None, "took_ms": found.took_ms,
+        "again": found.wanted, "read": found.read, "error": found.error, **shown,
+        "now": next((row for row in losses if row["name"] == NOW), None),
+        "failures": sorted((row for row in losses if row["name"] != NOW), key=worst_first),
+    }  # fmt: skip
+
+
+def worst_first(row: Mapping[str, Any]) -> tuple[float, ...]:
+    """The order of failures: by lost ledgers, by those with one copy, by those with fewer, by bytes."""
+    return -row["lost"], -row["one_copy"], -row["fewer"], -row["to_copy"]

@@ -1,0 +1,101 @@
+"""What an operator can change on the pages, and what the pages say before it."""
+
+from collections.abc import Mapping, Sequence
+from string import Formatter
+from typing import Any, NamedTuple
+
+from trueup.state.access.tokens import Role
+from trueup.streams.catalog import STREAMS
+from trueup.streams.runtime.descriptor import Descriptor
+from trueup.streams.runtime.stream import AWAITING
+from trueup.streams.web.roles import of_key
+
+Row = Mapping[str, Any]
+MODES = {
+    "observe": "Trueup then only reports findings, and changes nothing",
+    "approve": "Each change then waits for an approval",
+    "enforce": "Changes are then made without an approval",
+}
+CERTAIN = 3
+"""An approval of more actions names only these and the number of the others."""
+
+
+class Button(NamedTuple):
+    """A request that an operator can send. ``says``: what it will do; ``pressed``: whether it is the present state."""
+
+    label: str
+    method: str
+    path: str
+    body: Mapping[str, Any]
+    says: str
+    role: Role
+    pressed: bool = False
+
+
+class Control(NamedTuple):
+    """The buttons of one stream, link or cluster. ``mode``: the present mode, empty if it has none."""
+
+    name: str
+    mode: str
+    paused: bool
+    buttons: Sequence[Button]
+
+
+def controls(stream: Descriptor, live: Mapping[str, Row], held: str) -> list[Control]:
+    """The controls of a stream. ``live``: of `Engine.config`; ``held``: why its repairs are held, or empty."""
+    owners = dict.fromkeys(
+        key.rpartition(".")[0]
+        for section in stream.settings for key in live
+        if key.startswith(f"{section.name}.") and key.rpartition(".")[2] in ("mode", "paused")
+    )  # fmt: skip
+    return [_control(owner, live, held) for owner in owners]
+
+
+def _control(owner: str, live: Mapping[str, Row], held: str) -> Control:
+    mode, paused = (live.get(f"{owner}.{leaf}") for leaf in ("mode", "paused"))
+    buttons = [_mode(owner, each, mode["value"]) for each in MODES] if mode else []
+    if paused:
+        does = "continue" if paused["value"] else "pause"
+        says = f"Set {owner}.paused to {str(not paused['value']).lower()}. {paused['doc']}" if does == "pause" else (
+            f"Set {owner}.paused to false. {owner} goes on in mode {mode['value'] if mode else 'enforce'}"
+        )  # fmt: skip
+        buttons.append(_setting(does.capitalize(), f"{owner}.paused", not paused["value"], says))
+    if held and (release := live.get(f"{owner}.release_hold")):
+        says = f"Release the hold: {held}. The held ledgers are then repaired, in mode {mode['value'] if mode else ''}"
+        buttons.append(_setting("Release the hold", f"{owner}.release_hold", release["value"] + 1, says))
+    return Control(owner, mode["value"] if mode else "", bool(paused and paused["value"]), buttons)
+
+
+def _mode(owner: str, mode: str, present: str) -> Button:
+    says = f"Set {owner}.mode from {present} to {mode}. {MODES[mode]}"
+    return _setting(mode, f"{owner}.mode", mode, says, mode == present)
+
+
+def _setting(label: str, key: str, value: Any, says: str, pressed: bool = False) -> Button:
+    says = f"{says.rstrip('.')}. The value is written to the config topic, and stays after a restart."
+    return Button(label, "PUT", f"/api/config/{key}", {"value": value}, says, of_key(key), pressed)
+
+
+def approval(rows: Sequence[Row]) -> Button | None:
+    """The approval of those of these actions that wait for one; None if none does."""
+    waits = [row for row in rows if row["stage"] == AWAITING]
+    if not waits:
+        return None
+    label = "Approve" if len(waits) == 1 else f"Approve these {len(waits):,}"
+    ids = {"ids": [row["id"] for row in waits]}
+    return Button(label, "POST", "/api/approve", ids, _says(waits), Role.APPROVER)
+
+
+def _says(waits: Sequence[Row]) -> str:
+    lines = [does(row) for row in waits[:CERTAIN]]
+    rest = f" {len(waits) - CERTAIN:,} other actions are approved, too." if len(waits) > CERTAIN else ""
+    return " ".join(lines) + rest
+
+
+def does(row: Row) -> str:
+    """What an action of the plan changes, as a sentence."""
+    for stream in STREAMS:
+        if form := stream.kinds.get(row["kind"]):
+            known = {name: row.get(name, "") for _, name, _, _ in Formatter().parse(form) if name}
+            return f"Trueup {form.format(**known).rstrip('.')}."
+    return f"Trueup executes {row['kind']} {row['id']}: {row['reason']}."

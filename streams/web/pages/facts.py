@@ -1,0 +1,114 @@
+"""Descriptions of resources as facts and tables, and series of numbers as lines of a small chart."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from trueup.streams.runtime.format import age, since, size
+
+SIZES = {"bytes", "total", "usable", "used", "length", "incoming", "outgoing", "to_copy", "copied_bytes"}
+EPOCH_MS = 10**12
+"""Times are larger, durations are smaller."""
+ROWS, COLUMNS, POINTS = 100, 10, 60
+WIDTH, HEIGHT = 120.0, 24.0
+
+
+class Table(NamedTuple):
+    """``left``: the number of rows that are not shown."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    left: int
+
+
+def words(name: str) -> str:
+    """A field in words: since_ms is since."""
+    return name.removesuffix("_ms").replace("_", " ")
+
+
+def text(name: str, value: Any, now_ms: int) -> str:
+    """The value of a field for a reader."""
+    match value:
+        case None | "" | [] | {}:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case int() | float() if name.endswith("_ms"):
+            return f"{since(now_ms, int(value))} ago" if value > EPOCH_MS else age(value) if value >= 0 else "-"
+        case int() | float() if name in SIZES:
+            return size(value) if value >= 0 else "-"
+        case float():
+            return f"{value:,.3g}"
+        case int():
+            return str(value) if name in ("ledger", "version", "mzxid", "broker") else f"{value:,}"
+        case dict():
+            return ", ".join(f"{words(key)} {text(key, part, now_ms)}" for key, part in value.items())
+        case list() | tuple():
+            return "; ".join(_item(part, now_ms) for part in value)
+    return str(value)
+
+
+def _item(value: Any, now_ms: int) -> str:
+    parts = value.items() if isinstance(value, dict) else [("", value)]
+    return " ".join(text(name, part, now_ms) for name, part in parts if part not in (None, ""))
+
+
+def facts(found: Mapping[str, Any], now_ms: int) -> list[tuple[str, str]]:
+    """The single values of a description. Empty texts and lists are left out."""
+    return [
+        (words(name), text(name, value, now_ms)) for name, value in found.items()
+        if not _is_rows(value) and value not in ("", [], {})
+    ]  # fmt: skip
+
+
+def tables(found: Mapping[str, Any], now_ms: int) -> Iterator[Table]:
+    """The lists of rows in a description. Columns without a value are left out."""
+    for name, rows in found.items():
+        if _is_rows(rows):
+            columns = [key for key in rows[0] if any(row.get(key) not in (None, "", [], {}) for row in rows)][:COLUMNS]
+            cells = [[text(key, row.get(key), now_ms) for key in columns] for row in rows[:ROWS]]
+            yield Table(words(name), [words(key) for key in columns], cells, max(0, len(rows) - ROWS))
+
+
+def _is_rows(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
+
+
+def clock(at_ms: int) -> str:
+    """A time in UTC, with seconds."""
+    return datetime.fromtimestamp(at_ms / 1_000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+class Spark(NamedTuple):
+    """A series as a small chart: the points of each line without a gap, its newest and its largest number."""
+
+    name: str
+    lines: Sequence[str]
+    now: float | None
+    most: float
+
+
+def sparks(trends: Mapping[str, Any]) -> list[Spark]:
+    """The series of `Engine.trends`. Each of at most `POINTS` points is the largest number of its time."""
+    return [_spark(name, values) for name, values in trends["series"].items()]
+
+
+def _spark(name: str, values: Sequence[float | None]) -> Spark:
+    step = max(1, -(-len(values) // POINTS))
+    points = [_most(values[at : at + step]) for at in range(0, len(values), step)]
+    most = max((value for value in points if value is not None), default=0.0)
+    across = WIDTH / max(1, len(points) - 1)
+    lines, line = [], list[str]()
+    for at, value in enumerate([*points, None]):
+        if value is not None:
+            high = HEIGHT - 1 - (HEIGHT - 2) * (value / most if most else 0.0)
+            line.append(f"{at * across:.1f},{high:.1f}")
+        elif line:
+            lines.append(" ".join(line if len(line) > 1 else [*line, *line]))
+            line = []
+    return Spark(name, lines, values[-1] if values else None, most)
+
+
+def _most(values: Sequence[float | None]) -> float | None:
+    return max((value for value in values if value is not None), default=None)

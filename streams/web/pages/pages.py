@@ -1,0 +1,262 @@
+"""The addresses of the pages, and what each page shows."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from flask import Flask, Response, redirect, render_template, request
+from jinja2 import FileSystemLoader
+
+from trueup.state.access.tokens import Role
+from trueup.state.common.errors import Refused, TrueupError
+from trueup.streams.catalog import STREAMS, rules
+from trueup.streams.health import health
+from trueup.streams.placement.descriptor import PLACEMENT
+from trueup.streams.runtime.descriptor import Descriptor, Section, Thing
+from trueup.streams.runtime.format import age, cut, many, short, since, size
+from trueup.streams.runtime.stream import AWAITING, Listing
+from trueup.streams.web.access import COOKIE, Access
+from trueup.streams.web.engine import VERDICTS, Engine, Row
+from trueup.streams.web.guard import Rejected
+from trueup.streams.web.pages import controls, facts, resources
+from trueup.streams.web.pages.files import POLICY, file
+
+TEMPLATES = Path(__file__).parents[1] / "templates"
+GENERIC = "stream.html"
+LONGEST = 500
+"""Maximum characters of a text."""
+URGENT, RECENT, LISTED, SEARCHED, FOUND = 5, 12, 200, 5_000, 50
+
+
+class Pages:
+    """The pages of one engine. ``access``: None if callers are not authenticated."""
+
+    def __init__(self, engine: Engine, access: Access | None) -> None:
+        self._engine, self._access = engine, access
+        self._rules = {rule.id: rule for rule in rules()}
+
+    def attach(self, app: Flask) -> None:
+        """Add the pages and the files that they load."""
+        app.jinja_env.filters |= {"age": age, "short": short, "size": size, "clock": facts.clock, "words": facts.words}
+        app.jinja_loader = FileSystemLoader([TEMPLATES, Path(__file__).parents[2]])
+        app.jinja_env.finalize = _cut
+        app.jinja_env.globals |= {
+            "many": many, "since": since, "address": resources.address, "approval": controls.approval, "quote": quote,
+        }  # fmt: skip
+        app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
+        views: Mapping[str, Callable[..., Any]] = {
+            "/": self._overview, "/findings": self._findings, "/plan": self._plan, "/timeline": self._timeline,
+            "/racks": self._racks, "/search": self._search, "/streams/<name>": self._stream,
+        }  # fmt: skip
+        for rule, view in views.items():
+            app.add_url_rule(rule, f"page {rule}", partial(self._answer, view))
+        for stream, thing in resources.with_page():
+            app.add_url_rule(f"/{thing.path}", f"page {thing.name}", partial(self._answer, self._thing, stream, thing))
+        app.add_url_rule("/static/<name>", "file", file)
+
+    def _answer(self, view: Callable[..., Any], *known: Any, **names: Any) -> Any:
+        """The page, or a page with the reason why there is none."""
+        try:
+            return view(*known, **names)
+        except Rejected as error:
+            return self._render("problem.html", "", error=error), error.status
+        except Refused as error:
+            return self._render("problem.html", "", error=error), HTTPStatus.NOT_FOUND
+        except TrueupError as error:
+            return self._render("problem.html", "", error=error), HTTPStatus.SERVICE_UNAVAILABLE
+
+    def _render(self, template: str, page: str, refresh_s: int = 5, **more: Any) -> Response:
+        status = self._engine.status()
+        role = self._role()
+        groups = self._groups()
+        response = Response(render_template(
+            template, page=page, refresh_s=refresh_s, status=status, now=status["now_ms"], health=health(status),
+            groups=groups, findings_total=sum(row["count"] for row in groups),
+            session=COOKIE in request.cookies, check=self._access.check(request) if self._access else "",
+            may=lambda least: role >= least, incomplete=self._engine.incomplete("findings"), streams=self._running(),
+            **more,
+        ))  # fmt: skip
+        response.headers["Content-Security-Policy"] = POLICY
+        return response
+
+    def _role(self) -> Role:
+        if self._access is None:
+            return Role.ADMIN
+        caller = self._access.caller(request)
+        return caller.role if caller and caller.role else Role.VIEWER
+
+    def _running(self) -> list[Descriptor]:
+        names = {subject["name"] for subject in self._engine.status().get("subjects", ())}
+        return [stream for stream in STREAMS if stream.name in names]
+
+    def _groups(self) -> list[Row]:
+        """Findings by stream and rule: stream, rule, title, verdict, count."""
+        return [
+            {"stream": stream.name, "rule": rule, "count": count, "title": self._rules[rule].title,
+             "verdict": self._rules[rule].verdict.name.lower()}
+            for stream in STREAMS for rule, count in self._counted(stream.name).items()
+        ]  # fmt: skip
+
+    def _counted(self, stream: str) -> Mapping[str, int]:
+        try:
+            return self._engine.grouped(stream)
+        except TrueupError:
+            return {}
+
+    def _overview(self) -> Response:
+        shown = sections(STREAMS)
+        urgent = {each.name: rows for each in STREAMS if (rows := self._found(each.name, URGENT))}
+        status = self._engine.status()
+        return self._render(
+            "overview.html", "/", 2, parts=shown, urgent=urgent, actions=self._actions(RECENT),
+            bodies={name: self._body(section, status, URGENT) for name, section in shown.items()},
+            first=[section.name for section in PLACEMENT.page],
+            trends={stream.name: facts.sparks(self._engine.trends(stream.name)) for stream in self._running()},
+        )  # fmt: skip
+
+    def _body(self, section: Section, status: Row, found: int) -> str:
+        """The HTML of a section of a stream."""
+        if section.template == GENERIC:
+            rows = self._found(section.name, found)
+        else:
+            rows = section.shape(_or_none(lambda: self._engine.rows(section.noun, {}))) if section.noun else []
+        return render_template(
+            section.template, status=status, now=status["now_ms"], section=section, rows=rows[: section.limit],
+            limit=section.limit,
+        )  # fmt: skip
+
+    def _found(self, stream: str, limit: int, verdict: str | None = None, rule: str | None = None) -> list[Row]:
+        return _or_none(lambda: self._engine.findings(verdict, rule, limit, stream))
+
+    def _actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
+        return _or_none(lambda: self._engine.actions(limit, wanted))
+
+    def _findings(self) -> Response:
+        groups = self._groups()
+        stream = _chosen("stream", [each.name for each in STREAMS]) or next((g["stream"] for g in groups), "placement")
+        known = next(each.rules for each in STREAMS if each.name == stream)
+        rule, verdict = _chosen("rule", [each.id for each in known]), _chosen("verdict", VERDICTS)
+        asked = _asked("q")
+        rows = self._engine.findings(verdict, rule, SEARCHED if asked else LISTED, stream)
+        total = rows.total if isinstance(rows, Listing) else len(rows)
+        chosen = [row for row in rows if asked.lower() in str(row).lower()][:LISTED]
+        return self._render(
+            "findings.html", "/findings", chosen={"stream": stream, "rule": rule, "verdict": verdict, "q": asked},
+            rows=chosen, total=total, searched=len(rows), explained=self._rules.get(rule or ""),
+        )  # fmt: skip
+
+    def _plan(self) -> Response:
+        rows = self._engine.plan()
+        waits = [row for row in rows if row["stage"] == AWAITING]
+        others = [row for row in rows if row["stage"] != AWAITING]
+        return self._render(
+            "plan.html", "/plan", waits=waits[:LISTED], waiting=len(waits), others=others[:LISTED],
+            under_way=len(others), does=controls.does, lacking=self._engine.incomplete("plan"),
+        )  # fmt: skip
+
+    def _timeline(self) -> Response:
+        asked, kind = _asked("q"), _asked("kind")
+        newest = self._actions(SEARCHED)
+        rows = [
+            {**row, "day": facts.clock(row["at_ms"])[:10]} for row in newest
+            if kind in ("", row["kind"]) and asked.lower() in str(list(row.values())).lower()
+        ]  # fmt: skip
+        return self._render(
+            "timeline.html", "/timeline", rows=rows[:LISTED], total=len(rows), searched=len(newest),
+            kinds=sorted({row["kind"] for row in newest}), chosen={"q": asked, "kind": kind},
+        )  # fmt: skip
+
+    def _racks(self) -> Response:
+        if not self._engine.status()["watches_ledgers"]:
+            raise Refused("a BookKeeper cluster that is observed", "none", "set cluster.zookeeper")
+        bookies = self._engine.rows("bookies", {})
+        racks: dict[str, list[Row]] = {}
+        for bookie in sorted(bookies, key=lambda b: (b["rack"], b["bookie"])):
+            racks.setdefault(bookie["rack"], []).append(bookie)
+        what = {kind: self._engine.describe("what-if", {"kind": kind}) for kind in ("rack", "bookie")}
+        return self._render("racks.html", "/racks", 2, racks=racks, what=what)
+
+    def _stream(self, name: str) -> Response:
+        stream = next((each for each in STREAMS if each.name == name), None)
+        if stream is None:
+            raise Refused(f"one of the streams {', '.join(each.name for each in STREAMS)}", name[:100], "name one")
+        status = self._engine.status()
+        return self._render(
+            "stream_page.html", f"/streams/{name}", stream=stream,
+            bodies={name: self._body(section, status, LISTED) for name, section in sections([stream]).items()},
+            controls=controls.controls(stream, self._engine.config()["live"], status["held"]),
+            running=name in {subject["name"] for subject in status.get("subjects", ())},
+            sparks=facts.sparks(self._engine.trends(name)),
+        )  # fmt: skip
+
+    def _thing(self, stream: Descriptor, thing: Thing, **names: Any) -> Response:
+        for name in thing.ids:
+            if not names[name].isdecimal() or int(names[name]) >= 1 << 63:
+                raise Rejected(400, f"a {name} id, 0 to 2^63 - 1", repr(names[name])[:100], "give its decimal id")
+            names[name] = int(names[name])
+        description, missing = self._described(thing, names)
+        now_ms = self._engine.status()["now_ms"]
+        what = {"what": self._engine.describe("what-if", {"kind": "bookie"})} if thing.name == "bookie" else {}
+        page = self._render(
+            "thing.html", "", title=resources.title(thing, names), stream=stream, thing=thing, found=description,
+            facts=facts.facts(description, now_ms), tables=list(facts.tables(description, now_ms)), missing=missing,
+            findings=[row for row in self._found(stream.name, SEARCHED) if resources.concerns(thing, row, names)],
+            upcoming=[row for row in self._engine.plan() if resources.concerns(thing, row, names)],
+            done=self._actions(LISTED, lambda row: resources.concerns(thing, row, names)),
+            does=controls.does, rule=self._rules.get(str(description.get("rule"))), **what,
+        )  # fmt: skip
+        page.status_code = HTTPStatus.NOT_FOUND if missing else HTTPStatus.OK
+        return page
+
+    def _described(self, thing: Thing, names: Row) -> tuple[Row, Refused | None]:
+        """The description of a resource, or why there is none: what was done with it is still known."""
+        try:
+            found = self._engine.describe(thing.name, names)
+        except Refused as error:
+            return {}, error
+        return found if isinstance(found, dict) else {thing.name: found}, None
+
+    def _search(self) -> Any:
+        asked = _asked("q")
+        if asked.isdecimal() and self._engine.status()["watches_ledgers"]:
+            return redirect(f"/ledgers/{asked}", 303)
+        found = dict[str, str]()
+        for noun in (noun.name for stream in self._running() for noun in stream.lists if not noun.limit):
+            for row in _or_none(lambda noun=noun: self._engine.rows(noun, {})):  # type: ignore[misc]
+                if asked.lower() in str(list(row.values())).lower() and (place := resources.address(row)):
+                    found[place] = place.strip("/").replace("/", " ", 1)
+        if len(found) == 1:
+            return redirect(next(iter(found)), 303)
+        return self._render("search.html", "", asked=asked, found=dict(list(found.items())[:FOUND]), total=len(found))
+
+
+def sections(streams: Any) -> dict[str, Section]:
+    """The sections of the streams, by name. A stream without sections has one with its counts and findings."""
+    own = [section for stream in streams for section in stream.page or [Section(stream.name, GENERIC)]]
+    return {section.name: section for section in own}
+
+
+def _chosen(name: str, known: Any) -> str | None:
+    found = request.args.get(name) or None
+    if found is not None and found not in known:
+        raise Rejected(400, f"{name} to be one of {', '.join(known)}", repr(found)[:100], "use one of these")
+    return found
+
+
+def _asked(name: str) -> str:
+    return request.args.get(name, "").strip()[:LONGEST]
+
+
+def _cut(value: Any) -> Any:
+    return cut(value, LONGEST) if type(value) is str else value
+
+
+def _or_none(ask: Callable[[], list[Row]]) -> list[Row]:
+    """The rows, or none if they are not available; the problems of the status contain the reason."""
+    try:
+        return ask()
+    except TrueupError:
+        return []

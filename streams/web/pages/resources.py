@@ -1,0 +1,43 @@
+"""The resources that have a page, and which of them a row concerns."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import quote
+
+from trueup.streams.catalog import STREAMS
+from trueup.streams.runtime.descriptor import Descriptor, Thing
+
+Row = Mapping[str, Any]
+
+
+def with_page() -> Iterator[tuple[Descriptor, Thing]]:
+    """The resources that have a page, with their stream."""
+    return ((stream, thing) for stream in STREAMS for thing in stream.things if thing.names is not None)
+
+
+def concerns(thing: Thing, row: Row, names: Row) -> bool:
+    """Whether a row concerns the resource with these names."""
+    found = thing.names(row) if thing.names else None
+    return found is not None and {**found} == {**names}
+
+
+def address(row: Row) -> str:
+    """The page of the first resource that a row concerns; empty if there is none."""
+    for _, thing in with_page():
+        if thing.names and (names := thing.names(row)):
+            return page_of(thing, names)
+    return ""
+
+
+def page_of(thing: Thing, names: Row) -> str:
+    """The address of the page of a resource."""
+    parts = []
+    for part in thing.path.split("/"):
+        kind, _, name = part.strip("<>").rpartition(":") if part.startswith("<") else ("", "", "")
+        parts.append(quote(str(names[name]), safe="/" if kind == "path" else "") if name else part)
+    return "/" + "/".join(parts)
+
+
+def title(thing: Thing, names: Row) -> str:
+    """The resource in words: ledger 7, broker east/1."""
+    return f"{thing.name} {'/'.join(str(value) for value in names.values())}"

@@ -1,0 +1,103 @@
+"""The pages in headless Chromium, served by a scripted engine."""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from tests.unit.cli.fake_engine import NOW, FakeEngine
+from trueup.state.access.tokens import Role, line_of
+from trueup.streams.catalog import all_metrics
+from trueup.streams.web.access import Access, TokenFile
+from trueup.streams.web.api import create_app, serve
+
+TOKENS = {role: f"token-of-{role.text}" for role in Role}
+WAIT_MS = 60_000
+"""Sufficient on a machine with several times the load that it can handle."""
+Visit = Callable[..., Page]
+
+
+def everything() -> FakeEngine:
+    """A cluster with data of every stream, and their course in the last hours."""
+    made = FakeEngine().forgotten().shelved().linked().drill()
+    made.state["subjects"] = [
+        {"name": name, "mode": "approve", "paused": False, "counts": {}, "oldest_ms": None}
+        for name in ("placement", "deletion", "replication", "logdirs")
+    ]
+    at = range(400)
+    wave = [round(17 + 180 * math.exp(-(((n - 250) / 40) ** 2))) * (n > 60) for n in at]
+    made.course = {
+        "placement": _course({
+            "drifted": wave, "blocked": [2 * (n > 200) for n in at], "unknown": [1 for _ in at],
+            "marks outstanding": [round(31 + 0.7 * one) for one in [*wave[-20:], *wave[:-20]]],
+            "lost bookies": [int(n > 240) for n in at],
+        }),
+        "deletion": _course({"unreferenced": [2 for _ in at], "deletions in progress": [int(n > 300) * 2 for n in at]}),
+        "replication": _course({
+            "records/s": [round(900 + 100 * math.sin(n / 9)) for n in at], "lag records": [3 * n for n in at],
+        }),
+        "logdirs": _course({"skew %": [60 for _ in at], "planned moves": [1 for _ in at]}),
+    }  # fmt: skip
+    return made
+
+
+def _course(series: dict[str, list[int]]) -> dict[str, object]:
+    count = len(next(iter(series.values())))
+    return {"every_ms": 15_000, "at_ms": [NOW - 15_000 * (count - n) for n in range(count)], "series": series}
+
+
+@pytest.fixture
+def engine() -> FakeEngine:
+    return everything()
+
+
+@pytest.fixture
+def access() -> Access | None:
+    """Callers are not authenticated; tests with callers override it."""
+    return None
+
+
+@pytest.fixture
+def callers(tmp_path: Path) -> Access:
+    file = tmp_path / "tokens"
+    file.write_text("".join(f"{line_of(role.text, role, token)}\n" for role, token in TOKENS.items()))
+    return Access(TokenFile(file), lambda _: None)
+
+
+@pytest.fixture
+def url(engine: FakeEngine, access: Access | None) -> Iterator[str]:
+    server = serve(create_app(engine, all_metrics(), access), "127.0.0.1", 0)
+    yield f"http://127.0.0.1:{server.port}"
+    server.stop()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What Chromium's console shows."""
+    return []
+
+
+@pytest.fixture
+def visit(chromium: Browser, url: str, complaints: list[str]) -> Iterator[Visit]:
+    """Opens a path in a window of its own."""
+    contexts: list[BrowserContext] = []
+
+    def opened(path: str, width: int = 1280, scheme: str = "light", **options: bool) -> Page:
+        context = chromium.new_context(
+            viewport={"width": width, "height": 900},
+            color_scheme=scheme,  # type: ignore[arg-type]
+            **options,  # type: ignore[arg-type]
+        )
+        contexts.append(context)
+        context.set_default_timeout(WAIT_MS)
+        page = context.new_page()
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.goto(f"{url}{path}")
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()

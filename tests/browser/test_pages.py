@@ -4,6 +4,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import Visit
+from tests.browser.picture import PICTURE, digest
 from tests.unit.cli.fake_engine import FakeEngine
 
 PATHS = (
@@ -50,6 +51,10 @@ def test_long_names_do_not_widen_a_page(visit: Visit, engine: FakeEngine, path: 
     engine.state["problems"] = ["p" * 400]
     page = visit(path, 390)
     assert page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_the_picture_of_the_readme_is_up_to_date() -> None:
+    assert digest().encode() in PICTURE.read_bytes(), "run `make picture`"
 
 
 def test_a_chart_shows_the_last_hours(visit: Visit) -> None:

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.browser.conftest import Visit, everything
+from tests.browser.conftest import Visit
+from tests.browser.scene import everything
 from tests.unit.cli.fake_engine import FakeEngine, healthy_status
 from trueup.streams.catalog import all_metrics
 from trueup.streams.web.api import create_app, serve

@@ -199,12 +199,16 @@ class Pages:
             names[name] = int(names[name])
         description, missing = self._described(thing, names)
         now_ms = self._engine.status()["now_ms"]
+
+        def chosen(rows: list[Row]) -> list[Row]:
+            return [row for row in rows if resources.concerns(thing, row, names)]
+
         what = {"what": self._engine.describe("what-if", {"kind": "bookie"})} if thing.name == "bookie" else {}
         page = self._render(
             "thing.html", "", title=resources.title(thing, names), stream=stream, thing=thing, found=description,
             facts=facts.facts(description, now_ms), tables=list(facts.tables(description, now_ms)), missing=missing,
-            findings=[row for row in self._found(stream.name, SEARCHED) if resources.concerns(thing, row, names)],
-            upcoming=[row for row in self._engine.plan() if resources.concerns(thing, row, names)],
+            findings=[] if "verdict" in description else chosen(self._found(stream.name, SEARCHED)),
+            upcoming=chosen(_or_none(self._engine.plan)),
             done=self._actions(LISTED, lambda row: resources.concerns(thing, row, names)),
             does=controls.does, rule=self._rules.get(str(description.get("rule"))), **what,
         )  # fmt: skip

@@ -28,6 +28,8 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 GENERIC = "stream.html"
 LONGEST = 500
 """Maximum characters of a text."""
+SELECTED_S = 30
+"""Seconds between two refreshes of findings that are selected by reads of the metadata of ledgers."""
 URGENT, RECENT, LISTED, SEARCHED, FOUND = 5, 12, 200, 5_000, 50
 
 
@@ -140,12 +142,15 @@ class Pages:
         known = next(each.rules for each in STREAMS if each.name == stream)
         rule, verdict = _chosen("rule", [each.id for each in known]), _chosen("verdict", VERDICTS)
         asked = _asked("q")
-        rows = self._engine.findings(verdict, rule, SEARCHED if asked else LISTED, stream)
+        selectors = next(each.selectors for each in STREAMS if each.name == stream)
+        where = {name: value for name in selectors if (value := _asked(name))}
+        rows = self._engine.findings(verdict, rule, SEARCHED if asked else LISTED, stream, where)
         total = rows.total if isinstance(rows, Listing) else len(rows)
         chosen = [row for row in rows if asked.lower() in str(row).lower()][:LISTED]
         return self._render(
-            "findings.html", "/findings", chosen={"stream": stream, "rule": rule, "verdict": verdict, "q": asked},
-            rows=chosen, total=total, searched=len(rows), explained=self._rules.get(rule or ""),
+            "findings.html", "/findings", SELECTED_S if where else 5, rows=chosen, total=total, searched=len(rows),
+            chosen={"stream": stream, "rule": rule, "verdict": verdict, "q": asked, **where}, selectors=selectors,
+            explained=self._rules.get(rule or ""),
         )  # fmt: skip
 
     def _plan(self) -> Response:

@@ -217,3 +217,9 @@ def test_a_series_that_ends_in_a_gap_is_unknown_now(client: FlaskClient, engine:
     ]
     engine.course["placement"] = {"every_ms": 1, "at_ms": [1, 2], "series": {"drifted": [1.0, None]}}
     assert "drifted: unknown now" in section(client.get("/").text, "trends")
+
+
+def test_findings_are_selected_as_the_stream_declares_it(client: FlaskClient) -> None:
+    shown = section(client.get("/findings?stream=placement&bookie=127.0.0.5:3181").text, "list")
+    fields = [name for name in ("bookie", "namespace", "owner") if f'name="{name}"' in shown]
+    assert (fields, "--bookie 127.0.0.5:3181" in shown) == (["bookie", "namespace"], True)

@@ -115,6 +115,7 @@ class Pages:
         return self._render(
             "overview.html", "/", 2, parts=shown, urgent=urgent, actions=self._actions(RECENT),
             bodies={name: self._body(section, status, URGENT) for name, section in shown.items()},
+            outdated={name: self._outdated(section) for name, section in shown.items()},
             first=[section.name for section in PLACEMENT.page],
             trends={stream.name: facts.sparks(self._engine.trends(stream.name)) for stream in self._running()},
         )  # fmt: skip
@@ -129,6 +130,12 @@ class Pages:
             section.template, status=status, now=status["now_ms"], section=section, rows=rows[: section.limit],
             limit=section.limit,
         )  # fmt: skip
+
+    def _outdated(self, section: Section) -> str:
+        """Why the rows of a section may be incomplete or outdated, or empty."""
+        nouns = {noun.name for stream in STREAMS for noun in stream.lists}
+        named = [noun for noun in (section.noun, section.name) if noun in nouns]
+        return self._engine.incomplete(named[0]) if named else ""
 
     def _found(self, stream: str, limit: int, verdict: str | None = None, rule: str | None = None) -> list[Row]:
         return _or_none(lambda: self._engine.findings(verdict, rule, limit, stream))
@@ -182,7 +189,9 @@ class Pages:
         for bookie in sorted(bookies, key=lambda b: (b["rack"], b["bookie"])):
             racks.setdefault(bookie["rack"], []).append(bookie)
         what = {kind: self._engine.describe("what-if", {"kind": kind}) for kind in ("rack", "bookie")}
-        return self._render("racks.html", "/racks", 2, racks=racks, what=what)
+        return self._render(
+            "racks.html", "/racks", 2, racks=racks, what=what, outdated=self._engine.incomplete("bookies")
+        )
 
     def _stream(self, name: str) -> Response:
         stream = next((each for each in STREAMS if each.name == name), None)
@@ -192,6 +201,7 @@ class Pages:
         return self._render(
             "stream_page.html", f"/streams/{name}", stream=stream,
             bodies={name: self._body(section, status, LISTED) for name, section in sections([stream]).items()},
+            outdated={name: self._outdated(section) for name, section in sections([stream]).items()},
             controls=controls.controls(stream, self._engine.config()["live"], status["held"]),
             running=name in {subject["name"] for subject in status.get("subjects", ())},
             sparks=facts.sparks(self._engine.trends(name)),

@@ -223,3 +223,13 @@ def test_findings_are_selected_as_the_stream_declares_it(client: FlaskClient) ->
     shown = section(client.get("/findings?stream=placement&bookie=127.0.0.5:3181").text, "list")
     fields = [name for name in ("bookie", "namespace", "owner") if f'name="{name}"' in shown]
     assert (fields, "--bookie 127.0.0.5:3181" in shown) == (["bookie", "namespace"], True)
+
+
+@pytest.mark.parametrize(("path", "place"), [("/", "bookies"), ("/racks", "map"), ("/streams/placement", "bookies")])
+def test_bookies_that_are_not_known_now_have_no_color_and_a_reason(
+    client: FlaskClient, engine: FakeEngine, path: str, place: str
+) -> None:
+    engine.lacking["bookies"] = "the last observation of ZooKeeper is 40 s old"
+    page = client.get(path).text
+    head = page[page.index(f'<section id="{place}"') :].partition(">")[0]
+    assert ("outdated" in head, "40 s old" in section(page, place)) == (True, True)

@@ -84,6 +84,10 @@ simulate: setup ## Seeded simulation of a cluster: make simulate SEEDS=100000
 bench: setup ## Trueup beside BookKeeper's own Auditor; the table goes to bench/results/placement.json
 	$(BIN)/python -m bench.placement
 
+.PHONY: bench-scale
+bench-scale: setup ## The placement stream at many ledgers: make bench-scale LEDGERS="1000000 10000000"
+	$(BIN)/python -m bench.scale $(if $(LEDGERS),--ledgers $(LEDGERS))
+
 .PHONY: bench-deletion
 bench-deletion: setup ## What nobody points to: full diff, leak to report, deletions a second
 	$(BIN)/python -m bench.deletion

@@ -2,7 +2,8 @@
 
 import json
 import sys
-from types import TracebackType
+from collections.abc import Mapping
+from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
 import urllib3
@@ -12,24 +13,31 @@ from bench.placement.site import Site
 from trueup.connectors.sandbox.jvm.processes import Process, free_port, wait_until
 
 READY_S = 240.0
-NO_LIMIT = 1_000_000_000
+NO_LIMIT, MARKS_PER_S = 1_000_000_000, 1_000_000
 
 
 class Application:
-    """Trueup on a site, in mode enforce, without grace, hold or limits. Its data directory remains after the exit."""
+    """Trueup on a site, in mode enforce, without grace, hold or limits. Its data directory remains after the exit.
+    ``sections``: override these settings; ``ready_s``: maximum time of the start."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(
+        self, site: Site, sections: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+        ready_s: float = READY_S,
+    ) -> None:  # fmt: skip
+        self._ready_s = ready_s
         self._root = site.root / "trueup"
         self._port = free_port()
-        settings = {
+        settings: dict[str, Any] = {
             "cluster": {"zookeeper": site.cluster.zookeeper.address, "name": "bench"},
             "racks": {"source": "script", "script": str(site.cluster.rack_script)},
             "placement": {
-                "mode": "enforce", "grace_s": 0, "hold_share": 1.0, "max_marks": NO_LIMIT, "marks_per_s": NO_LIMIT,
+                "mode": "enforce", "grace_s": 0, "hold_share": 1.0, "max_marks": NO_LIMIT, "marks_per_s": MARKS_PER_S,
             },
             "http": {"port": self._port},
             "data_dir": str(self._root / "data"),
         }  # fmt: skip
+        for name, keys in sections.items():
+            settings[name] = {**settings.get(name, {}), **keys}
         self._root.mkdir(parents=True, exist_ok=True)
         config = self._root / "trueup.yaml"
         config.write_text(yaml.safe_dump(settings))
@@ -43,7 +51,7 @@ class Application:
 
     def __enter__(self) -> Self:
         self._process.start()
-        self._process.wait_ready(lambda: self._ask("/readyz") is not None, READY_S)
+        self._process.wait_ready(lambda: self._ask("/readyz") is not None, self._ready_s)
         return self
 
     def __exit__(
@@ -54,6 +62,16 @@ class Application:
     def wait_quiet(self, marks: int, limit_s: float) -> None:
         """Wait until the view contains this number of marks and the Auditor is disabled by Trueup's vote."""
         wait_until(lambda: self._sees(marks), limit_s, f"{marks} marks in the view")
+
+    def counts(self) -> Mapping[str, int]:
+        """Ledgers by verdict."""
+        status = self._ask("/api/status")
+        return status["counts"] if status else {}
+
+    def state_bytes(self) -> int:
+        """Bytes of the checkpoints."""
+        folder = self._root / "data" / "checkpoints"
+        return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
     def _sees(self, marks: int) -> bool:
         status = self._ask("/api/status")

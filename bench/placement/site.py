@@ -40,11 +40,11 @@ class Loss(NamedTuple):
 class Site:
     """The cluster and its ledgers."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, flags: Sequence[str] = DEFAULT_JVM) -> None:
         self.root = root
         settings = {"lostBookieRecoveryDelay": 0, "rwRereplicateBackoffMs": BACKOFF_MS}
         racks = {"/rack1": 2, "/rack2": 2}
-        self.cluster = SandboxCluster(root / "cluster", racks, autorecovery=1, settings=settings, flags=DEFAULT_JVM)
+        self.cluster = SandboxCluster(root / "cluster", racks, autorecovery=1, settings=settings, flags=flags)
         self.ledgers = 0
 
     def __enter__(self) -> Self:

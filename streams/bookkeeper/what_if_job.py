@@ -62,6 +62,13 @@ class WhatIfJob:
             found.wanted = found.wanted or found.due(self._clock())
             return _row(kind, found)
 
+    def loss(self, bookie: str) -> Row:
+        """The loss of one bookie in the newest result: at_ms and error as in `describe`, and loss, None if it is not
+        known or the bookie has no rack."""
+        found = self.describe(BOOKIE)
+        loss = next((row for row in found["failures"] if row["name"] == bookie), None)
+        return {"at_ms": found["at_ms"], "error": found["error"], "loss": loss}
+
     def step(self) -> None:
         """Compute what was asked for."""
         for kind, found in self._results.items():

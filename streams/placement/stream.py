@@ -147,7 +147,7 @@ class PlacementStream(Stream):
         if noun == "what-if":
             return self._what_if.describe(names["kind"])
         if noun == "bookie":
-            return self._report.bookie(names["bookie"])
+            return {**self._report.bookie(names["bookie"]), "if_lost": self._what_if.loss(names["bookie"])}
         ledger = names["ledger"]
         found, claim = self._report.ledger(ledger)
         owned = self.owned(ledger, claim) if self.owned else None

@@ -218,14 +218,14 @@ class Pages:
         def chosen(rows: list[Row]) -> list[Row]:
             return [row for row in rows if resources.concerns(thing, row, names)]
 
-        what = {"what": self._engine.describe("what-if", {"kind": "bookie"})} if thing.name == "bookie" else {}
         page = self._render(
             "thing.html", "", title=resources.title(thing, names), stream=stream, thing=thing, found=description,
             facts=facts.facts(description, now_ms), tables=list(facts.tables(description, now_ms)), missing=missing,
             findings=[] if "verdict" in description else chosen(self._found(stream.name, SEARCHED)),
             upcoming=chosen(_or_none(self._engine.plan)),
             done=self._actions(LISTED, lambda row: resources.concerns(thing, row, names)),
-            does=controls.does, rule=self._rules.get(str(description.get("rule"))), **what,
+            lacking=self._engine.incomplete("plan"), does=controls.does,
+            rule=self._rules.get(str(description.get("rule"))),
         )  # fmt: skip
         page.status_code = HTTPStatus.NOT_FOUND if missing else HTTPStatus.OK
         return page

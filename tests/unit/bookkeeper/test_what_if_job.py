@@ -101,3 +101,10 @@ def test_a_failed_reading_is_named_beside_the_last_result(job: WhatIfJob, cluste
 def test_another_kind_is_refused(job: WhatIfJob) -> None:
     with pytest.raises(Refused, match="rack, bookie"):
         job.describe("row")
+
+
+def test_the_loss_of_one_is_part_of_the_result(job: WhatIfJob) -> None:
+    before = job.loss("/b")["loss"]
+    job.step()
+    found = job.loss("/b")
+    assert (before, found["loss"]["lost"], job.loss("/c")["loss"]) == (None, 2, None)

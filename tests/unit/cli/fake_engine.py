@@ -441,7 +441,8 @@ class FakeEngine:
         return self.course.get(stream, {"every_ms": 15_000, "at_ms": [], "series": {}})
 
     def bookie(self, bookie: str) -> dict[str, Any]:
-        return next(row for row in self.members if row["bookie"] == bookie)
+        found = next(row for row in self.members if row["bookie"] == bookie)
+        return {**found, "if_lost": {"at_ms": NOW - 20_000, "error": "", "loss": loss(bookie, lost=2)}}
 
     def marker(self, ledger: int) -> dict[str, Any]:
         if found := next((row for row in self.deletions if row["ledger"] == ledger), None):

@@ -233,3 +233,14 @@ def test_bookies_that_are_not_known_now_have_no_color_and_a_reason(
     page = client.get(path).text
     head = page[page.index(f'<section id="{place}"') :].partition(">")[0]
     assert ("outdated" in head, "40 s old" in section(page, place)) == (True, True)
+
+
+def test_a_bookie_shows_what_its_loss_would_cost(client: FlaskClient) -> None:
+    shown = section(client.get("/bookies/127.0.0.5:3181").text, "evidence")
+    assert ('<dd class="bad">2</dd>' in shown, "Read 20s ago" in shown) == (True, True)
+
+
+def test_a_plan_that_is_not_known_is_not_empty(client: FlaskClient, engine: FakeEngine) -> None:
+    engine.lacking["plan"] = "the view is not complete yet"
+    shown = section(client.get("/ledgers/300").text, "next")
+    assert ("Nothing is planned" in shown, "the view is not complete yet" in shown) == (False, True)

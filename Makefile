@@ -112,6 +112,10 @@ bench-reads: setup ## Topics read from bookies and tiered storage beside Pulsar'
 picture: setup ## Render the page for the README
 	$(BIN)/python -m tests.browser.picture
 
+.PHONY: chart
+chart: ## Render the Helm chart for tests (needs Helm 3): make chart HELM=helm
+	tests/chart.sh $(or $(HELM),helm)
+
 .PHONY: soak
 soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)

@@ -12,6 +12,7 @@ FILES = {
     "boards": "conf/grafana",
     "configuration": "conf/trueup.yaml",
     "docs": "docs",
+    "helm": "conf/helm/trueup",
     "kubernetes": "conf/kubernetes",
     "systemd": "conf/systemd",
 }
@@ -22,8 +23,9 @@ FILES = {
 @click.argument("name", required=False, type=click.Choice(list(FILES)))
 @options.output
 def files(name: str | None, output: str) -> None:
-    """Show where this installation has its boards for Grafana, its alerts for Prometheus, the manifests for Kubernetes,
-    the unit for systemd, the reference of the configuration, and these docs. With NAME, print only its path.
+    """Show where this installation has its boards for Grafana, its alerts for Prometheus, the manifests and the Helm
+    chart for Kubernetes, the unit for systemd, the reference of the configuration, and these docs. With NAME, print
+    only its path.
 
     \b
     Example:  cp "$(trueup files boards)"/*.json /var/lib/grafana/dashboards/trueup/

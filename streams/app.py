@@ -7,7 +7,6 @@ the start of the API and of Spark; the state, the capture and the streams follow
 import faulthandler
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -40,6 +39,8 @@ from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.disk import Disk, writable
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from trueup.streams.runtime.lock import Lock, alone
+from trueup.streams.runtime.spark import checkpoints
+from trueup.streams.runtime.spark.cluster import LOOK_S, Executors
 from trueup.streams.runtime.spark.driver import Driver
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.session import session
@@ -79,6 +80,7 @@ class Running:
         self._settings, self._data, self._ending = settings, data, ending
         self._election: Election | None = None
         self._warm: Warm | None = None
+        self._executors: Executors | None = None
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
         self._clock, self._disk = ClockWatch(now_ms), Disk(data)
@@ -208,6 +210,7 @@ class Running:
         application.other_problems = lambda: [
             *self._journal.unsigned.values(), *(self._topics.problems if self._topics else ()),
             *filter(None, [self._clock.problem(), self._disk.problem()]),
+            *filter(None, [self._executors.problem if self._executors else ""]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
@@ -226,6 +229,9 @@ class Running:
         self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
         driver.begin()
         application.spark_ui = driver.session.sparkContext.uiWebUrl or ""
+        if self._settings.spark.on_cluster:
+            self._executors = Executors(lambda: driver.session)
+            self._supervisor.loop("executors", self._executors.look, LOOK_S)
         self._supervisor.check("spark", lambda: self._keep_spark(driver, application))
         if self._election is not None:
             self._warm = self._warmed(driver)
@@ -236,10 +242,10 @@ class Running:
 
     def _warmed(self, driver: Driver) -> Warm:
         """The queries with state, which fold the journal while this instance stands by."""
-        settings, folder = self._settings, self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
-        for old in (self._data / "checkpoints").glob("standby-*"):
-            shutil.rmtree(old, ignore_errors=True)
-        warm = Warm(self._supervisor, f"{folder}/standby-{uuid.uuid4().hex}", self._journal.identity)
+        settings, folder = self._settings, checkpoints.folder_of(self._settings.spark, self._data)
+        own = checkpoints.standby_of(settings.spark, self._data)
+        checkpoints.forget(driver.session, folder, f"{own}-*")
+        warm = Warm(self._supervisor, f"{folder}/{own}-{uuid.uuid4().hex}", self._journal.identity)
         for each in STREAMS:
             if (view := each.view(lambda: driver.session, self._journal, settings)) is not None:
                 warm.keep(view)
@@ -264,7 +270,8 @@ class Running:
         self._load_history()
         self._live.attribute(self._history)
         self._watch_topics()
-        self._forget_checkpoints(election.epoch)
+        folder = checkpoints.folder_of(self._settings.spark, self._data)
+        checkpoints.forget(driver.session, folder, "epoch-*", keep=f"epoch-{election.epoch}")  # nothing reads them
         streams = self._make_streams()
         for stream in streams.values():
             stream.watch()
@@ -273,12 +280,6 @@ class Running:
         for stream in streams.values():
             stream.begin(lambda: driver.session)
         log.info("leading", extra={"epoch": election.epoch, "after_s": round(time.monotonic() - began_s, 1)})
-
-    def _forget_checkpoints(self, epoch: int) -> None:
-        """Delete the checkpoints of earlier epochs in the data directory. Nothing reads them."""
-        for old in (self._data / "checkpoints").glob("epoch-*"):
-            if old.name != f"epoch-{epoch}":
-                shutil.rmtree(old, ignore_errors=True)
 
     def _end(self) -> None:
         """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""

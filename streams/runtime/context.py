@@ -48,7 +48,7 @@ class Context:
     def checkpoints(self) -> str:
         """The directory of checkpoints. Each leader starts without state: another one may have led since the
         checkpoint, or still write to it."""
-        chosen = self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
+        chosen = checkpoints.folder_of(self.settings.spark, self.data)
         return f"{chosen}/epoch-{self.epoch}" if self.epoch else chosen
 
     def query(self, view: View, sink: "Sink", anew: Callable[[], None], again: Callable[[], None]) -> None:

@@ -7,14 +7,23 @@ starts from the beginning of the journal on the state of its end.
 The format of the files is that of Spark's HDFSMetadataLog: a version, then lines of JSON.
 """
 
+import hashlib
 import json
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from py4j.protocol import Py4JJavaError
+
 from trueup.state.common.errors import Stop
+from trueup.state.settings.spark import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 ASIDE, MOST_ASIDE = ".aside-", 5
@@ -29,6 +38,19 @@ _UNREADABLE = re.compile(
 """Texts of Spark's errors about files of a checkpoint, or about positions in it that the journal does not have."""
 _FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
 """Of a full disk, which damages nothing that was written before."""
+
+
+def folder_of(spark: SparkSettings, data: Path) -> str:
+    """The location of all checkpoints of the application."""
+    return spark.checkpoint.rstrip("/") or f"file://{data / 'checkpoints'}"
+
+
+def standby_of(spark: SparkSettings, data: Path) -> str:
+    """The prefix of the checkpoints of the standby with this data directory; others may share its location."""
+    if not spark.checkpoint:
+        return "standby"
+    place = f"{socket.gethostname()} {data}"
+    return f"standby-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
 
 
 def readable(location: str, query: str, error: str) -> bool:
@@ -107,6 +129,20 @@ def _is_json(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def forget(session: "SparkSession", folder: str, pattern: str, keep: str = "") -> None:
+    """Delete the directories in ``folder`` whose names match ``pattern``, except ``keep``. Failures are only logged:
+    the next start repeats it."""
+    jvm: Any = session._jvm
+    path = jvm.org.apache.hadoop.fs.Path(f"{folder}/{pattern}")
+    try:
+        files = path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+        for found in files.globStatus(path) or ():
+            if found.getPath().getName() != keep:
+                files.delete(found.getPath(), True)
+    except Py4JJavaError as error:
+        log.warning("old checkpoints remain", extra={"problem": error.java_exception.toString()})
 
 
 def _set_aside(path: Path, query: str, why: str) -> None:

@@ -1,8 +1,12 @@
 """`trueup run` on a Spark cluster of two workers, of which one is killed. `test_cluster_kills` has all streams."""
 
 import json
+import shlex
+import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -45,11 +49,25 @@ def cluster(start_cluster: Callable[..., SandboxCluster]) -> SandboxCluster:
 def trueup(
     pair: Pair, topic: str, cluster: SandboxCluster, spark: StandaloneSpark, new_root: Callable[[], Path]
 ) -> Iterator[Trueup]:
-    with Trueup(
-        cluster, new_root(), links={"link": link(topic, "records")}, **on(spark, new_root()), **between(pair)
-    ) as made:
+    chosen = on(spark, new_root())
+    chosen["spark"]["conf"] |= {"spark.archives": f"{archive(new_root())}#environment"}
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Trueup(cluster, new_root(), links={"link": link(topic, "records")}, **chosen, **between(pair)) as made,
+    ):
+        patch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
         made.start()
         yield made
+
+
+def archive(root: Path) -> Path:
+    """An archive of a Python environment, as workers that have none receive it. It leads to the one of this test."""
+    python, packed = root / "python", root / "environment.tar.gz"
+    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.chmod(0o755)
+    with tarfile.open(packed, "w:gz") as made:
+        made.add(python, "bin/python")
+    return packed
 
 
 def link(topic: str, path: str) -> dict[str, object]:
@@ -66,9 +84,9 @@ def between(pair: Pair) -> dict[str, dict[str, object]]:
     }
 
 
-def on(spark: StandaloneSpark, checkpoints: Path) -> dict[str, dict[str, object]]:
+def on(spark: StandaloneSpark, checkpoints: Path) -> dict[str, dict[str, Any]]:
     """The section of a Spark cluster, with a directory that its workers share."""
-    return {"spark": {"master": spark.url, "checkpoint": f"file://{checkpoints}", "conf": ON_LOOPBACK}}
+    return {"spark": {"master": spark.url, "checkpoint": f"file://{checkpoints}", "conf": dict(ON_LOOPBACK)}}
 
 
 def grown(trueup: Trueup) -> None:

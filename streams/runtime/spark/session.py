@@ -99,8 +99,8 @@ def _options(settings: Settings, data: Path) -> dict[str, str]:
 
 
 def _python(target: Path) -> Path:
-    """A script that starts this interpreter for local workers. Spark prepends a zip of its sources to the module path,
-    which holds no bytecode: every worker would compile its imports, 0.5 s of CPU each time."""
+    """A script that starts this interpreter, for workers on this machine. Spark prepends a zip of its sources to the
+    module path, which holds no bytecode: every worker would compile its imports, 0.5 s of CPU each time."""
     path = shlex.quote(os.environ.get("PYTHONPATH", ""))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {shlex.quote(sys.executable)} "$@"\n')
@@ -134,13 +134,25 @@ def _launch(options: Mapping[str, str], data: Path) -> None:
         os.environ[_ARGUMENTS] = f"--properties-file {shlex.quote(str(file))} {given or 'pyspark-shell'}"
         try:
             with out.open("ab") as sink:
-                gateway = launch_gateway(None, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+                how = {"stdout": sink, "stderr": sink, "cwd": _directory(data / "driver")}
+                gateway = launch_gateway(None, how)  # type: ignore[no-untyped-call]
                 SparkContext._ensure_initialized(gateway=gateway)
         except PySparkRuntimeError as error:
             raise Stop("a JVM for Spark", "it ended at once", f"read the end of {out}") from error
         finally:
             os.environ.pop(_ARGUMENTS)
             os.environ.update({} if given is None else {_ARGUMENTS: given})
+
+
+def _directory(place: Path) -> Path | None:
+    """The directory of the JVM; None: that of this process. PYSPARK_PYTHON may be a path in an archive, which executors
+    unpack into their directories. The driver's JVM starts Python, too, for the declaration of a state: there, this path
+    leads to this interpreter."""
+    chosen = Path(os.environ["PYSPARK_PYTHON"])
+    if chosen.is_absolute() or len(chosen.parts) == 1:
+        return None
+    _python(place / chosen)
+    return place
 
 
 def _property(text: str) -> str:

@@ -51,20 +51,20 @@ def keys() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def machines(
-    cluster: SandboxCluster, narrow: list[int], objects: Objects, new_root: Callable[[], Path]
-) -> Iterator[tuple[Trueup, Trueup]]:
-    """An application that has found the narrow ledgers, and the same one on another machine, not started."""
+def machine(cluster: SandboxCluster, objects: Objects, new_root: Callable[[], Path]) -> Callable[[], Trueup]:
+    """Makes the application on another machine each time."""
     # A low mark rate, so that the first one is killed during the repairs.
     slow = {"mode": "enforce", "grace_s": 60, "max_marks": 3, "marks_per_s": 1, "paused": True}
-    first, second = (
-        Trueup(cluster, new_root(), placement=slow, journal={"bootstrap": cluster.kafka.bootstrap}, spark=kept(objects))
-        for _ in range(2)
-    )
-    with first, second:
-        first.start()
-        first.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(narrow))
-        yield first, second
+    journal = {"bootstrap": cluster.kafka.bootstrap}
+    return lambda: Trueup(cluster, new_root(), placement=slow, journal=journal, spark=kept(objects))
+
+
+@pytest.fixture(scope="module")
+def trueup(machine: Callable[[], Trueup], narrow: list[int]) -> Iterator[Trueup]:
+    with machine() as made:
+        made.start()
+        made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(narrow))
+        yield made
 
 
 def kept(objects: Objects) -> dict[str, object]:
@@ -76,30 +76,29 @@ def kept(objects: Objects) -> dict[str, object]:
     }  # fmt: skip
 
 
-def test_checkpoints_are_in_the_bucket_alone(machines: tuple[Trueup, Trueup], objects: Objects) -> None:
+def test_checkpoints_are_in_the_bucket_alone(trueup: Trueup, objects: Objects) -> None:
     store = ObjectStore(BucketLocation(BUCKET, REGION, objects.endpoint, *KEYS))
     found = {each.key.split("/")[0] for page in store.objects() for each in page}
-    assert (found, (machines[0].data / "checkpoints").exists()) == ({"trueup"}, False)
+    assert (found, (trueup.data / "checkpoints").exists()) == ({"trueup"}, False)
 
 
-def test_credentials_of_the_bucket_are_shown_nowhere(machines: tuple[Trueup, Trueup]) -> None:
-    assert shown(machines[0]) == {"arguments": [], "files": [], "api": [], "spark": []}
+def test_credentials_of_the_bucket_are_shown_nowhere(trueup: Trueup) -> None:
+    assert shown(trueup) == {"arguments": [], "files": [], "api": [], "spark": []}
 
 
 def test_after_the_loss_of_the_machine_it_goes_on_elsewhere_and_marks_nothing_twice(
-    machines: tuple[Trueup, Trueup], narrow: list[int], witness: Witness, truth: Truth
+    trueup: Trueup, machine: Callable[[], Trueup], narrow: list[int], witness: Witness, truth: Truth
 ) -> None:
-    first, second = machines
-    since = ages(first)
-    with witness.counting() as marked:
-        first.set("placement.paused", "false")
-        first.until("a third to be true", lambda: len(truth.on_one_rack()) < 2 * LEDGERS // 3)
-        before = batch(first)
-        first.kill()
-        shutil.rmtree(first.data)
-        left = truth.on_one_rack()
+    since = ages(trueup)
+    with witness.counting() as marked, machine() as second:
+        trueup.set("placement.paused", "false")
+        trueup.until("a third to be true", lambda: len(truth.on_one_rack()) < 2 * LEDGERS // 3)
+        before, left = batch(trueup), len(truth.on_one_rack())
+        trueup.kill()
+        shutil.rmtree(trueup.data)
         second.start()
-        kept = [ledger for ledger, at in ages(second).items() if since.get(ledger) != at]
+        younger = [ledger for ledger, at in ages(second).items() if since.get(ledger) != at]
         second.wait("no repair", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
-    assert (len(left) > 0, kept, batch(second) > before) == (True, [], True), (before, batch(second))
-    assert (truth.on_one_rack(), dict(marked)) == (set(), dict.fromkeys(narrow, 1)), second.diagnostics()
+        after = batch(second)
+    assert (left > 0, younger, after > before) == (True, [], True), (before, after)
+    assert (truth.on_one_rack(), dict(marked)) == (set(), dict.fromkeys(narrow, 1))

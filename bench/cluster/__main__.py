@@ -1,6 +1,6 @@
 """CPU of a record through a link, and of a ledger into the view of placement: a Spark cluster beside local mode.
 
-    python -m bench.cluster [--rounds N] [--quick] [-o table|json]
+    python -m bench.cluster [--only link|placement] [--rounds N] [--quick] [-o table|json]
 
 Both have two task slots: local[2], and two workers of one core on this machine. A run starts a session, handles a first
 part of the records, and is measured on the others; runs of both alternate. CPU is that of driver, workers, executors.
@@ -23,6 +23,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.spark import StandaloneSpark
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.json"
+PARTS = ("link", "placement")
 ROUNDS, LIMIT_S = 5, 600.0
 LEDGERS, QUICK_LEDGERS = (300_000, 2_000_000), (100_000, 300_000)
 LOAD, QUICK_LOAD = Load(100, 100, 3_000_000), Load(100, 100, 600_000)
@@ -39,26 +40,28 @@ Found = dict[str, list[float]]
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
-    return keep(lambda root: _measure(chosen, root), None if chosen.quick else RESULTS, chosen.output)
+    kept = None if chosen.quick or chosen.only else RESULTS
+    return keep(lambda root: _measure(chosen, root), kept, chosen.output)
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
     load, ledgers = (QUICK_LOAD, QUICK_LEDGERS) if chosen.quick else (LOAD, LEDGERS)
-    links: dict[str, Found] = {path: defaultdict(list) for path in ("records", "batches")}
-    placement: Found = defaultdict(list)
+    parts = chosen.only or PARTS
+    found: dict[str, Found] = defaultdict(lambda: defaultdict(list))
     with StandaloneSpark(root / "spark", memory="1536m") as spark, Clusters(root / "kafka") as clusters:
         spark.up()
-        clusters.fill(load)
+        if "link" in parts:
+            clusters.fill(load)
         for number in range(chosen.rounds):
             for kind in (LOCAL, CLUSTER):
                 place = root / f"{kind}{number}"
-                for path, found in links.items():
-                    found[kind].append(_link(clusters, load, path, _of(kind, spark, place / path), place / path))
-                placement[kind].append(_placement(ledgers, _of(kind, spark, place / "view"), place / "view"))
-    return [
-        *(_row(f"Link, path {path}, {load.name}: CPU of a record", found) for path, found in links.items()),
-        _row(f"Placement, {ledgers[1]:,} ledgers into the view: CPU of a ledger", placement),
-    ]
+                for path in ("records", "batches") if "link" in parts else ():
+                    cost = _link(clusters, load, path, _of(kind, spark, place / path), place / path)
+                    found[f"Link, path {path}, {load.name}: CPU of a record"][kind].append(cost)
+                if "placement" in parts:
+                    cost = _placement(ledgers, _of(kind, spark, place / "view"), place / "view")
+                    found[f"Placement, {ledgers[1]:,} ledgers in the view: CPU of a ledger"][kind].append(cost)
+    return [_row(what, by_kind) for what, by_kind in found.items()]
 
 
 def _row(what: str, found: Found) -> Row:
@@ -75,13 +78,14 @@ def _of(kind: str, spark: StandaloneSpark, data: Path) -> Mapping[str, object]:
 
 def _link(clusters: Clusters, load: Load, path: str, where: Mapping[str, object], place: Path) -> float:
     """Microseconds of a record."""
-    clusters.create(clusters.target, load.topic)
+    to = f"copy-{place.parent.name}-{path}"
+    clusters.create(clusters.target, to)
     job = {
         **where, "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "topic": load.topic,
-        "to": load.topic, "path": path, "lease_s": 10.0, "data": str(place),
+        "to": to, "path": path, "lease_s": 10.0, "data": str(place),
     }  # fmt: skip
     process = jobs.driver("bench.replication.drive_tail", job, place)
-    ends = clusters.ends(load.topic)
+    ends = clusters.ends(to)
     process.start()
     try:
         pids = (process.pid or 0, *where["workers"])  # type: ignore[misc]
@@ -109,6 +113,7 @@ def _placement(ledgers: tuple[int, int], where: Mapping[str, object], place: Pat
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.cluster", description="A Spark cluster beside local mode")
+    parser.add_argument("--only", action="append", choices=PARTS, help="measure this part; nothing is kept")
     parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each")
     parser.add_argument("--quick", action="store_true", help="fewer records; nothing is kept")
     parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")

@@ -100,6 +100,10 @@ bench-rocketmq: setup ## Links from and to RocketMQ beside copiers with the Java
 bench-reads: setup ## Topics read from bookies and tiered storage beside Pulsar's clients (needs a JDK)
 	$(BIN)/python -m bench.reads
 
+.PHONY: bench-cluster
+bench-cluster: setup ## CPU of records and ledgers on a Spark cluster beside local mode
+	$(BIN)/python -m bench.cluster
+
 .PHONY: soak
 soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)

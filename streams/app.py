@@ -81,6 +81,7 @@ class Running:
         self._election: Election | None = None
         self._warm: Warm | None = None
         self._executors: Executors | None = None
+        self._driver: Driver | None = None
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
         self._clock, self._disk = ClockWatch(now_ms), Disk(data)
@@ -134,6 +135,7 @@ class Running:
             now_ms, epoch=self._election.epoch if self._election else 0,
             silent_ms=self._election.silent_ms if self._election else 0,
             fence=self._election.fence if self._election else None, warm=self._warm,
+            session=lambda: self._driver.session if self._driver else None,
         )  # fmt: skip
         for each in STREAMS:
             if (stream := each.make(context)) is not None:
@@ -226,6 +228,7 @@ class Running:
 
     def _run_queries(self, driver: Driver, application: Application) -> None:
         log.info("starting", extra={"part": "Spark"})
+        self._driver = driver
         self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
         driver.begin()
         application.spark_ui = driver.session.sparkContext.uiWebUrl or ""

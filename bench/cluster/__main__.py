@@ -24,9 +24,9 @@ from trueup.connectors.sandbox.servers.spark import StandaloneSpark
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.json"
 PARTS = ("link", "placement")
-ROUNDS, LIMIT_S = 5, 600.0
-LEDGERS, QUICK_LEDGERS = (300_000, 2_000_000), (100_000, 300_000)
-LOAD, QUICK_LOAD = Load(100, 100, 3_000_000), Load(100, 100, 600_000)
+ROUNDS, LIMIT_S = 3, 900.0
+LEDGERS, QUICK_LEDGERS = (300_000, 1_300_000), (100_000, 300_000)
+LOAD, QUICK_LOAD = Load(100, 100, 2_000_000), Load(100, 100, 600_000)
 FIRST = 5
 """One in this number of records is handled before the measurement."""
 TARGET = 1 / 1.3

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from trueup.state.common.options import COUNT, key, shown
 from trueup.state.settings.section import Draft, Section
 
-S3A = "s3a"
+S3A, S3A_SET = "s3a", "s3a-3.5.0"
+"""The scheme of locations in a bucket, and the locked jars that read and write them."""
 _MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
 """The syntax of Java's -Xmx and of Spark's spark.driver.memory (JavaUtils.byteStringAs)."""
 _LOCATION = re.compile(r"(/|[a-z][a-z0-9+.-]*://?)[^\s?#]*")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e import test_cluster
-from tests.e2e.test_cluster import PER_S, between, copying, grown, link, on, whole
+from tests.e2e.test_cluster import LIMIT_S, PER_S, between, copying, grown, link, on, whole
 from tests.e2e.test_links import Stream
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack
 from tests.replication.pair import Pair
@@ -18,6 +18,7 @@ from trueup.connectors.sandbox.servers.spark import StandaloneSpark
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.leak import instance
 from trueup.streams.demo.truth import Truth
+from trueup.streams.runtime.spark.cluster import NO_EXECUTOR
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 LEDGERS, ENTRIES = 8, 5
@@ -126,3 +127,17 @@ def test_after_that_every_verdict_is_true_and_every_stream_runs(trueup: Trueup, 
     assert (status["counts"]["true"], {row["state"] for row in status["streams"]}) == (
         len(truth.ledgers()), {"running"},
     ), json.dumps(status)  # fmt: skip
+
+
+def test_a_cluster_without_workers_is_shown_and_everything_goes_on_when_one_returns(
+    trueup: Trueup, pair: Pair, topics: dict[str, str], spark: StandaloneSpark
+) -> None:
+    for worker in spark.workers.values():
+        worker.kill()
+    trueup.wait("the problem", lambda status: NO_EXECUTOR in status["problems"], LIMIT_S)
+    spark.workers[1].up()
+    trueup.wait("no problem of executors", lambda status: NO_EXECUTOR not in status["problems"], LIMIT_S)
+    with written(pair, topics):
+        grown(trueup)
+    trueup.wait("a batch", lambda status: status["ready"])
+    assert {row["state"] for row in trueup.api("links")} == {"up"}

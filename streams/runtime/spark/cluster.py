@@ -19,9 +19,8 @@ from pyspark.sql import SparkSession
 import trueup
 from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.state.common.errors import Stop
-from trueup.state.settings.spark import SparkSettings
+from trueup.state.settings.spark import S3A_SET, SparkSettings
 
-S3A_SET = "s3a-3.5.0"
 LOOK_S = 5.0
 NO_EXECUTOR = "spark.master: expected executors; found none: start workers, or free cores and memory of theirs"
 _DRIVER = "driver"

@@ -53,7 +53,7 @@ from trueup.streams.web.server import Server, claim
 from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
-TICK_S, LEAVE_S = 0.2, 0.5
+TICK_S, LEAVE_S, FORGET_S = 0.2, 0.5, 3_600.0
 
 
 def run(settings: Settings, level: str = logs.LEVELS[1], form: str = logs.FORMS[0]) -> None:
@@ -247,8 +247,9 @@ class Running:
         """The queries with state, which fold the journal while this instance stands by."""
         settings, folder = self._settings, checkpoints.folder_of(self._settings.spark, self._data)
         own = checkpoints.standby_of(settings.spark, self._data)
-        checkpoints.forget(driver.session, folder, f"{own}-*")
-        warm = Warm(self._supervisor, f"{folder}/{own}-{uuid.uuid4().hex}", self._journal.identity)
+        name = f"{own}-{uuid.uuid4().hex}"
+        self._forget(driver, f"{own}-*", name)
+        warm = Warm(self._supervisor, f"{folder}/{name}", self._journal.identity)
         for each in STREAMS:
             if (view := each.view(lambda: driver.session, self._journal, settings)) is not None:
                 warm.keep(view)
@@ -273,8 +274,7 @@ class Running:
         self._load_history()
         self._live.attribute(self._history)
         self._watch_topics()
-        folder = checkpoints.folder_of(self._settings.spark, self._data)
-        checkpoints.forget(driver.session, folder, "epoch-*", keep=f"epoch-{election.epoch}")  # nothing reads them
+        self._forget(driver, "epoch-*", f"epoch-{election.epoch}")
         streams = self._make_streams()
         for stream in streams.values():
             stream.watch()
@@ -283,6 +283,12 @@ class Running:
         for stream in streams.values():
             stream.begin(lambda: driver.session)
         log.info("leading", extra={"epoch": election.epoch, "after_s": round(time.monotonic() - began_s, 1)})
+
+    def _forget(self, driver: Driver, pattern: str, keep: str) -> None:
+        """Delete checkpoints of earlier runs, which nothing reads, in a thread: their location may be slow."""
+        folder = checkpoints.folder_of(self._settings.spark, self._data)
+        step = partial(checkpoints.forget, folder=folder, pattern=pattern, keep=keep)
+        self._supervisor.loop(f"old checkpoints, {pattern.partition('-')[0]}", lambda: step(driver.session), FORGET_S)
 
     def _end(self) -> None:
         """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""

@@ -14,11 +14,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import trueup
 from trueup.connectors.sandbox.jvm.jars import jars
-from trueup.state.common.errors import Stop
+from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.spark import S3A_SET, SparkSettings
 
 LOOK_S = 5.0
@@ -74,13 +75,17 @@ def _variable(name: str, env: Mapping[str, str]) -> str:
 
 
 def task_slots(session: SparkSession, on_cluster: bool) -> int:
-    """The number of tasks that run at a time: on a cluster, on the executors that are registered now."""
+    """The number of tasks that run at a time: on a cluster, on the executors that are registered now. Raises `Retry` if
+    the driver's JVM does not respond."""
     context = session.sparkContext
-    if not on_cluster:
-        return context.defaultParallelism
-    executors = context._jsc.sc().statusStore().executorList(True)
-    each = max(1, int(str(context.getConf().get("spark.task.cpus", "1"))))
-    return sum(cores // each for cores in map(_cores, (executors.apply(i) for i in range(executors.size()))))
+    try:
+        if not on_cluster:
+            return context.defaultParallelism
+        executors = context._jsc.sc().statusStore().executorList(True)
+        each = max(1, int(str(context.getConf().get("spark.task.cpus", "1"))))
+        return sum(cores // each for cores in map(_cores, (executors.apply(i) for i in range(executors.size()))))
+    except (Py4JError, OSError, AttributeError) as error:  # a context that was stopped has no JVM
+        raise Retry("Spark's executors", type(error).__name__, "wait until the session is started again") from error
 
 
 def _cores(executor: Any) -> int:

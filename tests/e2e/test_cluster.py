@@ -22,7 +22,7 @@ from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.replication.query import POOL
 
 pytestmark = pytest.mark.servers
-PER_S, LIMIT_S = 100.0, 180.0
+PER_S, LIMIT_S, LEASES = 100.0, 180.0, 5
 ON_LOOPBACK = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
 }  # fmt: skip
@@ -110,8 +110,8 @@ def whole(spark: StandaloneSpark, trueup: Trueup) -> None:
     until(lambda: cores(spark) == (4, 4), LIMIT_S, "its executors", trueup.diagnostics)
 
 
-def copying(spark: StandaloneSpark) -> Daemon:
-    """A worker on which a link copies."""
+def copying(spark: StandaloneSpark) -> list[Daemon]:
+    """The workers on which a link copies, or copied a short time ago."""
 
     def copies(process: psutil.Process) -> bool:
         try:
@@ -119,17 +119,23 @@ def copying(spark: StandaloneSpark) -> Daemon:
         except psutil.NoSuchProcess:
             return False
 
-    return next(
+    return [
         worker
         for worker in spark.workers.values()
         if any(map(copies, psutil.Process(worker.pid).children(recursive=True)))
-    )
+    ]
 
 
 def test_every_core_of_the_cluster_is_a_task_slot(trueup: Trueup, spark: StandaloneSpark) -> None:
     whole(spark, trueup)
     trueup.until("no problem", lambda: not trueup.api("status")["problems"], LIMIT_S)
     assert trueup.api("links")[0]["state"] == "up"
+
+
+def test_leases_stay_on_the_worker_that_has_their_copier(trueup: Trueup, spark: StandaloneSpark) -> None:
+    begun = trueup.api("links")[0]["rounds"]
+    trueup.until("leases", lambda: trueup.api("links")[0]["rounds"] >= begun + LEASES, LIMIT_S)
+    assert len(copying(spark)) == 1
 
 
 def test_a_link_and_verdicts_go_on_when_the_worker_that_copies_is_killed(
@@ -139,7 +145,7 @@ def test_a_link_and_verdicts_go_on_when_the_worker_that_copies_is_killed(
     source.start()
     try:
         grown(trueup)
-        lost = copying(spark)
+        lost = copying(spark)[0]
         lost.kill()
         writer.write(2, 2, 2, 5)
         trueup.wait("its verdict", lambda status: status["counts"]["true"] == 1)

@@ -96,7 +96,7 @@ def killed(trueup: Trueup, spark: StandaloneSpark, ledgers: list[int]) -> None:
     trueup.start()
     grown(trueup)
     deleted(trueup, ledgers)
-    lost = copying(spark)
+    lost = copying(spark)[0]
     lost.kill()
     grown(trueup)
     lost.up()

@@ -7,7 +7,6 @@ the start of the API and of Spark; the state, the capture and the streams follow
 import faulthandler
 import logging
 import os
-import shutil
 import signal
 import socket
 import sys
@@ -40,6 +39,8 @@ from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.disk import Disk, writable
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from trueup.streams.runtime.lock import Lock, alone
+from trueup.streams.runtime.spark import checkpoints
+from trueup.streams.runtime.spark.cluster import LOOK_S, Executors
 from trueup.streams.runtime.spark.driver import Driver
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.session import session
@@ -53,7 +54,7 @@ from trueup.streams.web.server import Server, claim
 from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
-TICK_S, LEAVE_S = 0.2, 0.5
+TICK_S, LEAVE_S, FORGET_S = 0.2, 0.5, 3_600.0
 
 
 def run(settings: Settings, level: str = logs.LEVELS[1], form: str = logs.FORMS[0]) -> None:
@@ -80,6 +81,8 @@ class Running:
         self._settings, self._data, self._ending = settings, data, ending
         self._election: Election | None = None
         self._warm: Warm | None = None
+        self._executors: Executors | None = None
+        self._driver: Driver | None = None
         self._quiet: dict[str, Callable[[], None]] = {}  # ended in parallel with the queries
         self._closes: dict[str, Callable[[], None]] = {}  # ended in parallel after them
         self._clock, self._disk = ClockWatch(now_ms), Disk(data)
@@ -133,6 +136,7 @@ class Running:
             now_ms, epoch=self._election.epoch if self._election else 0,
             silent_ms=self._election.silent_ms if self._election else 0,
             fence=self._election.fence if self._election else None, warm=self._warm,
+            session=lambda: self._driver.session if self._driver else None,
         )  # fmt: skip
         for each in STREAMS:
             if (stream := each.make(context)) is not None:
@@ -209,6 +213,7 @@ class Running:
         application.other_problems = lambda: [
             *self._journal.unsigned.values(), *(self._topics.problems if self._topics else ()),
             *filter(None, [self._clock.problem(), self._disk.problem()]),
+            *filter(None, [self._executors.problem if self._executors else ""]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         self._supervisor.loop("trends", application.sample, EVERY_S)
@@ -225,9 +230,13 @@ class Running:
 
     def _run_queries(self, driver: Driver, application: Application) -> None:
         log.info("starting", extra={"part": "Spark"})
+        self._driver = driver
         self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
         driver.begin()
         application.spark_ui = driver.session.sparkContext.uiWebUrl or ""
+        if self._settings.spark.on_cluster:
+            self._executors = Executors(lambda: driver.session)
+            self._supervisor.loop("executors", self._executors.look, LOOK_S)
         self._supervisor.check("spark", lambda: self._keep_spark(driver, application))
         if self._election is not None:
             self._warm = self._warmed(driver)
@@ -238,10 +247,11 @@ class Running:
 
     def _warmed(self, driver: Driver) -> Warm:
         """The queries with state, which fold the journal while this instance stands by."""
-        settings, folder = self._settings, self._settings.spark.checkpoint or f"file://{self._data / 'checkpoints'}"
-        for old in (self._data / "checkpoints").glob("standby-*"):
-            shutil.rmtree(old, ignore_errors=True)
-        warm = Warm(self._supervisor, f"{folder}/standby-{uuid.uuid4().hex}", self._journal.identity)
+        settings, folder = self._settings, checkpoints.folder_of(self._settings.spark, self._data)
+        own = checkpoints.standby_of(settings.spark, self._data)
+        name = f"{own}-{uuid.uuid4().hex}"
+        self._forget(driver, f"{own}-*", name)
+        warm = Warm(self._supervisor, f"{folder}/{name}", self._journal.identity)
         for each in STREAMS:
             if (view := each.view(lambda: driver.session, self._journal, settings)) is not None:
                 warm.keep(view)
@@ -266,7 +276,7 @@ class Running:
         self._load_history()
         self._live.attribute(self._history)
         self._watch_topics()
-        self._forget_checkpoints(election.epoch)
+        self._forget(driver, "epoch-*", f"epoch-{election.epoch}")
         streams = self._make_streams()
         for stream in streams.values():
             stream.watch()
@@ -276,11 +286,11 @@ class Running:
             stream.begin(lambda: driver.session)
         log.info("leading", extra={"epoch": election.epoch, "after_s": round(time.monotonic() - began_s, 1)})
 
-    def _forget_checkpoints(self, epoch: int) -> None:
-        """Delete the checkpoints of earlier epochs in the data directory. Nothing reads them."""
-        for old in (self._data / "checkpoints").glob("epoch-*"):
-            if old.name != f"epoch-{epoch}":
-                shutil.rmtree(old, ignore_errors=True)
+    def _forget(self, driver: Driver, pattern: str, keep: str) -> None:
+        """Delete checkpoints of earlier runs, which nothing reads, in a thread: their location may be slow."""
+        folder = checkpoints.folder_of(self._settings.spark, self._data)
+        step = partial(checkpoints.forget, folder=folder, pattern=pattern, keep=keep)
+        self._supervisor.loop(f"old checkpoints, {pattern.partition('-')[0]}", lambda: step(driver.session), FORGET_S)
 
     def _end(self) -> None:
         """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""

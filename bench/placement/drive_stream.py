@@ -2,14 +2,15 @@
 
     python -m bench.placement.drive_stream JOB.json
 
-The job contains: bootstrap, data, sizes, deaths. Standard output contains one JSON object per line.
+The job contains: bootstrap, data, sizes, deaths (0: only the growth is measured); optionally spark (that section of the
+settings) and workers (process ids whose CPU counts, too). Standard output contains one JSON object per line.
 """
 
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from threading import Condition
 from typing import Any
@@ -35,8 +36,8 @@ LIMIT_S = 600.0
 class Drive:
     """One growing view in one Spark session."""
 
-    def __init__(self, settings: Settings, bootstrap: str, data: Path) -> None:
-        self._settings, self._data = settings, data
+    def __init__(self, settings: Settings, bootstrap: str, data: Path, workers: Sequence[int] = ()) -> None:
+        self._settings, self._data, self._pids = settings, data, (os.getpid(), *workers)
         self._journal = Journal(bootstrap, settings.journal, settings.cluster.name)
         self._journal.create()
         self._spark: SparkSession = session(settings, data)
@@ -55,7 +56,8 @@ class Drive:
             for number in range(deaths):
                 self._die(3 * number + 7)
             drain(query)
-        self._noop(sizes[-1])
+        if deaths:
+            self._noop(sizes[-1])
 
     def _ingest(self, arriving: int) -> StreamingQuery:
         if not self._epoch:
@@ -66,10 +68,16 @@ class Drive:
         drain(self._timed("noop", ledgers, self._plain))
 
     def _timed(self, what: str, records_: int, start: Callable[[], StreamingQuery]) -> StreamingQuery:
-        spent, begun = cpu_s(_me()), time.monotonic()
+        spent, begun = cpu_s(*self._pids), time.monotonic()
         query = start()
         wait_until(lambda: self._taken(query), LIMIT_S, f"{what} of {records_} records")
-        say(what=what, ledgers=self._ledgers, records=records_, s=time.monotonic() - begun, cpu_s=cpu_s(_me()) - spent)
+        say(
+            what=what,
+            ledgers=self._ledgers,
+            records=records_,
+            s=time.monotonic() - begun,
+            cpu_s=cpu_s(*self._pids) - spent,
+        )
         return query
 
     def _taken(self, query: StreamingQuery) -> bool:
@@ -110,12 +118,12 @@ class Drive:
 
     def _die(self, bookie: int) -> None:
         """Remove a bookie until its ledgers are reported, then add it again."""
-        spent, queue = cpu_s(_me()), load()
+        spent, queue = cpu_s(*self._pids), load()
         taken = self._settle(bookie)
         found, wanted = len(self._board.findings), records.holding(bookie, self._ledgers)
         if found != wanted:
             raise SystemExit(f"bookie {bookie}: expected {wanted} ledgers, found {found}")
-        say(what="death", ledgers=self._ledgers, hits=found, s=taken, cpu_s=cpu_s(_me()) - spent, load=queue)
+        say(what="death", ledgers=self._ledgers, hits=found, s=taken, cpu_s=cpu_s(*self._pids) - spent, load=queue)
         self._settle(None)
 
     def _settle(self, lost: int | None) -> float:
@@ -133,10 +141,6 @@ class Drive:
         self._journal.put([("topology", b"topology", topology_record(topology))])
 
 
-def _me() -> int:
-    return os.getpid()
-
-
 def say(**figures: object) -> None:
     """Print one result line for the parent process."""
     print(json.dumps(figures), flush=True)
@@ -144,8 +148,9 @@ def say(**figures: object) -> None:
 
 def main(path: str) -> None:
     job = json.loads(Path(path).read_text())
-    settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "stream"}}, ())
-    Drive(settings, job["bootstrap"], Path(job["data"])).run(job["sizes"], job["deaths"])
+    given = {"journal": {"bootstrap": job["bootstrap"]}, "spark": job.get("spark", {})}
+    settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "stream"}, **given}, ())
+    Drive(settings, job["bootstrap"], Path(job["data"]), job.get("workers", ())).run(job["sizes"], job["deaths"])
 
 
 if __name__ == "__main__":

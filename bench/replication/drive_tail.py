@@ -2,8 +2,8 @@
 
     python -m bench.replication.drive_tail JOB.json
 
-The job is the job of `bench.replication.drive_copy` with lease_s and data added. The process copies until it is killed;
-its parent polls the target.
+The job is the job of `bench.replication.drive_copy` with lease_s and data added, and optionally spark, that section of
+the settings. The process copies until it is killed; its parent polls the target.
 """
 
 import json
@@ -55,8 +55,9 @@ class Rounds:
 def main(job: dict[str, Any]) -> None:
     """Copy until killed."""
     data = Path(job["data"])
-    spark = session(parse(SETTINGS, ()), data)
-    Replication(lambda: spark, Rounds(job), str(data / "rounds")).start().awaitTermination()
+    given = {"journal": {"bootstrap": job["source"]}, **({"spark": job["spark"]} if "spark" in job else {})}
+    spark = session(parse({**SETTINGS, **given}, ()), data)
+    Replication(lambda: spark, Rounds(job), f"file://{data / 'rounds'}").start().awaitTermination()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
-from trueup.state.common.options import COUNT, MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
+from trueup.state.common.options import MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
 from trueup.state.common.systems import SYSTEMS
 from trueup.state.common.tls import DOC as TLS
 from trueup.state.common.tls import only_tls
@@ -21,6 +21,7 @@ from trueup.state.settings.kafka_security import DOC as SECURITY
 from trueup.state.settings.kafka_security import problems as security_problems
 from trueup.state.settings.kafka_security import settings_of_security
 from trueup.state.settings.section import Draft, Section, Sections, value_in
+from trueup.state.settings.spark import SPARK, SparkSettings
 from trueup.state.settings.zookeeper_security import DOC as ZOOKEEPER
 from trueup.state.settings.zookeeper_security import problems as zookeeper_problems
 
@@ -82,31 +83,6 @@ class JournalSettings:
         "another one, settings may have been lost, and every mode is observe. To confirm the present settings, set it "
         "to the value that `trueup status` shows", live=True,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class SparkSettings:
-    """The Spark session."""
-
-    master: str = key("local[2]", "Spark master, local[N] or spark://host:port")
-    buckets: int = key(
-        16, "Number of buckets of the view, fixed for the lifetime of the checkpoint; fewer buckets reduce latency, "
-        "more buckets use more cores", least=1, most=4_096,
-    )  # fmt: skip
-    partitions: int = key(
-        2, "Number of tasks that process the buckets, fixed for the lifetime of the checkpoint; the maximum number of "
-        "cores used", least=1, most=1_024,
-    )  # fmt: skip
-    trigger_ms: int = key(200, "Minimum interval between micro-batches in milliseconds", least=0, most=86_400_000)
-    max_records: int = key(250_000, "Maximum number of records per micro-batch", least=1, most=COUNT)
-    memory: str = key("2g", "Heap size of the driver")
-    ui_port: int = key(0, "Port of the Spark UI; 0: any free port", least=0, most=65_535)
-    checkpoint: str = key("", "Location of the checkpoints; empty: a directory in data_dir")
-    conf: dict[str, str] = key(dict, "Additional Spark settings", secret=True)
-
-
-_MEMORY = re.compile(r"[1-9][0-9]{0,8}[kmgt]b?", re.IGNORECASE)
-"""The syntax of Java's -Xmx and of Spark's spark.driver.memory (JavaUtils.byteStringAs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,6 +212,12 @@ def _check_journal(draft: Draft) -> Iterator[str]:
     if journal is None:
         return
     yield from security_problems(journal.security, journal.options, "journal")
+    spark = draft.section(SparkSettings)
+    if spark and spark.on_cluster and not journal.bootstrap:
+        yield (
+            "journal.bootstrap: expected Kafka brokers because spark.master is a cluster, whose executors cannot reach "
+            "the embedded one; found nothing"
+        )
     if journal.security and not journal.bootstrap:
         yield "journal.security: expected journal.bootstrap; found none, and the embedded broker has no security"
     if not journal.security:
@@ -249,12 +231,6 @@ def _check_racks(draft: Draft) -> Iterator[str]:
         yield "racks.script: expected the path of the script because racks.source is script; found nothing"
     if racks and racks.source == "static" and not racks.table:
         yield "racks.table: expected bookie: /rack pairs because racks.source is static; found nothing"
-
-
-def _check_spark(draft: Draft) -> Iterator[str]:
-    spark = draft.section(SparkSettings)
-    if spark and not _MEMORY.fullmatch(spark.memory):
-        yield f"spark.memory: expected a size such as 512m or 2g; found {shown(spark.memory)}"
 
 
 def _check_http(draft: Draft) -> Iterator[str]:
@@ -297,7 +273,6 @@ _URL = re.compile(r"https?://[^\s/@]+")
 CLUSTER = Section("cluster", ClusterSettings, examples={"zookeeper": "127.0.0.1:2181"}, check=_check_cluster)
 RACKS = Section("racks", RackSettings, check=_check_racks)
 JOURNAL = Section("journal", JournalSettings, check=_check_journal)
-SPARK = Section("spark", SparkSettings, check=_check_spark)
 HTTP = Section("http", HttpSettings, check=_check_http)
 HA = Section("ha", HaSettings, check=_check_ha)
 ACCESS = Section("access", AccessSettings, check=_check_access)

@@ -15,6 +15,7 @@ from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.settings.callers import OidcSettings, is_loopback
 from trueup.state.settings.settings import HttpSettings, Settings
+from trueup.state.settings.spark import S3A_SET
 from trueup.streams.journal.channel import client_of
 from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
@@ -46,14 +47,15 @@ def runtime() -> Check:
 
 def jars(settings: Settings, progress: Callable[[str], None]) -> Check:
     """The locked jars exist or can be downloaded."""
-    wanted = [SPARK_SET] + ([] if settings.journal.bootstrap else [KAFKA_SET])
+    wanted = [SPARK_SET, *([S3A_SET] if settings.spark.bucket else ())]
+    wanted += [] if settings.journal.bootstrap else [KAFKA_SET]
     files = [
         path
         for name in wanted
         for path in locked.jars(name, lambda done, total: progress(f"downloading jars: {size(done)} of {size(total)}"))
     ]
     total = sum(path.stat().st_size for path in files)
-    return ok("jars", f"{many(len(files), 'jar')} of {' and '.join(wanted)}, {size(total)}, verified")
+    return ok("jars", f"{many(len(files), 'jar')} of {', '.join(wanted)}, {size(total)}, verified")
 
 
 def room(settings: Settings) -> Check:

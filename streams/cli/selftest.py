@@ -1,7 +1,9 @@
-"""Tests that Spark, its jars and Trueup's operator work together on this machine, with one small batch through all of
-them. Nobody releases this set of connectors together, so `trueup doctor` tests it."""
+"""Tests that Spark, its jars and Trueup's operator work together, with one small batch through all of them: on this
+machine, or on the executors and the checkpoint location of the settings. Nobody releases this set of connectors
+together, so `trueup doctor` tests it."""
 
 import tempfile
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from trueup.streams.bookkeeper.journal import topology_bytes
 from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold
+from trueup.streams.runtime.spark.checkpoints import folder_of, forget
 from trueup.streams.runtime.spark.session import session
 
 _LEDGER = {
@@ -25,13 +28,16 @@ _LEDGER = {
 
 def self_test(settings: Settings) -> str:
     """Run the test; returns what works, in one line. Raises `Stop` for a wrong result; Spark's own errors pass."""
-    with tempfile.TemporaryDirectory(prefix="trueup-") as place:
-        spark = session(settings, Path(place))
+    with tempfile.TemporaryDirectory(prefix="trueup-") as scratch:
+        spark, name = session(settings, Path(scratch)), f"doctor-{uuid.uuid4().hex}"
+        folder = folder_of(settings.spark, Path(scratch))
         try:
             _kafka(spark)
-            try_operator(spark, Path(place))
-            return f"Spark {spark.version} with connector, Avro and a stateful batch"
+            try_operator(spark, f"{folder}/{name}")
+            found = f"Spark {spark.version} with connector, Avro and a stateful batch"
+            return found + (f" on {settings.spark.master}" if settings.spark.on_cluster else "")
         finally:
+            forget(spark, folder, name)
             spark.stop()
 
 
@@ -41,18 +47,18 @@ def _kafka(spark: SparkSession) -> None:
     jvm.org.apache.spark.sql.kafka010.KafkaSourceProvider()
 
 
-def try_operator(spark: SparkSession, place: Path) -> None:
-    """Run one stateful batch, with its files in ``place``. Raises `Stop` for a wrong result."""
+def try_operator(spark: SparkSession, place: str) -> None:
+    """Run one stateful batch, with its files in the location ``place``. Raises `Stop` for a wrong result."""
     topology = Topology(1, 0, (Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/a", Status.WRITABLE, 0)))
     rows = [(LEDGER, ledger_key(1), encode(LEDGERS, _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
     records = "kind int, key binary, value binary"
-    spark.createDataFrame(rows, records).coalesce(1).write.parquet(str(place / "records"))
+    spark.createDataFrame(rows, records).coalesce(1).write.parquet(f"{place}/records")
     results: list[dict[str, Any]] = []
     query = (
-        fold(spark.readStream.schema(records).parquet(str(place / "records")), 1)
+        fold(spark.readStream.schema(records).parquet(f"{place}/records"), 1)
         .writeStream.outputMode("update")
         .foreachBatch(lambda frame, _batch: results.extend(frame.toArrow().to_pylist()))
-        .option("checkpointLocation", f"file://{place / 'checkpoint'}")
+        .option("checkpointLocation", f"{place}/checkpoint")
         .trigger(availableNow=True)
         .start()
     )

@@ -14,6 +14,7 @@ from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.placement.bookie_classes import depth
 from trueup.state.settings.section import Draft
 from trueup.state.settings.settings import Settings
+from trueup.state.settings.spark import SPARK
 
 WANTED = "host:port[,host:port...]"
 
@@ -21,8 +22,8 @@ WANTED = "host:port[,host:port...]"
 def problems(settings: Settings, env: Mapping[str, str]) -> list[str]:
     """One line for each key whose value is not valid on this machine."""
     own = [*_addresses(settings), *_racks(settings), *_files(settings), *_security(settings)]
-    draft = Draft(settings.sections)
-    return own + [problem for section in settings.sections for problem in section.check_env(draft, env)]
+    draft = Draft({**settings.sections, SPARK: settings.spark})
+    return own + [problem for section in draft.sections for problem in section.check_env(draft, env)]
 
 
 def _addresses(settings: Settings) -> Iterator[str]:

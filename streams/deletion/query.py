@@ -29,7 +29,7 @@ from trueup.streams.runtime.spark.queries import Sink, started
 from trueup.streams.runtime.spark.spark_store import records_of
 
 if TYPE_CHECKING:
-    from trueup.state.settings.settings import SparkSettings as SparkSettings
+    from trueup.state.settings.spark import SparkSettings as SparkSettings
     from trueup.streams.journal.journal import Journal
 
 TOPICS = ("ledgers", "owners", "topology")

@@ -29,7 +29,7 @@ from trueup.streams.runtime.spark.spark_store import records_of
 if TYPE_CHECKING:  # every Python worker imports this module
     import pandas as pd
 
-    from trueup.state.settings.settings import SparkSettings as SparkSettings
+    from trueup.state.settings.spark import SparkSettings as SparkSettings
     from trueup.streams.journal.journal import Journal
 
 ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-from trueup.state.settings.settings import SparkSettings
+from trueup.state.settings.spark import SparkSettings
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement import query
 from trueup.streams.runtime.warm import View

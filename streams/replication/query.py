@@ -6,20 +6,18 @@ written to the journal before the next round. If a task or this process fails, t
 next copier recovers them from the target.
 """
 
-import pickle
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-import pyarrow as pa
+from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trueup.streams.replication.links.worker import Answer, Order, hold
 from trueup.streams.runtime.spark.queries import periodic
 
-ANSWERS = "body binary"
 EVERY = "1 second"
 POOL = "TRUEUP_LINK"
 _environment = threading.Lock()
@@ -48,6 +46,7 @@ class Replication:
 
     def __init__(self, spark: Callable[[], SparkSession], link: Leasing, checkpoint: str) -> None:
         self._spark, self._link, self._checkpoint = spark, link, checkpoint
+        self._tasks = Tasks()
 
     @property
     def name(self) -> str:
@@ -62,7 +61,7 @@ class Replication:
     def _round(self, frame: DataFrame, _batch: int) -> None:
         orders = self._link.orders()
         if orders:
-            self._link.take(lend(frame.sparkSession, orders))
+            self._link.take(self._tasks.lend(frame.sparkSession, orders))
         else:
             self._link.rest()
 
@@ -72,24 +71,38 @@ def query_name(link: str) -> str:
     return f"link-{link}"
 
 
-def lend(spark: SparkSession, orders: Sequence[Order]) -> list[Answer]:
-    """Execute every order in a task of its own, concurrently. Returns the answers. Blocks for a lease."""
-    context = spark.sparkContext
-    with _environment:
-        # Spark reuses workers by environment: the next lease of a link runs in the process of the last one.
-        context.environment[POOL] = orders[0].lease.link
-        try:
-            numbers = spark.range(0, len(orders), 1, len(orders))
-            frame = numbers.mapInArrow(partial(run_lease, tuple(orders)), ANSWERS)
-        finally:
-            del context.environment[POOL]
-    # Pickled by the tasks of this job.
-    return [pickle.loads(row.body) for row in frame.collect()]  # noqa: S301
+class Tasks:
+    """The tasks of one link. The data of a task is its number, which Spark caches on the executor that computed it
+    first: Spark prefers that executor for later tasks with this number. A lease then follows the last one in the same
+    process, where its copier is open; elsewhere it would have to wait until that copier must have ended."""
+
+    def __init__(self) -> None:
+        self._numbers: RDD[int] | None = None
+        self._count = 0
+
+    def lend(self, spark: SparkSession, orders: Sequence[Order]) -> list[Answer]:
+        """Execute every order in a task of its own, concurrently. Returns the answers. Blocks for a lease."""
+        context = spark.sparkContext
+        numbers = self._cached(context, len(orders))
+        with _environment:
+            # Spark reuses workers by environment: the next lease of a link runs in the process of the last one.
+            context.environment[POOL] = orders[0].lease.link
+            try:
+                tasks = numbers.mapPartitions(partial(run_lease, tuple(orders)))
+                assert tasks._jrdd is not None, "it is created now, with this environment"
+            finally:
+                del context.environment[POOL]
+        return tasks.collect()
+
+    def _cached(self, context: SparkContext, count: int) -> "RDD[int]":
+        if self._numbers is None or self._numbers.ctx is not context or self._count != count:
+            if self._numbers is not None and self._numbers.ctx is context:
+                self._numbers.unpersist()
+            self._numbers, self._count = context.parallelize(list(range(count)), count).cache(), count
+        return self._numbers
 
 
-def run_lease(orders: Sequence[Order], batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def run_lease(orders: Sequence[Order], numbers: Iterable[int]) -> Iterator[Answer]:
     """The body of a task: execute the orders with the numbers of its rows."""
-    for batch in batches:
-        for number in batch.column(0).to_pylist():
-            body = pickle.dumps(hold(orders[number]))
-            yield pa.RecordBatch.from_arrays([pa.array([body], pa.binary())], ["body"])
+    for number in numbers:
+        yield hold(orders[number])

@@ -9,6 +9,7 @@ from trueup.streams.replication.links.ends import Ends
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.spark.cluster import task_slots
 from trueup.streams.runtime.stream import (
     Filter,
     Finding,
@@ -20,6 +21,8 @@ from trueup.streams.runtime.stream import (
     approval,
 )
 
+SLOTS_S = 5.0
+
 
 class ReplicationStream(Stream):
     """All links. If the executors run on this machine, a stop file ends their leases at once."""
@@ -28,13 +31,18 @@ class ReplicationStream(Stream):
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        here = context.settings.spark.master.startswith("local")
+        self._here = not context.settings.spark.on_cluster
         metrics = context.metrics.of(LinkMetrics).declare(context.settings.table(LinkSettings))
         self.links = LinkManager(
             context.live, context.journal, metrics, context.clock, Ends, history=context.history,
-            stop=context.data / "stopping" if here else None, silent_ms=context.silent_ms,
+            stop=context.data / "stopping" if self._here else None, silent_ms=self._silent_ms(),
         )  # fmt: skip
         self._slots: list[str] = []
+
+    def _silent_ms(self) -> int:
+        """The last time at which another process may have granted a lease. The executors of an application whose
+        machine failed run for a while, and neither they nor the journal tell whether they ended."""
+        return self._context.silent_ms or (0 if self._here else self._context.clock())
 
     def load(self) -> None:
         """Load the positions of earlier runs from the journal."""
@@ -46,10 +54,18 @@ class ReplicationStream(Stream):
 
     def begin(self, spark: Session) -> None:
         """Start the query of every link, with the task slots that the query over ledgers does not use."""
+        supervisor = self._context.supervisor
+        if self._here:
+            self._fit(spark)
+        else:  # executors come and go
+            supervisor.loop("task slots", lambda: self._fit(spark), SLOTS_S)
+        self.links.copy(spark, supervisor, f"{self._context.checkpoints}/links")
+
+    def _fit(self, spark: Session) -> None:
         settings = self._context.settings
         taken = settings.spark.partitions if settings.cluster.zookeeper else 0
-        self._slots = self.links.fit(spark().sparkContext.defaultParallelism - taken)
-        self.links.copy(spark, self._context.supervisor, f"{self._context.checkpoints}/links")
+        slots = task_slots(spark(), settings.spark.on_cluster)
+        self._slots = self.links.fit(slots - taken) if slots else []  # without executors, the application says so
 
     def end(self) -> None:
         """Stop copying."""

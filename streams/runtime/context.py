@@ -17,6 +17,7 @@ from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.runtime.warm import View, Warm
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
     from trueup.streams.runtime.spark.queries import Sink
@@ -27,7 +28,8 @@ class Context:
     """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
     ``streams``: the streams created so far, by name; ``begun``: queries that were started; ``epoch``: of this leader, 0
     without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it ended in order; ``fence``:
-    makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries of a former standby."""
+    makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries of a former standby;
+    ``session``: the session that runs queries, which looks at checkpoints elsewhere, or None."""
 
     settings: Settings
     data: Path
@@ -43,12 +45,13 @@ class Context:
     silent_ms: int = 0
     fence: Callable[[], Fence] | None = None
     warm: Warm | None = None
+    session: Callable[[], "SparkSession | None"] = lambda: None
 
     @property
     def checkpoints(self) -> str:
         """The directory of checkpoints. Each leader starts without state: another one may have led since the
         checkpoint, or still write to it."""
-        chosen = self.settings.spark.checkpoint or f"file://{self.data / 'checkpoints'}"
+        chosen = checkpoints.folder_of(self.settings.spark, self.data)
         return f"{chosen}/epoch-{self.epoch}" if self.epoch else chosen
 
     def query(self, view: View, sink: "Sink", anew: Callable[[], None], again: Callable[[], None]) -> None:
@@ -71,8 +74,9 @@ class Context:
         chosen = self.settings.spark
         division = f"b{chosen.buckets}-p{chosen.partitions}-f{form}"
         location = f"{self.checkpoints}/{query}-{self.journal.identity(topics)}-{division}"
-        if not checkpoints.readable(location, query, self.supervisor.repeated(query)) or (
-            query in self.begun and not checkpoints.started(location)
+        session = self.session()
+        if not checkpoints.readable(location, query, self.supervisor.repeated(query), session) or (
+            query in self.begun and not checkpoints.started(location, session)
         ):
             anew()
         self.begun.add(query)

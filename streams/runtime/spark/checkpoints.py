@@ -7,14 +7,23 @@ starts from the beginning of the journal on the state of its end.
 The format of the files is that of Spark's HDFSMetadataLog: a version, then lines of JSON.
 """
 
+import hashlib
 import json
 import logging
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from trueup.state.common.errors import Stop
+from py4j.protocol import Py4JJavaError
+
+from trueup.state.common.errors import Retry, Stop
+from trueup.state.settings.spark import SparkSettings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 log = logging.getLogger(__name__)
 ASIDE, MOST_ASIDE = ".aside-", 5
@@ -31,12 +40,32 @@ _FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
 """Of a full disk, which damages nothing that was written before."""
 
 
-def readable(location: str, query: str, error: str) -> bool:
+def folder_of(spark: SparkSettings, data: Path) -> str:
+    """The location of all checkpoints of the application."""
+    return spark.checkpoint.rstrip("/") or f"file://{data / 'checkpoints'}"
+
+
+def standby_of(spark: SparkSettings, data: Path) -> str:
+    """The prefix of the checkpoints of the standby with this data directory; others may share its location."""
+    if not spark.checkpoint:
+        return "standby"
+    place = f"{socket.gethostname()} {data}"
+    return f"standby-{hashlib.sha256(place.encode()).hexdigest()[:16]}"
+
+
+def readable(location: str, query: str, error: str, session: "SparkSession | None" = None) -> bool:
     """Whether the checkpoint of a query can be used, or none exists. Otherwise it is set aside and the query starts
-    without state. ``error``: that of repeated attempts, or empty. Raises `Stop` if an operator must move
-    it."""
+    without state. ``error``: that of repeated attempts, or empty; ``session``: looks at locations that are not on this
+    machine. Raises `Stop` if an operator must move it."""
     path = local(location)
     why = damage(path) if path else ""
+    if (
+        path is None
+        and session is not None
+        and _exists(session, f"{location}/state")
+        and not started(location, session)
+    ):
+        why = "its offsets are missing"
     if not why and (found := _UNREADABLE.search(error)) and not _FULL.search(error):
         why = next(line.strip() for line in error.splitlines() if found[0] in line)
     if not why:
@@ -54,10 +83,13 @@ def local(location: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme in ("", "file") else None
 
 
-def started(location: str) -> bool:
-    """Whether a query has begun a batch with this checkpoint; unknown ones count as such."""
+def started(location: str, session: "SparkSession | None" = None) -> bool:
+    """Whether a query has begun a batch with this checkpoint. One that is not on this machine counts as such, unless a
+    ``session`` looks."""
     path = local(location)
-    return path is None or bool(_batches(path / "offsets"))
+    if path is None:
+        return session is None or _exists(session, f"{location}/offsets")
+    return bool(_batches(path / "offsets"))
 
 
 def damage(path: Path) -> str:
@@ -107,6 +139,45 @@ def _is_json(line: bytes) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _remote_damage(location: str, session: "SparkSession") -> str:
+    """What Spark would not notice in a checkpoint that is not on this machine; empty if nothing is found."""
+    left = not started(location, session) and _exists(session, f"{location}/state")
+    return "its offsets are missing" if left else ""
+
+
+def _exists(session: "SparkSession", location: str) -> bool:
+    """Whether there is anything at a location. Raises `Retry` if it cannot be reached."""
+    path, files = _located(session, location)
+    try:
+        return bool(files.exists(path))
+    except Py4JJavaError as error:
+        why = error.java_exception.toString()
+        raise Retry(f"an answer from {location}", why, "check spark.checkpoint and its rights") from error
+
+
+def _located(session: "SparkSession", location: str) -> tuple[Any, Any]:
+    """Hadoop's path and file system of a location. Raises `Retry` if there is none."""
+    jvm: Any = session._jvm
+    path = jvm.org.apache.hadoop.fs.Path(location)
+    try:
+        return path, path.getFileSystem(session.sparkContext._jsc.hadoopConfiguration())
+    except Py4JJavaError as error:
+        why = error.java_exception.toString()
+        raise Retry(f"access to {location}", why, "check spark.checkpoint and its rights") from error
+
+
+def forget(session: "SparkSession", folder: str, pattern: str, keep: str = "") -> None:
+    """Delete the directories in ``folder`` whose names match ``pattern``, except ``keep``. Failures are only logged:
+    the next start repeats it."""
+    try:
+        path, files = _located(session, f"{folder}/{pattern}")
+        for found in files.globStatus(path) or ():
+            if found.getPath().getName() != keep:
+                files.delete(found.getPath(), True)
+    except (Py4JJavaError, Retry) as error:
+        log.warning("old checkpoints remain", extra={"problem": str(error).partition("\n\tat ")[0]})
 
 
 def _set_aside(path: Path, query: str, why: str) -> None:

@@ -18,6 +18,8 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession, SQLContext
 from pyspark.sql.streaming import StreamingQueryListener
 
+from trueup.state.common.errors import Retry
+
 log = logging.getLogger(__name__)
 EXIT_S, KILL_S = 1.0, 5.0
 _EXHAUSTED = "it ran out of memory; increase spark.memory, or reduce spark.max_records"
@@ -38,9 +40,10 @@ class Driver:
 
     @property
     def session(self) -> SparkSession:
-        """The current session, or the last one."""
-        assert self._session is not None, "begin is called first"
-        return self._session
+        """The current session. Raises `Retry` while another one is started."""
+        if (found := self._session) is None:
+            raise Retry("a Spark session", "none at present", "wait until it has started")
+        return found
 
     def begin(self) -> None:
         """Start a session and discard the previous one. Takes seconds. Raises `Stop` if no JVM can be started."""

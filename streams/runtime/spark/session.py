@@ -11,8 +11,7 @@ import shutil
 import struct
 import sys
 import tempfile
-import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -23,11 +22,10 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-import trueup
-from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.java import spark_java_home
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import Settings
+from trueup.streams.runtime.spark.cluster import bucket_options, jars_of, shipped
 
 
 class Line(NamedTuple):
@@ -44,6 +42,13 @@ LINES: Mapping[str, Line] = {
     ),
 }
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+# Most batches are small; the second compiler would use as much CPU as they do.
+_JAVA = (
+    "-Djava.net.preferIPv4Stack=true", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError",
+)  # fmt: skip
+MISSED = "6"
+"""After the machine was suspended, or cut from the driver, heartbeats fail and no task runs until the JVM ends itself.
+With Spark's default of 60 failures that takes up to ten minutes."""
 _SOCKET_BYTES, _SOCKET_NAME = 107, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
 """The maximum length of the path of a Unix domain socket, and the form of the names that Spark's JVM chooses."""
 
@@ -62,13 +67,13 @@ def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
     `Retry` if its JVM ended in the meantime."""
     shutil.rmtree(data / "spark-local", ignore_errors=True)  # files of a JVM that was killed
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
-    local = settings.spark.master.startswith("local")
+    local = not settings.spark.on_cluster
     os.environ.setdefault("PYSPARK_PYTHON", str(_python(data / "python")) if local else sys.executable)
     if local:
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     master = master_of(settings, permanent)
     builder = SparkSession.builder.master(master).appName(f"trueup-{settings.cluster.name}")
-    options = {**_common(settings, data), **_where(settings, data), **settings.spark.conf, **_redaction(settings)}
+    options = _options(settings, data)
     for key, value in options.items():
         builder = builder.config(key, value)
     _launch({"spark.master": master, **options}, data)
@@ -83,9 +88,19 @@ def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
     return spark
 
 
+def _options(settings: Settings, data: Path) -> dict[str, str]:
+    """The properties of the session, by key. Those of the operator replace others, except for files that executors
+    need and for redaction, which are joined."""
+    spark = settings.spark
+    paths, bucket = jars_of(spark, line().jars), bucket_options(spark)
+    shipping = shipped(spark, paths, data) if spark.on_cluster else {}
+    place = _cluster() if spark.on_cluster else _local(paths)
+    return {**_common(settings, data), **bucket, **place, **spark.conf, **shipping, **_redaction(settings, bucket)}
+
+
 def _python(target: Path) -> Path:
-    """A script that starts this interpreter for local workers. Spark prepends a zip of its sources to the module path,
-    which holds no bytecode: every worker would compile its imports, 0.5 s of CPU each time."""
+    """A script that starts this interpreter, for workers on this machine. Spark prepends a zip of its sources to the
+    module path, which holds no bytecode: every worker would compile its imports, 0.5 s of CPU each time."""
     path = shlex.quote(os.environ.get("PYTHONPATH", ""))
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(f'#!/bin/sh\nexport PYTHONPATH={path}\nexec {shlex.quote(sys.executable)} "$@"\n')
@@ -93,10 +108,10 @@ def _python(target: Path) -> Path:
     return target
 
 
-def _redaction(settings: Settings) -> dict[str, str]:
-    """Redact the values of keys that the operator set in all of Spark's pages."""
+def _redaction(settings: Settings, bucket: Iterable[str]) -> dict[str, str]:
+    """Redact the values of keys that the operator set, and of those of ``bucket``, in all of Spark's pages."""
     name = "spark.redaction.regex"
-    ours = [rf"^\Q{key}\E$" for key in settings.spark.conf if key != name]
+    ours = [rf"^\Q{key}\E$" for key in (*settings.spark.conf, *bucket) if key != name]
     return {name: "|".join([settings.spark.conf.get(name, "(?i)secret|password|token|access[.]?key"), *ours])}
 
 
@@ -119,13 +134,25 @@ def _launch(options: Mapping[str, str], data: Path) -> None:
         os.environ[_ARGUMENTS] = f"--properties-file {shlex.quote(str(file))} {given or 'pyspark-shell'}"
         try:
             with out.open("ab") as sink:
-                gateway = launch_gateway(None, {"stdout": sink, "stderr": sink})  # type: ignore[no-untyped-call]
+                how = {"stdout": sink, "stderr": sink, "cwd": _directory(data / "driver")}
+                gateway = launch_gateway(None, how)  # type: ignore[no-untyped-call]
                 SparkContext._ensure_initialized(gateway=gateway)
         except PySparkRuntimeError as error:
             raise Stop("a JVM for Spark", "it ended at once", f"read the end of {out}") from error
         finally:
             os.environ.pop(_ARGUMENTS)
             os.environ.update({} if given is None else {_ARGUMENTS: given})
+
+
+def _directory(place: Path) -> Path | None:
+    """The directory of the JVM; None: that of this process. PYSPARK_PYTHON may be a path in an archive, which executors
+    unpack into their directories. The driver's JVM starts Python, too, for the declaration of a state: there, this path
+    leads to this interpreter."""
+    chosen = Path(os.environ["PYSPARK_PYTHON"])
+    if chosen.is_absolute() or len(chosen.parts) == 1:
+        return None
+    _python(place / chosen)
+    return place
 
 
 def _property(text: str) -> str:
@@ -163,10 +190,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.killEnabled": "false",  # the UI has no authentication
         "spark.log.level": "ERROR",
-        # Most batches are small; the second compiler would use as much CPU as they do.
-        "spark.driver.extraJavaOptions":
-            "-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError "
-            f"-Djava.io.tmpdir={_scratch(data)} {_log_options(data)}",
+        "spark.driver.extraJavaOptions": f"{' '.join(_JAVA)} -Djava.io.tmpdir={_scratch(data)} {_log_options(data)}",
         **_socket_place(data),
     }  # fmt: skip
 
@@ -195,28 +219,20 @@ def _log_options(data: Path) -> str:
     return f"-Dlog4j2.configurationFile=file:{config}"
 
 
-def _where(settings: Settings, data: Path) -> dict[str, str]:
-    paths = [str(path) for path in jars(line().jars)]
-    if settings.spark.master.startswith("local"):
-        return {
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.bindAddress": "127.0.0.1",
-            # After the machine was suspended, heartbeats fail and no task runs until the JVM ends itself. With Spark's
-            # default of 60 failures that takes up to ten minutes.
-            "spark.executor.heartbeat.maxFailures": "6",
-            "spark.driver.extraClassPath": os.pathsep.join(paths),
-        }
-    return {"spark.jars": ",".join(paths), "spark.submit.pyFiles": str(bundle(data / "trueup.zip"))}
+def _local(paths: Iterable[Path]) -> dict[str, str]:
+    """The properties of a session whose tasks run in the JVM of the driver."""
+    return {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.heartbeat.maxFailures": MISSED,
+        "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
+    }
 
 
-def bundle(target: Path) -> Path:
-    """Create a zip of the package for executors, which unpickle the operators by name."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    made = target.with_suffix(".part")
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
-        root = Path(trueup.__file__).parent
-        for folder, _, names in os.walk(root, followlinks=True):
-            for path in (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".avsc", ".lock"))):
-                archive.write(path, path.relative_to(root.parent))
-    shutil.move(made, target)
-    return target
+def _cluster() -> dict[str, str]:
+    """The properties of a session whose tasks run in executors."""
+    return {
+        "spark.executor.extraJavaOptions": " ".join(_JAVA),
+        "spark.executor.syncLogLevel.enabled": "true",
+        "spark.executor.heartbeat.maxFailures": MISSED,
+    }

@@ -38,7 +38,9 @@ def settings(master: str = "local[2]") -> dict[str, object]:
     conf = {} if master.startswith("local") else ON_CLUSTER
     size = 1_100 if conf else 600  # a batch has more overhead on a cluster
     spark = {"master": master, "buckets": 8, "max_records": size, "trigger_ms": 0, "memory": "1g", "conf": conf}
-    return {"cluster": {"zookeeper": "127.0.0.1:1", "name": "c"}, "spark": spark}
+    spark |= {"checkpoint": "file:///unused"} if conf else {}  # the driver chooses its own
+    others = {"journal": {"bootstrap": "127.0.0.1:1"}} if conf else {}
+    return {"cluster": {"zookeeper": "127.0.0.1:1", "name": "c"}, "spark": spark, **others}
 
 
 def topology(epoch: int) -> Topology:

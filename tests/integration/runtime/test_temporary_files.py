@@ -23,7 +23,7 @@ from trueup.streams.runtime.spark.session import session
 data, work = map(Path, sys.argv[1:])
 settings = {"kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}}}
 spark = session(parse({**settings, "spark": {"memory": "512m", "master": "local[1]"}}), data)
-try_operator(spark, work)
+try_operator(spark, f"file://{work}")
 print("worked", flush=True)
 threading.Event().wait()
 """

@@ -26,7 +26,6 @@ STARTED = {
 LOADED = re.compile(r"^(trueup\.[\w.]+):\w+$|^from (trueup\.[\w.]+) import", re.MULTILINE)
 WITHOUT_CALLER = {
     "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
-    "connectors/sandbox/servers/spark.py": "a cluster of Spark, on which tests run the queries",
 }
 """Modules that only tests use, and the reason to keep each."""
 

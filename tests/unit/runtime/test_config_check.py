@@ -11,6 +11,7 @@ from trueup.streams.config.check import problems
 
 ZOOKEEPER = {"zookeeper": "zk1:2181,zk2:2181/chroot"}
 STORE = {"bucket": "pulsar", "key_env": "STORE_KEY", "secret_env": "STORE_SECRET"}
+BUCKET = {"checkpoint": "s3a://b-1/trueup", "checkpoint_key_env": "STORE_KEY", "checkpoint_secret_env": "STORE_SECRET"}
 SET = {"STORE_KEY": "a", "STORE_SECRET": "b"}
 
 
@@ -20,7 +21,7 @@ def found(**sections: Any) -> list[str]:
 
 
 def test_what_holds_is_no_problem() -> None:
-    assert found(stores={"archive": STORE}, journal={"bootstrap": "k1:9092,[::1]:9092"}) == []
+    assert found(stores={"archive": STORE}, spark=BUCKET, journal={"bootstrap": "k1:9092,[::1]:9092"}) == []
 
 
 @pytest.mark.parametrize(
@@ -34,6 +35,7 @@ def test_what_holds_is_no_problem() -> None:
         ({"racks": {"source": "script", "script": "missing.sh"}}, "racks.script"),
         ({"stores": {"archive": {**STORE, "key_env": "UNSET"}}}, "stores.archive.key_env"),
         ({"stores": {"archive": {**STORE, "endpoint": "https://s:9000", "ca": "missing"}}}, "stores.archive.ca"),
+        ({"spark": {**BUCKET, "checkpoint_secret_env": "UNSET"}}, "spark.checkpoint_secret_env"),
         ({"cluster": {**ZOOKEEPER, "security": {"tls.ca": "missing"}}}, "cluster.security.tls.*"),
         ({"cluster": {**ZOOKEEPER, "bookies": {"tls.ca": "missing"}}}, "cluster.bookies.tls.*"),
     ],

@@ -1,0 +1,1 @@
+"""A Spark cluster beside local mode."""

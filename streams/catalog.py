@@ -2,8 +2,6 @@
 
 from typing import TYPE_CHECKING
 
-from trueup.state.common.rules import Rules
-from trueup.state.settings.settings import Declared, Settings
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
@@ -12,23 +10,27 @@ from trueup.streams.replication.descriptor import REPLICATION
 from trueup.streams.runtime.descriptor import Descriptor
 
 if TYPE_CHECKING:
+    from trueup.state.common.rules import Rules
+    from trueup.state.settings.settings import Declared, Settings
     from trueup.streams.runtime.metrics import Metrics
 
 STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS, READS]
 """Streams are created, started and reported in this order. A stream may use earlier ones."""
 
 
-def rules() -> Rules:
+def rules() -> "Rules":
     """The rules of all streams."""
+    from trueup.state.common.rules import Rules
+
     return Rules([rule for stream in STREAMS for rule in stream.rules])
 
 
-def sections() -> Declared:
+def sections() -> "Declared":
     """The sections of the settings that streams declare, each once."""
     return list(dict.fromkeys(section for stream in STREAMS for section in stream.settings))
 
 
-def permanent_tasks(settings: Settings) -> int:
+def permanent_tasks(settings: "Settings") -> int:
     """The maximum number of Spark tasks that all streams together occupy permanently."""
     return sum(stream.tasks(settings) for stream in STREAMS)
 

@@ -14,7 +14,8 @@ from typing import Any
 
 from trueup.connectors.contract import Assignment, Copier, Endpoint, Lease, LogId, Position
 from trueup.state.common.errors import Retry
-from trueup.streams.replication.clusters import connector_of, imported
+from trueup.streams.replication.clusters import connector_of
+from trueup.streams.runtime.named import imported
 
 SLICE_S, AGAIN_S = 1.0, 0.2
 

@@ -10,28 +10,14 @@ import hmac
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
+
+from trueup.state.access.callers import LONGEST_JWT as LONGEST_JWT
+from trueup.state.access.callers import Role as Role
 
 PREFIX, RANDOM_BYTES = "trueup_", 32
-MOST_TOKENS, LONGEST_TOKEN, LONGEST_JWT = 1_000, 512, 16_384
+MOST_TOKENS, LONGEST_TOKEN = 1_000, 512
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
 _DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-
-
-class Role(IntEnum):
-    """What a caller may do. Each role includes those below it."""
-
-    VIEWER = 1
-    REPORTER = 2
-    APPROVER = 3
-    ADMIN = 4
-
-    @property
-    def text(self) -> str:
-        """The name in files and messages."""
-        return self.name.lower()
-
-
 ROLES = {role.text: role for role in Role}
 
 

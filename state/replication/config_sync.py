@@ -16,10 +16,10 @@ removed at the target if this link created it or both once had it; ACLs on topic
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import NamedTuple
 
 from trueup.state.common.patterns import matches
+from trueup.state.replication.changes import ChangeKind as ChangeKind
 
 KEEPING = ("cleanup.policy", "max.message.bytes", "retention.bytes", "retention.ms")
 """Settings that decide whether copied records are retained; copied with any origin at the source."""
@@ -59,20 +59,6 @@ class Right(NamedTuple):
     host: str
     operation: str
     permission: str
-
-
-class ChangeKind(IntEnum):
-    """The kind of an action, in order of execution: permissions are never wider than at the source meanwhile."""
-
-    CREATE = 0
-    SECURE = 1  # settings without which copied records would be lost
-    GROW = 2
-    SET = 3
-    DENY = 4
-    REVOKE = 5
-    ALLOW = 6
-    RELENT = 7  # remove denials
-    SET_GROUP = 8
 
 
 class Action(NamedTuple):

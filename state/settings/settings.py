@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, replace
 from typing import Any, TypeVar
 
+from trueup.state.access.callers import HOST, PORT
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
@@ -89,8 +90,8 @@ class JournalSettings:
 class HttpSettings:
     """The API and the status page."""
 
-    host: str = key("127.0.0.1", "Listen address; one that other machines can reach requires http.tokens_file")
-    port: int = key(8480, "Listen port; 0: any free port", least=0, most=65_535)
+    host: str = key(HOST, "Listen address; one that other machines can reach requires http.tokens_file")
+    port: int = key(PORT, "Listen port; 0: any free port", least=0, most=65_535)
     tokens_file: str = key(
         "", "File of the tokens that callers must send, one line NAME ROLE sha256:DIGEST each, as `trueup token new` "
         "prints it; read again when it changes. Empty: callers are not authenticated",

@@ -9,27 +9,55 @@ from itertools import pairwise
 import click
 
 from trueup.state.common.errors import BadSettings, TrueupError
-from trueup.streams.cli.commands import (
-    config,
-    demo,
-    describe,
-    doctor,
-    explain,
-    files,
-    get,
-    journal,
-    plan,
-    read,
-    run,
-    sandbox,
-    status,
-    support,
-    token,
-    version,
-    what_if,
-)
-from trueup.streams.cli.commands.resources import Groups
+from trueup.streams.runtime.named import imported
 from trueup.streams.terminal import codes
+
+COMMANDS = {
+    "run": "trueup.streams.cli.commands.run:run",
+    "status": "trueup.streams.cli.commands.status:status",
+    "get": "trueup.streams.cli.commands.get:get",
+    "describe": "trueup.streams.cli.commands.describe:describe",
+    "plan": "trueup.streams.cli.commands.plan:plan",
+    "approve": "trueup.streams.cli.commands.plan:approve",
+    "what-if": "trueup.streams.cli.commands.what_if:what_if",
+    "explain": "trueup.streams.cli.commands.explain:explain",
+    "read": "trueup.streams.cli.commands.read:read",
+    "config": "trueup.streams.cli.commands.config:config",
+    "token": "trueup.streams.cli.commands.token:token",
+    "journal": "trueup.streams.cli.commands.journal:journal",
+    "doctor": "trueup.streams.cli.commands.doctor:doctor",
+    "support": "trueup.streams.cli.commands.support:support",
+    "sandbox": "trueup.streams.cli.commands.sandbox:sandbox",
+    "demo": "trueup.streams.cli.commands.demo:demo",
+    "files": "trueup.streams.cli.commands.files:files",
+    "version": "trueup.streams.cli.commands.version:version",
+}
+"""The commands by name, in the order of the help."""
+
+
+class Groups(click.Group):
+    """The group `trueup`: its own commands and those of the streams, such as `trueup link`. A module is imported when
+    its command is requested, because imports take longer than most commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Names of the commands; those of the streams are listed before explain."""
+        own = list(COMMANDS)
+        at = own.index("explain")
+        return [*own[:at], *_brought(), *own[at:]]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of this name."""
+        if cmd_name not in COMMANDS:
+            return _brought().get(cmd_name)
+        found: click.Command = imported(COMMANDS[cmd_name])
+        return found
+
+
+def _brought() -> dict[str, click.Command]:
+    """The commands of the streams by name."""
+    from trueup.streams.catalog import STREAMS
+
+    return {each.name or "": each for stream in STREAMS for each in stream.commands().groups}
 
 
 @click.group(
@@ -49,29 +77,6 @@ def cli() -> None:
     Watch a cluster:                trueup run --set cluster.zookeeper=HOST:2181
     Then, in another terminal:      trueup status
     """
-
-
-for _command in (
-    run.run,
-    status.status,
-    get.get,
-    describe.describe,
-    plan.plan,
-    plan.approve,
-    what_if.what_if,
-    explain.explain,
-    read.read,
-    config.config,
-    token.token,
-    journal.journal,
-    doctor.doctor,
-    support.support,
-    sandbox.sandbox,
-    demo.demo,
-    files.files,
-    version.version,
-):
-    cli.add_command(_command)
 
 
 def main() -> None:

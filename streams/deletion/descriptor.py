@@ -3,17 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.settings import DELETION as SECTION
-from trueup.state.deletion.settings import OPERATOR, DeletionSettings
-from trueup.state.deletion.stores import STORES
-from trueup.state.settings.settings import Settings
-from trueup.streams.deletion.commands import COMMANDS
 from trueup.streams.deletion.signs import signs, trends
 from trueup.streams.deletion.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, certain
+from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing, Verb, certain
 
 if TYPE_CHECKING:
+    from trueup.state.settings.settings import Settings
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
@@ -25,6 +20,7 @@ if TYPE_CHECKING:
 
 def _make(context: "Context") -> "DeletionStream | None":
     """The stream deletes ledgers of the cluster that the placement stream observes."""
+    from trueup.state.deletion.settings import DeletionSettings
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.placement.stream import PlacementStream
 
@@ -34,15 +30,22 @@ def _make(context: "Context") -> "DeletionStream | None":
     return DeletionStream(context, ledgers)
 
 
-def _view(spark: "Session", journal: "Journal", settings: Settings) -> "View | None":
+def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View | None":
     """None if an operator knows the ledgers: nothing is searched then."""
+    from trueup.state.deletion.settings import OPERATOR, DeletionSettings
     from trueup.streams.deletion.view import view
 
     searched = settings.cluster.zookeeper and settings.section(DeletionSettings).owners not in ("none", OPERATOR)
     return view(spark, journal, settings.spark) if searched else None
 
 
-def _checks(settings: Settings) -> Iterable["Check"]:
+def _commands() -> Commands:
+    from trueup.streams.deletion.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _checks(settings: "Settings") -> Iterable["Check"]:
     from trueup.streams.deletion import checks
 
     return checks.all_of(settings)
@@ -64,8 +67,10 @@ PAGE = Section(
 )
 
 DELETION = Descriptor(
-    name="deletion", settings=(SECTION, STORES), topics=TOPICS, rules=LEAK_RULES, signs=signs, page=(PAGE,),
-    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
+    name="deletion", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    settings=Later("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),
+    rules=Later("trueup.state.deletion.rules:LEAK_RULES"),
+    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(

@@ -7,7 +7,6 @@ of streams: code that reads or writes a topic takes its name from that module, s
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
@@ -33,6 +32,8 @@ class JournalTopic:
     def text(self) -> str:
         """The schema as JSON text."""
         if isinstance(self.schema, str):
+            from importlib.resources import files  # slow to import, and few commands read schemas
+
             return (files("trueup.streams") / self.schema).read_text()
         return json.dumps(self.schema)
 

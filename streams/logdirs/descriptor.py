@@ -3,16 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.kafka.settings import KAFKA
-from trueup.state.logdirs.rules import LOGDIR_RULES
-from trueup.state.logdirs.settings import LOGDIRS as SECTION
-from trueup.state.settings.settings import Settings
-from trueup.streams.logdirs.commands import COMMANDS
 from trueup.streams.logdirs.signs import signs, trends
 from trueup.streams.logdirs.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb
+from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing, Verb
 
 if TYPE_CHECKING:
+    from trueup.state.settings.settings import Settings
     from trueup.streams.logdirs.stream import LogDirsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
@@ -28,7 +24,13 @@ def _make(context: "Context") -> "LogDirsStream":
     return LogDirsStream(context)
 
 
-def _checks(settings: Settings) -> Iterable["Check"]:
+def _commands() -> Commands:
+    from trueup.streams.logdirs.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _checks(settings: "Settings") -> Iterable["Check"]:
     from trueup.streams.logdirs import checks
 
     return checks.all_of(settings)
@@ -62,8 +64,10 @@ def _broker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
 PAGE = Section("logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"]))
 
 LOGDIRS = Descriptor(
-    name="logdirs", settings=(KAFKA, SECTION), topics=TOPICS, rules=LOGDIR_RULES, signs=signs, page=(PAGE,),
-    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
+    name="logdirs", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    settings=Later("trueup.state.kafka.settings:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),
+    rules=Later("trueup.state.logdirs.rules:LOGDIR_RULES"),
+    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(Thing("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
     kinds={

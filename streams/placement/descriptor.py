@@ -3,20 +3,15 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.access.tokens import Role
-from trueup.state.placement.damage import reported
-from trueup.state.placement.rules import DAMAGE_RULES, RULES
-from trueup.state.placement.settings import PLACEMENT as SECTION
-from trueup.state.placement.settings import PlacementSettings
-from trueup.state.settings.settings import Settings
+from trueup.state.access.callers import Role
 from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
-from trueup.streams.placement.commands import COMMANDS
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.signs import signs, trends
 from trueup.streams.placement.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb, by_field
+from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Thing, Verb, by_field
 
 if TYPE_CHECKING:
+    from trueup.state.settings.settings import Settings
     from trueup.streams.journal.journal import Journal
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
@@ -32,13 +27,15 @@ def _make(context: "Context") -> "PlacementStream | None":
     return PlacementStream(context) if context.settings.cluster.zookeeper else None
 
 
-def _view(spark: "Session", journal: "Journal", settings: Settings) -> "View | None":
+def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View | None":
     from trueup.streams.placement.view import view
 
     return view(spark, journal, settings.spark) if settings.cluster.zookeeper else None
 
 
-def _absent(settings: Settings) -> Mapping[str, Any]:
+def _absent(settings: "Settings") -> Mapping[str, Any]:
+    from trueup.state.placement.settings import PlacementSettings
+
     chosen = settings.section(PlacementSettings)
     return {
         "watches_ledgers": False, "mode": chosen.mode, "paused": chosen.paused,
@@ -50,11 +47,19 @@ def _absent(settings: Settings) -> Mapping[str, Any]:
 
 
 def _replicas(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    from trueup.state.placement.damage import reported
+
     found = reported(body)
     return None if found is None else {"replicas": found}
 
 
-def _checks(settings: Settings) -> Iterable["Check"]:
+def _commands() -> Commands:
+    from trueup.streams.placement.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _checks(settings: "Settings") -> Iterable["Check"]:
     from trueup.streams.bookkeeper import checks
 
     return checks.all_of(settings)
@@ -68,8 +73,10 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 
 PLACEMENT = Descriptor(
-    name="placement", settings=(SECTION,), topics=(*BOOKKEEPER, *TOPICS), rules=(*RULES, *DAMAGE_RULES), signs=signs,
-    page=PAGE, commands=COMMANDS, checks=_checks, make=_make, metrics=_metrics, absent=_absent, view=_view,
+    name="placement", topics=(*BOOKKEEPER, *TOPICS), signs=signs, page=PAGE,
+    settings=Later("trueup.state.placement.settings:PLACEMENT"),
+    rules=Later("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),
+    commands=_commands, checks=_checks, make=_make, metrics=_metrics, absent=_absent, view=_view,
     todo="set cluster.zookeeper",
     lists=(
         Noun("ledgers", 100, {"all": ("true", "false")}, selectors=("bookie", "namespace")), Noun("bookies"),

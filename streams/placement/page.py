@@ -1,10 +1,11 @@
 """The ledger and bookie sections of the status page."""
 
 from itertools import groupby
+from typing import Any
 
 from trueup.streams.runtime.descriptor import Section
-from trueup.streams.runtime.stream import Row
 
+Row = dict[str, Any]
 CHIPS, CHIPS_OF_MANY = 12, 4
 
 

@@ -3,17 +3,12 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from trueup.state.deletion.stores import STORES
-from trueup.state.reads.rules import READ_RULES
-from trueup.state.reads.settings import READS as SECTION
-from trueup.state.reads.settings import ReadsSettings
-from trueup.state.settings.settings import Settings
-from trueup.streams.priorities.commands import COMMANDS
 from trueup.streams.priorities.signs import signs, trends
 from trueup.streams.priorities.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing
+from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing
 
 if TYPE_CHECKING:
+    from trueup.state.settings.settings import Settings
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.priorities.stream import ReadsStream
     from trueup.streams.runtime.checks import Check
@@ -25,6 +20,8 @@ _SLASHES = 2
 
 
 def _make(context: "Context") -> "ReadsStream | None":
+    from trueup.state.reads.settings import ReadsSettings
+
     if not context.settings.section(ReadsSettings).admin:
         return None
     from trueup.streams.priorities.stream import ReadsStream
@@ -32,7 +29,13 @@ def _make(context: "Context") -> "ReadsStream | None":
     return ReadsStream(context, cast("PlacementStream", context.streams["placement"]))
 
 
-def _checks(settings: Settings) -> Iterable["Check"]:
+def _commands() -> Commands:
+    from trueup.streams.priorities.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _checks(settings: "Settings") -> Iterable["Check"]:
     from trueup.streams.priorities import checks
 
     return checks.all_of(settings)
@@ -59,8 +62,10 @@ def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
 PAGE = Section("reads", "priorities/templates/reads.html", "reads", card=_shown)
 
 READS = Descriptor(
-    name="reads", settings=(SECTION, STORES), topics=TOPICS, rules=READ_RULES, signs=signs, page=(PAGE,),
-    metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"reads": None},
+    name="reads", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    settings=Later("trueup.state.reads.settings:READS", "trueup.state.deletion.stores:STORES"),
+    rules=Later("trueup.state.reads.rules:READ_RULES"),
+    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"reads": None},
     todo="set reads.admin", lists=(Noun("reads"),), selectors=("namespace",),
     things=(Thing("topic", "reads/<path:name>", names=_topic),),
     kinds={

@@ -7,8 +7,7 @@ modules that its lease needs.
 
 import os
 from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trueup.connectors.contract import Endpoint
 from trueup.state.common.errors import BadSettings
@@ -19,6 +18,7 @@ from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.config_sync import Setting
 from trueup.state.rocketmq.settings import ROCKETMQ as ROCKETMQ_SECTION
 from trueup.state.settings.section import Sections
+from trueup.streams.runtime.named import imported
 
 if TYPE_CHECKING:
     from trueup.connectors.replication.config_sync import Seen
@@ -78,12 +78,6 @@ def connector_of(source: str, target: str, path: str) -> str:
 def paths_of(source: str, target: str) -> tuple[str, ...]:
     """The paths for a pair of systems."""
     return tuple(path for one, other, path in COPIERS if (one, other) == (source, target)) or ("records",)
-
-
-def imported(name: str) -> Any:
-    """Import the object ``module:name``."""
-    module, _, attribute = name.partition(":")
-    return getattr(import_module(module), attribute)
 
 
 def hardest(seen: "Seen", called: Mapping[str, str]) -> tuple[str, str, str, int, int]:

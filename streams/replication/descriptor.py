@@ -3,18 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.replication.config_sync import ChangeKind
-from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.settings import LinkSettings
-from trueup.state.replication.validation import LINKS
-from trueup.state.settings.settings import Settings
-from trueup.streams.replication.clusters import SECTIONS
-from trueup.streams.replication.commands import COMMANDS
+from trueup.state.replication.changes import ChangeKind
 from trueup.streams.replication.signs import signs, trends
 from trueup.streams.replication.topics import TOPICS
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Section, Thing, Verb, by_field, certain
+from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing, Verb, by_field, certain
 
 if TYPE_CHECKING:
+    from trueup.state.settings.settings import Settings
     from trueup.streams.replication.stream import ReplicationStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
@@ -27,7 +22,13 @@ def _make(context: "Context") -> "ReplicationStream":
     return ReplicationStream(context)
 
 
-def _checks(settings: Settings) -> Iterable["Check"]:
+def _commands() -> Commands:
+    from trueup.streams.replication.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _checks(settings: "Settings") -> Iterable["Check"]:
     from trueup.streams.replication import checks
 
     return checks.all_of(settings)
@@ -46,15 +47,19 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
     return (LinkMetrics,)
 
 
-def _tasks(settings: Settings) -> int:
+def _tasks(settings: "Settings") -> int:
+    from trueup.state.replication.settings import LinkSettings
+
     return sum(link.tasks for link in settings.table(LinkSettings).values())
 
 
 PAGE = Section("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
 
 REPLICATION = Descriptor(
-    name="replication", settings=(*SECTIONS, LINKS), topics=TOPICS, tasks=_tasks, rules=LINK_RULES, signs=signs,
-    page=(PAGE,), metrics=_metrics, commands=COMMANDS, checks=_checks, make=_make, absent=lambda _: {"links": []},
+    name="replication", topics=TOPICS, tasks=_tasks, signs=signs, page=(PAGE,), metrics=_metrics,
+    settings=Later("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),
+    rules=Later("trueup.state.replication.rules:LINK_RULES"),
+    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"links": []},
     lists=(Noun("links"),),
     things=(Thing("link", "links/<name>", names=by_field("name", "link")), Thing("refill", "links/<name>/refill")),
     kinds=dict.fromkeys(

@@ -1,22 +1,24 @@
 """The entry of a stream in the catalog: what the application, API, page, command line and docs need of it.
 
-Every command imports the descriptors. Their functions therefore import Spark and clients of servers when called.
+Every command imports the descriptors. Their functions therefore import commands, Spark and clients of servers when
+called, and their rules and settings are imported when read.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.access.tokens import Role
-from trueup.state.common.rules import Rule
-from trueup.state.settings.section import Section as Keys
-from trueup.state.settings.settings import Settings
+from trueup.state.access.callers import Role
 from trueup.streams.journal.topic import JournalTopic
+from trueup.streams.runtime.named import imported
 from trueup.streams.runtime.signs import Signs
 
 if TYPE_CHECKING:
     from click import Command
 
+    from trueup.state.common.rules import Rule
+    from trueup.state.settings.section import Section as Keys
+    from trueup.state.settings.settings import Settings
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
@@ -106,6 +108,18 @@ class Section:
         return self.name.capitalize()
 
 
+class Later:
+    """Objects that are imported when they are read. ``names``: ``module:name`` of each object, or of several."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __iter__(self) -> Iterator[Any]:
+        for name in self._names:
+            found = imported(name)
+            yield from found if isinstance(found, Iterable) else (found,)
+
+
 @dataclass(frozen=True, slots=True)
 class Commands:
     """What a stream adds to the command line: to `trueup get`, to `trueup describe`, and to `trueup` itself."""
@@ -122,30 +136,30 @@ class Descriptor:
     name: str
     make: Callable[["Context"], "Stream | None"]
     """Returns None if the settings do not ask for the stream."""
-    absent: Callable[[Settings], Mapping[str, Any]] = lambda _: {}
+    absent: Callable[["Settings"], Mapping[str, Any]] = lambda _: {}
     """Fields of the status while the stream does not run."""
     todo: str = "declare it in the settings"
     """How an operator starts the stream; part of the error for a stream that does not run."""
     lists: Sequence[Noun] = ()
     things: Sequence[Thing] = ()
     verbs: Sequence[Verb] = ()
-    rules: Iterable[Rule] = ()
+    rules: Iterable["Rule"] = ()
     """The rules that its findings and actions name. Findings are stored by position: only append."""
     selectors: Sequence[str] = ()
     """The fields of a `Filter` that its findings understand, apart from verdict and rule."""
-    settings: Sequence[Keys[Any]] = ()
+    settings: Iterable["Keys[Any]"] = ()
     """The sections of the settings that it reads. Several streams can read the same section."""
-    tasks: Callable[[Settings], int] = lambda _: 0
+    tasks: Callable[["Settings"], int] = lambda _: 0
     """Maximum number of Spark tasks that it occupies permanently."""
     topics: Sequence[JournalTopic] = ()
     """Its topics of the journal, which are declared when the descriptor is imported."""
-    commands: Commands = Commands()
-    checks: Callable[[Settings], Iterable["Check"]] = lambda _: ()
+    commands: Callable[[], Commands] = Commands
+    checks: Callable[["Settings"], Iterable["Check"]] = lambda _: ()
     """The checks of `trueup doctor`."""
     metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
     page: Sequence[Section] = ()
     """Sections of the status page. A stream without any has one with its counts and findings."""
-    view: Callable[["Session", "Journal", Settings], "View | None"] = lambda _spark, _journal, _settings: None
+    view: Callable[["Session", "Journal", "Settings"], "View | None"] = lambda _spark, _journal, _settings: None
     """Its query with state, which a standby runs; None if it has none."""
     kinds: Mapping[str, str] = field(default_factory=dict)
     """What each kind of action changes, as the page says it before an approval."""

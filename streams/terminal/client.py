@@ -4,20 +4,20 @@ import getpass
 import json
 import ssl
 import time
+from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
-from urllib.parse import quote, unquote, urlencode
-
-import urllib3
-from urllib3.exceptions import HTTPError, SSLError
-from urllib3.util import Timeout, make_headers
+from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from trueup.state.common.errors import BadSettings, Retry, TrueupError
 from trueup.streams.runtime.headers import INCOMPLETE, TOKEN, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
+FAILED = (OSError, HTTPException, ValueError)
+"""Errors of a request without a response; `ValueError` of an invalid URL."""
 
 
 class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
@@ -51,6 +51,14 @@ class Target:
     ca: str = ""
 
 
+class Response(NamedTuple):
+    """A response with any status."""
+
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+
 class Api:
     """The API of one application. ``now_ms``: its clock at the last response."""
 
@@ -59,12 +67,8 @@ class Api:
         self.base, self._credentials = _split(target.url)
         self._credentials |= _with(target.token, self._credentials)
         self.now_ms = time.time_ns() // 1_000_000
-        self._headers: Mapping[str, str] = {}
-        # A redirect could carry the token to another server.
-        self._pool = urllib3.PoolManager(
-            timeout=Timeout(connect=CONNECT_S, read=read_s), retries=False, ca_certs=target.ca or None,
-            ssl_minimum_version=ssl.TLSVersion.TLSv1_2,
-        )  # fmt: skip
+        self._headers = HTTPMessage()
+        self._ca, self._read_s = target.ca, read_s
 
     def get(self, path: str, **parameters: object) -> Any:
         """GET /api/PATH; parameters that are None are omitted."""
@@ -81,12 +85,12 @@ class Api:
     def metrics(self) -> str:
         """GET /metrics. Raises `Retry` without a response, `Answered` for an error."""
         try:
-            response = self._pool.request("GET", f"{self.base}/metrics", headers=self._credentials)
-        except HTTPError as error:
+            response = self._request("GET", "/metrics", self._credentials)
+        except FAILED as error:
             raise Retry(f"metrics of Trueup at {self.base}", _words(error), "see `trueup status`") from error
         if response.status != 200:
             raise _error(response.status, None)
-        return str(response.data.decode(errors="replace"))
+        return response.body.decode(errors="replace")
 
     def post(self, path: str, body: Mapping[str, object]) -> Any:
         """POST a JSON object."""
@@ -101,13 +105,14 @@ class Api:
         data = None if body is None else json.dumps(body)
         headers = {USER: _user(), **self._credentials, **({"Content-Type": "application/json"} if data else {})}
         try:
-            response = self._pool.request(method, f"{self.base}/api/{path}", body=data, headers=headers)
-            found = json.loads(response.data)
-        except HTTPError as error:
+            response = self._request(method, f"/api/{path}", headers, data)
+        except FAILED as error:
             todo = "start it with `trueup run`, or set its URL with --api or TRUEUP_API"
-            if isinstance(error, SSLError):
+            if isinstance(error, ssl.SSLError | FileNotFoundError | PermissionError):
                 todo = "set the authorities of its certificate with --ca or TRUEUP_CA, or correct http:// or https://"
             raise Retry(f"a response of Trueup at {self.base}", _words(error), todo) from error
+        try:
+            found = json.loads(response.body)
         except ValueError as error:
             if response.status in (401, 403):
                 raise Answered(response.status, f"credentials that the server at {self.base} accepts",
@@ -122,6 +127,27 @@ class Api:
             raise _error(response.status, found)
         return found
 
+    def _request(self, method: str, path: str, headers: Mapping[str, str], body: str | None = None) -> Response:
+        """Send one request on a connection of its own. Redirects are not followed: they could carry the token to
+        another server. Raises `FAILED`."""
+        parts = urlsplit(self.base)
+        connection = self._connection(parts.scheme, parts.netloc)
+        try:
+            connection.connect()
+            connection.sock.settimeout(self._read_s)
+            connection.request(method, parts.path + path, body, headers)
+            response = connection.getresponse()
+            return Response(response.status, response.headers, response.read())
+        finally:
+            connection.close()
+
+    def _connection(self, scheme: str, host: str) -> HTTPConnection:
+        if scheme == "http":
+            return HTTPConnection(host, timeout=CONNECT_S)
+        context = ssl.create_default_context(cafile=self._ca or None)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        return HTTPSConnection(host, timeout=CONNECT_S, context=context)
+
 
 def _split(url: str) -> tuple[str, dict[str, str]]:
     """The URL without user and password, and the headers with them."""
@@ -129,7 +155,7 @@ def _split(url: str) -> tuple[str, dict[str, str]]:
     scheme, _, rest = base.partition("://")
     authority, slash, path = rest.partition("/")
     user, at, host = authority.rpartition("@")
-    basic = {"Authorization": make_headers(basic_auth=unquote(user))["authorization"]} if at else {}
+    basic = {"Authorization": f"Basic {b64encode(unquote(user).encode()).decode()}"} if at else {}
     return f"{scheme}://{host}{slash}{path}", basic
 
 
@@ -154,9 +180,8 @@ def segment(name: str) -> str:
     return quote(name, safe="")
 
 
-def _words(error: HTTPError) -> str:
-    cause = getattr(error, "reason", None) or error
-    return str(cause).rpartition(": ")[2] or type(error).__name__
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
 
 
 def _error(status: int, found: Any) -> Answered | BadSettings:

@@ -9,9 +9,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from trueup.state.access.tokens import LONGEST_JWT
+from trueup.state.access.callers import HOST, LONGEST_JWT, PORT
 from trueup.state.common.errors import BadSettings
-from trueup.state.settings.settings import HttpSettings
 from trueup.streams.terminal import out
 from trueup.streams.terminal.client import Target
 
@@ -20,10 +19,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 def default_api(env: Mapping[str, str] = os.environ) -> str:
     """URL of the application on this machine, from the settings in the environment or the defaults."""
-    http = HttpSettings()
     scheme = "https" if env.get("TRUEUP__HTTP__TLS_CERTIFICATE") else "http"
-    host = env.get("TRUEUP__HTTP__HOST", http.host)
-    return f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{env.get('TRUEUP__HTTP__PORT', http.port)}"  # noqa: S104
+    host = env.get("TRUEUP__HTTP__HOST", HOST)
+    return f"{scheme}://{'127.0.0.1' if host in ('0.0.0.0', '::') else host}:{env.get('TRUEUP__HTTP__PORT', PORT)}"  # noqa: S104
 
 
 def api(command: Command) -> Command:

@@ -18,6 +18,8 @@ from trueup.streams.runtime.format import cut, since
 from trueup.streams.terminal import codes
 
 if TYPE_CHECKING:
+    from rich.status import Status
+
     from trueup.streams.terminal.client import Api, Listed
 
 Row = dict[str, Any]
@@ -177,22 +179,22 @@ def watch(run: Callable[[], object], every_s: float, sleep: Callable[[float], ob
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
     """Print progress on stderr if it takes longer than two seconds; call the result to update the text."""
-    from rich.console import Console
-
-    console = Console(stderr=True, highlight=False)
-    status, last = console.status(what), [what]
-    shown = threading.Event()
+    last, shown = [what], list["Status"]()
 
     def begin() -> None:
-        shown.set()
+        from rich.console import Console
+
+        console = Console(stderr=True, highlight=False)
         if console.is_terminal:
-            status.start()
+            shown.append(console.status(last[0]))
+            shown[0].start()
         else:
             click.echo(f"{last[0]} ...", err=True)
 
     def better(text: str) -> None:
         last[0] = text
-        status.update(text)
+        for status in shown:
+            status.update(text)
 
     timer = threading.Timer(QUIET_S, begin)
     timer.daemon = True
@@ -202,7 +204,7 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
     finally:
         timer.cancel()
         timer.join()
-        if shown.is_set() and console.is_terminal:
+        for status in shown:
             status.stop()
 
 

@@ -14,7 +14,8 @@ from tests.replication.writers import Site
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.streams.replication.clusters import KAFKA, connector_of, imported
+from trueup.streams.replication.clusters import KAFKA, connector_of
+from trueup.streams.runtime.named import imported
 
 KEEP = {"retention.ms": "-1"}
 

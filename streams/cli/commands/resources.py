@@ -35,7 +35,7 @@ class Resources(InOrder):
         yield from ()
 
     def _all(self) -> dict[str, click.Command]:
-        brought = [command for stream in STREAMS for command in self.of(stream.commands)]
+        brought = [command for stream in STREAMS for command in self.of(stream.commands())]
         return {each.name or "": each for each in (*self.commands.values(), *brought, *self.generic())}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
@@ -69,22 +69,6 @@ class Details(Resources):
     def generic(self) -> Iterator[click.Command]:
         """All fields, one per line, of each noun that has a title and no command of its own."""
         return (_detail(thing) for stream in STREAMS for thing in stream.things if thing.about)
-
-
-class Groups(Resources):
-    """The group `trueup`, with commands such as `trueup link`."""
-
-    def of(self, commands: Commands) -> Sequence[click.Command]:
-        """Further commands of a stream."""
-        return commands.groups
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        """Names of the commands; those of the streams are listed before explain."""
-        names = super().list_commands(ctx)
-        own = list(self.commands)
-        brought = [name for name in names if name not in self.commands]
-        at = own.index("explain")
-        return [*own[:at], *brought, *own[at:]]
 
 
 def _list(noun: Noun) -> click.Command:

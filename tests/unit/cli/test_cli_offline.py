@@ -20,7 +20,12 @@ from trueup.streams.terminal import codes
 from trueup.streams.terminal.options import default_api
 
 Run = Callable[..., tuple[int, str, str]]
-HEAVY = ("pyspark", "confluent_kafka", "kazoo", "flask", "numpy", "pandas", "pyarrow", "fastavro", "rich", "jgo")
+HEAVY = {"pyspark", "confluent_kafka", "kazoo", "flask", "numpy", "pandas", "pyarrow", "fastavro", "rich", "jgo"}
+SLOW = {
+    *HEAVY, "urllib3", "yaml", "re2", "importlib.metadata", "importlib.resources", "logging", "trueup.connectors",
+    "trueup.state.settings.settings", "trueup.state.common.options", "trueup.state.common.rules",
+}  # fmt: skip
+"""Modules that take longer to import than a request takes."""
 
 
 @pytest.fixture
@@ -33,7 +38,10 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 
 def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
         yield (*path, name), command
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
@@ -42,20 +50,26 @@ def commands(group: click.Group = cli, path: tuple[str, ...] = ()) -> Iterator[t
 NAMED = {" ".join(path): command for path, command in commands()}
 
 
-def test_help_loads_nothing_heavy() -> None:
-    program = "import sys; from trueup.streams.cli.main import invoke; invoke(['--help']); print(*sys.modules)"
+def loaded_by(*words: str) -> set[str]:
+    """The modules that a command line imports, with the packages that contain them."""
+    program = f"import sys; from trueup.streams.cli.main import invoke; invoke({words!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = {name.partition(".")[0] for name in done.stdout.splitlines()[-1].split()}
-    assert loaded & set(HEAVY) == set()
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_loads_nothing_heavy() -> None:
+    assert loaded_by("--help") & HEAVY == set()
+
+
+def test_status_loads_no_other_command_and_nothing_that_only_others_need() -> None:
+    loaded = loaded_by("status", "--api", "http://127.0.0.1:1")
+    commands = {name for name in loaded if name.startswith("trueup.") and "commands." in f"{name}."}
+    assert (commands, loaded & SLOW) == ({"trueup.streams.cli.commands", "trueup.streams.cli.commands.status"}, set())
 
 
 def test_a_command_that_asks_the_application_loads_no_spark() -> None:
-    program = (
-        "import sys; from trueup.streams.cli.main import invoke; "
-        "invoke(['get', 'ledgers', '--api', 'http://127.0.0.1:1']); print(*sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert {"pyspark", "confluent_kafka", "flask"} & {m.partition(".")[0] for m in done.stdout.split()} == set()
+    loaded = loaded_by("get", "ledgers", "--api", "http://127.0.0.1:1")
+    assert {"pyspark", "confluent_kafka", "flask"} & loaded == set()
 
 
 @pytest.mark.parametrize("name", NAMED)

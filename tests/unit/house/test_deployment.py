@@ -11,7 +11,7 @@ import yaml
 from tests.configuration import parse
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.api import version
-from trueup.streams.cli.main import cli
+from trueup.streams.cli.main import COMMANDS
 from trueup.streams.runtime.ending import KILL_S
 from trueup.streams.terminal import codes
 
@@ -77,7 +77,7 @@ def unit() -> configparser.RawConfigParser:
 
 def test_the_unit_starts_commands_that_exist(unit: configparser.RawConfigParser) -> None:
     starts = [unit["Service"][name].split()[1] for name in ("ExecStartPre", "ExecStart")]
-    assert set(starts) <= set(cli.commands)
+    assert set(starts) <= set(COMMANDS)
 
 
 def test_an_invalid_configuration_is_not_restarted(unit: configparser.RawConfigParser) -> None:

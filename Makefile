@@ -115,6 +115,7 @@ picture: setup ## Render the page for the README
 .PHONY: chart
 chart: ## Render the Helm chart for tests (needs Helm 3): make chart HELM=helm
 	tests/chart.sh $(or $(HELM),helm)
+
 .PHONY: bench-cluster
 bench-cluster: setup ## CPU of records and ledgers on a Spark cluster beside local mode
 	$(BIN)/python -m bench.cluster

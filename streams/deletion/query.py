@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.block_store import Store
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined, packed
 from trueup.state.deletion.owners import Component, home
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
@@ -78,7 +78,8 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
         mine = every | (bucket == number)
         if mine.any():
             listed = table.listed[np.repeat(mine, rows["count"])] if kind == OWNER else table.listed
-            yield number, kind, Table(rows[mine], table.names, listed).to_bytes()
+            # Without the names of other buckets, of which there are many more.
+            yield number, kind, packed(Table(rows[mine], table.names, listed)).to_bytes()
 
 
 def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | None:

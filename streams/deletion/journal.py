@@ -1,16 +1,14 @@
 """Decodes the journal's records for the deletion view: ledgers with their owners, and nodes that reference them."""
 
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
 import numpy as np
 
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Table, nodes_of
-from trueup.state.deletion.owners import Claim, OwnerStatus, Pointers, claim_of
-from trueup.streams.deletion.topics import OWNERS
-from trueup.streams.journal.codec import decode
+from trueup.state.deletion.owned_ledgers import LISTED, NO_LEDGERS, NO_NODES, NODE, OWNED, Rows, Table
+from trueup.state.deletion.owners import Claim, OwnerStatus, claim_of
 from trueup.streams.journal.decode import Bodies, fragment_members
 
 _CUSTOM = fastavro.parse_schema({"type": "map", "values": "bytes"})
@@ -48,12 +46,35 @@ def _claim(encoded: bytes) -> Claim:
     return claim_of(custom)
 
 
-def pointers_of(record: Mapping[str, Any]) -> Pointers:
-    """A record of the topic ``owners``."""
-    lists = {name: tuple(record[name]) for name in ("ledgers", "dropped")}
-    return Pointers(**{**record, **lists, "status": OwnerStatus(record["status"])})
-
-
 def node_rows(bodies: Sequence[bytes]) -> Table:
-    """These bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
-    return nodes_of(pointers_of(decode(OWNERS, body)) for body in bodies)
+    """Bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
+    if not len(bodies):
+        return NO_NODES
+    read = Bodies(bodies, "owners")
+    texts = {name: read.blobs(read.all) for name in ("path", "owner", "name")}
+    rows = np.zeros(len(bodies), NODE)
+    for name in ("status", "version", "mzxid", "seen_ms"):
+        rows[name] = read.longs(read.all)
+    read.check(np.isin(rows["status"], list(OwnerStatus)), read.all, "a status of a node")
+    counts, ledgers = read.lists(read.all)
+    dropped = read.lists(read.all)
+    rows["count"], rows["elsewhere"] = counts, read.longs(read.all) != 0  # true is the byte of the long -1
+    texts["error"] = read.blobs(read.all)
+    names: dict[str, int] = {}
+    for name, blobs in texts.items():
+        codes, distinct = read.texts(*blobs)
+        lines = (text.replace("\n", " ") for text in distinct)
+        rows[name] = np.fromiter((names.setdefault(line, len(names)) for line in lines), np.uint32)[codes]
+    listed = np.zeros(len(ledgers), LISTED)
+    listed["ledger"], listed["dropped"] = ledgers, _among(counts, ledgers, *dropped)
+    return Table(rows, tuple(names), listed)
+
+
+def _among(counts: Rows, items: Rows, others: Rows, wanted: Rows) -> Rows:
+    """Whether each item of lists is in the other list of its row. ``counts``, ``others``: their lengths by row."""
+    if not len(wanted):
+        return np.zeros(len(items), bool)
+    distinct, codes = np.unique(np.concatenate([items, wanted]), return_inverse=True)
+    row = np.concatenate([np.repeat(np.arange(len(counts)), counts), np.repeat(np.arange(len(others)), others)])
+    pairs = row * len(distinct) + codes
+    return np.isin(pairs[: len(items)], pairs[len(items) :])

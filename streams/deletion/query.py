@@ -8,17 +8,18 @@ report their whole state.
 
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.block_store import Store
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined, packed
 from trueup.state.deletion.owners import Component, home
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
@@ -28,7 +29,9 @@ from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
 from trueup.streams.runtime.spark.spark_store import records_of
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # every Python worker imports this module, and those that sort do not need pandas
+    import pandas as pd
+
     from trueup.state.settings.spark import SparkSettings as SparkSettings
     from trueup.streams.journal.journal import Journal
 
@@ -37,28 +40,33 @@ LEDGER, OWNER, TOPOLOGY = range(3)
 ANSWER = "bucket int, epoch bigint, ledgers bigint, leaks binary, names string"
 """One row for each bucket with an answer; ``epoch`` -1: without a request."""
 ROUTED = "bucket int, kind int, value binary"
+_ROUTED = pa.schema([("bucket", pa.int32()), ("kind", pa.int32()), ("value", pa.binary())])
 _EPOCH = struct.Struct("<q")
 
 
-def route(buckets: int) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+def route(buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Sort records, kind int and value binary, into ``buckets``: rows of `ROUTED`."""
 
-    def sorted_(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
-        for frame in frames:
-            kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
+    def sorted_(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
             found = [
-                *_parted(owned_rows(value[kind == LEDGER]), LEDGER, buckets),
-                *_parted(node_rows(value[kind == OWNER]), OWNER, buckets),
-                *_asked(value[kind == TOPOLOGY], buckets),
+                *_parted(owned_rows(_of(batch, LEDGER)), LEDGER, buckets),
+                *_parted(node_rows(_of(batch, OWNER)), OWNER, buckets),
+                *_asked(_of(batch, TOPOLOGY), buckets),
             ]
             if found:
-                yield pd.DataFrame(found, columns=["bucket", "kind", "value"])
+                yield pa.RecordBatch.from_arrays(list(zip(*found, strict=True)), schema=_ROUTED)
 
     return sorted_
 
 
-def _asked(bodies: Any, buckets: int) -> list[tuple[int, int, bytes]]:
-    if not len(bodies):
+def _of(batch: pa.RecordBatch, kind: int) -> list[bytes]:
+    found: list[bytes] = batch["value"].filter(pc.equal(batch["kind"], kind)).to_pylist()
+    return found
+
+
+def _asked(bodies: Sequence[bytes], buckets: int) -> list[tuple[int, int, bytes]]:
+    if not bodies:
         return []
     read = Bodies(bodies, "topology")
     epoch = _EPOCH.pack(int(read.longs(read.all).max()))
@@ -78,10 +86,11 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
         mine = every | (bucket == number)
         if mine.any():
             listed = table.listed[np.repeat(mine, rows["count"])] if kind == OWNER else table.listed
-            yield number, kind, Table(rows[mine], table.names, listed).to_bytes()
+            # Without the names of other buckets, of which there are many more.
+            yield number, kind, packed(Table(rows[mine], table.names, listed)).to_bytes()
 
 
-def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | None:
+def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
     """Fold the rows of one batch into a bucket; returns its row of `ANSWER`."""
     ledgers, nodes, epoch = split(frames)
     leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
@@ -91,7 +100,7 @@ def folded(store: Store, frames: Iterator[pd.DataFrame]) -> dict[str, Any] | Non
     return {"epoch": epoch, "ledgers": leaks.ledgers, "leaks": leaks.rows.tobytes(), "names": names}
 
 
-def split(frames: Iterator[pd.DataFrame]) -> tuple[Table, Table, int]:
+def split(frames: Iterator["pd.DataFrame"]) -> tuple[Table, Table, int]:
     """Ledgers, nodes and the epoch of the newest request (-1: none) in the rows of one bucket."""
     ledgers, nodes, epoch = [NO_LEDGERS], [NO_NODES], -1
     for frame in frames:
@@ -125,7 +134,7 @@ def answers(records: DataFrame, buckets: int) -> DataFrame:
     """The `ANSWER` rows over records: kind int, value binary (an Avro body)."""
     return (
         records.select("kind", "value")
-        .mapInPandas(route(buckets), ROUTED)
+        .mapInArrow(route(buckets), ROUTED)
         .groupBy("bucket")
         .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
     )

@@ -5,6 +5,7 @@ writes them (Avro permits several). Trailing fields that are not needed are not 
 """
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,8 +45,7 @@ class Bodies:
         for row in np.flatnonzero(size == 0).tolist():
             value[row], size[row] = _varint(self._raw[at[row] : at[row] + _LONGEST].tolist())
         self._move(rows, at + size)
-        found: Array = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-        return found
+        return _signed(value)
 
     def counts(self, rows: Array) -> Array:
         """The next length of each of these rows, of items or bytes. Raises `BadBytes` for a negative length or one
@@ -64,6 +64,29 @@ class Bodies:
         starts = self.at[rows]
         self._move(rows, starts + sizes)
         return starts, sizes
+
+    def lists(self, rows: Array) -> tuple[Array, Array]:
+        """The next array of longs of each of these rows: its length, and the items of all rows, concatenated. Raises
+        `BadBytes`."""
+        sizes = self.counts(rows)
+        some, items = rows[sizes > 0], sizes[sizes > 0]
+        first = np.searchsorted(self._stops, self.at[some])
+        self.check(first + items <= len(self._stops), some, "the items of an array")
+        which = spans(first, first + items)
+        ends, begins = self._stops[which] + 1, self._stops[which - 1] + 1
+        begins[np.cumsum(items) - items] = self.at[some]
+        self._move(some, self._stops[first + items - 1] + 1)
+        value, size = _varints(self._words[begins])
+        for at in np.flatnonzero(size == 0).tolist():
+            value[at], size[at] = _varint(self._raw[begins[at] : begins[at] + _LONGEST].tolist())
+        self.check(begins + size == ends, np.repeat(some, items), "a long")
+        self.ends(some)
+        return sizes, _signed(value)
+
+    @cached_property
+    def _stops(self) -> Array:
+        """The positions of bytes that end a varint, if one is there."""
+        return np.flatnonzero(self._raw < 0x80)
 
     def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
         """Strings as codes (uint32) into a tuple of distinct strings."""
@@ -125,6 +148,12 @@ def _varints(words: Array) -> tuple[Array, Array]:
     for mask, shift in _FOLDS:  # seven bits of each byte, fourteen of each two, twenty-eight of each four
         bits = bits & mask | (bits & mask << np.uint64(8 * shift)) >> np.uint64(shift)
     return bits, np.where(stop > 0, np.bitwise_count(upto) >> 3, 0).astype(np.int64)
+
+
+def _signed(value: Array) -> Array:
+    """The longs that Avro encodes as these unsigned numbers."""
+    found: Array = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+    return found
 
 
 def _varint(content: list[int]) -> tuple[int, int]:

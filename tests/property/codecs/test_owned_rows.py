@@ -10,7 +10,7 @@ from tests.property.codecs.test_bookkeeper_metadata import ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owners import OwnerStatus, Pointers, claim_of
-from trueup.streams.deletion.journal import node_rows, owned_rows, pointers_of
+from trueup.streams.deletion.journal import node_rows, owned_rows
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.journal.codec import decode, encode
 
@@ -47,7 +47,7 @@ def test_ledgers_are_read_as_they_are_one_by_one(made: list[LedgerRecord]) -> No
 @given(st.lists(nodes, max_size=8))
 def test_nodes_are_read_as_they_are_one_by_one(made: list[Pointers]) -> None:
     bodies = [encode("owners", record_of(node)) for node in made]
-    assert [pointers_of(decode("owners", body)) for body in bodies] == made
+    assert [decode("owners", body) for body in bodies] == [record_of(node) for node in made]
     table = node_rows(bodies)
     at, seen = 0, list[Any]()
     for number, row in enumerate(table.rows):
@@ -69,3 +69,18 @@ def test_a_truncated_record_is_reported(made: list[LedgerRecord], data: Any) -> 
     bodies[at] = bodies[at][: data.draw(st.integers(0, len(bodies[at]) - 2))]
     with pytest.raises(BadBytes):
         owned_rows(bodies)
+
+
+@given(st.lists(nodes, min_size=1, max_size=3), st.data())
+def test_a_truncated_node_is_reported(made: list[Pointers], data: Any) -> None:
+    bodies = [encode("owners", record_of(node)) for node in made]
+    at = data.draw(st.integers(0, len(bodies) - 1))
+    bodies[at] = bodies[at][: data.draw(st.integers(0, len(bodies[at]) - 1))]
+    with pytest.raises(BadBytes):
+        node_rows(bodies)
+
+
+def test_a_node_with_another_status_is_reported() -> None:
+    node = Pointers("/a", "a", "", OwnerStatus.READABLE, 1, 1, 1)
+    with pytest.raises(BadBytes, match="a status of a node"):
+        node_rows([encode("owners", {**record_of(node), "status": 4})])

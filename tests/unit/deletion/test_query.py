@@ -4,6 +4,7 @@ import zlib
 from collections.abc import Iterable
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from tests.memory_store import MemoryStore
@@ -57,10 +58,10 @@ def question(epoch: int) -> Record:
 
 def routed(*records: Record) -> dict[int, list[tuple[int, bytes]]]:
     """Records of one batch by bucket."""
-    frame = pd.DataFrame([{"kind": kind, "value": value} for kind, value in records])
+    batch = pa.RecordBatch.from_pylist([{"kind": kind, "value": value} for kind, value in records])
     found: dict[int, list[tuple[int, bytes]]] = {}
-    for part in route(BUCKETS)(iter([frame])):
-        for bucket, kind, value in part.itertuples(index=False):
+    for part in route(BUCKETS)(iter([batch])):
+        for bucket, kind, value in zip(*part.to_pydict().values(), strict=True):
             found.setdefault(bucket, []).append((kind, value))
     return found
 
@@ -121,7 +122,16 @@ def test_without_a_question_no_bucket_answers() -> None:
 
 
 def test_an_empty_batch_goes_nowhere() -> None:
-    assert list(route(BUCKETS)(iter([pd.DataFrame({"kind": [], "value": []})]))) == []
+    assert (
+        list(
+            route(BUCKETS)(
+                iter(
+                    [pa.RecordBatch.from_pydict({"kind": pa.array([], pa.int32()), "value": pa.array([], pa.binary())})]
+                )
+            )
+        )
+        == []
+    )
 
 
 def test_one_row_of_each_kind_goes_to_a_bucket_however_many_records_there_are() -> None:

@@ -93,6 +93,14 @@ def on(spark: StandaloneSpark, checkpoints: Path) -> dict[str, dict[str, Any]]:
     return {"spark": {"master": spark.url, "checkpoint": f"file://{checkpoints}", "conf": dict(ON_LOOPBACK)}}
 
 
+def bucket(objects: Objects) -> dict[str, object]:
+    """The settings of checkpoints in a bucket of this server, which accepts any credentials."""
+    return {
+        "checkpoint": "s3a://states/trueup", "checkpoint_endpoint": objects.endpoint, "checkpoint_key_env": "KEY",
+        "checkpoint_secret_env": "SECRET",
+    }  # fmt: skip
+
+
 def grown(trueup: Trueup) -> None:
     """Wait until every link has copied more."""
     before = {row["link"]: row["copied"] for row in trueup.api("links")}
@@ -141,11 +149,7 @@ def test_the_doctor_tries_a_batch_on_the_executors_and_in_the_bucket(
         objects.up()
         for name in ("KEY", "SECRET"):
             patch.setenv(name, "any")
-        bucket = {
-            "checkpoint": "s3a://states/trueup", "checkpoint_endpoint": objects.endpoint, "checkpoint_key_env": "KEY",
-            "checkpoint_secret_env": "SECRET",
-        }  # fmt: skip
-        section = {**on(spark, new_root())["spark"], **bucket}
+        section = {**on(spark, new_root())["spark"], **bucket(objects)}
         found = machine.spark(parse({**kafka, "spark": section}))
         store = ObjectStore(BucketLocation("states", REGION, objects.endpoint, "KEY", "SECRET"))
         left = [each.key for page in store.objects() for each in page if "doctor" in each.key]

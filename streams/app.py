@@ -288,9 +288,13 @@ class Running:
 
     def _forget(self, driver: Driver, pattern: str, keep: str) -> None:
         """Delete checkpoints of earlier runs, which nothing reads, in a thread: their location may be slow."""
-        folder = checkpoints.folder_of(self._settings.spark, self._data)
-        step = partial(checkpoints.forget, folder=folder, pattern=pattern, keep=keep)
-        self._supervisor.loop(f"old checkpoints, {pattern.partition('-')[0]}", lambda: step(driver.session), FORGET_S)
+        folders = {checkpoints.folder_of(self._settings.spark, self._data), checkpoints.own_folder(self._data)}
+
+        def step() -> None:
+            for folder in folders:
+                checkpoints.forget(driver.session, folder, pattern, keep)
+
+        self._supervisor.loop(f"old checkpoints, {pattern.partition('-')[0]}", step, FORGET_S)
 
     def _end(self) -> None:
         """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""

@@ -35,7 +35,7 @@ class LogDirsStream(Stream):
 
     def begin(self, spark: Session) -> None:
         """Start the query of every cluster."""
-        self.logdirs.begin(spark, self._context.supervisor, f"{self._context.checkpoints}/logdirs")
+        self.logdirs.begin(spark, self._context.supervisor, f"{self._context.rounds}/logdirs")
 
     def status(self, now_ms: int) -> StreamStatus:
         """The status, with one row per cluster."""

@@ -59,7 +59,7 @@ class ReplicationStream(Stream):
             self._fit(spark)
         else:  # executors come and go
             supervisor.loop("task slots", lambda: self._fit(spark), SLOTS_S)
-        self.links.copy(spark, supervisor, f"{self._context.checkpoints}/links")
+        self.links.copy(spark, supervisor, f"{self._context.rounds}/links")
 
     def _fit(self, spark: Session) -> None:
         settings = self._context.settings

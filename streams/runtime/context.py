@@ -51,8 +51,16 @@ class Context:
     def checkpoints(self) -> str:
         """The directory of checkpoints. Each leader starts without state: another one may have led since the
         checkpoint, or still write to it."""
-        chosen = checkpoints.folder_of(self.settings.spark, self.data)
-        return f"{chosen}/epoch-{self.epoch}" if self.epoch else chosen
+        return self._of_epoch(checkpoints.folder_of(self.settings.spark, self.data))
+
+    @property
+    def rounds(self) -> str:
+        """The directory of checkpoints of queries without state. They hold the number of a batch, only the driver reads
+        them, and they may be lost."""
+        return self._of_epoch(checkpoints.own_folder(self.data))
+
+    def _of_epoch(self, folder: str) -> str:
+        return f"{folder}/epoch-{self.epoch}" if self.epoch else folder
 
     def query(self, view: View, sink: "Sink", anew: Callable[[], None], again: Callable[[], None]) -> None:
         """Keep a query with state running. If this instance ran it as a standby, it goes on: ``again`` lets all of its

@@ -12,13 +12,17 @@ import psutil
 import pytest
 import urllib3
 
+from tests.configuration import parse
 from tests.e2e.test_links import Stream
 from tests.e2e.trueup import Trueup, until
 from tests.replication.pair import Pair
 from tests.replication.writers import Writer
+from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.servers.objects import REGION, Objects
 from trueup.connectors.sandbox.servers.spark import Daemon, StandaloneSpark
 from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.streams.cli import machine
 from trueup.streams.replication.query import POOL
 
 pytestmark = pytest.mark.servers
@@ -89,6 +93,14 @@ def on(spark: StandaloneSpark, checkpoints: Path) -> dict[str, dict[str, Any]]:
     return {"spark": {"master": spark.url, "checkpoint": f"file://{checkpoints}", "conf": dict(ON_LOOPBACK)}}
 
 
+def bucket(objects: Objects) -> dict[str, object]:
+    """The settings of checkpoints in a bucket of this server, which accepts any credentials."""
+    return {
+        "checkpoint": "s3a://states/trueup", "checkpoint_endpoint": objects.endpoint, "checkpoint_key_env": "KEY",
+        "checkpoint_secret_env": "SECRET",
+    }  # fmt: skip
+
+
 def grown(trueup: Trueup) -> None:
     """Wait until every link has copied more."""
     before = {row["link"]: row["copied"] for row in trueup.api("links")}
@@ -124,6 +136,24 @@ def copying(spark: StandaloneSpark) -> list[Daemon]:
         for worker in spark.workers.values()
         if any(map(copies, psutil.Process(worker.pid).children(recursive=True)))
     ]
+
+
+@pytest.mark.release
+def test_the_doctor_tries_a_batch_on_the_executors_and_in_the_bucket(
+    spark: StandaloneSpark, new_root: Callable[[], Path]
+) -> None:
+    """Before the application takes all cores."""
+    journal = {"bootstrap": "127.0.0.1:1"}
+    kafka = {"kafka": {"east": {"bootstrap": "127.0.0.1:1", "bit": 0}}, "logdirs": {"east": {}}, "journal": journal}
+    with Objects(new_root(), buckets=["states"]) as objects, pytest.MonkeyPatch.context() as patch:
+        objects.up()
+        for name in ("KEY", "SECRET"):
+            patch.setenv(name, "any")
+        section = {**on(spark, new_root())["spark"], **bucket(objects)}
+        found = machine.spark(parse({**kafka, "spark": section}))
+        store = ObjectStore(BucketLocation("states", REGION, objects.endpoint, "KEY", "SECRET"))
+        left = [each.key for page in store.objects() for each in page if "doctor" in each.key]
+    assert (found.status, spark.url in found.found, left) == ("ok", True, []), found
 
 
 def test_every_core_of_the_cluster_is_a_task_slot(trueup: Trueup, spark: StandaloneSpark) -> None:

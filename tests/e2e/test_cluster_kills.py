@@ -1,19 +1,24 @@
-"""Placement, ordered deletions, two links and log directories on a Spark cluster; workers and the driver are killed."""
+"""Placement, ordered deletions, two links and log directories on a Spark cluster, with checkpoints in a bucket. Workers
+and the driver are killed, and the driver's data directory is lost.
+"""
 
 import json
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.e2e import test_cluster
-from tests.e2e.test_cluster import LIMIT_S, PER_S, between, copying, grown, link, on, whole
+from tests.e2e.test_cluster import LIMIT_S, PER_S, between, bucket, copying, grown, link, on, whole
 from tests.e2e.test_links import Stream
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack
 from tests.replication.pair import Pair
 from tests.replication.writers import Writer
 from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.servers.objects import Objects
 from trueup.connectors.sandbox.servers.spark import StandaloneSpark
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.leak import instance
@@ -45,11 +50,21 @@ def narrow(cluster: SandboxCluster, writer: LedgerWriter) -> list[int]:
 
 
 @pytest.fixture(scope="module")
+def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
+    with Objects(new_root(), buckets=["states"]) as made, pytest.MonkeyPatch.context() as patch:
+        made.up()
+        for name in ("KEY", "SECRET"):
+            patch.setenv(name, "any")
+        yield made
+
+
+@pytest.fixture(scope="module")
 def trueup(
     pair: Pair, topics: dict[str, str], cluster: SandboxCluster, narrow: list[int], spark: StandaloneSpark,
-    new_root: Callable[[], Path],
+    objects: Objects, new_root: Callable[[], Path],
 ) -> Iterator[Trueup]:  # fmt: skip
-    sections = {
+    sections: dict[str, dict[str, Any]] = {
+        "spark": {**on(spark, new_root())["spark"], **bucket(objects)},
         "links": {path: link(topic, path) for path, topic in topics.items()},
         "placement": {"mode": "enforce", "grace_s": 1, "max_marks": 1, "marks_per_s": 0.1, "paused": True},
         "deletion": {
@@ -57,7 +72,7 @@ def trueup(
         },
         "logdirs": {"east": {}, "west": {}},
     }  # fmt: skip
-    with Trueup(cluster, new_root(), **sections, **on(spark, new_root()), **between(pair)) as made:
+    with Trueup(cluster, new_root(), **sections, **between(pair)) as made:
         made.start()
         made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(narrow))
         yield made
@@ -84,7 +99,8 @@ def deleted(trueup: Trueup, ledgers: list[int]) -> int:
 
 
 def killed(trueup: Trueup, spark: StandaloneSpark, ledgers: list[int]) -> None:
-    """Kill both workers in turn, the driver, and the worker that copies then; a deletion is ordered before each."""
+    """Kill both workers in turn, the driver, whose data directory is lost, and the worker that copies then. A deletion
+    is ordered before each."""
     for worker in spark.workers.values():
         deleted(trueup, ledgers)
         worker.kill()
@@ -93,6 +109,7 @@ def killed(trueup: Trueup, spark: StandaloneSpark, ledgers: list[int]) -> None:
         whole(spark, trueup)
     deleted(trueup, ledgers)
     trueup.kill()
+    shutil.rmtree(trueup.data)
     trueup.start()
     grown(trueup)
     deleted(trueup, ledgers)

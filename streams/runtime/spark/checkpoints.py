@@ -42,7 +42,12 @@ _FULL = re.compile(r"No space left|[Dd]isk quota exceeded")
 
 def folder_of(spark: SparkSettings, data: Path) -> str:
     """The location of all checkpoints of the application."""
-    return spark.checkpoint.rstrip("/") or f"file://{data / 'checkpoints'}"
+    return spark.checkpoint.rstrip("/") or own_folder(data)
+
+
+def own_folder(data: Path) -> str:
+    """The location of checkpoints in the data directory."""
+    return f"file://{data / 'checkpoints'}"
 
 
 def standby_of(spark: SparkSettings, data: Path) -> str:

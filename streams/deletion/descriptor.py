@@ -1,7 +1,7 @@
 """The deletion stream in the catalog."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from trueup.streams.deletion.signs import signs, trends
 from trueup.streams.deletion.topics import TOPICS
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.journal.journal import Journal
+    from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
@@ -21,13 +22,13 @@ if TYPE_CHECKING:
 def _make(context: "Context") -> "DeletionStream | None":
     """The stream deletes ledgers of the cluster that the placement stream observes."""
     from trueup.state.deletion.settings import DeletionSettings
-    from trueup.streams.deletion.stream import DeletionStream
-    from trueup.streams.placement.stream import PlacementStream
 
     ledgers = context.streams.get("placement")
-    if not isinstance(ledgers, PlacementStream) or context.settings.section(DeletionSettings).owners == "none":
+    if ledgers is None or context.settings.section(DeletionSettings).owners == "none":
         return None
-    return DeletionStream(context, ledgers)
+    from trueup.streams.deletion.stream import DeletionStream
+
+    return DeletionStream(context, cast("PlacementStream", ledgers))
 
 
 def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View | None":

@@ -134,7 +134,10 @@ def _joined(pool: bytes, sizes: Array, codes: Array) -> tuple[bytes, Array]:
     pieces = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(sizes), [None, pa.py_buffer(ends), pa.py_buffer(pool)]
     )
-    _, edges, content = pieces.take(pa.array(codes)).buffers()
+    # pa.array would import pandas, which takes 40 MB.
+    order = np.ascontiguousarray(codes, np.int64)
+    taken = pieces.take(pa.Array.from_buffers(pa.int64(), len(order), [None, pa.py_buffer(order)]))
+    _, edges, content = taken.buffers()
     raw = content.to_pybytes() if content is not None else b""
     return raw, np.frombuffer(edges, np.int64, len(codes) + 1)
 

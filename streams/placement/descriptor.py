@@ -22,9 +22,11 @@ if TYPE_CHECKING:
 
 
 def _make(context: "Context") -> "PlacementStream | None":
+    if not context.settings.cluster.zookeeper:
+        return None
     from trueup.streams.placement.stream import PlacementStream
 
-    return PlacementStream(context) if context.settings.cluster.zookeeper else None
+    return PlacementStream(context)
 
 
 def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View | None":

@@ -28,6 +28,7 @@ from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.java import spark_java_home
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import Settings
+from trueup.streams.runtime.spark import class_data
 
 
 class Line(NamedTuple):
@@ -166,7 +167,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         # Most batches are small; the second compiler would use as much CPU as they do.
         "spark.driver.extraJavaOptions":
             "-Djava.net.preferIPv4Stack=true -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+ExitOnOutOfMemoryError "
-            f"-Djava.io.tmpdir={_scratch(data)} {_log_options(data)}",
+            f"-Djava.io.tmpdir={_scratch(data)} {_log_options(data)} {class_data.flags()}",
         **_socket_place(data),
     }  # fmt: skip
 

@@ -13,13 +13,13 @@ import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
-from tests import archives
 from tests.conformance.rocketmq import RocketMqPair
 from tests.replication.pair import Pair
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry
+from trueup.streams.runtime.spark import class_data
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -97,7 +97,7 @@ def pytest_configure() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1)
     # The second compiler costs more than it saves in a JVM that runs for a minute.
     os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
-    archives.use()
+    os.environ.setdefault(class_data.OPTIONS, class_data.flags())  # of sessions that Trueup does not start
 
 
 @pytest.fixture(scope="module")

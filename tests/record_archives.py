@@ -5,35 +5,20 @@ only at an orderly exit.
 """
 
 import hashlib
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-import psutil
-
-from tests.archives import OPTIONS, spark_archive
-from tests.configuration import parse
-from tests.integration.placement.test_placement_stream import records, settings, topology
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm import archive
 from trueup.connectors.sandbox.jvm.jars import cache_dir, lock_text, sets
 from trueup.connectors.sandbox.jvm.java import java
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer
 from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.bookkeeper.journal import topology_record
-from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.journal import Journal
+from trueup.streams import archive as archives
 
-ENOUGH = 600
 END_S = 120.0
 
 
@@ -61,23 +46,6 @@ def record_servers(root: Path) -> None:
                 server.stop(END_S)
 
 
-def record_spark(root: Path) -> None:
-    """Run the driver of the placement stream on a journal with some ledgers."""
-    draft = spark_archive().with_suffix(f".{os.getpid()}")
-    with Kafka(root / "journal") as broker:
-        broker.up()
-        journal = Journal(broker.bootstrap, parse(settings()).journal, "c")
-        journal.create()
-        journal.publish(Observation("ledgers", ledger_key(r["ledger"]), r) for r in records()[:ENOUGH])
-        journal.put([("topology", b"topology", topology_record(topology(1)))])
-        job = {"settings": settings(), "bootstrap": broker.bootstrap, "data": str(root / "data"), "epoch": 2}
-        (root / "job.json").write_text(json.dumps({**job, "out": str(root / "out.npy")}))
-        command = [sys.executable, "-m", "tests.integration.placement.drive_placement", root / "job.json"]
-        subprocess.run(command, env={**os.environ, OPTIONS: f"-XX:ArchiveClassesAtExit={draft}"}, check=True)
-        wait_until(lambda: not _running(draft), END_S, "the JVM to write its archive")
-    draft.replace(spark_archive())
-
-
 def main() -> None:
     """Create the missing archives. A failure is only reported: without an archive, everything starts, but slower."""
     recorded = [Path(__file__).read_text(), *map(lock_text, sets())]
@@ -88,15 +56,9 @@ def main() -> None:
             if not done.exists():
                 record_servers(Path(root))
                 done.touch()
-            if not spark_archive().exists():
-                record_spark(Path(root))
-        except (Retry, Stop, subprocess.CalledProcessError) as error:
+            archives.record()
+        except (Retry, Stop) as error:
             print(f"no class-data archives, servers start slower: {error}")
-
-
-def _running(draft: Path) -> bool:
-    """Whether a process that writes this file is running."""
-    return any(str(draft) in " ".join(found.info["cmdline"] or ()) for found in psutil.process_iter(["cmdline"]))
 
 
 if __name__ == "__main__":

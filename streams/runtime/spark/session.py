@@ -25,6 +25,7 @@ from pyspark.sql import SparkSession
 from trueup.connectors.sandbox.jvm.java import spark_java_home
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import Settings
+from trueup.streams.runtime.spark import class_data
 from trueup.streams.runtime.spark.cluster import bucket_options, jars_of, shipped
 
 
@@ -198,7 +199,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         # Spark collects garbage at this interval, which returns the memory of a burst to the system.
         "spark.cleaner.periodicGC.interval": "1min",
         "spark.driver.extraJavaOptions": " ".join(
-            (*_JAVA, *_HEAP, f"-Djava.io.tmpdir={_scratch(data)}", _log_options(data))
+            (*_JAVA, *_HEAP, f"-Djava.io.tmpdir={_scratch(data)}", _log_options(data), class_data.flags())
         ),
         **_socket_place(data),
     }  # fmt: skip

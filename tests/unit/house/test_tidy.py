@@ -19,6 +19,7 @@ CLOCKS_AND_CHANCE = {"time", "datetime", "random", "secrets", "uuid"}
 STARTED = {
     "trueup/__init__.py",
     "streams/cli/main.py",
+    "streams/archive.py",
     "streams/docs.py",
     "connectors/sandbox/jvm/relock.py",
     "connectors/sandbox/servers/s3.py",

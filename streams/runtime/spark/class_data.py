@@ -42,6 +42,7 @@ def _places() -> tuple[Path, Path]:
     package = find_spec("pyspark")
     assert package, "it is a requirement"
     binary, jars = java().resolve(), Path(package.origin or "").parent / "jars"
-    key = f"{binary} {binary.stat().st_mtime_ns} {jars} {jars.stat().st_mtime_ns}"
+    # Whole seconds: layers of images keep no parts of them.
+    key = f"{binary} {int(binary.stat().st_mtime)} {jars} {int(jars.stat().st_mtime)}"
     name = f"spark-{hashlib.sha256(key.encode()).hexdigest()[:16]}.jsa"
     return Path(sys.prefix) / name, cache_dir() / "classes" / name

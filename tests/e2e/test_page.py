@@ -58,7 +58,7 @@ def test_the_mode_is_set_on_the_page(page: Page, trueup: Trueup) -> None:
     page.goto(f"{trueup.url}/streams/placement")
     press(page, "approve")
     page.wait_for_selector("button[aria-pressed=true]:has-text('approve')")
-    assert trueup.json("config", "get", "placement.mode")["placement.mode"] == "approve"
+    assert trueup.json("config", "get", "placement.mode") == "approve"
 
 
 def test_one_repair_is_approved_on_the_page_of_its_ledger(page: Page, trueup: Trueup, narrow: list[int]) -> None:

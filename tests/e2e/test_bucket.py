@@ -17,7 +17,7 @@ from trueup.connectors.sandbox.servers.objects import REGION, Objects
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.truth import Truth
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 LEDGERS, ENTRIES = 12, 5
 BUCKET = "states"
 KEYS = {"TRUEUP_TEST_KEY": secret("key"), "TRUEUP_TEST_SECRET": secret("secret")}

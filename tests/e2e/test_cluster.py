@@ -25,7 +25,7 @@ from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.cli import machine
 from trueup.streams.replication.query import POOL
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 PER_S, LIMIT_S, LEASES = 100.0, 180.0, 5
 ON_LOOPBACK = {
     "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
@@ -138,7 +138,6 @@ def copying(spark: StandaloneSpark) -> list[Daemon]:
     ]
 
 
-@pytest.mark.release
 def test_the_doctor_tries_a_batch_on_the_executors_and_in_the_bucket(
     spark: StandaloneSpark, new_root: Callable[[], Path]
 ) -> None:

@@ -1,6 +1,6 @@
 """Topics of the journal on a real broker that expire, lose records or are created again."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.configuration import parse
 from trueup.connectors.kafka.journal.topics import Topic, Topics
+from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
@@ -54,6 +55,15 @@ class Run:
         self.topics.check(lambda: ended.append(1))
         return len(ended)
 
+    def check_until(self, condition: Callable[[], object]) -> None:
+        """Look at the topics until this holds: a broker answers with a setting some time after it confirmed it."""
+
+        def looked() -> bool:
+            self.check()
+            return bool(condition())
+
+        wait_until(looked, 30.0, "the broker to answer with the setting")
+
 
 @pytest.fixture
 def admin(broker: Kafka) -> AdminClient:
@@ -78,14 +88,14 @@ def test_a_policy_that_lets_settings_expire_is_found_and_mended_by_the_command(b
     run = Run(broker, "policy", tmp_path)
     config = run.journal.topic(CONFIG)
     run.journal.topics.configure(config, {"cleanup.policy": "delete"}, 30)
-    run.check()
+    run.check_until(lambda: run.topics.problems)
     (problem,) = run.topics.problems
     assert problem.startswith(
         f"records of topic {config} expire: expected cleanup.policy=compact; found cleanup.policy=delete"
     )
     name, _, value = problem.rpartition("--add-config ")[2].partition("=")
     run.journal.topics.configure(config, {name: value}, 30)
-    run.check()
+    run.check_until(lambda: not run.topics.problems)
     assert run.topics.problems == []
 
 

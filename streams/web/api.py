@@ -9,7 +9,7 @@ reason.
 
 import json
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -35,6 +35,7 @@ from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import READS, Rejected, admit
 from trueup.streams.web.login import attach
 from trueup.streams.web.pages.pages import Pages
+from trueup.streams.web.parameters import id_of, one_of, selected
 from trueup.streams.web.roles import OPEN, Route, least, least_roles, undecided
 from trueup.streams.web.server import Server, serve
 
@@ -178,13 +179,13 @@ def _rows(engine: Engine, noun: Noun) -> list[Row]:
     if not noun.limit and not noun.choices and not noun.selectors:
         return engine.rows(noun.name, {})
     _only(*noun.choices, *noun.selectors, *(["limit"] if noun.limit else []))
-    query: dict[str, Any] = {name: _one_of(name, values) for name, values in noun.choices.items()}
-    query |= _selected(noun.selectors)
+    query: dict[str, Any] = {name: one_of(name, values) for name, values in noun.choices.items()}
+    query |= selected(noun.selectors)
     return engine.rows(noun.name, query | ({"limit": _limit(noun.limit)} if noun.limit else {}))
 
 
 def _thing(engine: Engine, thing: Thing, **names: Any) -> Response:
-    ids = {name: _id(name, names[name]) for name in thing.ids}
+    ids = {name: id_of(name, names[name]) for name in thing.ids}
     return jsonify(engine.describe(thing.name, {**names, **ids}))
 
 
@@ -192,7 +193,7 @@ def _order(engine: Engine, verb: Verb, **names: Any) -> Response:
     body = _body()
     if (arguments := verb.read(body)) is None:
         raise Rejected(400, verb.form, shown(body), verb.todo)
-    ids = {name: _id(name, names[name]) for name in verb.ids}
+    ids = {name: id_of(name, names[name]) for name in verb.ids}
     return jsonify(engine.execute(verb.name, {**names, **ids}, arguments))
 
 
@@ -213,24 +214,18 @@ def _index(app: Flask) -> dict[str, list[str]]:
 
 def _findings(engine: Engine) -> list[Row]:
     _only("verdict", "rule", "limit", "stream", *SELECTORS)
-    stream = _one_of("stream", tuple(each.name for each in STREAMS)) or PLACEMENT.name
+    stream = one_of("stream", tuple(each.name for each in STREAMS)) or PLACEMENT.name
     known = next(each for each in STREAMS if each.name == stream)
     if strange := sorted(set(SELECTORS) & set(request.args) - set(known.selectors)):
         has = f"selectors of the stream {stream}: {', '.join(known.selectors) or 'none'}"
         raise Rejected(400, has, ", ".join(strange), "remove the others, or name another stream")
-    verdict, rule = _one_of("verdict", VERDICTS), _one_of("rule", tuple(rule.id for rule in known.rules))
-    return engine.findings(verdict, rule, _limit(100), stream, _selected(known.selectors))
+    verdict, rule = one_of("verdict", VERDICTS), one_of("rule", tuple(rule.id for rule in known.rules))
+    return engine.findings(verdict, rule, _limit(100), stream, selected(known.selectors))
 
 
 def _actions(engine: Engine) -> list[Row]:
     _only("limit")
     return engine.actions(_limit(50))
-
-
-def _id(name: str, text: str) -> int:
-    if not text.isdecimal() or len(text) > 19 or int(text) >= 1 << 63:
-        raise Rejected(400, f"a {name} id, 0 to 2^63 - 1", repr(text), "give its decimal id")
-    return int(text)
 
 
 def _writes(app: Flask, engine: Engine) -> None:
@@ -314,22 +309,6 @@ def _kind(error: TrueupError, engine: Engine) -> tuple[str, int]:
 def _only(*names: str) -> None:
     if unknown := sorted(set(request.args) - set(names)):
         raise Rejected(400, f"the parameters {', '.join(names)}", ", ".join(unknown), "remove the others")
-
-
-def _one_of(name: str, values: tuple[str, ...]) -> str | None:
-    found = request.args.get(name)
-    if found is not None and found not in values:
-        raise Rejected(400, f"{name} to be one of {', '.join(values)}", repr(found), "use one of these")
-    return found
-
-
-def _selected(names: Sequence[str]) -> dict[str, str]:
-    """The values of these selectors that the request has."""
-    found = {name: request.args[name] for name in names if name in request.args}
-    for name, value in found.items():
-        if not all(value.split("/")) or (name == "namespace" and value.count("/") != 1):
-            raise Rejected(400, f"{name} to be {SELECTORS[name]}", shown(value), "give its whole name")
-    return found
 
 
 def _limit(default: int) -> int:

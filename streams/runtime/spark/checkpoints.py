@@ -63,14 +63,7 @@ def readable(location: str, query: str, error: str, session: "SparkSession | Non
     without state. ``error``: that of repeated attempts, or empty; ``session``: looks at locations that are not on this
     machine. Raises `Stop` if an operator must move it."""
     path = local(location)
-    why = damage(path) if path else ""
-    if (
-        path is None
-        and session is not None
-        and _exists(session, f"{location}/state")
-        and not started(location, session)
-    ):
-        why = "its offsets are missing"
+    why = damage(path) if path else _remote_damage(location, session) if session else ""
     if not why and (found := _UNREADABLE.search(error)) and not _FULL.search(error):
         why = next(line.strip() for line in error.splitlines() if found[0] in line)
     if not why:

@@ -1,13 +1,13 @@
 """The addresses of the pages, and what each page shows."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from flask import Flask, Response, redirect, render_template, request
+from flask import Flask, Response, g, redirect, render_template, request
 from jinja2 import FileSystemLoader
 
 from trueup.state.access.tokens import Role
@@ -23,6 +23,7 @@ from trueup.streams.web.engine import VERDICTS, Engine, Row
 from trueup.streams.web.guard import Rejected
 from trueup.streams.web.pages import controls, facts, resources
 from trueup.streams.web.pages.files import POLICY, file
+from trueup.streams.web.parameters import id_of, one_of, selected
 
 TEMPLATES = Path(__file__).parents[1] / "templates"
 GENERIC = "stream.html"
@@ -71,7 +72,7 @@ class Pages:
             return self._render("problem.html", "", error=error), HTTPStatus.SERVICE_UNAVAILABLE
 
     def _render(self, template: str, page: str, refresh_s: int = 5, **more: Any) -> Response:
-        status = self._engine.status()
+        status = self._status()
         role = self._role()
         groups = self._groups()
         response = Response(render_template(
@@ -84,6 +85,13 @@ class Pages:
         response.headers["Content-Security-Policy"] = POLICY
         return response
 
+    def _status(self) -> Row:
+        """The status, asked once for each request."""
+        if "status" not in g:
+            g.status = self._engine.status()
+        found: Row = g.status
+        return found
+
     def _role(self) -> Role:
         if self._access is None:
             return Role.ADMIN
@@ -91,11 +99,17 @@ class Pages:
         return caller.role if caller and caller.role else Role.VIEWER
 
     def _running(self) -> list[Descriptor]:
-        names = {subject["name"] for subject in self._engine.status().get("subjects", ())}
+        names = {subject["name"] for subject in self._status().get("subjects", ())}
         return [stream for stream in STREAMS if stream.name in names]
 
     def _groups(self) -> list[Row]:
-        """Findings by stream and rule: stream, rule, title, verdict, count."""
+        """Findings by stream and rule, counted once for each request: stream, rule, title, verdict, count."""
+        if "groups" not in g:
+            g.groups = self._grouped()
+        found: list[Row] = g.groups
+        return found
+
+    def _grouped(self) -> list[Row]:
         return [
             {"stream": stream.name, "rule": rule, "count": count, "title": self._rules[rule].title,
              "verdict": self._rules[rule].verdict.name.lower()}
@@ -111,7 +125,7 @@ class Pages:
     def _overview(self) -> Response:
         shown = sections(STREAMS)
         urgent = {each.name: rows for each in STREAMS if (rows := self._found(each.name, URGENT))}
-        status = self._engine.status()
+        status = self._status()
         return self._render(
             "overview.html", "/", 2, parts=shown, urgent=urgent, actions=self._actions(RECENT),
             bodies={name: self._body(section, status, URGENT) for name, section in shown.items()},
@@ -150,7 +164,7 @@ class Pages:
         rule, verdict = _chosen("rule", [each.id for each in known]), _chosen("verdict", VERDICTS)
         asked = _asked("q")
         selectors = next(each.selectors for each in STREAMS if each.name == stream)
-        where = {name: value for name in selectors if (value := _asked(name))}
+        where = selected([name for name in selectors if request.args.get(name)])
         rows = self._engine.findings(verdict, rule, SEARCHED if asked else LISTED, stream, where)
         total = rows.total if isinstance(rows, Listing) else len(rows)
         chosen = [row for row in rows if asked.lower() in str(row).lower()][:LISTED]
@@ -182,7 +196,7 @@ class Pages:
         )  # fmt: skip
 
     def _racks(self) -> Response:
-        if not self._engine.status()["watches_ledgers"]:
+        if not self._status()["watches_ledgers"]:
             raise Refused("a BookKeeper cluster that is observed", "none", "set cluster.zookeeper")
         bookies = self._engine.rows("bookies", {})
         racks: dict[str, list[Row]] = {}
@@ -197,7 +211,7 @@ class Pages:
         stream = next((each for each in STREAMS if each.name == name), None)
         if stream is None:
             raise Refused(f"one of the streams {', '.join(each.name for each in STREAMS)}", name[:100], "name one")
-        status = self._engine.status()
+        status = self._status()
         return self._render(
             "stream_page.html", f"/streams/{name}", stream=stream,
             bodies={name: self._body(section, status, LISTED) for name, section in sections([stream]).items()},
@@ -208,12 +222,9 @@ class Pages:
         )  # fmt: skip
 
     def _thing(self, stream: Descriptor, thing: Thing, **names: Any) -> Response:
-        for name in thing.ids:
-            if not names[name].isdecimal() or int(names[name]) >= 1 << 63:
-                raise Rejected(400, f"a {name} id, 0 to 2^63 - 1", repr(names[name])[:100], "give its decimal id")
-            names[name] = int(names[name])
+        names |= {name: id_of(name, names[name]) for name in thing.ids}
         description, missing = self._described(thing, names)
-        now_ms = self._engine.status()["now_ms"]
+        now_ms = self._status()["now_ms"]
 
         def chosen(rows: list[Row]) -> list[Row]:
             return [row for row in rows if resources.concerns(thing, row, names)]
@@ -240,7 +251,7 @@ class Pages:
 
     def _search(self) -> Any:
         asked = _asked("q")
-        if asked.isdecimal() and self._engine.status()["watches_ledgers"]:
+        if asked.isdecimal() and self._status()["watches_ledgers"]:
             return redirect(f"/ledgers/{asked}", 303)
         found = dict[str, str]()
         for noun in (noun.name for stream in self._running() for noun in stream.lists if not noun.limit):
@@ -258,11 +269,9 @@ def sections(streams: Any) -> dict[str, Section]:
     return {section.name: section for section in own}
 
 
-def _chosen(name: str, known: Any) -> str | None:
-    found = request.args.get(name) or None
-    if found is not None and found not in known:
-        raise Rejected(400, f"{name} to be one of {', '.join(known)}", repr(found)[:100], "use one of these")
-    return found
+def _chosen(name: str, known: Iterable[str]) -> str | None:
+    """The chosen value; None also for the empty one, which forms send for any."""
+    return one_of(name, tuple(known)) if request.args.get(name) else None
 
 
 def _asked(name: str) -> str:

@@ -244,3 +244,8 @@ def test_a_plan_that_is_not_known_is_not_empty(client: FlaskClient, engine: Fake
     engine.lacking["plan"] = "the view is not complete yet"
     shown = section(client.get("/ledgers/300").text, "next")
     assert ("Nothing is planned" in shown, "the view is not complete yet" in shown) == (False, True)
+
+
+@pytest.mark.parametrize("path", ["/ledgers/{}", "/api/ledgers/{}"])
+def test_an_id_of_any_length_is_refused_alike(client: FlaskClient, path: str) -> None:
+    assert client.get(path.format("9" * 5_000)).status_code == 400

@@ -29,8 +29,8 @@ COMMANDS = {
     "support": "trueup.streams.cli.commands.support:support",
     "sandbox": "trueup.streams.cli.commands.sandbox:sandbox",
     "demo": "trueup.streams.cli.commands.demo:demo",
-    "files": "trueup.streams.cli.commands.files:files",
-    "version": "trueup.streams.cli.commands.version:version",
+    "files": "trueup.streams.cli.commands.installation:files",
+    "version": "trueup.streams.cli.commands.installation:version",
 }
 """The commands by name, in the order of the help."""
 

@@ -24,6 +24,7 @@ from trueup.connectors.bookkeeper.metadata.protobuf_columns import (
     varints,
     walk,
 )
+from trueup.connectors.byte_rows import indices
 from trueup.connectors.protobuf import varint
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, entries_of, row, spans
@@ -153,7 +154,7 @@ def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
     every = pa.LargeBinaryArray.from_buffers(
         pa.large_binary(), len(edges) - 1, [None, pa.py_buffer(edges), pa.py_buffer(raw)]
     )
-    pieces = every.take(pa.array(np.arange(0, len(edges), 2)))
+    pieces = every.take(indices(np.arange(0, len(edges), 2)))
     codes: Array = pieces.dictionary_encode().indices.to_numpy().astype(np.int64)
     return codes
 

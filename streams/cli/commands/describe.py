@@ -2,7 +2,7 @@
 
 import click
 
-from trueup.streams.cli.commands.resources import Details
+from trueup.streams.cli.resources import Details
 
 
 @click.group(cls=Details, short_help="Show the details of a resource.")

@@ -3,7 +3,7 @@
 import click
 
 from trueup.streams.catalog import rules
-from trueup.streams.cli.commands.resources import Lists
+from trueup.streams.cli.resources import Lists
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.format import short
 from trueup.streams.terminal import options, out

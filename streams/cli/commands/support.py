@@ -15,7 +15,7 @@ from trueup.state.common.errors import Stop, TrueupError
 from trueup.streams.catalog import STREAMS
 from trueup.streams.cli import configuration
 from trueup.streams.cli.commands.doctor import examined
-from trueup.streams.cli.commands.version import versions
+from trueup.streams.cli.commands.installation import versions
 from trueup.streams.runtime.format import size
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, Target

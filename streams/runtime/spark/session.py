@@ -52,6 +52,8 @@ _JAVA = (
 _HEAP = (
     "-XX:+UseSerialGC", "-Xms64m", "-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40", "-XX:MetaspaceSize=160m",
 )  # fmt: skip
+_JAVA_KEYS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
+_COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 MISSED = "6"
 """After the machine was suspended, or cut from the driver, heartbeats fail and no task runs until the JVM ends itself.
 With Spark's default of 60 failures that takes up to ten minutes."""
@@ -95,13 +97,21 @@ def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
 
 
 def _options(settings: Settings, data: Path) -> dict[str, str]:
-    """The properties of the session, by key. Those of the operator replace others, except for files that executors
-    need and for redaction, which are joined."""
+    """The properties of the session, by key. Those of the operator replace others, except for options of the JVM, files
+    that executors need and redaction, which are joined."""
     spark = settings.spark
     paths, bucket = jars_of(spark, line().jars), bucket_options(spark)
     shipping = shipped(spark, paths, data) if spark.on_cluster else {}
     place = _cluster() if spark.on_cluster else _local(paths)
-    return {**_common(settings, data), **bucket, **place, **spark.conf, **shipping, **_redaction(settings, bucket)}
+    made = {**_common(settings, data), **bucket, **place}
+    java = {key: _joined_java(made.get(key, ""), spark.conf[key]) for key in _JAVA_KEYS if key in spark.conf}
+    return {**made, **spark.conf, **java, **shipping, **_redaction(settings, bucket)}
+
+
+def _joined_java(ours: str, theirs: str) -> str:
+    """Options of the JVM, of which later ones win. A JVM that is given two collectors does not start."""
+    kept = [word for word in ours.split(" ") if not (_COLLECTOR.fullmatch(word) and _COLLECTOR.search(theirs))]
+    return " ".join([*kept, theirs]).strip()
 
 
 def _python(target: Path) -> Path:

@@ -322,9 +322,9 @@ def test_when_it_is_mended_the_broker_is_levelled(
     # A pass that fails, or meets a starting broker that does not list all replicas, leaves nothing to do for a moment.
     loop.until(
         "the largest replica to leave the small directory",
-        lambda: not loop.known(GOES).error
-        and loop.idle(GOES)
-        and largest(seen(disks, GOES), 1)[0].path in paths[GOES][1:],
+        lambda: (
+            not loop.known(GOES).error and loop.idle(GOES) and largest(seen(disks, GOES), 1)[0].path in paths[GOES][1:]
+        ),
     )
     wait_until(lambda: not disks.throttled([GOES]), SOON_S, "the throttle to go")
     assert (loop.known(GOES).rule != "logdirs.offline", loop.dirs.left()) == (True, [])

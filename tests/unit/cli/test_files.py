@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trueup.streams.cli.commands.files import FILES, paths
+from trueup.streams.cli.commands.installation import FILES, paths
 from trueup.streams.cli.main import invoke
 
 ROOT = Path(__file__).parents[3]

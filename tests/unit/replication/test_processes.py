@@ -9,6 +9,14 @@ import trueup.streams.replication.links.worker
 import trueup.connectors.kafka.replication.connector
 import trueup.connectors.kafka.replication.records.copier
 """
+ROCKETMQ = """
+import numpy as np
+import trueup.streams.replication.links.worker
+import trueup.connectors.rocketmq.replication.ends
+import trueup.connectors.rocketmq.replication.records.native
+from trueup.connectors.byte_rows import column_of, joined, ranges
+joined([column_of([b"a", None]), ranges(b"bc", np.array([0, 1]), np.array([1, 2]))])
+"""
 JOURNAL = """
 from trueup.streams.journal.encode import encode_all
 from trueup.streams.journal.topic import JournalTopic, declare
@@ -26,6 +34,10 @@ def loaded(program: str) -> set[str]:
 
 def test_a_worker_that_copies_between_kafka_clusters_loads_no_arrow_and_no_pandas() -> None:
     assert loaded(WORKER) & {"pyarrow", "pandas"} == set()
+
+
+def test_a_worker_that_copies_from_or_to_rocketmq_loads_no_pandas() -> None:
+    assert "pandas" not in loaded(ROCKETMQ)
 
 
 def test_records_of_the_journal_are_encoded_without_pandas() -> None:

@@ -11,6 +11,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.settings.spark import SparkSettings
 from trueup.streams.runtime.spark.checkpoints import folder_of, standby_of
 from trueup.streams.runtime.spark.cluster import bucket_options, bundle, shipped
+from trueup.streams.runtime.spark.session import _joined_java
 
 BUCKET = SparkSettings(
     checkpoint="s3a://states/trueup/", checkpoint_endpoint="http://s3:9000/", checkpoint_key_env="K",
@@ -70,3 +71,11 @@ def test_checkpoints_are_in_the_data_directory_unless_a_location_is_set(tmp_path
 
 def test_standbys_that_share_a_location_have_names_of_their_own() -> None:
     assert len({standby_of(BUCKET, Path(place)) for place in ("/a", "/b")}) == 2
+
+
+def test_java_options_of_an_operator_follow_those_of_the_application() -> None:
+    assert _joined_java("-Xms64m -XX:+UseSerialGC", "-Xms1g") == "-Xms64m -XX:+UseSerialGC -Xms1g"
+
+
+def test_a_collector_chosen_by_an_operator_replaces_that_of_the_application() -> None:
+    assert _joined_java("-Xms64m -XX:+UseSerialGC", "-XX:+UseG1GC") == "-Xms64m -XX:+UseG1GC"

@@ -1,5 +1,8 @@
-"""trueup files: where the files for operators are."""
+"""trueup version, trueup files: what is installed."""
 
+import platform
+from importlib.metadata import PackageNotFoundError
+from importlib.metadata import version as version_of
 from importlib.resources import files as resources
 from pathlib import Path
 
@@ -7,6 +10,7 @@ import click
 
 from trueup.streams.terminal import options, out
 
+LIBRARIES = ("pyspark", "kafka-python", "confluent-kafka", "kazoo", "fastavro", "pyarrow", "numpy", "boto3")
 FILES = {
     "alerts": "conf/prometheus/alerts.yml",
     "boards": "conf/grafana",
@@ -17,6 +21,36 @@ FILES = {
     "systemd": "conf/systemd",
 }
 """Path below the package by name. In a checkout, the package contains links to the folders."""
+
+
+@click.command(short_help="Show the versions of Trueup and of its libraries.")
+@options.output
+def version(output: str) -> None:
+    """Show the version of Trueup, of Python and of the libraries that talk to servers. `trueup status -o json` has the
+    version of a running application.
+
+    \b
+    Example:  trueup version -o json
+    """
+    found = versions()
+    if output == "json":
+        out.as_json(found)
+    else:
+        for name, number in found.items():
+            click.echo(f"{name:16} {number}")
+
+
+def versions() -> dict[str, str]:
+    """Versions by name."""
+    own = {"trueup": version_of("trueup"), "python": platform.python_version()}
+    return own | {name: _installed(name) for name in LIBRARIES}
+
+
+def _installed(name: str) -> str:
+    try:
+        return version_of(name)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 @click.command(short_help="Show where boards, alerts, manifests and docs are.")

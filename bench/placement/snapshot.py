@@ -17,7 +17,7 @@ from trueup.connectors.bookkeeper.metadata import queries
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
 
 ROUNDS, STARTS, CHANGES = 3, 6, 100
-SNAPSHOT, START, RESYNC_S = 10.0, 3.0, 2.0
+SNAPSHOT, START, RESYNC_S, FIRST_S = 10.0, 3.0, 2.0, 6.0
 LIMIT_S = 900.0
 
 
@@ -41,7 +41,7 @@ def run(site: Site, root: Path, ledgers: int, index_s: list[float]) -> list[Row]
     return [
         less(f"Snapshot of {size} into columns; peer: the Auditor's index", "s", peer, columns, SNAPSHOT),
         less(f"Cold start to a complete view, {size}; peer: the same", "s", peer, starts[1:], START),
-        less("  the first in a new Spark session", "s", peer, starts[:1]),
+        less("  the first in a new Spark session; peer: the limit", "s", [FIRST_S], starts[:1], 1.0),
         less(f"Resynchronisation, {CHANGES} of {size} changed; peer: the limit", "s", [RESYNC_S], resyncs, 1.0),
     ]
 

@@ -92,8 +92,12 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
 
 
 def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, root: Path) -> Runs:
-    """Run every contender in each round, in a different order each time, because leftovers of one run slow the next."""
+    """Run every contender in each round, in a different order each time, because leftovers of one run slow the next.
+    One copy before does not count: brokers that have not served this load yet are slower."""
     clusters.fill(each)
+    tell(f"{each.name}: warming up")
+    CONTENDERS[PATHS[0]](clusters, each, root / f"{each.topic}-warm")
+    clusters.clean()
     found = defaultdict(list)
     for number in range(rounds):
         for name in random.Random(number).sample(names, len(names)):

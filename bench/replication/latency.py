@@ -14,14 +14,15 @@ from bench.common.measure import Failed, cpu_s, tell
 from bench.replication.clusters import PARTITIONS, Clusters, Ends
 from bench.replication.contenders import TO, job_of, mirror_of
 from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.state.replication.settings import LinkSettings
 
 TOPIC = "steady"
 PER_S = 1_000
-SECONDS = 11.0
+SECONDS = 24.0
 SKIP_S = 4.0
 """Seconds at the beginning that do not count, because JVMs warm up."""
-LEASE_S = 3.0
-"""Shorter than the measured time, so that it includes at least two hand-overs between leases."""
+LEASE_S = LinkSettings("east", "west", ["steady"]).lease_s
+"""As shipped. The measured time is twice as long, so that it includes two hand-overs between leases."""
 START_S = 240.0
 
 

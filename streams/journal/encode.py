@@ -8,7 +8,7 @@ the cost of encoding record by record.
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,14 @@ _STRINGS = {"type": "array", "items": "string"}
 _BYTES = bytes(range(0x80))
 _LONGER = np.uint64(1) << np.arange(7, 64, 7, dtype=np.uint64)  # thresholds at which a varint is one byte longer
 _PLAIN = frozenset({"int", "long", "string", "strings"})
+
+
+class Field(NamedTuple):
+    """A field of a record. ``optional``: it may be null."""
+
+    name: str
+    kind: str
+    optional: bool
 
 
 class Bodies:
@@ -102,29 +110,52 @@ def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:
         return [encode(topic, record) for record in records]
     if hasattr(records[0], "_fields"):
         return encode_columns(topic, dict(zip(records[0]._fields, zip(*records, strict=True), strict=True)))
-    return encode_columns(topic, {name: [record[name] for record in records] for name, _ in fields})
+    return encode_columns(topic, {field.name: [record[field.name] for record in records] for field in fields})
 
 
 def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> list[bytes]:
-    """`encode_all` for records given as columns. All fields are longs, strings or arrays of strings."""
-    fields = _flat(topic)
-    made = Bodies(np.full(len(columns[fields[0][0]]), len(fields)))
-    for place, (name, kind) in enumerate(fields):
-        if kind == "string":
-            made.blobs(made.starts + place, *coded(columns[name]))
-        elif kind == "strings":
-            made.blobs(made.starts + place, *coded([tuple(value) for value in columns[name]], texts))
+    """`encode_all` for records given as columns. All fields are longs, strings or arrays of strings, or one of these or
+    null."""
+    fields, count = _flat(topic), len(next(iter(columns.values())))
+    # A field that may be null begins with its branch, 0 for null.
+    some = {
+        field.name: np.fromiter((value is not None for value in columns[field.name]), bool, count)
+        for field in fields if field.optional
+    }  # fmt: skip
+    made = Bodies(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
+    at = made.starts.copy()
+    for name, kind, optional in fields:
+        if not optional:
+            _column(made, at, kind, columns[name])
         else:
-            made.longs(made.starts + place, np.asarray(columns[name], np.int64))
+            present = some[name]
+            made.longs(at, present)
+            at += present
+            _column(made, at[present], kind, [value for value in columns[name] if value is not None])
+        at += 1
     return made.bytes()
 
 
+def _column(made: Bodies, at: Array, kind: str, values: Sequence[Any] | Array) -> None:
+    """Set these tokens to values of a type without null."""
+    if kind == "string":
+        made.blobs(at.copy(), *coded(values))
+    elif kind == "strings":
+        made.blobs(at.copy(), *coded([tuple(value) for value in values], texts))
+    else:
+        made.longs(at, np.asarray(values, np.int64))
+
+
 @cache
-def _flat(topic: str) -> list[tuple[str, str]]:
-    """Name and type of each field, if all of them are longs, strings or arrays of strings; else empty."""
-    declared = [(field["name"], field["type"]) for field in json.loads(schema_text(topic))["fields"]]
-    fields = [(name, "strings" if kind == _STRINGS else kind) for name, kind in declared]
-    return fields if all(isinstance(kind, str) and kind in _PLAIN for _, kind in fields) else []
+def _flat(topic: str) -> list[Field]:
+    """The fields, if all of them are longs, strings or arrays of strings, or one of these or null; else empty."""
+    fields = []
+    for declared in json.loads(schema_text(topic))["fields"]:
+        kind = declared["type"]
+        optional = isinstance(kind, list) and len(kind) == 2 and kind[0] == "null"
+        kind = kind[1] if optional else kind
+        fields.append(Field(declared["name"], "strings" if kind == _STRINGS else kind, optional))
+    return fields if all(isinstance(field.kind, str) and field.kind in _PLAIN for field in fields) else []
 
 
 def _joined(pool: bytes, sizes: Array, codes: Array) -> tuple[bytes, Array]:

@@ -22,7 +22,7 @@ from trueup.streams.reads.reader import ReadReport
 from trueup.streams.terminal import codes
 from trueup.streams.terminal.options import target_of
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 ADMIN, VIEWER, REPORTER, GATEWAY = secret("admin"), secret("viewer"), secret("reporter"), secret("gateway")
 
 

@@ -14,7 +14,7 @@ from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.streams.demo.leak import instance
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,6 @@ def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Ledge
     )  # fmt: skip
 
 
-@pytest.mark.release
 def test_a_killed_trueup_goes_on_with_an_order(
     trueup: Trueup, cluster: SandboxCluster, writer: LedgerWriter, witness: Witness
 ) -> None:
@@ -66,7 +65,6 @@ def test_an_open_ledger_is_refused(trueup: Trueup, writer: LedgerWriter, witness
     assert (result.code, witness.client.look(witness.paths.ledger(ledger)) is not None) == (5, True)
 
 
-@pytest.mark.release
 def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(
     trueup: Trueup, cluster: SandboxCluster, writer: LedgerWriter, witness: Witness, new_root: Callable[[], Path]
 ) -> None:

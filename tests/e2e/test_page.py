@@ -11,7 +11,7 @@ from tests.e2e.trueup import SETTINGS, WAIT_S, Trueup, on_one_rack
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.writer import LedgerWriter
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 LEDGERS, ENTRIES = 6, 20
 
 

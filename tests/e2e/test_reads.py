@@ -18,7 +18,7 @@ from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.streams.reads.spark.source import PulsarLedgers
 from trueup.streams.terminal.client import Api
 
-pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 20, 70
 NAMESPACE = "public/default"
 KEY, SECRET = "reads-key-id", "reads-secret-key"
@@ -165,7 +165,6 @@ def test_a_consumer_goes_on_that_stalled_at_a_missing_ledger(
     assert (in_force(cluster, "kept"), rule_of(trueup, "kept")) == ("TIERED_STORAGE_FIRST", "reads.switched")
 
 
-@pytest.mark.release
 def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_stall(
     trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
 ) -> None:
@@ -186,7 +185,6 @@ def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_sta
     assert in_force(cluster, "parted") == "BOOKKEEPER_FIRST"
 
 
-@pytest.mark.release
 def test_a_switched_topic_is_unloaded_after_an_approval_of_its_own_and_its_consumer_goes_on(
     trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
 ) -> None:
@@ -241,7 +239,6 @@ def test_a_forged_report_of_a_damaged_replica_is_read_and_dropped(
     assert [row for row in trueup.api("plan") if row["ledger"] is not None] == []
 
 
-@pytest.mark.release
 def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages
 ) -> None:
@@ -279,6 +276,5 @@ def stored(store: Any, key: str) -> dict[str, Any]:
     return {"Body": found["Body"].read(), "Metadata": found["Metadata"]}
 
 
-@pytest.mark.release
 def test_the_demo_shows_both() -> None:
     assert command("demo", "reads").code == 0

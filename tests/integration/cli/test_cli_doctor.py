@@ -93,6 +93,7 @@ def test_it_leaves_nothing_behind(doctor: Doctor, zookeeper: KazooClient) -> Non
     assert tree("/ledgers") == before
 
 
+@pytest.mark.release
 def test_spark_is_tried(doctor: Doctor) -> None:
     _, rows = doctor(spark=True)
     found = rows["spark"]["found"]

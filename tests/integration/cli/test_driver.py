@@ -68,7 +68,8 @@ def exhausted(_: "Popen[bytes]") -> None:
 
 @pytest.mark.parametrize(("end", "reason"), [
     (killed, "signal SIGKILL"), pytest.param(stopped, "its context was stopped", marks=pytest.mark.release),
-    (exhausted, "its JVM ended with exit code 3: it ran out of memory; increase spark.memory"),
+    pytest.param(exhausted, "its JVM ended with exit code 3: it ran out of memory; increase spark.memory",
+                 marks=pytest.mark.release),
 ])  # fmt: skip
 def test_another_session_takes_the_place_of_one_that_ended(
     driver: Driver, reported: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str

@@ -22,7 +22,7 @@ from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs, Known
 from trueup.streams.logdirs.report import cluster_row
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 MB = 1 << 20
 STAYS, GOES = 1, 2
 TOPIC, EACH = "orders", 10 * MB

@@ -35,7 +35,7 @@ from trueup.connectors.sandbox.forgetting import listed, path, session
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("priority", ["bookkeeper-first", "tiered-storage-first"])
@@ -223,7 +223,6 @@ def copy(keys: dict[str, str], shared_root: Callable[[], Path]) -> Iterator[Copy
             kill(process)
 
 
-@pytest.mark.release
 def test_a_stream_has_every_message_once_although_workers_and_driver_are_killed(
     client: pulsar.Client, copy: Copy, spark: SparkSession
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from trueup.connectors.sandbox.jvm.processes import Process
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 WAIT_S = 240.0
 USED = ("spark-", "artifacts-", "liblz4-java-", "librocksdbjni")
 """Prefixes of the file names that a session with a stateful query creates."""

@@ -13,6 +13,7 @@ from trueup.streams.bookkeeper.ledger_records import ledger_bodies
 from trueup.streams.bookkeeper.topics import LEDGERS, MARKS
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.encode import FEW, blob, encode_all, long
+from trueup.streams.journal.topic import HISTORY
 from trueup.streams.placement.topics import FINDINGS, REPAIRS
 
 longs = st.integers(-(2**63), 2**63 - 1)
@@ -20,6 +21,11 @@ ints = st.integers(-(2**31), 2**31 - 1)
 REPAIR = {
     "ledger": longs, "stage": st.text(max_size=5), "rule": st.text(max_size=90), "version": ints, "since_ms": longs,
     "at_ms": longs, "mark_ctime_ms": longs, "attempts": ints, "next_ms": longs, "detail": st.text(max_size=5),
+}  # fmt: skip
+ACTION = {
+    "at_ms": longs, "id": st.text(max_size=5), "kind": st.text(max_size=5), "ledger": st.none() | longs,
+    "link": st.none() | st.text(max_size=5), "broker": st.none() | st.text(max_size=5), "rule": st.text(max_size=5),
+    "outcome": st.text(max_size=5), "detail": st.text(max_size=90), "who": st.text(max_size=5),
 }  # fmt: skip
 
 
@@ -43,6 +49,12 @@ def test_a_damaged_ledger_among_others_is_encoded_as_its_record_is(
 def test_flat_records_are_encoded_together_as_they_are_alone(drawn: list[dict[str, Any]], times: int) -> None:
     records = drawn * times
     assert encode_all(REPAIRS, records) == [encode(REPAIRS, record) for record in records]
+
+
+@given(st.lists(st.fixed_dictionaries(ACTION), max_size=4), st.integers(1, FEW))
+def test_fields_that_are_null_are_encoded_together_as_they_are_alone(drawn: list[dict[str, Any]], times: int) -> None:
+    records = drawn * times
+    assert encode_all(HISTORY, records) == [encode(HISTORY, record) for record in records]
 
 
 @given(st.lists(st.fixed_dictionaries(REPAIR), max_size=4), st.integers(1, FEW))

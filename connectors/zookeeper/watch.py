@@ -16,7 +16,7 @@ from kazoo.protocol.states import KazooState
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
-CALM_S, BURST_S = 0.2, 2.0
+CALM_S, BURST_S = 0.2, 4.0
 
 
 class PathEvent(NamedTuple):

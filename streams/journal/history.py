@@ -48,7 +48,12 @@ class History:
 
     def add(self, *rows: HistoryRow) -> None:
         """Add rows, oldest first."""
-        made = [row._replace(who=row.who or WHO.get(), detail=row.detail[:DETAIL]) for row in rows]
+        who = WHO.get()
+        made = [
+            row if row.who and len(row.detail) <= DETAIL  # `_replace` would dominate the time of many repairs
+            else row._replace(who=row.who or who, detail=row.detail[:DETAIL])
+            for row in rows
+        ]  # fmt: skip
         if actions.isEnabledFor(logging.INFO):
             for row in made:
                 actions.info(

@@ -53,6 +53,23 @@ def worst(rounds: Sequence[Row]) -> Row:
     return rounds[0]._replace(peer=round(peer, 3), ours=round(ours, 3), ratio=min(row.ratio for row in rounds))
 
 
+def beside_earlier(path: Path, found: Sequence[Row]) -> list[Row]:
+    """The new rows, and those of earlier runs whose figure was not measured now. A row that begins with a space belongs
+    to the figure before it."""
+    before = [Row(**row) for row in json.loads(path.read_text())] if path.exists() else []
+    figures = _figures(before) | _figures(found)
+    return [row for rows in figures.values() for row in rows]
+
+
+def _figures(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    head = ""
+    for row in rows:
+        head = head if row.what.startswith(" ") else row.what
+        found.setdefault(head, []).append(row)
+    return found
+
+
 def text(rows: Sequence[Row]) -> str:
     """The rows as JSON."""
     return json.dumps([row._asdict() for row in rows], indent=1) + "\n"

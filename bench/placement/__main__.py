@@ -2,8 +2,8 @@
 
     python -m bench.placement [--only lost-bookie|stream|snapshot] [--quick] [-o table|json]
 
-Prints one table and writes bench/results/placement.json. The exit code is 0 if everything was measured, even if targets
-are missed, and 1 if a measurement failed.
+Prints one table and writes bench/results/placement.json. With --only, figures that were not measured are kept. The exit
+code is 0 if everything was measured, even if targets are missed, and 1 if a measurement failed.
 """
 
 import argparse
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.common.keeping import keep
-from bench.common.rows import Row
+from bench.common.rows import Row, beside_earlier
 from bench.placement import lost_bookie, snapshot, stream
 from bench.placement.site import Site
 
@@ -26,7 +26,11 @@ ROUNDS = 3
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
-    return keep(lambda root: _measure(chosen, root), None if chosen.quick else RESULTS, chosen.output)
+    if chosen.quick:
+        return keep(lambda root: _measure(chosen, root), None, chosen.output)
+    if chosen.only:
+        return keep(lambda root: beside_earlier(RESULTS, _measure(chosen, root)), RESULTS, chosen.output)
+    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:

@@ -2,12 +2,11 @@
 
     python -m bench.replication [--only copy|latency|groups] [--quick] [-o table|json]
 
-Prints one table and writes bench/results/replication.json. Results of parts that were not measured are kept. The exit
-code is 0 if everything was measured, even if targets are missed, and 1 if a measurement failed.
+Prints one table and writes bench/results/replication.json. With --only, figures that were not measured are kept. The
+exit code is 0 if everything was measured, even if targets are missed, and 1 if a measurement failed.
 """
 
 import argparse
-import json
 import random
 import shutil
 import sys
@@ -18,7 +17,7 @@ from statistics import median
 
 from bench.common.keeping import keep
 from bench.common.measure import tell
-from bench.common.rows import Row, less, more, worst
+from bench.common.rows import Row, beside_earlier, less, more, worst
 from bench.replication import contenders, costs, groups, latency
 from bench.replication.clusters import Clusters, Load
 from bench.replication.contenders import Contender, Copied, Runs
@@ -27,8 +26,6 @@ from bench.replication.latency import Lags
 
 RESULTS = Path(__file__).parents[1] / "results" / "replication.json"
 PARTS = ("copy", "latency", "groups")
-HEADS = {"latency": "Latency", "groups": "Groups"}
-"""Prefix of the first row of a part. All other rows belong to copies."""
 PROMISE_S = 2.0
 LARGE, SMALL = 900, 10
 LOADS = (Load(100, LARGE, 2_700_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 700_000),
@@ -55,21 +52,9 @@ def main() -> int:
     chosen = _arguments()
     if chosen.quick:
         return keep(lambda root: _measure(chosen, root), None, chosen.output)
-    return keep(lambda root: _beside_others(_measure(chosen, root), chosen.only or PARTS), RESULTS, chosen.output)
-
-
-def _beside_others(found: Sequence[Row], parts: Sequence[str]) -> list[Row]:
-    """The new rows, and the rows of earlier runs for the parts that were not measured."""
-    kept: dict[str, list[Row]] = {part: [] for part in PARTS}
-    before = [Row(**row) for row in json.loads(RESULTS.read_text())] if RESULTS.exists() else []
-    for rows, mine in ((before, False), (found, True)):
-        part = "copy"
-        for row in rows:
-            if not row.what.startswith(" "):
-                part = next((name for name, head in HEADS.items() if row.what.startswith(head)), "copy")
-            if mine == (part in parts):
-                kept[part].append(row)
-    return [row for part in PARTS for row in kept[part]]
+    if chosen.only:
+        return keep(lambda root: beside_earlier(RESULTS, _measure(chosen, root)), RESULTS, chosen.output)
+    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:

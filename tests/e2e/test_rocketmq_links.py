@@ -27,7 +27,7 @@ from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.sandbox.servers.kafka import Kafka
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 ORDERS, NEW, ASKED, EVENTS = "e2e_orders", "e2e_pay_new", "e2e_pay_asked", "e2e_events"
 QUEUES, MORE, GROUP = 4, 6, "e2e-billing"
 THERE, BACK, LAKE, EVENT = "east-west", "west-east", "east-lake", "lake-east"
@@ -291,7 +291,6 @@ def test_a_queue_is_reset_by_its_name(world: World) -> None:
     ]
 
 
-@pytest.mark.release
 def test_in_approve_a_topic_waits_in_the_plan(world: World) -> None:
     def waiting() -> list[str]:
         rows = world.trueup.json("plan")
@@ -309,7 +308,6 @@ def test_in_approve_a_topic_waits_in_the_plan(world: World) -> None:
     assert before == 0
 
 
-@pytest.mark.release
 def test_a_paused_link_copies_nothing_until_it_is_resumed(world: World) -> None:
     world.trueup.run("link", "pause", THERE)
     world.trueup.until("the leases to end", lambda: world.link(THERE)["leases"] == 0)
@@ -341,7 +339,6 @@ def test_a_link_has_its_metrics(world: World, link: str) -> None:
     assert (copied > 0, states, all(lag >= 0 for lag in lags)) == (True, 1, True)
 
 
-@pytest.mark.release
 def test_doctor_looks_at_every_cluster_and_link(world: World) -> None:
     rows = json.loads(command("doctor", "-c", str(world.trueup.file), "--skip-spark", "-o", "json").out)
     found = {row["name"]: (row["status"], row["found"]) for row in rows}
@@ -387,23 +384,19 @@ def outage(world: World) -> Outage:
     return Outage(late, down, world.bodies("east", log), there)
 
 
-@pytest.mark.release
 def test_a_failed_link_is_not_shown_as_running(outage: Outage) -> None:
     [row] = outage.late
     assert (row["state"], NARROW in row["error"] + row["reason"]) == ("slow", True), row
 
 
-@pytest.mark.release
 def test_a_link_without_its_cluster_is_down(outage: Outage) -> None:
     assert outage.down == dict.fromkeys((THERE, BACK, LAKE), "down")
 
 
-@pytest.mark.release
 def test_nothing_is_lost_or_doubled_when_brokers_and_the_application_are_killed(outage: Outage) -> None:
     assert outage.there == outage.here
 
 
-@pytest.mark.release
 def test_links_are_up_again_after_an_outage(world: World, outage: Outage) -> None:
     assert outage.here
     world.trueup.until("all links to be up", lambda: {world.link(link)["state"] for link in LINKS} == {"up"})

@@ -24,7 +24,7 @@ from trueup.streams.bookkeeper.journal import topology_bytes, topology_from, top
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 LEDGERS, BOOKIES, SEED = 4_000, 12, 20261121
 ON_CLUSTER = {
@@ -174,7 +174,6 @@ def test_a_driver_killed_in_the_middle_of_a_batch_changes_nothing(journal: Journ
     assert same(driver.finish(driver.start()), oracle())
 
 
-@pytest.mark.release
 def test_a_cluster_that_loses_a_worker_and_then_the_driver_is_exact(journal: Journal, tmp_path: Path) -> None:
     with StandaloneSpark(tmp_path / "spark") as cluster:
         cluster.up()

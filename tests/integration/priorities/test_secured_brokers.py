@@ -28,7 +28,7 @@ from trueup.streams.reads.spark.options import options_of
 from trueup.streams.reads.spark.source import PulsarLedgers
 from trueup.streams.reads.topics import opened
 
-pytestmark = [pytest.mark.servers, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(600)]
 NAMESPACE = "public/default"
 TOPIC = f"{NAMESPACE}/large"
 COUNT, SIZE, PER_LEDGER = 110, 130_000, 120

@@ -25,7 +25,7 @@ from trueup.connectors.sandbox.servers.kafka_cluster import Brokers
 from trueup.connectors.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry, Stop
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 TOPIC, PARTITIONS, RECORDS = "everywhere", 4, 3_000
 ORDERLY = ("idempotent", "zipped", "transactional")
@@ -67,7 +67,6 @@ def lease(source: Endpoint, target: Endpoint) -> Lease:
     return Lease(f"{source.name}-{target.name}", source, target, 1 + source.bit, "batches", each)
 
 
-@pytest.mark.release
 def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_path: Path) -> None:
     here, there = east_end(east), Endpoint("west", west.bootstrap, 1)
     sites = [Site("east", east.bootstrap, TOPIC, PARTITIONS), Site("west", west.bootstrap, TOPIC, PARTITIONS)]

@@ -11,7 +11,7 @@ import pytest
 
 from trueup.connectors.sandbox.servers.objects import REGION, Objects
 
-pytestmark = pytest.mark.servers
+pytestmark = [pytest.mark.servers, pytest.mark.release]
 WAIT_S = 300.0
 WORK = """
 import json

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.common.rows import Row, text
-from bench.replication import __main__ as replication
+from bench.common.rows import Row, beside_earlier, less, text, worst
 from bench.replication.costs import Costs, costs
 from bench.replication.groups import waits
 
@@ -29,19 +28,23 @@ def test_only_commits_count_that_went_on_and_were_made_in_time() -> None:
     assert waits(here, there, range(2_000, 4_000), 9_000) == [200]
 
 
-def test_rows_of_what_was_not_measured_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_what_was_not_measured_stay(tmp_path: Path) -> None:
     def row(what: str, ours: float) -> Row:
         return Row(what, "s", 1.0, ours, 1.0, 0.0)
 
     before = [row("100 B", 1.0), row("  rate", 1.0), row("Latency", 1.0), row("Groups", 1.0), row("  p50", 1.0)]
     results = tmp_path / "results.json"
     results.write_text(text(before))
-    monkeypatch.setattr(replication, "RESULTS", results)
-    found = replication._beside_others([row("Latency", 2.0), row("  p50", 2.0)], ["latency"])
+    found = beside_earlier(results, [row("Latency", 2.0), row("  p50", 2.0)])
     assert [(r.what, r.ours) for r in found] == [
         ("100 B", 1.0), ("  rate", 1.0), ("Latency", 2.0), ("  p50", 2.0), ("Groups", 1.0), ("  p50", 1.0)
     ]  # fmt: skip
     assert len(json.loads(results.read_text())) == len(before)
+
+
+def test_the_worst_round_decides() -> None:
+    rounds = [less("auto", "us", [peer], [1.0]) for peer in (2.0, 0.5, 3.0)]
+    assert worst(rounds) == Row("auto", "us", 2.0, 1.0, 0.5, 0.0)
 
 
 def test_what_a_batch_and_a_record_cost_follows_from_two_sizes_of_each() -> None:

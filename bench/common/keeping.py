@@ -12,8 +12,9 @@ from bench.common.rows import Row
 from trueup.state.common.errors import TrueupError
 
 
-def keep(measure: Callable[[Path], list[Row]], results: Path | None, output: str) -> int:
-    """Measure in a new directory, write ``results`` if there is a path, and print. Returns the exit code."""
+def keep(measure: Callable[[Path], list[Row]], results: Path | None, output: str, part: bool = False) -> int:
+    """Measure in a new directory, write ``results`` if there is a path, and print. ``part``: only some figures are
+    measured; those that ``results`` has of the others stay. Returns the exit code."""
     root, before = Path(tempfile.mkdtemp(prefix="trueup-bench-")), load()
     try:
         found = measure(root)
@@ -23,6 +24,7 @@ def keep(measure: Callable[[Path], list[Row]], results: Path | None, output: str
         return 1
     shutil.rmtree(root, ignore_errors=True)
     if results is not None:
+        found = rows.beside_earlier(results, found) if part else found
         rows.write(results, found)
     if output == "json":
         print(rows.text(found), end="")

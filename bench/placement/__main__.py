@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.common.keeping import keep
-from bench.common.rows import Row, beside_earlier
+from bench.common.rows import Row
 from bench.placement import lost_bookie, snapshot, stream
 from bench.placement.site import Site
 
@@ -26,11 +26,8 @@ ROUNDS = 3
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
-    if chosen.quick:
-        return keep(lambda root: _measure(chosen, root), None, chosen.output)
-    if chosen.only:
-        return keep(lambda root: beside_earlier(RESULTS, _measure(chosen, root)), RESULTS, chosen.output)
-    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
+    kept = None if chosen.quick else RESULTS
+    return keep(lambda root: _measure(chosen, root), kept, chosen.output, part=bool(chosen.only))
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:

@@ -17,7 +17,7 @@ from statistics import median
 
 from bench.common.keeping import keep
 from bench.common.measure import tell
-from bench.common.rows import Row, beside_earlier, less, more, worst
+from bench.common.rows import Row, less, more, worst
 from bench.replication import contenders, costs, groups, latency
 from bench.replication.clusters import Clusters, Load
 from bench.replication.contenders import Contender, Copied, Runs
@@ -50,11 +50,8 @@ PATHS = ("batches", "records")
 def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
-    if chosen.quick:
-        return keep(lambda root: _measure(chosen, root), None, chosen.output)
-    if chosen.only:
-        return keep(lambda root: beside_earlier(RESULTS, _measure(chosen, root)), RESULTS, chosen.output)
-    return keep(lambda root: _measure(chosen, root), RESULTS, chosen.output)
+    kept = None if chosen.quick else RESULTS
+    return keep(lambda root: _measure(chosen, root), kept, chosen.output, part=bool(chosen.only))
 
 
 def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
@@ -81,16 +78,21 @@ def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, ro
     One copy before does not count: brokers that have not served this load yet are slower."""
     clusters.fill(each)
     tell(f"{each.name}: warming up")
-    CONTENDERS[PATHS[0]](clusters, each, root / f"{each.topic}-warm")
-    clusters.clean()
+    _copied(clusters, each, PATHS[0], root / f"{each.topic}-warm")
     found = defaultdict(list)
     for number in range(rounds):
         for name in random.Random(number).sample(names, len(names)):
             tell(f"{each.name}: {name}, round {number + 1} of {rounds}")
             place = root / f"{each.topic}-{number}-{names.index(name)}"
-            found[name].append(CONTENDERS[name](clusters, each, place))
-            clusters.clean()
-            shutil.rmtree(place, ignore_errors=True)
+            found[name].append(_copied(clusters, each, name, place))
+    return found
+
+
+def _copied(clusters: Clusters, each: Load, name: str, place: Path) -> Copied:
+    """One copy, of which nothing is left afterwards."""
+    found = CONTENDERS[name](clusters, each, place)
+    clusters.clean()
+    shutil.rmtree(place, ignore_errors=True)
     return found
 
 

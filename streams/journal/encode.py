@@ -123,25 +123,24 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> 
         for field in fields if field.optional
     }  # fmt: skip
     made = Bodies(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
-    at = made.starts.copy()
+    at = made.starts
     for name, kind, optional in fields:
-        if not optional:
-            _column(made, at, kind, columns[name])
-        else:
-            present = some[name]
-            made.longs(at, present)
-            at += present
-            _column(made, at[present], kind, [value for value in columns[name] if value is not None])
-        at += 1
+        places, values = at, columns[name]
+        if optional:
+            made.longs(at, some[name])
+            at = at + some[name]
+            places, values = at[some[name]], [value for value in values if value is not None]
+        _column(made, places, kind, values)
+        at = at + 1
     return made.bytes()
 
 
 def _column(made: Bodies, at: Array, kind: str, values: Sequence[Any] | Array) -> None:
     """Set these tokens to values of a type without null."""
     if kind == "string":
-        made.blobs(at.copy(), *coded(values))
+        made.blobs(at, *coded(values))
     elif kind == "strings":
-        made.blobs(at.copy(), *coded([tuple(value) for value in values], texts))
+        made.blobs(at, *coded([tuple(value) for value in values], texts))
     else:
         made.longs(at, np.asarray(values, np.int64))
 

@@ -31,7 +31,7 @@ HERE = Path(__file__).parent
 _PR_SET_CHILD_SUBREAPER = 36
 _PYSPARK = "pyspark-shell"
 """The JVM of pyspark. It serves every session of this process and ends with it."""
-ENDS_S = 180.0
+ENDS_S = 90.0
 """Spark replaces the daemon of its Python workers if a task is cancelled while it asks for one. A worker that this
 daemon had just forked stays, without a parent, until it was idle for a minute."""
 

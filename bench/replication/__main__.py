@@ -75,10 +75,11 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
 
 def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, root: Path) -> Runs:
     """Run every contender in each round, in a different order each time, because leftovers of one run slow the next.
-    One copy before does not count: brokers that have not served this load yet are slower."""
+    One copy over each path before does not count: brokers that have not served this load yet are slower."""
     clusters.fill(each)
-    tell(f"{each.name}: warming up")
-    _copied(clusters, each, PATHS[0], root / f"{each.topic}-warm")
+    for path in PATHS:
+        tell(f"{each.name}: {path}, warming up")
+        _copied(clusters, each, path, root / f"{each.topic}-warm-{path}")
     found = defaultdict(list)
     for number in range(rounds):
         for name in random.Random(number).sample(names, len(names)):
@@ -134,7 +135,11 @@ def _beside(what: str, peer: Sequence[Copied], own: Sequence[Copied], cpu: float
 
 
 def lags(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequence[Lags]]:
-    """Run the contenders in turn. MirrorMaker 2 tuned for throughput is slower in this measurement and runs once."""
+    """Run the contenders in turn. MirrorMaker 2 tuned for throughput is slower in this measurement and runs once. The
+    run before does not count: the p99 of any contender is several times higher on brokers that have just started."""
+    tell("latency: warming up")
+    latency.mirror(clusters, tuned=False, root=root / "latency-warm")
+    clusters.clean()
     found = defaultdict(list)
     for number in range(rounds):
         for tuned, name in ((False, "MirrorMaker 2 as shipped"), (True, "MirrorMaker 2, tuned")):

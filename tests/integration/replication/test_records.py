@@ -17,6 +17,7 @@ from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records import known_leaders
+from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES, producer, served
 from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.kafka.replication.records.source_guard import SourceGuard
 from trueup.connectors.sandbox.jvm.processes import wait_until
@@ -30,6 +31,13 @@ TRANSFORMS = "tests.conformance.transforms:"
 @pytest.fixture(scope="module")
 def records(pair: Pair) -> Harness:
     return kafka_harness(pair, "records")
+
+
+def test_waiting_records_are_sent_at_once_on_demand(pair: Pair) -> None:
+    lease = pair.lease(pair.topic())
+    client = producer(lease.target, lease.limits, lambda error: None, BATCH_BYTES, linger_ms=300_000)
+    client.produce(lease.assignments[0].target.topic, b"a record")
+    assert (served(client, 60.0, at_once=True), len(client)) == (None, 0)
 
 
 def test_a_transform_changes_records_and_leaves_some_out(records: Harness) -> None:

@@ -83,14 +83,18 @@ def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: i
     return Producer({"log_level": 3, "compression.type": "lz4", "linger.ms": 2, **own})
 
 
-def served(client: Producer, wait_s: float) -> KafkaError | None:
-    """Serve a client's callbacks for this time. Returns the fatal error if there is one.
+def served(client: Producer, wait_s: float, at_once: bool = False) -> KafkaError | None:
+    """Serve a client's callbacks for this time. Returns the fatal error if there is one. ``at_once``: send waiting
+    records meanwhile, without waiting for further ones.
 
     The client raises that error from any call, and continues its callbacks meanwhile: a call within a callback then
     raises SystemError, which hides the first error.
     """
     try:
-        client.poll(wait_s)
+        if at_once:
+            client.flush(wait_s)
+        else:
+            client.poll(wait_s)
     except KafkaException as error:
         return error.args[0]  # type: ignore[no-any-return]
     except SystemError as error:

@@ -45,6 +45,9 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 BATCH, AHEAD = 2_000, 40_000
 """Maximum records of one read, and of records that wait for the target."""
 AHEAD_BYTES = 64 << 20
+FEW, SENT_S = 100, 0.002
+"""Up to this number of waiting records, the client sends them at once, for which it gets this time. More are sent
+together."""
 IDLE_S, GRACE_S, GUARD_S, ASK_S = 0.05, 5.0, 5.0, 6.0
 IDENTIFY_S = 0.1
 """Shorter than a producer's delay before it repeats a write."""
@@ -245,7 +248,8 @@ class RecordCopier:
             self._down.pop("source", None)
             self._rate.take(len(messages), sum(map(len, messages)))
             self._take(messages)
-            self._poll_results(0)
+            few = self._producer is not None and len(self._producer) <= FEW
+            self._poll_results(SENT_S if few else 0, at_once=few)
 
     def _verified(self, messages: list[Message]) -> list[Message]:
         """Those of ``messages`` that were read from the intended topics, and may be written to the intended ones."""
@@ -461,11 +465,12 @@ class RecordCopier:
             self._known.clear()
             self._first.clear()
 
-    def _poll_results(self, wait_s: float) -> None:
-        """Process the target's results, waiting up to ``wait_s`` for the first. A fatal error is one, too."""
+    def _poll_results(self, wait_s: float, at_once: bool = False) -> None:
+        """Process the target's results, waiting up to ``wait_s`` for the first. A fatal error is one, too.
+        ``at_once``: see `served`."""
         if self._producer is None:
             return
-        if error := served(self._producer, wait_s):
+        if error := served(self._producer, wait_s, at_once):
             self._failed.append((None, error))
         if self._unanswered() and time.monotonic() - self._identified > IDENTIFY_S:
             self._check_targets([])

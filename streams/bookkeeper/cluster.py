@@ -20,7 +20,8 @@ from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, Static, Unmapped
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome, Marks
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import MarkOutcome, Marks
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.follower import Run

@@ -16,7 +16,8 @@ from pyspark.sql import DataFrame
 
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.queries import ahead
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff

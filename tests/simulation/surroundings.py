@@ -10,7 +10,8 @@ from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.model import TRUEUP, Ledger, World
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry

@@ -153,8 +153,12 @@ class BookKeeperPaths:
 
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the 16-bit words of the id in hexadecimal."""
-        words = f"{ledger:016x}"
-        return f"{self.marks}/{words[:4]}/{words[4:8]}/{words[8:12]}/{words[12:]}"
+        return f"{self.marks}/{self.mark_names(ledger)[0].decode()}"
+
+    def mark_names(self, ledger: int) -> tuple[bytes, bytes]:
+        """The four levels above a mark, relative to `marks`, and its name."""
+        words = b"%016x" % ledger
+        return b"/".join((words[:4], words[4:8], words[8:12], words[12:])), b"urL%010d" % ledger
 
     def lock(self, ledger: int) -> str:
         """Path of the lock that a worker holds during the repair of a ledger."""
@@ -165,8 +169,8 @@ class BookKeeperPaths:
         below, found = len(self.root) + 1, list[bytes]()
         marks, locks = self.marks[below:].encode(), self.locks[below:].encode()
         for ledger in ledgers:
-            words, name = b"%016x" % ledger, b"urL%010d" % ledger
-            found += b"/".join((marks, words[:4], words[4:8], words[8:12], words[12:], name)), b"/".join((locks, name))
+            levels, name = self.mark_names(ledger)
+            found += b"/".join((marks, levels, name)), b"/".join((locks, name))
         return found
 
     def classify(self, path: str) -> tuple[ZnodeKind, int]:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder, creations
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion, writing
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NoNode
 from trueup.state.common.errors import Retry, Unknown, ended
@@ -16,15 +17,6 @@ from trueup.state.common.errors import Retry, Unknown, ended
 _TOGETHER = (100, 100, 100, 25, 5, 1, 1)
 """Orders per transaction, by attempt: if other writers interfere, smaller transactions affect fewer orders."""
 _LEVELS = 4
-
-
-class MarkOrder(NamedTuple):
-    """Mark a ledger if its znode still has this version. ``replicas``: lost bookies, empty for a placement repair."""
-
-    ledger: int
-    version: int
-    replicas: tuple[str, ...] = ()
-    ctime_ms: int = -1
 
 
 class MarkOutcome(NamedTuple):
@@ -147,14 +139,18 @@ class Marks:
 
     def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _Write]:
         """The writes if no ledger has a mark, and so no parent of its own: reads only the shared levels."""
-        paths = [self._paths.mark(item.ledger) for item in items]
-        directories = {path.rsplit("/", 2)[0] for path in paths}
-        shared = sorted({level for directory in directories for level in self._above(f"{directory}/-/-")[:-1]})
+        firsts: dict[int, int] = {}  # of each group whose marks share all levels except the lowest
+        for at, item in enumerate(items):
+            firsts.setdefault(item.ledger >> 16, at)
+        above = {at: self._above(self._paths.mark(items[at].ledger))[:-1] for at in firsts.values()}
+        shared = sorted({level for levels in above.values() for level in levels})
         seen = self._read(shared)
         missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
-        ready: dict[int, _Write] = {}
-        for at, (item, path) in enumerate(zip(items, paths, strict=True)):
-            ready[at] = self._creation(item, path, [*self._lacking(path, missing), path.rpartition("/")[0]])
+        made = creations(self._paths, self._client.creation, items)
+        ready = {at: _Write([operations], 0) for at, operations in enumerate(made)}
+        for at in above if missing else ():
+            lacking = self._lacking(self._paths.mark(items[at].ledger), missing)
+            ready[at].operations[:0] = map(self._client.creation, lacking)
         return ready
 
     def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, MarkOutcome]) -> dict[int, _Write]:
@@ -179,15 +175,13 @@ class Marks:
     def _write(self, order: MarkOrder, path: str, mark: _Seen, missing: set[str]) -> _Write:
         """The operations that create or extend a mark."""
         if mark.version == GONE:
-            return self._creation(order, path, self._lacking(path, missing))
+            new = mark_codec.encode(order.replicas, order.ctime_ms)
+            parents = map(self._client.creation, self._lacking(path, missing))
+            return _Write([self._guard(order), *parents, self._client.creation(path, new)], 0)
         known = mark_codec.decode(mark.data)
         replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
         text = mark_codec.encode(replicas, order.ctime_ms)
         return _Write([self._guard(order), writing(path, text, mark.version)], mark.version + 1)
-
-    def _creation(self, order: MarkOrder, path: str, parents: Sequence[str]) -> _Write:
-        new = self._client.creation(path, mark_codec.encode(order.replicas, order.ctime_ms))
-        return _Write([self._guard(order), *map(self._client.creation, parents), new], 0)
 
     def _guard(self, order: MarkOrder) -> bytes:
         return check(self._paths.ledger(order.ledger), order.version)

@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.integration.bookkeeper.tree import Tree
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import Marks
 from trueup.connectors.zookeeper.errors import NoNode
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.common.errors import Stop

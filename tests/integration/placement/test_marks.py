@@ -8,7 +8,8 @@ from kazoo.security import make_digest_acl
 from tests.integration.bookkeeper.tree import Tree
 from tests.proxy import Proxy
 from trueup.connectors.bookkeeper.metadata import mark_codec
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import Marks
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient, deletion

@@ -13,7 +13,8 @@ from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Kno
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.racks import Script
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import Marks
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import LedgerWriter

@@ -9,7 +9,8 @@ import pytest
 from tests.e2e.trueup import on_one_rack
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, Marks
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import Marks
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import LedgerWriter

@@ -8,7 +8,8 @@ import pytest
 
 import trueup.streams.placement.reconciler as module
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
-from trueup.connectors.bookkeeper.placement.marks import MarkOrder, MarkOutcome
+from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
+from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry

@@ -149,7 +149,7 @@ class BookKeeperPaths:
 
     def mark(self, ledger: int) -> str:
         """Path of a ledger's under-replication mark."""
-        return f"{self.mark_parent(ledger)}/urL{ledger:010d}"
+        return f"{self.marks}/{b'/'.join(self.mark_names(ledger)).decode()}"
 
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the 16-bit words of the id in hexadecimal."""

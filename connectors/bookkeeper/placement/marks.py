@@ -148,9 +148,8 @@ class Marks:
         missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
         made = creations(self._paths, self._client.creation, items)
         ready = {at: _Write([operations], 0) for at, operations in enumerate(made)}
-        for at in above if missing else ():
-            lacking = self._lacking(self._paths.mark(items[at].ledger), missing)
-            ready[at].operations[:0] = map(self._client.creation, lacking)
+        for at, levels in above.items():
+            ready[at].operations[:0] = map(self._client.creation, _lacking(levels, missing))
         return ready
 
     def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, MarkOutcome]) -> dict[int, _Write]:
@@ -176,7 +175,7 @@ class Marks:
         """The operations that create or extend a mark."""
         if mark.version == GONE:
             new = mark_codec.encode(order.replicas, order.ctime_ms)
-            parents = map(self._client.creation, self._lacking(path, missing))
+            parents = map(self._client.creation, _lacking(self._above(path), missing))
             return _Write([self._guard(order), *parents, self._client.creation(path, new)], 0)
         known = mark_codec.decode(mark.data)
         replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
@@ -185,14 +184,6 @@ class Marks:
 
     def _guard(self, order: MarkOrder) -> bytes:
         return check(self._paths.ledger(order.ledger), order.version)
-
-    def _lacking(self, path: str, missing: set[str]) -> list[str]:
-        """Levels above a mark that must be created; later orders no longer find them in ``missing``."""
-        if not missing:
-            return []
-        parents = [parent for parent in self._above(path) if parent in missing]
-        missing.difference_update(parents)
-        return parents
 
     def _above(self, path: str) -> list[str]:
         """The four levels above a mark, and the roots, which are absent if no daemon ever ran; highest first."""
@@ -234,6 +225,13 @@ class Marks:
                     stat = part.stat(row)
                     found.append(_Seen(part.data(row), stat.version, stat.mzxid))
         return found
+
+
+def _lacking(above: Sequence[str], missing: set[str]) -> list[str]:
+    """Levels above a mark that must be created; later orders no longer find them in ``missing``."""
+    parents = [parent for parent in above if parent in missing]
+    missing.difference_update(parents)
+    return parents
 
 
 def _removal(path: str, version: int) -> tuple[bytes, bytes]:

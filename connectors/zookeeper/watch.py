@@ -16,7 +16,7 @@ from kazoo.protocol.states import KazooState
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
-CALM_S, BURST_S = 0.2, 4.0
+CALM_S, BURST_S = 0.5, 4.0
 
 
 class PathEvent(NamedTuple):
@@ -30,7 +30,8 @@ class NodeWatch:
     """Collects the events of successive clients.
 
     Paths with a prefix in ``ignored`` are dropped. Paths with a prefix in ``calm`` arrive in bursts that are not
-    urgent: they are taken after `CALM_S` without one, or `BURST_S` after the first.
+    urgent: they are taken after `CALM_S` without one, or `BURST_S` after the first. Those without ``named`` are
+    dropped, too.
     ``wake`` is set when there is work, ``connection_changed`` when a connection was made or lost.
     """
 
@@ -39,9 +40,10 @@ class NodeWatch:
         ignored: tuple[str, ...],
         now: Callable[[], int],
         calm: tuple[str, ...] = (),
+        named: str = "",
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ignored, self._calm, self._now, self._timer = ignored, calm, now, timer
+        self._ignored, self._calm, self._named, self._now, self._timer = ignored, calm, named, now, timer
         self._lock = threading.Lock()
         self._client: ZooKeeperClient | None = None
         self._pending: dict[str, PathEvent] = {}
@@ -70,7 +72,8 @@ class NodeWatch:
             self.last_event_ms = self._now()
             for zxid, kind, path in news:
                 if path.startswith(self._calm):
-                    self._burst[path], calm = PathEvent(kind, zxid), True
+                    if self._named in path:
+                        self._burst[path], calm = PathEvent(kind, zxid), True
                 else:
                     self._pending[path], urgent = PathEvent(kind, zxid), True
             if calm:
@@ -78,7 +81,7 @@ class NodeWatch:
                 self._burst_s = now_s if begins else self._burst_s[0], now_s
                 self._burst_ms = self.last_event_ms if begins else self._burst_ms
             self._event_zxid = max(self._event_zxid, news[-1][0])
-        if (urgent or begins) and not self.wake.is_set():  # events are always taken after wake is cleared
+        if (urgent or (calm and begins)) and not self.wake.is_set():  # events are always taken after wake is cleared
             self.wake.set()
 
     def _state(self, state: str) -> None:

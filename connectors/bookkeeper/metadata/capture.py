@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.feeds import BookieFeed, LedgerFeed, MarkFeed
-from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
+from trueup.connectors.bookkeeper.metadata.layout import MARK_NAME, BookKeeperPaths, ZnodeKind
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.connectors.bookkeeper.metadata.racks import RackMap
 from trueup.connectors.zookeeper.client import FAST, NodeEvent, Pace, ZooKeeperClient
@@ -83,7 +83,9 @@ class BookKeeperCapture(Follower):
     ) -> None:
         self._racks = racks
         self._paths = BookKeeperPaths(root)
-        super().__init__("capture", connect, NodeWatch(self._paths.noise(), now, self._paths.repairs()), now)
+        # Every mark has a parent level of its own, whose events carry no information.
+        watch = NodeWatch(self._paths.noise(), now, self._paths.repairs(), MARK_NAME)
+        super().__init__("capture", connect, watch, now)
         self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)

@@ -30,6 +30,8 @@ LARGEST_ID = 2**63 - 1
 _LEDGER = re.compile(
     r"(?:(\d\d)/(\d{4})/L(\d{4})|(\d{3})/(\d{4})/(\d{4})/(\d{4})/L(\d{4})|L(\d{10}|[1-9]\d{10,18}))\Z", re.ASCII
 )
+MARK_NAME = "urL"
+"""The beginning of the name of a mark or lock."""
 _MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z", re.ASCII)
 
 
@@ -178,8 +180,7 @@ class BookKeeperPaths:
         name = path[len(self.root) + 1 :]
         head, _, rest = name.partition("/")
         if head == "underreplication":
-            # Every mark has a parent level of its own, whose events carry no information.
-            found = _MARK.match(rest) if "urL" in rest else None
+            found = _MARK.match(rest) if MARK_NAME in rest else None
             return _known(ZnodeKind.MARK, int(found[1])) if found else (ZnodeKind.OTHER, -1)
         if head in ("available", "cookies"):
             return ZnodeKind.BOOKIE, -1

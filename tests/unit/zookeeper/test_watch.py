@@ -129,27 +129,33 @@ def clock() -> Clock:
 
 @pytest.fixture
 def bursting(line: Line, clock: Clock) -> NodeWatch:
-    made = NodeWatch((), lambda: int(clock.now_s * 1_000), ("/r/calm/",), clock)
+    made = NodeWatch((), lambda: int(clock.now_s * 1_000), ("/r/calm/",), "L", clock)
     followed: Any = line
     made.follow(followed)
     return made
 
 
 def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: NodeWatch) -> None:
-    line.sink([(1, NodeEvent.CREATED, "/r/calm/a"), (2, NodeEvent.CREATED, "/r/b")])
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/La"), (2, NodeEvent.CREATED, "/r/b")])
     assert bursting.take() == {"/r/b": PathEvent(NodeEvent.CREATED, 2)}
 
 
-def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: NodeWatch) -> None:
-    line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
+def test_events_of_a_burst_without_the_name_are_not_delivered(line: Line, clock: Clock, bursting: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/b"), (1, NodeEvent.CREATED, "/r/calm/b/La")])
     clock.now_s += CALM_S
-    assert bursting.take() == {"/r/calm/a": PathEvent(NodeEvent.CREATED, 1)}
+    assert bursting.take() == {"/r/calm/b/La": PathEvent(NodeEvent.CREATED, 1)}
+
+
+def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/La")])
+    clock.now_s += CALM_S
+    assert bursting.take() == {"/r/calm/La": PathEvent(NodeEvent.CREATED, 1)}
 
 
 def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
     while clock.now_s < begun_s + BURST_S:
-        line.sink([(1, NodeEvent.CREATED, f"/r/calm/{clock.now_s}")])
+        line.sink([(1, NodeEvent.CREATED, f"/r/calm/La{clock.now_s}")])
         clock.now_s += CALM_S / 2
     assert len(bursting.take()) == BURST_S / (CALM_S / 2)
 
@@ -157,14 +163,14 @@ def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bur
 def test_pending_events_are_behind_since_the_first_one(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
     for _ in range(2):
-        line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
+        line.sink([(1, NodeEvent.CREATED, "/r/calm/La")])
         clock.now_s += CALM_S / 4
     bursting.take()
     assert (len(bursting), bursting.pending_ms()) == (1, begun_s * 1_000)
 
 
 def test_a_waiting_thread_is_woken_when_a_burst_is_over(line: Line, bursting: NodeWatch, clock: Clock) -> None:
-    line.sink([(1, NodeEvent.CREATED, "/r/calm/a")])
+    line.sink([(1, NodeEvent.CREATED, "/r/calm/La")])
     bursting.wait(60.0)
     clock.now_s += CALM_S
     bursting.wait(60.0)

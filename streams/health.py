@@ -1,8 +1,7 @@
 """Health in one line, with reasons. A cluster that cannot be observed is not healthy."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.streams.catalog import STREAMS
 from trueup.streams.runtime.format import age
@@ -14,8 +13,7 @@ BLINDING = ("journal", "spark")
 """Sources that all streams need."""
 
 
-@dataclass(frozen=True, slots=True)
-class Health:
+class Health(NamedTuple):
     """``level`` is one of `LEVELS`; ``reasons`` is empty when it is healthy; ``lines`` as of `Signs`."""
 
     level: str

@@ -6,16 +6,15 @@ of streams: code that reads or writes a topic takes its name from that module, s
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"}
+COMPACTED: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
 SETTING = "journal/schemas/setting.avsc"
 """A schema for several topics: a name with a value as text."""
 
 
-@dataclass(frozen=True, slots=True)
-class JournalTopic:
+class JournalTopic(NamedTuple):
     """A topic of the journal. ``schema``: of its records in Avro, or the path of its file below `streams/`;
     ``partitioned``: whether it has journal.partitions partitions instead of one; ``observed``: whether `trueup journal
     begin-anew` empties it, as its records are based on observations of ZooKeeper; ``signed``: whether records are
@@ -26,7 +25,7 @@ class JournalTopic:
     partitioned: bool = False
     observed: bool = False
     signed: bool = False
-    configs: Mapping[str, str] = field(default_factory=lambda: dict(COMPACTED))
+    configs: Mapping[str, str] = COMPACTED
 
     @property
     def text(self) -> str:

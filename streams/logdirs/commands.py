@@ -1,7 +1,6 @@
 """Log directories on the command line: their list, a broker, and trueup topic create."""
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 import click
 
@@ -103,7 +102,7 @@ def dirs(api: Target, output: str, kafka: str | None) -> int:
     found = Api(api).rows("directories")
     if kafka is not None:
         rows = [row for row in found.rows if row["kafka"] == kafka]
-        found = replace(found, rows=rows, total=len(rows))
+        found = found._replace(rows=rows, total=len(rows))
     columns = [
         Column("BROKER", lambda r: f"{r['kafka']}/{r['broker']}"),
         *DIRECTORY,

@@ -1,12 +1,13 @@
 """The entry of a stream in the catalog: what the application, API, page, command line and docs need of it.
 
 Every command imports the descriptors. Their functions therefore import commands, Spark and clients of servers when
-called, and their rules and settings are imported when read.
+called, and their rules and settings are imported when read. They are named tuples, because the class of a data class
+takes ten times as long to make.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trueup.state.access.callers import Role
 from trueup.streams.journal.topic import JournalTopic
@@ -26,9 +27,10 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.stream import Session, Stream
     from trueup.streams.runtime.warm import View
 
+NONE: Mapping[str, Any] = MappingProxyType({})
 
-@dataclass(frozen=True, slots=True)
-class Noun:
+
+class Noun(NamedTuple):
     """A kind of resource that is listed at /api/NAME. ``limit``: default of the parameter limit, 0: no such parameter;
     ``choices``: its other parameters with their values; ``selectors``: names of `streams.web.engine.SELECTORS`.
     ``about``: a title; with it `trueup get NAME` lists all fields. It is empty if the stream has a command of its own
@@ -36,13 +38,12 @@ class Noun:
 
     name: str
     limit: int = 0
-    choices: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    choices: Mapping[str, tuple[str, ...]] = NONE
     about: str = ""
     selectors: Sequence[str] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
+class Thing(NamedTuple):
     """A kind of resource that is described at /api/PATH. ``path`` contains its names as variables; ``ids``: variables
     that are numbers from 0 to 2^63 - 1; ``about``: as for a `Noun`, for `trueup describe`.
 
@@ -68,8 +69,7 @@ def of_counts(name: str) -> Callable[[Mapping[str, Any]], Mapping[str, float]]:
     return lambda status: next((each["counts"] for each in status["subjects"] if each["name"] == name), {})
 
 
-@dataclass(frozen=True, slots=True)
-class Verb:
+class Verb(NamedTuple):
     """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids``: as for a `Thing`;
     ``read``: returns the arguments in the object, or None if the object is invalid; ``form``: a valid example, and
     ``todo``: a hint, both for the error of an invalid object; ``role``: the least role of its callers."""
@@ -88,8 +88,7 @@ def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {} if body == {"certain": True} else None
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
+class Section(NamedTuple):
     """A section of the status page. ``template``: path of a file below `streams/`, rendered with the ``status`` and
     with ``rows``: at most ``limit`` rows of the ``noun``, converted by ``shape``. ``beside``: placed in a column beside
     other sections; ``card``: whether it has a frame, as a section without content has none."""
@@ -120,8 +119,7 @@ class Later:
             yield from found if isinstance(found, Iterable) else (found,)
 
 
-@dataclass(frozen=True, slots=True)
-class Commands:
+class Commands(NamedTuple):
     """What a stream adds to the command line: to `trueup get`, to `trueup describe`, and to `trueup` itself."""
 
     get: Sequence["Command"] = ()
@@ -129,8 +127,7 @@ class Commands:
     groups: Sequence["Command"] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Descriptor:
+class Descriptor(NamedTuple):
     """A stream in the catalog. Everything but ``name`` and ``make`` is optional."""
 
     name: str
@@ -161,7 +158,7 @@ class Descriptor:
     """Sections of the status page. A stream without any has one with its counts and findings."""
     view: Callable[["Session", "Journal", "Settings"], "View | None"] = lambda _spark, _journal, _settings: None
     """Its query with state, which a standby runs; None if it has none."""
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    kinds: Mapping[str, str] = NONE
     """What each kind of action changes, as the page says it before an approval."""
     trends: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
     """Numbers of the application's status whose course the page shows; None: its counts. See `signs.Total`."""

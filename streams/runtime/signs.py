@@ -1,8 +1,7 @@
 """The part of one stream in the health of the application, and its lines of `trueup status`."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trueup.streams.runtime.format import age, many
 
@@ -15,8 +14,7 @@ class Total(float):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Signs:
+class Signs(NamedTuple):
     """``well``: part of the headline while the application is healthy, or empty. ``blind``, ``held``, ``attention``:
     reasons for these levels of health; ``held_line``: the headline while the stream is held.
 

@@ -6,7 +6,6 @@ import ssl
 import time
 from base64 import b64encode
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http.client import HTTPConnection, HTTPException, HTTPMessage, HTTPSConnection
 from typing import Any, NamedTuple
@@ -31,8 +30,7 @@ class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
         return type(self), (self.status, self.expected, self.found, self.todo)
 
 
-@dataclass(frozen=True, slots=True)
-class Listed:
+class Listed(NamedTuple):
     """A list from the application: ``total``: number of rows without the limit; ``incomplete``: why rows may be missing
     or outdated, empty if none are."""
 
@@ -41,14 +39,16 @@ class Listed:
     incomplete: str
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(NamedTuple):
     """Where the API is, and what to send to it. ``url``: may contain user:password@ for a proxy; ``ca``: PEM file of
     the authorities that sign the server's certificate, empty: those of this machine."""
 
-    url: str = field(repr=False)
-    token: str = field(default="", repr=False)
+    url: str
+    token: str = ""
     ca: str = ""
+
+    def __repr__(self) -> str:
+        return f"Target(ca={self.ca!r})"
 
 
 class Response(NamedTuple):

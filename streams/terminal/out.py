@@ -8,8 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
 
@@ -36,8 +35,7 @@ LONGEST = 500
 """Maximum length of a cell: longer than the name of any resource."""
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """A column: title, cell of a row, and whether cells are numbers. On a terminal a column that ``wraps`` breaks lines
     and one that ``clips`` ends with an ellipsis; the others are never shortened."""
 
@@ -60,7 +58,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool
         return Text(word, STYLES.get(word, ""), no_wrap=clips or None, overflow="ellipsis" if clips else None)
 
     if wide:
-        columns = [replace(column, wraps=False, clips=False) for column in columns]
+        columns = [column._replace(wraps=False, clips=False) for column in columns]
     cells = [[_text(column.cell(row)) for column in columns] for row in rows]
     made, least = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), 0
     for at, column in enumerate(columns):

@@ -39,6 +39,7 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.stream import RACKS_S
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import Supervisor, drain
@@ -55,15 +56,26 @@ class Start:
         self._journal.create()
         live, metrics = Live(settings, self._journal, now_ms), all_metrics()
         self._keeper = Keeper(self._journal, live, now_ms)
-        supervisor = Supervisor(threading.Event(), lambda _: None)
+        self._stop = threading.Event()
+        self._supervisor = Supervisor(self._stop, lambda _: None)
         self.cluster = BookKeeper(
-            live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, supervisor.run
+            live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, self._supervisor.run
         )
         self.reconciler = PlacementReconciler(
             self.cluster, self._journal, LiveSection.of(live, PlacementSettings), self._keeper,
             metrics.of(PlacementMetrics), now_ms, settings.spark.buckets,
         )  # fmt: skip
         self.reconciler.load()
+
+    def watch(self) -> None:
+        """Start observing. Without racks every ledger would have a finding."""
+        self._supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
+        self.cluster.start()
+
+    def close(self) -> None:
+        """Stop observing."""
+        self._stop.set()
+        self.cluster.close()
 
     def query(self, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
         """The placement stream of this start."""
@@ -97,7 +109,7 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
     }, [PLACEMENT])  # fmt: skip
     made = Start(settings, broker.bootstrap)
     spent, begun = cpu_s(os.getpid()), time.monotonic()
-    made.cluster.start()
+    made.watch()
     query = made.query(spark, Path(job["data"]) / f"checkpoint{number}")
     try:
         wait_until(lambda: made.cluster.health().synced, LIMIT_S, "the capture to be in step")
@@ -108,7 +120,7 @@ def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession
         yield made
     finally:
         drain(query)
-        made.cluster.close()
+        made.close()
 
 
 def lose(start: Start, relay: Relay, direct: ZooKeeperClient, touched: dict[str, str]) -> None:

@@ -1,13 +1,14 @@
 """Deletion: the full diff of ledgers and owners, the time from a leak to its report, and deletions a second.
 
-    python -m bench.deletion [--quick] [--only diff|report|delete] [-o table|json]
+    python -m bench.deletion [--only diff|report|delete] [--quick] [-o table|json]
 
 Ledgers are generated records of 10,000 owners. The report is measured through Kafka and the stream. Deletions run on a
-real ZooKeeper; the peer sends the same transactions without reads or checks. Writes bench/results/deletion.json.
+real ZooKeeper; the peer sends the same transactions without reads or checks. Writes bench/results/deletion.json. With
+--only, figures that were not measured are kept. The exit code is 0 if everything was measured, even if targets are
+missed, and 1 if a measurement failed.
 """
 
 import argparse
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +18,8 @@ import numpy as np
 from pyspark.sql import DataFrame
 
 from bench.common import rows
-from bench.common.measure import Failed, machine, tell
+from bench.common.keeping import keep
+from bench.common.measure import Failed, tell
 from bench.common.rows import Row
 from trueup.connectors.bookkeeper.metadata import metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
@@ -56,11 +58,11 @@ def main() -> int:
     """Measure, print, and write the results."""
     chosen = _arguments()
     parts = {"diff": diff, "report": report, "delete": deletes}
-    found = [row for name, part in parts.items() if chosen.only in (None, name) for row in part(chosen.quick)]
-    if chosen.only is None and not chosen.quick:
-        rows.write(RESULTS, found)
-    print(rows.text(found), end="") if chosen.output == "json" else rows.show(found, machine())
-    return 0
+
+    def measure(root: Path) -> list[Row]:
+        return [row for name in chosen.only or parts for row in parts[name](chosen.quick, root / name)]
+
+    return keep(measure, None if chosen.quick else RESULTS, chosen.output, part=bool(chosen.only))
 
 
 def owner(number: int) -> str:
@@ -68,7 +70,7 @@ def owner(number: int) -> str:
     return f"tenant-{number % 40}/namespace-{number % 400}/persistent/topic-{number:06d}"
 
 
-def diff(quick: bool) -> Iterator[Row]:
+def diff(quick: bool, _root: Path) -> Iterator[Row]:
     """Compare all buckets, one after the other. One ledger in 1,000 is not listed by its owner."""
     for size in SIZES[: 1 if quick else None]:
         made = [bucket(number, size) for number in range(BUCKETS)]
@@ -105,10 +107,10 @@ def _node(name: str, ledgers: Sequence[int], version: int = 1) -> Pointers:
     return Pointers(path, name, "", OwnerStatus.READABLE, version, version, 1_000, tuple(ledgers))
 
 
-def report(quick: bool) -> Iterator[Row]:
+def report(quick: bool, root: Path) -> Iterator[Row]:
     """Time from the publication of an owner node with one ledger fewer to the finding in the driver."""
     size = LEDGERS // 10 if quick else LEDGERS
-    with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, Kafka(Path(place) / "kafka") as kafka:
+    with Kafka(root / "kafka") as kafka:
         kafka.up()
         settings = parse({"cluster": {"zookeeper": "127.0.0.1:1", "name": "bench"}, "spark": {"buckets": 16}}, ())
         journal = Journal(kafka.bootstrap, settings.journal, "bench")
@@ -121,11 +123,11 @@ def report(quick: bool) -> Iterator[Row]:
             for n in range(OWNERS)
         )
         journal.put([("topology", b"topology", topology_record(Topology(1, 1, ())))])
-        spark = session(settings, Path(place))
+        spark = session(settings, root)
         starts, taken = list[float](), list[float]()
         for number in range(ROUNDS + 1):
             begun, seen = time.monotonic(), Seen()
-            query = stream.start(spark, journal, settings.spark, seen.sink, f"file://{place}/checkpoint-{number}")
+            query = stream.start(spark, journal, settings.spark, seen.sink, f"file://{root}/checkpoint-{number}")
             seen.wait(seen.complete(size), "all ledgers in the view")
             starts.append(time.monotonic() - begun)
             if number < ROUNDS:
@@ -187,10 +189,10 @@ def _record(ledger: int) -> LedgerRecord:
     }  # fmt: skip
 
 
-def deletes(quick: bool) -> Iterator[Row]:
+def deletes(quick: bool, root: Path) -> Iterator[Row]:
     """Trueup reads every owner and every ledger again. The peer only sends the transactions."""
     count, ours, floor = DELETED // 5 if quick else DELETED, [], []
-    with tempfile.TemporaryDirectory(prefix="trueup-bench-") as place, ZooKeeper(Path(place)) as server:
+    with ZooKeeper(root) as server:
         server.up()
         client = ZooKeeperClient(server.address, timeout=30.0).open()
         for path in ("/ledgers", "/managed-ledgers"):
@@ -256,9 +258,11 @@ def encoded_for(ledger: int) -> bytes:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench.deletion", description=__doc__.partition("\n")[0])
+    parser.add_argument(
+        "--only", action="append", choices=("diff", "report", "delete"), help="measure this part; may be given again"
+    )
     parser.add_argument("--quick", action="store_true", help="a tenth of everything; nothing is kept")
-    parser.add_argument("--only", choices=("diff", "report", "delete"), help="one part; nothing is kept")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
+    parser.add_argument("-o", dest="output", choices=("table", "json"), default="table", help="what to print")
     return parser.parse_args()
 
 

@@ -19,11 +19,11 @@ class Ending(PulsarBroker):
         self._reason = reason
 
     def make(self) -> Process:
-        script = f"test -e again && exec sleep 60; touch again; echo '{self._reason}'; exit 1"
+        script = f"test -e again && touch running && exec sleep 60; touch again; echo '{self._reason}'; exit 1"
         return Process("broker", ["sh", "-c", f"cd {self.root}; {script}"], self.root / "server.log")
 
     def is_ready(self) -> bool:
-        return self.alive and (self.root / "again").exists() and LEADER not in self.process.output()
+        return self.alive and (self.root / "running").exists()
 
 
 def start(root: Path, reason: str) -> bool:

@@ -16,7 +16,19 @@ from kazoo.protocol.states import KazooState
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
 
-CALM_S, BURST_S = 0.5, 4.0
+FEW = 1_000
+"""Maximum events of a burst that takes little time to read."""
+
+
+class Patience(NamedTuple):
+    """Seconds without an event after which a burst is over, and maximum seconds after its first event."""
+
+    calm_s: float
+    burst_s: float
+
+
+SOON, LATER = Patience(0.2, 1.0), Patience(0.5, 4.0)
+"""For bursts of up to `FEW` events, and for larger ones: to read them would slow the writers that cause them."""
 
 
 class PathEvent(NamedTuple):
@@ -30,8 +42,7 @@ class NodeWatch:
     """Collects the events of successive clients.
 
     Paths with a prefix in ``ignored`` are dropped. Paths with a prefix in ``calm`` arrive in bursts that are not
-    urgent: they are taken after `CALM_S` without one, or `BURST_S` after the first. Those without ``named`` are
-    dropped, too.
+    urgent: they are taken when the burst is over, see `Patience`. Those without ``named`` are dropped, too.
     ``wake`` is set when there is work, ``connection_changed`` when a connection was made or lost.
     """
 
@@ -140,8 +151,8 @@ class NodeWatch:
     def _burst_over_s(self) -> float:
         """Time until the events of a burst may be taken."""
         with self._lock:
-            first_s, last_s = self._burst_s
-            return min(last_s + CALM_S, first_s + BURST_S) - self._timer() if self._burst else inf
+            (first_s, last_s), patience = self._burst_s, SOON if len(self._burst) <= FEW else LATER
+            return min(last_s + patience.calm_s, first_s + patience.burst_s) - self._timer() if self._burst else inf
 
     def pending_ms(self) -> float:
         """The time of the first event that may not be taken yet; infinite if there is none."""

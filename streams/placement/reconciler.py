@@ -43,7 +43,7 @@ from trueup.streams.placement.query import answer_of
 from trueup.streams.placement.topics import REPAIRS
 
 log = logging.getLogger(__name__)
-ORDERS_AT_ONCE = 3000
+ORDERS_AT_ONCE = 3_000
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
 BURST_MS = 1000.0  # burst of the rate limit, as a time at that rate
 UNREGISTERED_AT_ONCE = 1_000

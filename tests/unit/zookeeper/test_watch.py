@@ -8,7 +8,7 @@ from kazoo.protocol.states import KazooState
 
 from trueup.connectors.zookeeper.client import NodeEvent
 from trueup.connectors.zookeeper.connection import Sink
-from trueup.connectors.zookeeper.watch import BURST_S, CALM_S, NodeWatch, PathEvent
+from trueup.connectors.zookeeper.watch import FEW, LATER, SOON, NodeWatch, PathEvent
 
 
 class Line:
@@ -142,29 +142,38 @@ def test_a_burst_is_left_alone_while_it_lasts(line: Line, bursting: NodeWatch) -
 
 def test_events_of_a_burst_without_the_name_are_not_delivered(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/calm/b"), (1, NodeEvent.CREATED, "/r/calm/b/La")])
-    clock.now_s += CALM_S
+    clock.now_s += SOON.calm_s
     assert bursting.take() == {"/r/calm/b/La": PathEvent(NodeEvent.CREATED, 1)}
 
 
 def test_a_burst_is_taken_when_it_is_over(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/calm/La")])
-    clock.now_s += CALM_S
+    clock.now_s += SOON.calm_s
     assert bursting.take() == {"/r/calm/La": PathEvent(NodeEvent.CREATED, 1)}
 
 
 def test_a_burst_without_an_end_is_taken_in_pieces(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
-    while clock.now_s < begun_s + BURST_S:
+    while clock.now_s < begun_s + SOON.burst_s:
         line.sink([(1, NodeEvent.CREATED, f"/r/calm/La{clock.now_s}")])
-        clock.now_s += CALM_S / 2
-    assert len(bursting.take()) == BURST_S / (CALM_S / 2)
+        clock.now_s += SOON.calm_s / 2
+    assert len(bursting.take()) == SOON.burst_s / (SOON.calm_s / 2)
+
+
+def test_a_large_burst_is_left_alone_for_longer(line: Line, clock: Clock, bursting: NodeWatch) -> None:
+    line.sink([(1, NodeEvent.CREATED, f"/r/calm/L{number}") for number in range(FEW + 1)])
+    taken = []
+    for until_s in (SOON.calm_s, LATER.calm_s - SOON.calm_s):
+        clock.now_s += until_s
+        taken.append(len(bursting.take()))
+    assert taken == [0, FEW + 1]
 
 
 def test_pending_events_are_behind_since_the_first_one(line: Line, clock: Clock, bursting: NodeWatch) -> None:
     begun_s = clock.now_s
     for _ in range(2):
         line.sink([(1, NodeEvent.CREATED, "/r/calm/La")])
-        clock.now_s += CALM_S / 4
+        clock.now_s += SOON.calm_s / 4
     bursting.take()
     assert (len(bursting), bursting.pending_ms()) == (1, begun_s * 1_000)
 
@@ -172,6 +181,6 @@ def test_pending_events_are_behind_since_the_first_one(line: Line, clock: Clock,
 def test_a_waiting_thread_is_woken_when_a_burst_is_over(line: Line, bursting: NodeWatch, clock: Clock) -> None:
     line.sink([(1, NodeEvent.CREATED, "/r/calm/La")])
     bursting.wait(60.0)
-    clock.now_s += CALM_S
+    clock.now_s += SOON.calm_s
     bursting.wait(60.0)
     assert bursting.take()

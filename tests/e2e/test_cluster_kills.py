@@ -140,7 +140,9 @@ def test_kills_of_workers_and_of_the_driver_lose_nothing_and_do_nothing_twice(
 
 
 def test_after_that_every_verdict_is_true_and_every_stream_runs(trueup: Trueup, truth: Truth) -> None:
-    status = trueup.wait("readiness", lambda status: status["ready"] and not status["problems"])
+    status = trueup.wait(
+        "readiness", lambda status: status["ready"] and not status["problems"] and not status["not_judged"]
+    )
     assert (status["counts"]["true"], {row["state"] for row in status["streams"]}) == (
         len(truth.ledgers()), {"running"},
     ), json.dumps(status)  # fmt: skip

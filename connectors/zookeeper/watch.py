@@ -82,11 +82,10 @@ class NodeWatch:
             begins, calm, urgent = not self._burst, False, False
             self.last_event_ms = self._now()
             for zxid, kind, path in news:
-                if path.startswith(self._calm):
-                    if self._named in path:
-                        self._burst[path], calm = PathEvent(kind, zxid), True
-                else:
+                if not path.startswith(self._calm):
                     self._pending[path], urgent = PathEvent(kind, zxid), True
+                elif self._named in path:
+                    self._burst[path], calm = PathEvent(kind, zxid), True
             if calm:
                 now_s = self._timer()
                 self._burst_s = now_s if begins else self._burst_s[0], now_s
@@ -151,8 +150,11 @@ class NodeWatch:
     def _burst_over_s(self) -> float:
         """Time until the events of a burst may be taken."""
         with self._lock:
-            (first_s, last_s), patience = self._burst_s, SOON if len(self._burst) <= FEW else LATER
-            return min(last_s + patience.calm_s, first_s + patience.burst_s) - self._timer() if self._burst else inf
+            if not self._burst:
+                return inf
+            first_s, last_s = self._burst_s
+            patience = SOON if len(self._burst) <= FEW else LATER
+            return min(last_s + patience.calm_s, first_s + patience.burst_s) - self._timer()
 
     def pending_ms(self) -> float:
         """The time of the first event that may not be taken yet; infinite if there is none."""

@@ -99,11 +99,12 @@ def texts(values: tuple[str, ...]) -> bytes:
 
 def coded(values: Sequence[Any] | Array, form: Callable[[Any], bytes] = text) -> tuple[Array, list[bytes]]:
     """Values as codes into a table of distinct values, each encoded by ``form``."""
-    # Most columns of text have one value, such as the kind of an action.
-    if isinstance(values, list | tuple) and values and values.count(values[0]) == len(values):
-        return np.zeros(len(values), np.int64), [form(values[0])]
     table = {value: code for code, value in enumerate(dict.fromkeys(values))}
-    return np.fromiter((table[value] for value in values), np.int64, len(values)), [form(value) for value in table]
+    if len(table) == 1:  # as of most columns of text, such as the kind of an action
+        codes = np.zeros(len(values), np.int64)
+    else:
+        codes = np.fromiter((table[value] for value in values), np.int64, len(values))
+    return codes, [form(value) for value in table]
 
 
 def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:

@@ -1,8 +1,8 @@
 """The entry of a stream in the catalog: what the application, API, page, command line and docs need of it.
 
 Every command imports the descriptors. Their functions therefore import commands, Spark and clients of servers when
-called, and their rules and settings are imported when read. They are named tuples, because the class of a data class
-takes ten times as long to make.
+called, and their rules and settings are imported when read. Descriptors and their parts are named tuples: the class of
+a data class takes ten times as long to make.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.stream import Session, Stream
     from trueup.streams.runtime.warm import View
 
-NONE: Mapping[str, Any] = MappingProxyType({})
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Noun(NamedTuple):
@@ -38,7 +38,7 @@ class Noun(NamedTuple):
 
     name: str
     limit: int = 0
-    choices: Mapping[str, tuple[str, ...]] = NONE
+    choices: Mapping[str, tuple[str, ...]] = _NONE
     about: str = ""
     selectors: Sequence[str] = ()
 
@@ -158,7 +158,7 @@ class Descriptor(NamedTuple):
     """Sections of the status page. A stream without any has one with its counts and findings."""
     view: Callable[["Session", "Journal", "Settings"], "View | None"] = lambda _spark, _journal, _settings: None
     """Its query with state, which a standby runs; None if it has none."""
-    kinds: Mapping[str, str] = NONE
+    kinds: Mapping[str, str] = _NONE
     """What each kind of action changes, as the page says it before an approval."""
     trends: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
     """Numbers of the application's status whose course the page shows; None: its counts. See `signs.Total`."""

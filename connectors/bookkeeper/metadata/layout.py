@@ -32,7 +32,7 @@ _LEDGER = re.compile(
 )
 MARK_NAME = "urL"
 """The beginning of the name of a mark or lock."""
-_MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)urL(\d{10,19})\Z", re.ASCII)
+_MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)" + MARK_NAME + r"(\d{10,19})\Z", re.ASCII)
 
 
 class Layout(Enum):
@@ -164,7 +164,7 @@ class BookKeeperPaths:
 
     def lock(self, ledger: int) -> str:
         """Path of the lock that a worker holds during the repair of a ledger."""
-        return f"{self.locks}/urL{ledger:010d}"
+        return f"{self.locks}/{self.mark_names(ledger)[1].decode()}"
 
     def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
         """Mark and lock of each ledger in turn, as bytes without the root."""

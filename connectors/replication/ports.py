@@ -221,6 +221,7 @@ class Read(NamedTuple):
     """The result of one poll of a log. ``next``: the next offset to read; all records before it are in ``records``;
     ``idle``: there was nothing more; ``error``: why it cannot be read further. ``lost``: offsets up to ``next`` that
     the source deleted before they were read. They are reported without records, so that they are counted once.
+    ``bounds``: of the log, if the source reported them with the records.
     ``place``: a number, not negative, by which the last of the records is distinguished from another one with its
     offset; -1: none. The next reader of the log finds it in the position (`track.PLACE`). ``refused``: why the last of
     the records cannot be copied; its value is what the source has."""
@@ -232,16 +233,18 @@ class Read(NamedTuple):
     lost: int = 0
     place: int = -1
     refused: str = ""
+    bounds: Bounds = Bounds(-1, -1)
 
 
 class Written(NamedTuple):
     """The result of a write to a log. ``offsets``: of the acknowledged records, which are the first ones. For the
-    others: ``refused``: why the target refuses the first of them, or one of those that it accepts or refuses together;
-    ``error``: why their fate is unknown. Neither: all are acknowledged."""
+    others: ``refused``: why the target refuses the first of them (``alone``), or one of those that it accepts or
+    refuses together; ``error``: why their fate is unknown. Neither: all are acknowledged."""
 
     offsets: Sequence[int]
     refused: str = ""
     error: TrueupError | None = None
+    alone: bool = False
 
 
 def following(offsets: Sequence[int], first: int, count: int) -> Sequence[int]:

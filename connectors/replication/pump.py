@@ -82,14 +82,14 @@ class Flight:
 
 
 class Pump:
-    """The connector for pairs of systems without their own copier."""
+    """The connector. ``medium``: gives the reader and the writer of a system by its name."""
 
-    def __init__(self, media: Mapping[str, Medium]) -> None:
-        self._media = media
+    def __init__(self, medium: Callable[[str], Medium]) -> None:
+        self._medium = medium
 
     def open(self, lease: Lease) -> "PumpCopier":
         """Connect to both ends and read the position of each log at the target. Raises `TrueupError`."""
-        return PumpCopier(lease, self._media[lease.source.system].reader, self._media[lease.target.system].writer)
+        return PumpCopier(lease, self._medium(lease.source.system).reader, self._medium(lease.target.system).writer)
 
 
 class PumpCopier:
@@ -224,6 +224,8 @@ class PumpCopier:
             self._land()
         for source, error in failed.items():
             self._lose(self._tracks[source], error)
+        for source, read in reads.items():
+            self._tracks[source].see(*read.bounds)
         good = [self._tracks[source] for source in reads if source not in failed]
         for several in _apart(self._meant(good)):
             self._write({track.source: reads[track.source] for track in several})
@@ -313,9 +315,13 @@ class PumpCopier:
         done = len(written.offsets)
         track.counts.copied += done
         track.counts.bytes += sent.cut(0, done).size
-        if written.refused and len(sent.offsets) == 1:
-            at = list(records.offsets).index(sent.offsets[0])
-            return self._refuse(track, _record(track.source, records, at), written.refused)
+        if written.refused and (written.alone or len(sent.offsets) == 1):
+            at = list(records.offsets).index(sent.offsets[done])
+            handled = self._refuse(track, _record(track.source, records, at), written.refused)
+            if done + 1 < len(sent.offsets):  # those behind it are read again
+                self._moved.add(track.source)
+                return False
+            return handled
         if written.refused:
             track.careful = len(sent.offsets) - done
             self._lose(track, Retry(f"records accepted by {track.lane.target}", written.refused, "retried one by one"))

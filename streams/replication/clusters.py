@@ -1,8 +1,8 @@
 """The registry of systems that links can connect, and of their copiers.
 
-A pair of systems may have its own paths, which are faster because they use properties of both systems (Kafka's
-``batches`` copies whole record batches without decoding them). Modules are named, not imported: a worker loads only the
-modules that its lease needs.
+The pump copies records between any two systems. A pair may have a path of its own, which is faster because it uses
+properties of both systems (Kafka's ``batches`` copies whole record batches without decoding them). Modules are named,
+not imported: a worker loads only the modules that its lease needs.
 """
 
 import os
@@ -35,23 +35,22 @@ ADMINS = {
 """The `ClusterAdmin` of each system."""
 COPIERS = {
     (KAFKA, KAFKA, "batches"): "trueup.connectors.kafka.replication.connector:Batches",
-    (KAFKA, KAFKA, "records"): "trueup.connectors.kafka.replication.records.copier:Records",
 }
-"""Connector by system of the source, system of the target, and path."""
+"""Connectors that copy without the pump, by system of the source, system of the target, and path."""
 
 MEDIA = {
     KAFKA: "trueup.connectors.kafka.replication.medium:MEDIUM",
     ROCKETMQ: "trueup.connectors.rocketmq.replication.medium:MEDIUM",
 }
-"""Readers and writers of each system, for pairs without a copier of their own."""
+"""Reader and writer of each system, for the pump."""
 PUMP = "trueup.streams.replication.clusters:pump"
 
 
 def pump() -> "Pump":
-    """The connector of all pairs without one of their own, for the path ``records``."""
+    """The connector of all pairs for the path ``records``."""
     from trueup.connectors.replication.pump import Pump
 
-    return Pump({system: imported(name) for system, name in MEDIA.items()})
+    return Pump(lambda system: imported(MEDIA[system]))
 
 
 def endpoint_of(sections: Sections, cluster: str, env: Mapping[str, str] = os.environ) -> Endpoint:
@@ -77,7 +76,7 @@ def connector_of(source: str, target: str, path: str) -> str:
 
 def paths_of(source: str, target: str) -> tuple[str, ...]:
     """The paths for a pair of systems."""
-    return tuple(path for one, other, path in COPIERS if (one, other) == (source, target)) or ("records",)
+    return (*(path for one, other, path in COPIERS if (one, other) == (source, target)), "records")
 
 
 def hardest(seen: "Seen", called: Mapping[str, str]) -> tuple[str, str, str, int, int]:

@@ -89,6 +89,6 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
 
 
 def kafka_harness(pair: Pair, path: str) -> Harness:
-    """A fused Kafka path between two brokers."""
+    """A path between two brokers."""
     name = connector_of(KAFKA, KAFKA, path)
     return Harness(KafkaCluster("east", pair.east), KafkaCluster("west", pair.west), path, name, imported(name)())

@@ -262,7 +262,8 @@ class MemoryReader(MemoryEnd):
         rows = self.link.call("read", log, offset, most)
         if rows is None:
             return Read(Columns(), offset, error=Retry(f"{log} from {offset} on", "another log", "it is looked at"))
-        return Read(_columns(offset, rows), offset + len(rows), idle=len(rows) < most)
+        bounds = Bounds(*self.link.call("ends", [log])[0])
+        return Read(_columns(offset, rows), offset + len(rows), idle=len(rows) < most, bounds=bounds)
 
 
 class MemoryWriter(MemoryEnd):
@@ -463,8 +464,8 @@ def _columns(offset: int, rows: Sequence[Row]) -> Columns:
 
 def pump() -> Pump:
     """The generic connector, which also supports this system."""
-    media = {system: imported(name) for system, name in MEDIA.items()}
-    return Pump({**media, SYSTEM: Medium(MemoryReader, MemoryWriter)})
+    ours = Medium(MemoryReader, MemoryWriter)
+    return Pump(lambda system: ours if system == SYSTEM else imported(MEDIA[system]))
 
 
 class MemoryCluster:

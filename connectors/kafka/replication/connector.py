@@ -1,4 +1,4 @@
-"""Kafka's fused copy paths as connectors."""
+"""The connector of the batches path."""
 
 from trueup.connectors.contract import Copier, Lease
 from trueup.connectors.kafka.replication.batches.copier import BatchCopier

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.replication.ports import Columns, Read
+from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.replication.track import PLACE
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.connection import Connection, Pending
@@ -163,7 +164,7 @@ class _Queue:
         self._check: _Last | None = None
         self.pending: Pending | None = None
         self.rows: Columns | None = None
-        self._stored: list[int] = []
+        self._stored, self._bounds = list[int](), Bounds(-1, -1)
         self._refused = ""
 
     def use(self, connection: Connection, last: _Last | None) -> None:
@@ -175,7 +176,7 @@ class _Queue:
 
     def put(self, pulled: messages.Pulled, decoder: Decoder) -> None:
         """Take the response to a pull. Raises `Retry` if the queue starts or ends elsewhere."""
-        check, start = self._check, pulled.start
+        check, start, self._bounds = self._check, pulled.start, Bounds(pulled.start, pulled.end)
         expired = check is not None and pulled.moved and check.offset < start <= self.wanted <= pulled.end
         if not expired and (pulled.moved or pulled.end < self.wanted):
             found = f"messages from {start} to {pulled.end}"
@@ -228,7 +229,7 @@ class _Queue:
         last = _Last(now.offsets[-1], self._stored[count - 1]) if count else None
         self._stored = self._stored[count:]
         idle, place = self.idle and self.rows is None, last.stored_ms if last is not None else -1
-        return Read(now, self.wanted, idle, lost=lost, place=place, refused=refused), last
+        return Read(now, self.wanted, idle, None, lost, place, refused, self._bounds), last
 
 
 def _without_gap(offsets: Sequence[int], first: int) -> int:

@@ -26,12 +26,12 @@ from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.options import librdkafka
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.cli import machine
+from trueup.streams.replication.clusters import pump
 
 pytestmark = pytest.mark.servers
 SESSION_MS, SESSIONS = 2_000, 3
@@ -126,7 +126,7 @@ def test_connections_of_the_batches_path_log_in(secured: Secured) -> None:
 
 @pytest.mark.parametrize(
     ("path", "connector"),
-    [("batches", Batches()), pytest.param("records", Records(), marks=pytest.mark.release)],
+    [("batches", Batches()), pytest.param("records", pump(), marks=pytest.mark.release)],
 )
 def test_a_copy_goes_on_when_sessions_end(path: str, connector: Connector, secured: Secured, other: Secured) -> None:
     topic = f"ours.{path}"

@@ -25,11 +25,11 @@ from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
-from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.security import Security
 from trueup.state.common.errors import TrueupError
+from trueup.streams.replication.clusters import pump
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 OLD, NEW = "old-password", "new-password"
@@ -151,7 +151,7 @@ def source(new_root: Callable[[], Path]) -> Iterator[Kafka]:
         yield broker
 
 
-@pytest.mark.parametrize(("path", "connector"), [("batches", Batches()), ("records", Records())])
+@pytest.mark.parametrize(("path", "connector"), [("batches", Batches()), ("records", pump())])
 def test_copiers_use_replaced_files_with_their_next_lease(
     path: str, connector: Connector, way: Way, secured: Secured, source: Kafka
 ) -> None:

@@ -18,12 +18,12 @@ from tests.replication.worker import Worker
 from tests.replication.writers import Site, Writers
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.records.copier import Records
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.kafka_cluster import Brokers
 from trueup.connectors.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry, Stop
+from trueup.streams.replication.clusters import pump
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 
@@ -145,7 +145,7 @@ def outages(east: Brokers, west: Kafka) -> Iterator[dict[str, Outage]]:
     with ExitStack() as stack, ThreadPoolExecutor(3) as pool:
         copies = {
             name: stack.enter_context(closing(Guarded(east, west, name, connector)))
-            for name, connector in (("records", Records()), ("batches", Batches()), ("refused", Records()))
+            for name, connector in (("records", pump()), ("batches", Batches()), ("refused", pump()))
         }
 
         def alone() -> bool:
@@ -205,7 +205,7 @@ def test_an_untrusted_certificate_is_reported(east: Brokers, west: Kafka) -> Non
     assert reported == "check its options"
 
 
-@pytest.mark.parametrize("connector", [Batches(), Records()], ids=["batches", "records"])
+@pytest.mark.parametrize("connector", [Batches(), pump()], ids=["batches", "records"])
 def test_a_user_without_rights_stops_every_partition(east: Brokers, west: Kafka, connector: Connector) -> None:
     copier = connector.open(lease(Endpoint("west", west.bootstrap, 1), east_end(east, "guest")))
     rows = copier.progress()

@@ -11,14 +11,11 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conformance.harness import LONG, POISON, TODAY_MS, Harness, contents, numbered, untrue
 from tests.conformance.kafka import kafka_harness
-from tests.conformance.memory import pump
 from tests.replication.pair import Copy, Pair, forgetting_producers
 from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.records import known_leaders
-from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES, producer, served
-from trueup.connectors.kafka.replication.records.copier import Records
+from trueup.connectors.kafka.replication.records import reader
 from trueup.connectors.kafka.replication.records.source_guard import SourceGuard
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
@@ -31,13 +28,6 @@ TRANSFORMS = "tests.conformance.transforms:"
 @pytest.fixture(scope="module")
 def records(pair: Pair) -> Harness:
     return kafka_harness(pair, "records")
-
-
-def test_waiting_records_are_sent_at_once_on_demand(pair: Pair) -> None:
-    lease = pair.lease(pair.topic())
-    client = producer(lease.target, lease.limits, lambda error: None, BATCH_BYTES, linger_ms=300_000)
-    client.produce(lease.assignments[0].target.topic, b"a record")
-    assert (served(client, 60.0, at_once=True), len(client)) == (None, 0)
 
 
 def test_a_transform_changes_records_and_leaves_some_out(records: Harness) -> None:
@@ -59,7 +49,7 @@ def test_a_transform_that_fails_is_treated_like_a_refusal(records: Harness) -> N
 
 def test_a_transform_that_is_not_there_is_refused(records: Harness) -> None:
     with pytest.raises(BadSettings, match="module:function"):
-        Records().open(records.lease(records.topic(), transform="tests:nowhere"))
+        records.connector.open(records.lease(records.topic(), transform="tests:nowhere"))
 
 
 def test_many_topics_go_into_one_and_resume_apart(records: Harness) -> None:
@@ -82,7 +72,7 @@ def test_runs_of_topics_that_share_a_target_are_exact(records: Harness) -> None:
     for source in sources:
         records.write("east", source, {0: numbered(500, name=source.encode())})
     assignments = tuple(Assignment(LogId(s, 0), LogId(target, 0), Position(), 0) for s in sources)
-    copier = Records().open(replace(records.lease(target), assignments=assignments))
+    copier = records.connector.open(replace(records.lease(target), assignments=assignments))
     runs = {source: [] for source in sources}
     copier.copy(time.monotonic() + 2.0)
     for row in copier.progress():
@@ -92,7 +82,7 @@ def test_runs_of_topics_that_share_a_target_are_exact(records: Harness) -> None:
     assert [untrue(runs[s], records.read("east", s), there) for s in sources] == [[], []]
 
 
-def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_between_reads_leaves_no_hole(records: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = records.narrow_topic()
     records.write("east", topic, {0: [*numbered(300), POISON, *numbered(300, 300)]})
     errors = [Retry("an answer", "none", "wait")]
@@ -102,7 +92,8 @@ def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch
             raise errors.pop()
         return {}
 
-    with closing(Records().open(records.lease(topic))) as copier:
+    with closing(records.connector.open(records.lease(topic))) as copier:
+        monkeypatch.setattr(reader, "GUARD_S", 0.0)
         monkeypatch.setattr(SourceGuard, "blocked_reasons", blocked_reasons)
         with pytest.raises(Retry):
             copier.copy(time.monotonic() + 60.0)
@@ -112,15 +103,11 @@ def test_an_error_within_a_recovery_leaves_no_hole(records: Harness, monkeypatch
     assert contents(records.read("west", topic)) == numbered(300)
 
 
-@pytest.mark.parametrize("kind", ["fused", "pumped"])
-def test_nothing_behind_a_refused_record_is_written_after_an_idle_time(
-    pair: Pair, records: Harness, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(known_leaders, "KNOWN_S", 0.0)
-    topic, connector = records.narrow_topic(), records.connector if kind == "fused" else pump()
+def test_nothing_behind_a_refused_record_is_written_after_an_idle_time(pair: Pair, records: Harness) -> None:
+    topic = records.narrow_topic()
     records.write("east", topic, {0: numbered(10, since_ms=TODAY_MS)})
     lease, log = records.lease(topic), LogId(topic, 0)
-    with closing(connector.open(lease)) as copier, closing(KafkaClient(lease.target)) as target:
+    with closing(records.connector.open(lease)) as copier, closing(KafkaClient(lease.target)) as target:
         copier.copy(time.monotonic() + 1.0)
         target.refresh([topic])
         with forgetting_producers(pair.west):
@@ -172,4 +159,4 @@ def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: Harness) -
 def test_a_link_from_a_cluster_to_itself_is_refused(records: Harness) -> None:
     lease = records.lease(records.topic())
     with pytest.raises(Stop, match="two clusters"):
-        Records().open(replace(lease, target=replace(lease.target, address=lease.source.address)))
+        records.connector.open(replace(lease, target=replace(lease.target, address=lease.source.address)))

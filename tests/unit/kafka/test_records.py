@@ -1,42 +1,43 @@
-"""Decisions of the records path that need no broker: headers, searches, chunks, rates."""
+"""Decisions of the records path that need no broker: headers, searches, rates."""
 
-from confluent_kafka import KafkaError, KafkaException, Message
+from collections.abc import Sequence
+
+from confluent_kafka import KafkaError, KafkaException
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Run
 from trueup.connectors.kafka.replication.records.clients import dropped, served
-from trueup.connectors.kafka.replication.records.partitions import PartitionTrack
-from trueup.connectors.kafka.replication.records.rewrite import Rewriter, Rewritten
 from trueup.connectors.replication.headers import MARK, Path, mark_of, prefix_of
+from trueup.connectors.replication.ports import Columns
+from trueup.connectors.replication.pump import Tagged, Tagging
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
-from trueup.connectors.replication.track import END, Lane
+from trueup.connectors.replication.track import END, Lane, LogTrack
 from trueup.connectors.replication.transforms import Record
+from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import HEADER
 
 ORDERS = LogId("orders", 0)
 EAST, WEST = Endpoint("east", "", 0), Endpoint("west", "", 1)
-OURS, OTHER = b"ours-pre", b"otherpre"
+OURS, OTHER = prefix_of(7, ORDERS), b"otherpre"
 
 
+ASSIGNED = Assignment(ORDERS, ORDERS, Position(), 0)
 NOTHING = Position(0, {END: 0})
 
 
-def track(position: Position = NOTHING) -> PartitionTrack:
-    made = PartitionTrack(Assignment(ORDERS, ORDERS, position, 0), Lane(ORDERS), 7, [])
+def track(position: Position = NOTHING) -> LogTrack:
+    made = LogTrack(Assignment(ORDERS, ORDERS, position, 0), Lane(ORDERS), 7)
     made.lane.next = 0
     return made
 
 
 def test_a_partition_that_is_not_looked_up_yet_reports_the_reason() -> None:
     made = track()
-    made.lose("no answer")
+    made.miss(Retry("an answer", "none", "wait"))
     lost = [made.progress(0).error for _ in range(2)]
     made.known = True
-    assert (lost, [made.progress(0).error for _ in range(2)]) == (["no answer"] * 2, ["no answer", ""])
-
-
-def written(offset: int) -> Message:
-    return Message(topic="orders", partition=0, offset=offset)
+    answered = [made.progress(0).error for _ in range(2)]
+    assert (["none" in error for error in lost], answered[1]) == ([True, True], "")
 
 
 def test_flows_and_partitions_have_marks_of_their_own() -> None:
@@ -63,11 +64,13 @@ def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_droppe
     assert Path(EAST, WEST, False).tagged([(HEADER, b"north")], mark) is None
 
 
-def rewritten(*headers: list[tuple[str, bytes | None]] | None, **more: str) -> Rewritten:
-    """Output for records with these headers, at offsets 5, 6, ..."""
-    lease = Lease("link", EAST, WEST, 7, "records", (), **more)
-    read = [Message(topic="orders", partition=0, offset=5 + n, value=b"v", headers=h) for n, h in enumerate(headers)]
-    return Rewriter(lease).many(OURS, read)
+def tagged(*headers: Sequence[tuple[str, bytes | None]], transform: str = "") -> Tagged:
+    """The rows for records with these headers, at offsets 5, 6, ..."""
+    lease = Lease("link", EAST, WEST, 7, "records", (ASSIGNED,), transform=transform)
+    offsets = range(5, 5 + len(headers))
+    return Tagging(lease).many(
+        OURS, Columns(offsets, [None] * len(headers), [b"v"] * len(headers), [1] * len(headers), headers)
+    )
 
 
 def mark(offset: int) -> tuple[str, bytes]:
@@ -75,15 +78,18 @@ def mark(offset: int) -> tuple[str, bytes]:
 
 
 def test_every_record_has_its_origin_and_source_offset() -> None:
-    assert list(rewritten(None, [("a", b"1"), ("a", None)]).headers) == [
+    assert list(tagged([], [("a", b"1"), ("a", None)]).columns.headers) == [
         [(HEADER, b"east"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east"), mark(6)],
     ]  # fmt: skip
 
 
 def test_records_of_a_link_are_separated_from_those_produced_at_the_source() -> None:
-    found = rewritten([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
-    assert (found.offsets, found.dropped) == ([5, 7], 1)
-    assert list(found.headers) == [[("a", b"1"), (HEADER, b"east"), mark(5)], [(HEADER, b"north,east"), mark(7)]]
+    found = tagged([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
+    assert ([*found.columns.offsets], found.dropped) == ([5, 7], 1)
+    assert list(found.columns.headers) == [
+        [("a", b"1"), (HEADER, b"east"), mark(5)],
+        [(HEADER, b"north,east"), mark(7)],
+    ]
 
 
 SEEN: list[Record] = []
@@ -95,8 +101,8 @@ def odd_offsets(record: Record) -> Record | None:
 
 
 def test_a_transform_sees_records_as_the_source_has_them_and_leaves_out_what_it_likes() -> None:
-    found = rewritten([("a", b"1")], None, None, transform=f"{__name__}:odd_offsets")
-    assert (found.offsets, found.filtered, list(found.values)) == ([5, 7], 1, [b"v", b"v"])
+    found = tagged([("a", b"1")], [], [], transform=f"{__name__}:odd_offsets")
+    assert ([*found.columns.offsets], found.filtered, [*found.columns.values]) == ([5, 7], 1, [b"v", b"v"])
     assert SEEN[0].headers == (("a", b"1"),)
 
 
@@ -113,62 +119,6 @@ def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> 
         search.read(span[0], met.get(len(spans), []))
     assert spans == [(9_936, 10_000), (8_912, 9_936)]
     assert [met.source for met in search.met[OURS]] == [3, 7]
-
-
-def test_a_chunk_with_gaps_reports_a_run_for_each_piece() -> None:
-    copied = track()
-    chunk = copied.chunk(8, 0, [0, 1, 4, 5, 6])
-    chunk.delivered(None, written(4))
-    row = copied.progress(0)
-    assert (row.runs, row.position) == ((Run(0, 0, 2), Run(4, 2, 3)), Position(8, {END: 5}))
-
-
-def test_among_records_of_others_only_certain_runs_are_reported() -> None:
-    copied = track()
-    copied.chunk(3, 0, [0, 1, 2]).delivered(None, written(5))
-    following = copied.chunk(5, 0, [3, 4])
-    for answer, place in zip(following.answers(), (6, 8), strict=True):
-        assert answer is not None
-        answer(None, written(place))
-    row = copied.progress(0)
-    assert (row.runs, row.foreign) == ((Run(2, 5, 2), Run(4, 8, 1)), 4)
-
-
-def test_a_run_is_reported_together_with_the_count_of_its_chunk() -> None:
-    copied = track()
-    copied.lane.shared = True
-    answers = copied.chunk(2, 0, [0, 1]).answers()
-    reported = []
-    for answer, place in zip(answers, (4, 6), strict=True):
-        assert answer is not None
-        answer(None, written(place))
-        row = copied.progress(0)
-        reported.append((row.position.offset, row.copied, row.runs, row.target_end))
-    assert reported == [(0, 0, (), 4), (2, 2, (Run(0, 4, 1), Run(1, 6, 1)), 7)]
-
-
-def test_an_end_that_records_of_the_same_read_passed_takes_nothing_back() -> None:
-    made = track()
-    made.chunk(10, 0, [8, 9])
-    made.end(8)
-    assert (made.reached, made.idle) == (10, False)
-
-
-def test_unacknowledged_records_are_not_reported() -> None:
-    copied = track()
-    first, second = copied.chunk(1, 0, [0]), copied.chunk(2, 0, [1])
-    second.delivered(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), written(1))
-    assert copied.progress(0).position.offset == 0
-    first.delivered(None, written(0))
-    assert copied.progress(0).position.offset == 1
-
-
-def test_answers_that_come_after_a_chunk_was_given_up_change_nothing() -> None:
-    copied = track()
-    chunk = copied.chunk(1, 0, [0])
-    copied.forget()
-    chunk.delivered(None, written(0))
-    assert copied.progress(0).position.offset == 0
 
 
 def test_what_a_killed_predecessor_wrote_is_skipped_and_what_stands_twice_is_counted() -> None:

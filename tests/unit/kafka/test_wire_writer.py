@@ -9,21 +9,24 @@ import pytest
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import problem, text
-from trueup.connectors.kafka.protocol.record_batch import Header, walk
-from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
+from trueup.connectors.kafka.protocol.compression import opened
+from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
+from trueup.connectors.kafka.protocol.records import parsed
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.kafka.replication.wire import writer as wire
+from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES
 from trueup.connectors.kafka.replication.wire.writer import WireWriter
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Retry
 
 SENT_AGAIN = 6
 A, B = LogId("copy", 0), LogId("copy", 1)
-LOST, TOO_LARGE, TIMED_OUT, UNKNOWN = -100, 10, 7, 3
+LOST, TOO_LARGE, TIMED_OUT, UNKNOWN, INVALID, DENIED = -100, 10, 7, 3, 87, 29
 
 
 class Broker:
-    """A leader. ``errors``: its next responses, by partition; afterwards it accepts everything."""
+    """A leader. ``errors``: its next responses, by partition; afterwards it accepts batches of at most ``most`` bytes
+    without a value of ``bad`` bytes."""
 
     buffered = True
 
@@ -32,6 +35,8 @@ class Broker:
         self.stored: dict[int, list[Header]] = {0: [], 1: []}
         self.ends = {0: 0, 1: 0}
         self.closed = 0
+        self.most, self.bad = 1 << 30, -1
+        self.asked = 0
         self._responses: list[bytes | None] = []
 
     def takes(self, _key: int, _version: int) -> bool:
@@ -41,9 +46,10 @@ class Broker:
         found, lost = [], False
         for place, batch in zip(parts[2::2], parts[3::2], strict=True):
             number = struct.unpack_from(">i", place)[0]
-            [(header, _)] = walk(memoryview(bytes(batch)))
+            [(header, body)] = walk(memoryview(bytes(batch)))
+            self.asked += 1
             left = self.errors.get(number, [])
-            error = left.pop(0) if left else 0
+            error = left.pop(0) if left else self._judged(header, body)
             lost |= error == LOST
             found.append(struct.pack(">ihqqq", number, max(0, error), self.ends[number], -1, 0))
             if error in (0, LOST):
@@ -51,6 +57,13 @@ class Broker:
                 self.ends[number] += header.records
         body = struct.pack(">i", 1) + text("copy") + struct.pack(">i", len(found)) + b"".join(found) + bytes(4)
         self._responses.append(None if lost else body)
+
+    def _judged(self, header: Header, batch: memoryview) -> int:
+        raw = opened(header.attributes & CODEC, batch[HEADER_BYTES:], "a batch")
+        records = parsed([(header, raw)], "a batch")
+        if (records.value_end - records.value_at == self.bad).any():
+            return INVALID
+        return TOO_LARGE if len(raw) > self.most else 0
 
     def receive(self) -> memoryview:
         body = self._responses.pop(0)
@@ -145,12 +158,47 @@ def test_nothing_is_written_behind_a_batch_that_is_not_acknowledged(
     assert done[B].error is None
 
 
-def test_a_refused_batch_takes_no_sequence_numbers(broker: Broker, writer: WireWriter) -> None:
-    broker.errors[0] = [0, TOO_LARGE]
+def sizes(*sizes: int) -> Columns:
+    given = columns(len(sizes))
+    return given._replace(values=[b"v" * size for size in sizes])
+
+
+def test_a_refused_batch_is_divided_until_the_refused_record_is_alone(broker: Broker, writer: WireWriter) -> None:
+    broker.bad = 7
+    done = writer.write({A: sizes(*[5] * 500, 7, *[5] * 499)})[A]
+    assert ([*done.offsets], "Broker failed to validate record" in done.refused, done.alone) == (
+        [*range(500)], True, True,
+    )  # fmt: skip
+    assert broker.asked < 30
+
+
+def test_a_refused_record_takes_no_sequence_numbers(broker: Broker, writer: WireWriter) -> None:
+    broker.bad = 7
     writer.write({A: columns(2)})
-    writer.write({A: columns(9)})
+    writer.write({A: sizes(7)})
     writer.write({A: columns(1)})
     assert places(broker.stored[0]) == [(0, 0, 2), (0, 2, 1)]
+
+
+def test_batches_that_are_too_large_for_a_topic_become_smaller_and_stay_so(broker: Broker, writer: WireWriter) -> None:
+    broker.most = 100_000
+    written = [writer.write({A: columns(1_000, 1_000)})[A] for _ in range(2)]
+    assert [len(done.offsets) for done in written] == [1_000, 1_000]
+    assert broker.asked == 2 + len(broker.stored[0])
+
+
+def test_batches_become_no_smaller_because_of_one_large_record(broker: Broker, writer: WireWriter) -> None:
+    broker.most = 100_000
+    assert len(writer.write({A: sizes(1_000, 1_000, 200_000)})[A].offsets) == 2
+    broker.most, before = 1 << 30, broker.asked
+    writer.write({A: columns(1_000, 900)})
+    assert broker.asked == before + 1
+
+
+def test_a_topic_that_refuses_its_client_is_asked_once(broker: Broker, writer: WireWriter) -> None:
+    broker.errors[0] = [DENIED] * 2
+    done = writer.write({A: columns(9)})[A]
+    assert (len(done.offsets), bool(done.refused), done.alone, broker.asked) == (0, True, False, 1)
 
 
 def test_after_a_lost_response_the_producer_has_another_epoch(broker: Broker, writer: WireWriter) -> None:

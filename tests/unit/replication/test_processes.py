@@ -7,7 +7,12 @@ WORKER = """
 import pyspark.worker
 import trueup.streams.replication.links.worker
 import trueup.connectors.kafka.replication.connector
-import trueup.connectors.kafka.replication.records.copier
+"""
+RECORDS = """
+import pyspark.worker
+import trueup.streams.replication.links.worker
+import trueup.connectors.kafka.replication.medium
+import trueup.connectors.replication.pump
 """
 ROCKETMQ = """
 import numpy as np
@@ -32,8 +37,12 @@ def loaded(program: str) -> set[str]:
     return {name.partition(".")[0] for name in done.stdout.split()}
 
 
-def test_a_worker_that_copies_between_kafka_clusters_loads_no_arrow_and_no_pandas() -> None:
+def test_a_worker_that_copies_batches_between_kafka_clusters_loads_no_arrow_and_no_pandas() -> None:
     assert loaded(WORKER) & {"pyarrow", "pandas"} == set()
+
+
+def test_a_worker_that_copies_records_between_them_loads_no_pandas() -> None:
+    assert "pandas" not in loaded(RECORDS)
 
 
 def test_a_worker_that_copies_from_or_to_rocketmq_loads_no_pandas() -> None:

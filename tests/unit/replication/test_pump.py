@@ -12,7 +12,7 @@ import pytest
 
 from tests.conformance import hooks
 from tests.conformance.harness import Harness, Written, contents, numbered, untrue
-from tests.conformance.memory import SYSTEM, MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
+from tests.conformance.memory import MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
 from trueup.connectors.contract import Lease, LogId, Position
 from trueup.connectors.replication import pump
 from trueup.connectors.replication.ports import Columns, Medium, Read, Waiting
@@ -175,7 +175,7 @@ class LosesAnswers(MemoryWriter):
 
 def harness_of(reader: type[MemoryReader], writer: type[MemoryWriter] = MemoryWriter) -> Iterator[Harness]:
     east, west = MemoryCluster("east"), MemoryCluster("west")
-    yield Harness(east, west, "records", "", Pump({SYSTEM: Medium(reader, writer)}))
+    yield Harness(east, west, "records", "", Pump(lambda _system: Medium(reader, writer)))
     east.kill()
     west.kill()
 
@@ -247,7 +247,7 @@ def test_what_was_read_is_read_again_when_an_end_fails_before_it_is_written(unsu
     with pytest.raises(Retry):
         copier.copy(1e12)
     copier.close()
-    unsure.connector = Pump({SYSTEM: Medium(MemoryReader, MemoryWriter)})
+    unsure.connector = Pump(lambda _system: Medium(MemoryReader, MemoryWriter))
     unsure.copy(unsure.lease(topic)).to_the_end()
     assert contents(unsure.read("west", topic)) == numbered(2_500)
 

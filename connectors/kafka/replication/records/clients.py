@@ -5,6 +5,7 @@ librdkafka is not fork-safe: all clients are created in the process that uses th
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -38,7 +39,6 @@ REFUSED = DENIED | MISSING | frozenset({
     KafkaError.INVALID_TIMESTAMP, KafkaError.POLICY_VIOLATION, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 })  # fmt: skip
 """Errors for a record that the target refuses permanently."""
-PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 LINK_WIDE = DENIED - {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
@@ -83,18 +83,14 @@ def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: i
     return Producer({"log_level": 3, "compression.type": "lz4", "linger.ms": 2, **own})
 
 
-def served(client: Producer, wait_s: float, at_once: bool = False) -> KafkaError | None:
-    """Serve a client's callbacks for this time. Returns the fatal error if there is one. ``at_once``: send waiting
-    records meanwhile, without waiting for further ones.
+def served(client: Producer, wait_s: float) -> KafkaError | None:
+    """Serve a client's callbacks for this time. Returns the fatal error if there is one.
 
     The client raises that error from any call, and continues its callbacks meanwhile: a call within a callback then
     raises SystemError, which hides the first error.
     """
     try:
-        if at_once:
-            client.flush(wait_s)
-        else:
-            client.poll(wait_s)
+        client.poll(wait_s)
     except KafkaException as error:
         return error.args[0]  # type: ignore[no-any-return]
     except SystemError as error:
@@ -102,18 +98,11 @@ def served(client: Producer, wait_s: float, at_once: bool = False) -> KafkaError
     return None
 
 
-def purged(client: Producer | None) -> None:
-    """Drop unsent records of a client."""
-    if client is not None:
-        with suppress(KafkaException, SystemError):  # a client with a fatal error raises it again
-            client.purge()
-
-
 def dropped(client: Producer, wait_s: float = 1.0) -> None:
     """Drop unsent records of a client, and receive the results of the others."""
-    purged(client)
-    with suppress(KafkaException, SystemError):
-        client.flush(wait_s)
+    for end in (client.purge, partial(client.flush, wait_s)):
+        with suppress(KafkaException, SystemError):  # a client with a fatal error raises it again
+            end()
 
 
 def cluster_of(endpoint: Endpoint) -> KafkaClient | None:

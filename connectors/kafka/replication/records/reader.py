@@ -89,7 +89,9 @@ class KafkaReader:
             if error.code() != KafkaError._PARTITION_EOF:
                 return Read(Columns(), -1, error=translated(error, f"read {log} of {self._lease.source.name}"))
             after = max(after, message.offset() or 0)
-        return Read(_columns(good), after, idle=messages[-1].error() is not None)
+        start, end = self._consumer.get_watermark_offsets(TopicPartition(log.topic, log.number), cached=True)
+        idle = messages[-1].error() is not None
+        return Read(_columns(good), after, idle, bounds=Bounds(start, end))
 
     def close(self) -> None:
         """Close the connections."""

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from trueup.connectors.byte_rows import Column, column_of, cuts, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
-from trueup.connectors.kafka.replication.records.clients import BATCH_BYTES
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, Packed
 from trueup.connectors.replication.ports import Columns
@@ -20,6 +19,8 @@ from trueup.state.replication.provenance import HEADER
 Array = NDArray[Any]
 _LIMITS = [np.uint64(1 << 7 * width) for width in range(1, 10)]
 """The numbers from which on a varint has one byte more."""
+BATCH_BYTES = 1_000_000
+"""Below the usual max.message.bytes of 1,048,588, before compression."""
 _NULL = 1
 _AROUND = 32
 """At least the bytes of a record besides its parts and the lengths of headers."""
@@ -74,11 +75,16 @@ class Records:
     heads: Part
     ends: Part
 
+    def cut(self, rows: slice) -> "Records":
+        """A range of the records."""
+        parts = self.keys, self.values, self.heads, self.ends
+        return Records(self.stamps[rows], self.counts[rows], *(part.cut(rows) for part in parts))
+
     def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["Batch"]:
         """Batches of at most about ``most`` bytes before compression, or of one record."""
         parts = self.keys, self.values, self.heads, self.ends
         for rows in cuts(np.sum([part.sizes for part in parts], axis=0) + _AROUND, most):
-            yield Records(self.stamps[rows], self.counts[rows], *(part.cut(rows) for part in parts))._batch(codec)
+            yield self.cut(rows)._batch(codec)
 
     def _batch(self, codec: int) -> "Batch":
         count, parts = len(self.stamps), (self.keys, self.values, self.heads, self.ends)
@@ -92,17 +98,19 @@ class Records:
             _pieces([_varints(size), attributes, *texts[:3]]), self.keys.raw, _pieces(texts[3:4]), self.values.raw,
             _pieces(texts[4:]), self.heads.raw, self.ends.raw,
         )  # fmt: skip
-        return Batch(count, int(self.stamps[0]), int(self.stamps.max()), codec, closed(codec, joined(columns)))
+        raw = joined(columns)
+        return Batch(count, int(self.stamps[0]), int(self.stamps.max()), codec, len(raw), closed(codec, raw))
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch without its producer. Times in ms since 1970."""
+    """A batch without its producer. Times in ms since 1970; ``size`` in bytes before compression."""
 
     records: int
     first_ms: int
     last_ms: int
     codec: int
+    size: int
     body: bytes
 
     def sent_by(self, sender: Sender) -> memoryview:

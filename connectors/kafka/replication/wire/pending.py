@@ -9,6 +9,7 @@ from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, Header, sound, walk
 from trueup.connectors.kafka.replication.wire.decode import decoded
 from trueup.connectors.replication.ports import Columns, Read
+from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import BadBytes, Retry
 
 _MAGIC = 2
@@ -30,7 +31,7 @@ class Pending:
         self._log, self.at, self.wanted, self.idle = log, at, at, False
         self._batches = deque[tuple[Header, memoryview]]()
         self._rows, self._refused = Columns(), ""
-        self._told = False
+        self._told, self._bounds = False, Bounds(-1, -1)
 
     @property
     def empty(self) -> bool:
@@ -51,7 +52,7 @@ class Pending:
         """Take the response to a fetch from offset ``at``. Raises `BadBytes` and `Damaged`."""
         if at != self.at:
             return
-        aborted = Aborted(answer.aborted)
+        aborted, self._bounds = Aborted(answer.aborted), Bounds(answer.start, answer.end)
         for header, batch in walk(answer.records):
             if header.magic == _MAGIC and header.following <= self.at:
                 continue
@@ -80,7 +81,7 @@ class Pending:
             self.wanted = self.at = now.offsets[-1] + 1
             self._batches.clear()
         self._told = self.idle and self.empty
-        return Read(now, self.wanted, self._told, refused=refused)
+        return Read(now, self.wanted, self._told, refused=refused, bounds=self._bounds)
 
     def _first(self) -> int:
         """The offset from which batches are not decoded yet."""

@@ -1,9 +1,11 @@
 """Writer of Kafka for the generic pump: an idempotent producer with one batch in flight per partition.
 
 A batch is sent after the one before it is acknowledged by all replicas in sync, so that nothing is written behind a
-refused or lost one. After a lost or unexpected response the producer continues with its next epoch, as Java's clients
-do (KIP-360). The pump reads the target before it writes again; a request of the former epoch that is still on its way
-is refused once a partition has a batch of the next one.
+refused or lost one: a leader that has forgotten the producer, for example because its records are old, accepts any
+sequence number (``ProducerAppendInfo.checkSequence``). A batch that is refused because of its size or of a record is
+divided until the refused record is alone. After a lost or unexpected response the producer continues with its next
+epoch, as Java's clients do (KIP-360). The pump reads the target before it writes again; a request of the former epoch
+that is still on its way is refused once a partition has a batch of the next one.
 """
 
 import select
@@ -26,9 +28,9 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
-from trueup.connectors.kafka.replication.records.clients import MISSING, REFUSED
+from trueup.connectors.kafka.replication.records.clients import DENIED, MISSING, REFUSED
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
-from trueup.connectors.kafka.replication.wire.encode import Batch, Sender, records_of
+from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES, Batch, Records, Sender, records_of
 from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -40,6 +42,11 @@ _NOT_WRITTEN = frozenset({
     KafkaError.NOT_ENOUGH_REPLICAS,
 })  # fmt: skip
 """Errors of a batch that its broker did not append: it is sent again."""
+_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
+_OF_RECORDS = REFUSED - DENIED - MISSING
+"""Errors of a batch that its broker refuses because of its size or of a record in it."""
+_PARTS = 4
+"""A refused batch is divided into this number of batches."""
 _PATIENCE_S, _AGAIN_S = 1.0, 0.1
 """Seconds for which such batches are sent again in one write, and between two attempts."""
 _LAST_EPOCH = (1 << 15) - 2
@@ -60,6 +67,7 @@ class WireWriter(KafkaTarget):
         self._producer = _Producer()
         self._found = set[str]()
         self._unknown_s = dict[LogId, float]()
+        self._sizes = dict[LogId, int]()
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -78,13 +86,18 @@ class WireWriter(KafkaTarget):
 
     def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
         """A write to several partitions: to each one batch after another. One that fails gets no more."""
-        return _Write(
-            self, {log: _Sending(log, records_of(columns).batches(self._codec)) for log, columns in batches.items()}
-        )
+        return _Write(self, {
+            log: _Sending(log, records_of(columns), self._codec, self._sizes.get(log, BATCH_BYTES))
+            for log, columns in batches.items()
+        })  # fmt: skip
 
     def again(self) -> None:
         """Look for leaders again."""
         self._found.clear()
+
+    def fits(self, log: LogId, size: int) -> None:
+        """A partition accepts batches of at most about this number of bytes."""
+        self._sizes[log] = size
 
     def failed(self) -> None:
         """The fate of some batches is unknown."""
@@ -186,7 +199,7 @@ class WireWriter(KafkaTarget):
             self._unknown_s.pop(one.log, None)
             one.stored(answer.offset, self._producer)
         elif answer.error in REFUSED and not (answer.error in MISSING and self._may_be_new(one.log)):
-            one.refused = KafkaError(answer.error).str()
+            one.refuse(answer.error)
         else:
             error = Retry("acknowledged records", KafkaError(answer.error).str(), _TODO)
             if answer.error in _NOT_WRITTEN:
@@ -256,6 +269,9 @@ class _Write:
             self._writer.finish(self._start(left))
         if any(one.error is not None for one in sendings):
             self._writer.failed()
+        for log, one in self._sendings.items():
+            if one.fitting:
+                self._writer.fits(log, one.fitting)
         return {log: one.written() for log, one in self._sendings.items()}
 
     def _start(self, sendings: Sequence["_Sending"]) -> _Round:
@@ -298,8 +314,10 @@ class _Sending:
     """The batches for one partition in a write, and their outcome. ``waits``: why the batch that was taken could not be
     sent, or was not appended; then it is sent again."""
 
-    def __init__(self, log: LogId, batches: Iterator[Batch]) -> None:
-        self.log, self._batches = log, batches
+    def __init__(self, log: LogId, records: Records, codec: int, size: int) -> None:
+        self.log, self._records, self._codec, self._size = log, records, codec, size
+        self._batches: Iterator[Batch] = records.batches(codec, size)
+        self._too_large = self._alone = False
         self._batch: Batch | None = None
         self._ahead: Batch | None = None
         self._offsets: Sequence[int] = ()
@@ -336,6 +354,25 @@ class _Sending:
         producer.wrote(self.log, self._batch.records)
         self._offsets = following(self._offsets, offset, self._batch.records)
 
+    def refuse(self, error: int) -> None:
+        """The batch that was taken is refused. If it may be because of one of its records, it is divided."""
+        assert self._batch is not None, "asked only after `next`"
+        self.waits = None
+        self._alone = self._batch.records == 1
+        if self._alone or error not in _OF_RECORDS:
+            self.refused = KafkaError(error).str()
+            return
+        self._too_large |= error in _TOO_LARGE
+        self._size = max(1, min(self._size, self._batch.size) // _PARTS)
+        self._batches = self._records.cut(slice(len(self._offsets), None)).batches(self._codec, self._size)
+        self._ahead = None
+
+    @property
+    def fitting(self) -> int:
+        """The size of batches in bytes that the partition accepted after it had refused larger ones, not because of a
+        record; 0: it refused none."""
+        return self._size if self._too_large and not self.refused and self.error is None else 0
+
     def fail(self, error: TrueupError) -> None:
         """The fate of the batch that was taken, and of those after it, is not known."""
         lasting = isinstance(error, Stop) or not isinstance(error, Retry)
@@ -343,7 +380,7 @@ class _Sending:
 
     def written(self) -> Written:
         """The outcome."""
-        return Written(self._offsets, self.refused, self.error)
+        return Written(self._offsets, self.refused, self.error, self._alone)
 
 
 def _codec(options: Mapping[str, str]) -> int:

@@ -7,6 +7,7 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from trueup.connectors.kafka.protocol.aborted import Aborted
+from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol.compression import closed, opened
 from trueup.connectors.kafka.protocol.record_batch import (
     CODEC,
@@ -125,13 +126,27 @@ def test_the_beginning_of_a_large_batch_is_opened_alone(codec: int) -> None:
     assert 1 << 16 <= len(start) < len(body)
 
 
-@pytest.mark.parametrize("more", [{}, {"content_checksum": True}, {"block_linked": True}])
-def test_lz4_frames_of_other_makers_are_begun_as_well(more: dict[str, bool]) -> None:
-    maker = cramjam.lz4.Compressor(**more)
-    maker.compress(b"records" * 100_000)
-    start = opened(3, memoryview(bytes(maker.finish())), "test", 1 << 16)
-    assert (b"records" * 100_000).startswith(start)
+@pytest.mark.parametrize("more", [{}, {"content_checksum": True}, {"block_linked": True}, {"block_linked": False}])
+def test_lz4_frames_of_other_makers_are_read_as_well(more: dict[str, bool]) -> None:
+    records, maker = b"records" * 100_000 + random.Random(1).randbytes(100_000), cramjam.lz4.Compressor(**more)
+    maker.compress(records)
+    frame = memoryview(bytes(maker.finish()))
+    start = opened(3, frame, "test", 1 << 16)
+    assert records.startswith(start)
     assert len(start) >= 1 << 16
+    assert opened(3, frame, "test") == records
+
+
+def test_an_lz4_frame_that_grows_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compression, "MOST", 1 << 20)
+    with pytest.raises(BadBytes, match="more than 1048576 bytes"):
+        opened(3, memoryview(closed(3, bytes(3 << 20))), "here")
+
+
+@pytest.mark.parametrize("left", [30, -4, -3])
+def test_an_lz4_frame_without_its_end_is_reported(left: int) -> None:
+    with pytest.raises(BadBytes, match="of here"):
+        opened(3, memoryview(closed(3, b"records" * 10_000))[:left], "here")
 
 
 def test_an_lz4_block_that_would_not_shrink_is_begun_as_it_is() -> None:

@@ -36,8 +36,9 @@ def costs(totals: Mapping[tuple[int, int], tuple[float, float]]) -> Costs | None
     """The costs per batch, record and byte. ``totals`` maps (bytes of a record, records in a batch) to the microseconds
     per record of both paths: batches, records. None if fewer than two record sizes have two batch sizes.
 
-    A record in a batch of ``n`` costs 1/n of the cost per batch, and the cost of any record on that path. Two batch
-    sizes give the cost per batch. The remainder is the additional cost of a record on the records path.
+    A record in a batch of ``n`` costs 1/n of the path's cost per batch, and the cost of any record on that path. Two
+    batch sizes give the cost per batch of each path; that of a batch is the difference between both. The remainder is
+    the additional cost of a record on the records path.
     """
     found: dict[int, tuple[float, float]] = {}
     for size in {size for size, _ in totals}:
@@ -45,8 +46,9 @@ def costs(totals: Mapping[tuple[int, int], tuple[float, float]]) -> Costs | None
         small, large = counts[0], counts[-1]
         if small == large:
             continue
-        batch = (totals[size, small][0] - totals[size, large][0]) / (1 / small - 1 / large)
-        found[size] = batch, totals[size, large][1] - (totals[size, large][0] - batch / large)
+        here, there = totals[size, small], totals[size, large]
+        batch = (here[0] - here[1] - there[0] + there[1]) / (1 / small - 1 / large)
+        found[size] = batch, there[1] - there[0] + batch / large
     if len(found) < 2:
         return None
     (small, (_, less_us)), (large, (_, more_us)) = min(found.items()), max(found.items())

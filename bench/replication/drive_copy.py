@@ -92,7 +92,7 @@ def lease_of(job: dict[str, Any]) -> Lease:
     assignments = tuple(
         Assignment(LogId(job["topic"], number), LogId(job["to"], number), Position(), 0) for number in range(PARTITIONS)
     )
-    source, target = Endpoint("source", job["source"], 0), Endpoint("target", job["target"], 1)
+    source, target = (Endpoint(name, job[name], bit, system=KAFKA) for bit, name in enumerate(("source", "target")))
     return Lease("bench", source, target, 1, job["path"], assignments, clusters={"source": 0, "target": 1})
 
 

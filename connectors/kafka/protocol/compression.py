@@ -122,12 +122,12 @@ def _lz4_block(block: memoryview, largest: int) -> memoryview:
     """A block of a frame whose blocks have at most ``largest`` bytes."""
     out = np.empty(min(largest, _GUESS * len(block)), np.uint8)
     try:
-        return out.data[: cramjam.lz4.decompress_block_into(block, out)]
+        return out.data[: cramjam.lz4.decompress_block_into(block, out.data)]
     except cramjam.DecompressionError:
         if len(out) == largest:
             raise
     out = np.empty(largest, np.uint8)
-    return out.data[: cramjam.lz4.decompress_block_into(block, out)]
+    return out.data[: cramjam.lz4.decompress_block_into(block, out.data)]
 
 
 def _zstd_start(body: memoryview, most: int) -> memoryview:

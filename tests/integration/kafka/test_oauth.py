@@ -76,7 +76,7 @@ class Secured:
 
     def endpoint(self, name: str = "east", **changes: str) -> Endpoint:
         address, security = self.way(**changes)
-        return Endpoint(name, address, 0, {}, security=security)
+        return Endpoint(name, address, 0, {}, "kafka", security)
 
     def topics(self, *names: str) -> None:
         admin = AdminClient(self.broker.client())

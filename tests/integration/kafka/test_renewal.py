@@ -81,9 +81,9 @@ class Way:
         ca = {"tls.ca": str(self._secured.security.certificate)}
         if self.kind == "certificate":
             own = {"tls.certificate": str(self._files[0]), "tls.key": str(self._files[1])}
-            return Endpoint("east", self._secured.broker.address("SSL"), 0, {}, security={**ca, **own})
+            return Endpoint("east", self._secured.broker.address("SSL"), 0, {}, "kafka", {**ca, **own})
         login = {"sasl.mechanism": "SCRAM-SHA-256", "sasl.username": "link", "sasl.password.file": str(self._password)}
-        return Endpoint("east", self._secured.broker.address("SASL_SSL"), 0, {}, security={**ca, **login})
+        return Endpoint("east", self._secured.broker.address("SASL_SSL"), 0, {}, "kafka", {**ca, **login})
 
     def replace(self) -> None:
         if self.kind == "password":
@@ -162,7 +162,7 @@ def test_copiers_use_replaced_files_with_their_next_lease(
     producer = Producer({"bootstrap.servers": source.bootstrap})
     producer.produce(topic, b"one")
     producer.flush(30)
-    east, west = Endpoint("east", source.bootstrap, 0, {}), replace(way.endpoint(), name="west", bit=1)
+    east, west = Endpoint("east", source.bootstrap, 0, {}, "kafka"), replace(way.endpoint(), name="west", bit=1)
     lease = Lease("link", east, west, 7, path, (Assignment(LogId(topic, 0), LogId(topic, 0), Position(), 0),))
 
     def copied() -> bool:

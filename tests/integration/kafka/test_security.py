@@ -89,7 +89,7 @@ class Secured:
 
     def endpoint(self, name: str) -> Endpoint:
         address, security = self.way(name)
-        return Endpoint("east", address, 0, {}, security=security)
+        return Endpoint("east", address, 0, {}, security=security, system="kafka")
 
     def settings(self, name: str) -> dict[str, Any]:
         """The settings of an application whose journal is here."""
@@ -171,6 +171,6 @@ def test_doctor_names_the_key_of_the_journal(secured: Secured, name: str, change
 @pytest.mark.parametrize(("name", "changes", "key"), WRONG)
 def test_an_error_names_the_key_of_a_cluster(secured: Secured, name: str, changes: dict[str, str], key: str) -> None:
     address, security = secured.way(name)
-    endpoint = Endpoint("east", address, 0, {}, security=wrong(secured, security, changes))
+    endpoint = Endpoint("east", address, 0, {}, security=wrong(secured, security, changes), system="kafka")
     with Admin(endpoint, 4.0) as admin, pytest.raises(Stop, match=rf"kafka\.east\.security\.{re.escape(key)}"):
         admin.ask("describe the cluster", admin.client.describe_cluster)

@@ -59,7 +59,7 @@ def options(client: dict[str, str]) -> dict[str, str]:
 
 
 def east_end(east: Brokers, user: str = "admin") -> Endpoint:
-    return Endpoint("east", east.address("SASL_SSL"), 0, options(east.client("SASL_SSL", user)))
+    return Endpoint("east", east.address("SASL_SSL"), 0, options(east.client("SASL_SSL", user)), "kafka")
 
 
 def lease(source: Endpoint, target: Endpoint) -> Lease:
@@ -68,7 +68,7 @@ def lease(source: Endpoint, target: Endpoint) -> Lease:
 
 
 def test_leaders_change_on_both_sides_of_a_link(east: Brokers, west: Kafka, tmp_path: Path) -> None:
-    here, there = east_end(east), Endpoint("west", west.bootstrap, 1)
+    here, there = east_end(east), Endpoint("west", west.bootstrap, 1, system="kafka")
     sites = [Site("east", east.bootstrap, TOPIC, PARTITIONS), Site("west", west.bootstrap, TOPIC, PARTITIONS)]
     connector = "trueup.connectors.kafka.replication.connector:Batches"
     leases = [lease(here, there), lease(there, here)]
@@ -113,7 +113,7 @@ class Guarded:
             producer.produce(topic, b"%d" % number, partition=0)
         producer.flush(60)
         one = LogId(topic, 0)
-        into_east = lease(Endpoint("west", west.bootstrap, 1), east_end(east))
+        into_east = lease(Endpoint("west", west.bootstrap, 1, system="kafka"), east_end(east))
         self.site, self.counted, self.reached = Site("east", east.bootstrap, topic, 1), 0, 0
         self._copier = connector.open(replace(into_east, assignments=(Assignment(one, one, Position(), 0),)))
 
@@ -195,19 +195,19 @@ def refused(source: Endpoint, target: Endpoint) -> str:
 def test_a_wrong_password_is_reported(east: Brokers, west: Kafka) -> None:
     here = east_end(east)
     wrong = replace(here, options={**here.options, "sasl.password": "wrong"})
-    assert refused(wrong, Endpoint("west", west.bootstrap, 1)) == "check its options"
+    assert refused(wrong, Endpoint("west", west.bootstrap, 1, system="kafka")) == "check its options"
 
 
 def test_an_untrusted_certificate_is_reported(east: Brokers, west: Kafka) -> None:
     here = east_end(east)
     invalid = {key: value for key, value in here.options.items() if key != "ssl.ca.location"}
-    reported = refused(replace(here, options=invalid), Endpoint("west", west.bootstrap, 1))
+    reported = refused(replace(here, options=invalid), Endpoint("west", west.bootstrap, 1, system="kafka"))
     assert reported == "check its options"
 
 
 @pytest.mark.parametrize("connector", [Batches(), pump()], ids=["batches", "records"])
 def test_a_user_without_rights_stops_every_partition(east: Brokers, west: Kafka, connector: Connector) -> None:
-    copier = connector.open(lease(Endpoint("west", west.bootstrap, 1), east_end(east, "guest")))
+    copier = connector.open(lease(Endpoint("west", west.bootstrap, 1, system="kafka"), east_end(east, "guest")))
     rows = copier.progress()
     copier.close()
     assert [(row.stopped, "grant" in row.error) for row in rows] == [(True, True)] * PARTITIONS

@@ -62,7 +62,7 @@ def lease_of(source: Site, target: Site, path: str, forward: bool, writer_id: in
         Assignment(LogId(source.topic, number), LogId(target.topic, number), Position(), 0)
         for number in range(source.partitions)
     )
-    ends = [Endpoint(site.name, site.bootstrap, BITS[site.name]) for site in (source, target)]
+    ends = [Endpoint(site.name, site.bootstrap, BITS[site.name], system=KAFKA) for site in (source, target)]
     return Lease(f"{source.name}-{target.name}", ends[0], ends[1], writer_id, path, assignments, forward, clusters=BITS)
 
 

@@ -6,8 +6,8 @@ import cramjam
 import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
-from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol import compression
+from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.compression import closed, opened
 from trueup.connectors.kafka.protocol.record_batch import (
     CODEC,

@@ -18,7 +18,7 @@ from zlib import crc32
 
 from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.replication.failures import failure_of, policy_of
-from trueup.connectors.replication.garbage import few_collections
+from trueup.connectors.replication.garbage import few_collections, keep_memory
 from trueup.connectors.replication.headers import Header, Headers, Path, marks
 from trueup.connectors.replication.ports import Columns, Medium, Native, Read, Reader, Write, Writer, Written
 from trueup.connectors.replication.rate_limit import Rate
@@ -89,6 +89,7 @@ class Pump:
 
     def open(self, lease: Lease) -> "PumpCopier":
         """Connect to both ends and read the position of each log at the target. Raises `TrueupError`."""
+        keep_memory()
         return PumpCopier(lease, self._medium(lease.source.system).reader, self._medium(lease.target.system).writer)
 
 

@@ -18,20 +18,23 @@ from trueup.streams.replication.clusters import KAFKA, connector_of
 from trueup.streams.runtime.named import imported
 
 KEEP = {"retention.ms": "-1"}
+NONE: Mapping[str, str] = {}
+LIBRDKAFKA = {"sasl.kerberos.service.name": "kafka"}
+"""An option that only librdkafka knows, and that changes nothing without SASL."""
 
 
 class KafkaCluster:
     """A cluster of one broker. Implements `tests.conformance.harness.Cluster`."""
 
-    def __init__(self, name: str, broker: Kafka) -> None:
-        self._name, self._broker = name, broker
+    def __init__(self, name: str, broker: Kafka, options: Mapping[str, str] = NONE) -> None:
+        self._name, self._broker, self._options = name, broker, options
 
     @property
     def _address(self) -> str:
         return self._broker.bootstrap
 
     def endpoint(self) -> Endpoint:
-        return Endpoint(self._name, self._address, CLUSTERS[self._name], system=KAFKA)
+        return Endpoint(self._name, self._address, CLUSTERS[self._name], self._options, KAFKA)
 
     def log(self, topic: str, index: int) -> LogId:
         return LogId(topic, index)
@@ -88,7 +91,8 @@ def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
     return tuple(header for header in message.headers() or () if not header[0].startswith(OURS))
 
 
-def kafka_harness(pair: Pair, path: str) -> Harness:
+def kafka_harness(pair: Pair, path: str, options: Mapping[str, str] = NONE) -> Harness:
     """A path between two brokers."""
     name = connector_of(KAFKA, KAFKA, path)
-    return Harness(KafkaCluster("east", pair.east), KafkaCluster("west", pair.west), path, name, imported(name)())
+    east, west = KafkaCluster("east", pair.east, options), KafkaCluster("west", pair.west, options)
+    return Harness(east, west, path, name, imported(name)())

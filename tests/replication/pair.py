@@ -76,7 +76,8 @@ class Pair:
 
     def lease(self, topic: str, partitions: int = 1, back: bool = False, **more: object) -> Lease:
         """A lease from east to west, or west to east if ``back``."""
-        east, west = Endpoint("east", self.east.bootstrap, 0), Endpoint("west", self.west.bootstrap, 1)
+        east = Endpoint("east", self.east.bootstrap, 0, system="kafka")
+        west = Endpoint("west", self.west.bootstrap, 1, system="kafka")
         each = (LogId(topic, number) for number in range(partitions))
         lease = Lease(
             "west-east" if back else "east-west", west if back else east, east if back else west,

@@ -94,7 +94,12 @@ class Connection:
         return isinstance(self._socket, ssl.SSLSocket) and self._socket.pending() > 0
 
     def send(self, key: int, version: int, *parts: Part) -> None:
-        """Send a request with header version 1: API key, API version, body."""
+        """Send a request with header version 1: API key, API version, body. Raises `Stop` if the broker is too old."""
+        if version > (most := self._versions.get(key, (0, version))[1]):
+            found = f"at most version {most}"
+            raise Stop(
+                f"broker {self.name} to support version {version} of API {key}", found, "upgrade it to Kafka 2.1"
+            )
         self._id += 1
         size = _HEAD.size - 4 + len(self._client) + sum(map(len, parts))
         head = _HEAD.pack(size, key, version, self._id, len(self._client)) + self._client

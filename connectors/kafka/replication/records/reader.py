@@ -23,7 +23,7 @@ class SourceChecks:
     """Finds partitions of a source that must not be copied."""
 
     def __init__(self, lease: Lease, cluster: KafkaClient | None) -> None:
-        self._identity = Identity(cluster, {a.source.topic: id_of(a.source_id) for a in lease.assignments})
+        self.identity = Identity(cluster, {a.source.topic: id_of(a.source_id) for a in lease.assignments})
         self._guard, self._guarded_s = SourceGuard(lease, cluster), 0.0
         self._blocked_reasons: dict[LogId, TrueupError] = {}
 
@@ -31,7 +31,7 @@ class SourceChecks:
         """Partitions of recreated topics; at intervals also partitions that links with copy: batches write to.
         ``read``: all that are read."""
         wanted = list(logs)
-        found = self._identity.unsure(wanted)
+        found = self.identity.unsure(wanted)
         if time.monotonic() - self._guarded_s > GUARD_S:
             self._blocked_reasons = self._guard.blocked_reasons({*wanted, *read})
             self._guarded_s = time.monotonic()
@@ -39,7 +39,7 @@ class SourceChecks:
 
     def close(self) -> None:
         """Close the connections."""
-        self._identity.close()
+        self.identity.close()
 
 
 class KafkaReader:

@@ -1,10 +1,12 @@
 """Verifies that the topics that the records path reads and writes are the intended ones.
 
-librdkafka follows a topic's name, also after it was recreated. Therefore the leaders are queried with topic ids: those
-of the source after every read and before its records are written, which is exact, because a leader that still has
-the topic returned no records of another one; those of the target before every write and during writes.
+A request that names a topic follows its name, also after it was recreated. Therefore the leaders are queried with topic
+ids: those of the source after every read and before its records are written, which is exact, because a leader that
+still has the topic returned no records of another one; those of the target before every write and during writes of
+librdkafka. A response to a request with the id of the topic is such a query, too.
 """
 
+import time
 from collections.abc import Iterable, Mapping
 
 from trueup.connectors.contract import LogId
@@ -15,6 +17,8 @@ from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, fetch_by_id
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _ATTEMPTS = 2
+SURE_S = 0.2
+"""Seconds for which a response to a request with topic ids replaces a query."""
 
 
 class Identity:
@@ -26,11 +30,21 @@ class Identity:
     def __init__(self, cluster: KafkaClient | None, meant: Mapping[str, bytes]) -> None:
         self._cluster, self._meant = cluster, dict(meant)
         self._stale, self._by_name = True, False
+        self._sure_s = dict[LogId, float]()
+
+    def proved(self, partition: LogId) -> None:
+        """A leader has responded to a request with the id of the topic."""
+        self._sure_s[partition] = time.monotonic()
+
+    def doubted(self, partition: LogId) -> None:
+        """A request failed."""
+        self._sure_s.pop(partition, None)
 
     def unsure(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Those of ``partitions`` whose leaders do not have the intended topic now: `Stop` if it was recreated,
         `Missing` if the cluster does not know it, another `Retry` if this is unknown."""
-        left = set(partitions)
+        since_s = time.monotonic() - SURE_S
+        left = {partition for partition in partitions if self._sure_s.get(partition, since_s) <= since_s}
         if self._cluster is None or not left:
             return {}
         found: dict[LogId, TrueupError] = {}

@@ -152,12 +152,15 @@ class WireReader:
             logs, fetch.asked = fetch.asked, []
             for log, at in logs:
                 if self._logs.get(log.id) is log and log.id in answers:
-                    self._take(log, at, answers[log.id])
+                    self._take(log, at, answers[log.id], fetch.by_id)
 
-    def _take(self, log: "_Log", at: int, answer: Fetched) -> None:
+    def _take(self, log: "_Log", at: int, answer: Fetched, by_id: bool) -> None:
         try:
             if answer.error:
+                self._checks.identity.doubted(log.id)
                 raise problem(answer.error, f"read {log.id} of {self._lease.source.name}")
+            if by_id:
+                self._checks.identity.proved(log.id)
             log.pending.take(answer, at)
             log.well()
         except TrueupError as error:
@@ -260,6 +263,11 @@ class _Fetch:
         else:
             self.connection.send(FETCH, FETCH_VERSION, fetch_body(places, *sizes))  # type: ignore[arg-type]
         self.asked, self.asked_s = [(log, log.pending.at) for log in logs], time.monotonic()
+
+    @property
+    def by_id(self) -> bool:
+        """Whether the last request had topic ids."""
+        return bool(self._names)
 
     def answers(self) -> Mapping[LogId, Fetched]:
         """Read the response."""

@@ -158,7 +158,7 @@ class WireWriter(KafkaTarget):
                 self._lose(node, sent, error)
                 continue
             for log, one in sent.items():
-                self._answered(one, answers.get(log))
+                self._answered(one, answers.get(log), bool(names))
 
     def _send(self, node: int, sent: Mapping[LogId, "_Sending"]) -> dict[bytes, str] | None:
         """Send one request, with topic ids if the broker supports them. Returns their names (empty: it does not); None
@@ -192,7 +192,11 @@ class WireWriter(KafkaTarget):
         body = connection.receive()
         return produced_by_id(body, names) if names else produced(body)
 
-    def _answered(self, one: "_Sending", answer: Produced | None) -> None:
+    def _answered(self, one: "_Sending", answer: Produced | None, by_id: bool) -> None:
+        if answer is None or answer.error or not by_id:
+            self._identity.doubted(one.log)
+        else:
+            self._identity.proved(one.log)
         if answer is None:
             one.fail(Retry("a response for every batch", "a missing one", _TODO))
         elif not answer.error:

@@ -77,7 +77,7 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
         raise made.bad("records without other bytes")
     records = [header.records for header, _ in batches]
     offsets: Array = deltas + np.repeat(np.array([header.offset for header, _ in batches], np.int64), records)
-    if (np.diff(offsets) <= 0).any():
+    if (deltas < 0).any() or (np.diff(offsets) <= 0).any():
         raise made.bad("records in the order of their offsets")
     return Records(
         data, offsets, _stamps(batches, records, times), key_at, key_end, value_at, value_end, head_at, made.end,

@@ -31,13 +31,13 @@ def dense(header: Header, batch: memoryview, where: str) -> Dense:
     out, stretches, at = bytearray(), list[tuple[int, int]](), 0
     try:
         for number in range(header.records):
-            size, start = _varint(body, at)
+            size, start = varint(body, at)
             at = _within(body, start, start + size)
             time, delta, rest = _deltas(body, start)
             _within(body, rest, at)
             _extend(stretches, delta)
-            record = body[start : start + 1].tobytes() + _zigzag(0 if restamp else time) + _zigzag(number)
-            out += _zigzag(len(record) + at - rest) + record + body[rest:at]
+            record = body[start : start + 1].tobytes() + zigzag(0 if restamp else time) + zigzag(number)
+            out += zigzag(len(record) + at - rest) + record + body[rest:at]
     except IndexError as error:
         raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
     made = header._replace(
@@ -64,18 +64,18 @@ def first_header(header: Header, batch: memoryview, name: bytes, where: str) -> 
 
 
 def _header(body: memoryview, name: bytes) -> bytes | None:
-    size, start = _varint(body, 0)
+    size, start = varint(body, 0)
     if start + size > len(body):
         raise IndexError
     _, _, at = _deltas(body, start)
     for _ in ("key", "value"):
-        size, at = _varint(body, at)
+        size, at = varint(body, at)
         at += max(size, 0)
-    count, at = _varint(body, at)
+    count, at = varint(body, at)
     for _ in range(count):
-        size, at = _varint(body, at)
+        size, at = varint(body, at)
         key, at = body[at : at + size], _within(body, at, at + size)
-        size, at = _varint(body, at)
+        size, at = varint(body, at)
         if key == name:
             return bytes(body[at : at + size]) if size >= 0 else b""
         at += max(size, 0)
@@ -83,8 +83,8 @@ def _header(body: memoryview, name: bytes) -> bytes | None:
 
 
 def _deltas(body: memoryview, start: int) -> tuple[int, int, int]:
-    time, at = _varint(body, start + 1)
-    delta, at = _varint(body, at)
+    time, at = varint(body, start + 1)
+    delta, at = varint(body, at)
     return time, delta, at
 
 
@@ -102,7 +102,8 @@ def _extend(stretches: list[tuple[int, int]], delta: int) -> None:
         stretches.append((delta, 1))
 
 
-def _varint(body: memoryview, at: int) -> tuple[int, int]:
+def varint(body: memoryview, at: int) -> tuple[int, int]:
+    """The number at a place, and the place behind it. Raises `IndexError`."""
     value = shift = 0
     while True:
         byte = body[at]
@@ -116,7 +117,8 @@ def _varint(body: memoryview, at: int) -> tuple[int, int]:
             raise IndexError("a varint of more than ten bytes")
 
 
-def _zigzag(value: int) -> bytes:
+def zigzag(value: int) -> bytes:
+    """A number of 64 bits as a varint."""
     left, out = value << 1 ^ value >> 63, bytearray()
     while left > 127:
         out.append(left & 127 | 128)

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.connectors.byte_rows import optional_slices
-from trueup.connectors.kafka.protocol.record_batch import Header
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
 from trueup.connectors.kafka.protocol.records import Records, parsed
+from trueup.connectors.kafka.protocol.reencode import varint
 from trueup.connectors.replication.packed import SHORT, Content, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER
@@ -17,6 +18,8 @@ from trueup.state.replication.provenance import HEADER
 Array = NDArray[Any]
 _OURS = HEADER.encode()
 _ASCII = 128
+LEAST = 16
+"""Fewer records are read one by one: calls of numpy cost more than they save."""
 
 
 def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, first: int = 0) -> tuple[Columns, str]:
@@ -26,11 +29,60 @@ def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, first: int
 
     Raises `BadBytes`.
     """
+    if sum(header.records for header, _ in batches) < LEAST:
+        rows = [row for row in _few(batches) if row[0] >= first]
+        if rows:
+            return Columns(*zip(*rows, strict=True)), ""
     records = parsed(batches, where)
     start = int(np.searchsorted(records.offsets, first))
     if _alike(records):
         return Packed(_content(records), slice(start, len(records))), ""
     return _columns(records, start)
+
+
+def _few(batches: Sequence[tuple[Header, memoryview]]) -> list[tuple[int, Any, Any, int, Any]]:
+    """The rows of a few records; none if there is anything unusual, which `parsed` reports."""
+    rows, last = list[tuple[int, Any, Any, int, Any]](), -1
+    try:
+        for header, body in batches:
+            at, own = 0, header.attributes & APPEND_TIME
+            for _ in range(header.records):
+                size, start = varint(body, at)
+                at = start + size
+                time, delta, key, value, headers, end = _record(body, start + 1)
+                offset = header.offset + delta
+                if end != at or delta < 0 or offset <= last:
+                    return []
+                last = offset
+                rows.append((offset, key, value, header.last_ms if own else header.first_ms + time, headers))
+            if at != len(body):
+                return []
+    except (IndexError, UnicodeDecodeError):
+        return []
+    return rows
+
+
+def _record(body: memoryview, at: int) -> tuple[int, int, Any, Any, list[tuple[str, Any]], int]:
+    """Time, offset, key, value and headers of a record after its attributes, and its end. Raises `IndexError`."""
+    time, at = varint(body, at)
+    delta, at = varint(body, at)
+    key, at = _bytes(body, at)
+    value, at = _bytes(body, at)
+    count, at = varint(body, at)
+    headers = list[tuple[str, Any]]()
+    for _ in range(count):
+        name, at = _bytes(body, at)
+        content, at = _bytes(body, at)
+        headers.append((str(name or b"", "utf-8"), content))
+    return time, delta, key, value, headers, at
+
+
+def _bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
+    size, at = varint(body, at)
+    end = at + max(size, 0)
+    if size < -1 or end > len(body):
+        raise IndexError
+    return bytes(body[at:end]) if size >= 0 else None, end
 
 
 def _alike(records: Records) -> bool:

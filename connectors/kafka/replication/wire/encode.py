@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from trueup.connectors.byte_rows import Column, column_of, cuts, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
+from trueup.connectors.kafka.protocol.reencode import zigzag
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, Packed
 from trueup.connectors.replication.ports import Columns
@@ -19,9 +20,10 @@ from trueup.state.replication.provenance import HEADER
 Array = NDArray[Any]
 _LIMITS = [np.uint64(1 << 7 * width) for width in range(1, 10)]
 """The numbers from which on a varint has one byte more."""
+LEAST = 16
+"""Fewer records are encoded one by one."""
 BATCH_BYTES = 1_000_000
 """Below the usual max.message.bytes of 1,048,588, before compression."""
-_NULL = 1
 _AROUND = 32
 """At least the bytes of a record besides its parts and the lengths of headers."""
 
@@ -122,9 +124,35 @@ class Batch:
         return assemble(header, self.body)
 
 
-def records_of(columns: Columns) -> Records:
+@dataclass(frozen=True, slots=True)
+class Few:
+    """The same for a few records, one by one: calls of numpy and Arrow cost more than they save. ``rows``: timestamp,
+    and key, value and headers as in a record."""
+
+    rows: Sequence[tuple[int, bytes]]
+
+    def cut(self, rows: slice) -> "Few":
+        """A range of the records."""
+        return Few(self.rows[rows])
+
+    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[Batch]:
+        """See `Records`."""
+        for rows in cuts(np.array([len(content) + _AROUND for _, content in self.rows]), most):
+            yield _few_batch(self.rows[rows], codec)
+
+
+def _few_batch(rows: Sequence[tuple[int, bytes]], codec: int) -> Batch:
+    first, made = rows[0][0], bytearray()
+    for number, (stamp, content) in enumerate(rows):
+        record = b"\0" + zigzag(stamp - first) + zigzag(number) + content
+        made += zigzag(len(record)) + record
+    return Batch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(made), closed(codec, made))
+
+
+def records_of(columns: Columns) -> Records | Few:
     """The parts of records. A record without a time has that of now."""
-    if isinstance(columns, Packed) and columns.prefix:
+    few = len(columns.offsets) < LEAST
+    if isinstance(columns, Packed) and columns.prefix and not few:
         return _of_packed(columns)
     columns = columns.columns()
     known = dict[str, bytes]()
@@ -132,13 +160,13 @@ def records_of(columns: Columns) -> Records:
         b"".join([(known.get(name) or _named(known, name)) + _part(content) for name, content in headers])
         for headers in columns.headers
     ]
-    parts = (
-        Part.of(columns.keys),
-        Part.of(columns.values),
-        Part.of(heads),
-        Part.of([b""] * len(heads)),
-    )
-    return Records(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *parts)
+    if few:
+        stamps = _times(columns.stamps).tolist()
+        counts = map(zigzag, map(len, columns.headers))
+        parts = zip(map(_part, columns.keys), map(_part, columns.values), counts, heads, strict=True)
+        return Few([*zip(stamps, map(b"".join, parts), strict=True)])
+    made = (Part.of(column) for column in (columns.keys, columns.values, heads, [b""] * len(heads)))
+    return Records(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *made)
 
 
 def _of_packed(records: Packed) -> Records:
@@ -167,20 +195,7 @@ def _named(known: dict[str, bytes], name: str) -> bytes:
 
 
 def _part(raw: bytes | None) -> bytes:
-    return _NULL_LENGTH if raw is None else zigzag(len(raw)) + raw
-
-
-def zigzag(value: int) -> bytes:
-    """A varint of a number that is not negative."""
-    left, out = value << 1, bytearray()
-    while left > 127:
-        out.append(left & 127 | 128)
-        left >>= 7
-    out.append(left)
-    return bytes(out)
-
-
-_NULL_LENGTH = bytes([_NULL])
+    return zigzag(-1) if raw is None else zigzag(len(raw)) + raw
 
 
 class Piece(NamedTuple):

@@ -30,7 +30,7 @@ from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
 from trueup.connectors.kafka.replication.records.clients import DENIED, MISSING, REFUSED
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
-from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES, Batch, Records, Sender, records_of
+from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES, Batch, Few, Records, Sender, records_of
 from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -318,7 +318,7 @@ class _Sending:
     """The batches for one partition in a write, and their outcome. ``waits``: why the batch that was taken could not be
     sent, or was not appended; then it is sent again."""
 
-    def __init__(self, log: LogId, records: Records, codec: int, size: int) -> None:
+    def __init__(self, log: LogId, records: Records | Few, codec: int, size: int) -> None:
         self.log, self._records, self._codec, self._size = log, records, codec, size
         self._batches: Iterator[Batch] = records.batches(codec, size)
         self._too_large = self._alone = False

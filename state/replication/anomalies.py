@@ -101,13 +101,13 @@ def _short(end: int, wanted: int) -> bool:
     return 0 <= end < wanted
 
 
-BATCH_US, RECORD_US, BYTE_US = 64.0, 4.2, 0.008
-"""CPU of the copier and of both clusters' brokers: the cost of a whole batch, and the additional costs of a record and
-of a stored byte of it if it is copied individually.
+BATCH_US, RECORD_US, BYTE_US = 55.0, 1.2, 0.0085
+"""CPU of the copier and of both clusters' brokers: the additional cost of a batch if it is copied as a whole, and those
+of a record and of a stored byte of it if it is copied individually.
 
 The values are derived from the rows "900 a batch" and "10 a batch" of `python -m bench.replication --only copy`, for
 batches and for records of 100 and 1,000 bytes, each with its row "CPU of both brokers", by `bench.replication.costs`.
-They are of an early run. Each run prints its own values beside them; the choice depends on their ratios."""
+Each run prints its own values beside them; the choice depends on their ratios."""
 RETURN = 2.0
 """A link that copies records switches back to batches when they are this many times larger than necessary."""
 

@@ -89,8 +89,9 @@ class Pump:
 
     def open(self, lease: Lease) -> "PumpCopier":
         """Connect to both ends and read the position of each log at the target. Raises `TrueupError`."""
+        source, target = self._medium(lease.source.system), self._medium(lease.target.system)
         keep_memory()
-        return PumpCopier(lease, self._medium(lease.source.system).reader, self._medium(lease.target.system).writer)
+        return PumpCopier(lease, source.reader, target.writer)
 
 
 class PumpCopier:

@@ -39,7 +39,6 @@ REFUSED = DENIED | MISSING | frozenset({
     KafkaError.INVALID_TIMESTAMP, KafkaError.POLICY_VIOLATION, KafkaError.UNSUPPORTED_FOR_MESSAGE_FORMAT,
 })  # fmt: skip
 """Errors for a record that the target refuses permanently."""
-LINK_WIDE = DENIED - {KafkaError.TOPIC_AUTHORIZATION_FAILED}
 
 
 def consumer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, **ours: object) -> Consumer:

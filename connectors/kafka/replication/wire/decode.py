@@ -69,11 +69,15 @@ def _record(body: memoryview, at: int) -> tuple[int, int, Any, Any, list[tuple[s
     key, at = _bytes(body, at)
     value, at = _bytes(body, at)
     count, at = varint(body, at)
+    if count < 0:
+        raise IndexError
     headers = list[tuple[str, Any]]()
     for _ in range(count):
         name, at = _bytes(body, at)
         content, at = _bytes(body, at)
-        headers.append((str(name or b"", "utf-8"), content))
+        if name is None:
+            raise IndexError
+        headers.append((str(name, "utf-8"), content))
     return time, delta, key, value, headers, at
 
 

@@ -49,9 +49,9 @@ def west(new_root: Callable[[], Path]) -> Iterator[Kafka]:
         yield made
 
 
-def create(client: dict[str, str]) -> None:
+def create(client: dict[str, str], topic: str = TOPIC) -> None:
     admin = AdminClient(client)
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS)])[TOPIC].result(30)
+    admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
 
 
 def options(client: dict[str, str]) -> dict[str, str]:
@@ -62,8 +62,8 @@ def east_end(east: Brokers, user: str = "admin") -> Endpoint:
     return Endpoint("east", east.address("SASL_SSL"), 0, options(east.client("SASL_SSL", user)), "kafka")
 
 
-def lease(source: Endpoint, target: Endpoint) -> Lease:
-    each = tuple(Assignment(p, p, Position(), 0) for p in (LogId(TOPIC, n) for n in range(PARTITIONS)))
+def lease(source: Endpoint, target: Endpoint, topic: str = TOPIC) -> Lease:
+    each = tuple(Assignment(p, p, Position(), 0) for p in (LogId(topic, n) for n in range(PARTITIONS)))
     return Lease(f"{source.name}-{target.name}", source, target, 1 + source.bit, "batches", each)
 
 
@@ -205,9 +205,14 @@ def test_an_untrusted_certificate_is_reported(east: Brokers, west: Kafka) -> Non
     assert reported == "check its options"
 
 
-@pytest.mark.parametrize("connector", [Batches(), pump()], ids=["batches", "records"])
-def test_a_user_without_rights_stops_every_partition(east: Brokers, west: Kafka, connector: Connector) -> None:
-    copier = connector.open(lease(Endpoint("west", west.bootstrap, 1, system="kafka"), east_end(east, "guest")))
+@pytest.mark.parametrize(("path", "connector"), [("batches", Batches()), ("records", pump())])
+def test_a_user_without_rights_stops_every_partition(
+    east: Brokers, west: Kafka, path: str, connector: Connector
+) -> None:
+    topic, here = f"closed-{path}", Endpoint("west", west.bootstrap, 1, system="kafka")
+    for client in (west.client(), east.client()):
+        create(client, topic)
+    copier = connector.open(lease(here, east_end(east, "guest"), topic))
     rows = copier.progress()
     copier.close()
     assert [(row.stopped, "grant" in row.error) for row in rows] == [(True, True)] * PARTITIONS

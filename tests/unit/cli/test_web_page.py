@@ -128,6 +128,12 @@ def test_findings_are_grouped_by_rule(client: FlaskClient) -> None:
     assert ("<b>16</b> × too-few-racks" in groups, groups.count("<li>")) == (True, 5)
 
 
+def test_times_and_names_of_fields_are_not_searched(client: FlaskClient, engine: FakeEngine) -> None:
+    engine.judged = [{**row, "since_ms": 1_795_759_109_000} for row in engine.judged]
+    for asked in ("1795759", "since_ms"):
+        assert "0 findings of" in section(client.get(f"/findings?q={asked}").text, "list")
+
+
 def test_findings_are_filtered_and_searched(client: FlaskClient) -> None:
     found = section(client.get("/findings?verdict=drifted&q=109").text, "list")
     assert ("ledger 109" in found, "ledger 108" in found, "1 finding of 17" in found) == (True, False, True)

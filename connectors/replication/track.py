@@ -21,10 +21,10 @@ that the last one took in vain, and the most."""
 
 class Lane:
     """A target log, which several source logs may have as target. ``next``: the offset after the newest record of the
-    copy; ``shared``: the log has other writers."""
+    copy."""
 
     def __init__(self, target: LogId) -> None:
-        self.target, self.next, self.shared = target, -1, False
+        self.target, self.next = target, -1
 
     def extend(self, last: int, records: int) -> int:
         """Record that ``records`` of the copy end at offset ``last``. Returns the number of foreign offsets between
@@ -32,7 +32,6 @@ class Lane:
         gap = last + 1 - records - self.next
         if gap >= 0:
             self.next = last + 1
-            self.shared |= gap > 0
         return gap
 
 

@@ -3,9 +3,8 @@
 librdkafka is not fork-safe: all clients are created in the process that uses them.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
-from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
@@ -22,7 +21,7 @@ RETRY_MS = 2_000
 `topic_identity` detects before. Long, since a process without CPU time verifies nothing meanwhile."""
 BATCH_BYTES = 512 << 10
 """Below the lowest common max.message.bytes, so that a batch is refused only because of a record in it."""
-ErrorSeen = Callable[[KafkaError], None]
+PURGE_S = 1.0
 
 DENIED = frozenset({
     KafkaError._SSL, KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
@@ -41,8 +40,8 @@ REFUSED = DENIED | MISSING | frozenset({
 """Errors for a record that the target refuses permanently."""
 
 
-def consumer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, **ours: object) -> Consumer:
-    """A consumer with assigned partitions that never commits. ``seen`` is called for errors of connections."""
+def consumer(endpoint: Endpoint, limits: Limits, **ours: object) -> Consumer:
+    """A consumer with assigned partitions that never commits."""
     settings: dict[str, object] = {
         "group_id": "trueup",  # required by the client; nothing is ever committed
         "enable_auto_commit": False,
@@ -57,10 +56,10 @@ def consumer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, **ours: object
         "queued_min_messages": 20_000,
         "queued_max_messages_kbytes": 32 << 10,
     }
-    return Consumer(librdkafka(endpoint, **{**settings, **ours}, error_cb=seen))
+    return Consumer(librdkafka(endpoint, **{**settings, **ours}, error_cb=_ignored))
 
 
-def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: int, **ours: object) -> Producer:
+def producer(endpoint: Endpoint, limits: Limits) -> Producer:
     """An idempotent producer that never gives up a record by itself.
 
     Gapless: after a refused batch nothing is written, so the newest record in a partition shows that all
@@ -73,13 +72,18 @@ def producer(endpoint: Endpoint, limits: Limits, seen: ErrorSeen, batch_bytes: i
         "message_timeout_ms": 0,
         "message_max_bytes": 1_000_000_000,  # the target limits the size
         "topic_metadata_propagation_max_ms": 5_000,
-        "batch_size": batch_bytes,
+        "batch_size": BATCH_BYTES,
+        "linger_ms": 0,
         "queue_buffering_max_messages": 500_000,
         "queue_buffering_max_kbytes": 1 << 20,
+        "retry_backoff_ms": RETRY_MS,
+        "retry_backoff_max_ms": RETRY_MS,
     }
-    retries = {"retry_backoff_ms": RETRY_MS, "retry_backoff_max_ms": RETRY_MS}
-    own = librdkafka(endpoint, **{**settings, **ours, **retries}, error_cb=seen)
-    return Producer({"log_level": 3, "compression.type": "lz4", "linger.ms": 2, **own})
+    return Producer({"log_level": 3, "compression.type": "lz4", **librdkafka(endpoint, **settings, error_cb=_ignored)})
+
+
+def _ignored(_error: KafkaError) -> None:
+    """An unreachable broker shows as a missing response."""
 
 
 def served(client: Producer, wait_s: float) -> KafkaError | None:
@@ -97,11 +101,12 @@ def served(client: Producer, wait_s: float) -> KafkaError | None:
     return None
 
 
-def dropped(client: Producer, wait_s: float = 1.0) -> None:
+def dropped(client: Producer) -> None:
     """Drop unsent records of a client, and receive the results of the others."""
-    for end in (client.purge, partial(client.flush, wait_s)):
-        with suppress(KafkaException, SystemError):  # a client with a fatal error raises it again
-            end()
+    with suppress(KafkaException, SystemError):  # a client with a fatal error raises it again
+        client.purge()
+    with suppress(KafkaException, SystemError):
+        client.flush(PURGE_S)
 
 
 def cluster_of(endpoint: Endpoint) -> KafkaClient | None:

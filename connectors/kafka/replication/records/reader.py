@@ -50,7 +50,7 @@ class KafkaReader:
     def __init__(self, lease: Lease) -> None:
         self._lease, self._checks = lease, SourceChecks(lease, cluster_of(lease.source))
         self._read_from: set[LogId] = set()
-        self._consumer: Consumer = consumer(lease.source, lease.limits, ignore_error)
+        self._consumer: Consumer = consumer(lease.source, lease.limits)
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -118,7 +118,3 @@ def cluster_id_of(client: Consumer | Producer, name: str) -> str:
     if not found:
         raise Retry(f"{name} to have a cluster id", "none yet", "the request is retried")
     return str(found)
-
-
-def ignore_error(_error: KafkaError) -> None:
-    """Ignored: an unreachable broker shows as a missing response."""

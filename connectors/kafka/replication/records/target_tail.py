@@ -51,7 +51,7 @@ class KafkaTails:
         if self._consumer is None:
             limits = Limits(fetch_bytes=1 << 18)
             ours = {"isolation_level": "read_uncommitted", "queued_min_messages": 2_000}
-            self._consumer = consumer(self._endpoint, limits, _ignore_error, **ours)
+            self._consumer = consumer(self._endpoint, limits, **ours)
         return self._consumer
 
     def close(self) -> None:
@@ -81,10 +81,6 @@ def _sort(
         raise Retry(f"the tail of {target}, {low} to {high}", f"that it ends at {offset}", "wait for its new leader")
     if error is not None or offset >= spans[target][1] - 1:
         left.discard(target)
-
-
-def _ignore_error(_error: KafkaError) -> None:
-    """Ignored: an unreachable broker shows as a missing tail."""
 
 
 def _names(partitions: Iterable[LogId]) -> str:

@@ -9,7 +9,6 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.replication.records.clients import (
-    BATCH_BYTES,
     REFUSED,
     cluster_of,
     dropped,
@@ -18,7 +17,7 @@ from trueup.connectors.kafka.replication.records.clients import (
     translated,
 )
 from trueup.connectors.kafka.replication.records.known_leaders import KnownLeaders
-from trueup.connectors.kafka.replication.records.reader import ASK_S, cluster_id_of, ignore_error
+from trueup.connectors.kafka.replication.records.reader import ASK_S, cluster_id_of
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.replication.ports import Columns, Waiting, Written
 from trueup.state.common.errors import Retry, TrueupError
@@ -107,7 +106,7 @@ class KafkaWriter(KafkaTarget):
 
     def _client(self) -> Producer:
         if self._producer is None:
-            self._producer = producer(self._lease.target, self._lease.limits, ignore_error, BATCH_BYTES, linger_ms=0)
+            self._producer = producer(self._lease.target, self._lease.limits)
         return self._producer
 
     def close(self) -> None:

@@ -3,10 +3,10 @@
 The headers of a record are one range of bytes in Kafka's layout: for each a byte with twice the length of its name, the
 name, a byte with twice the length of its value, the value. Properties of RocketMQ have the same length: their two
 separators are where the lengths of the following parts are. So a header becomes a property, and back, in its place.
-Records of another form (longer or null headers, or headers of an earlier copy) are `Columns`.
+Records of another form (longer or null headers) are `Columns`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Self, cast
 
@@ -25,11 +25,22 @@ MARK_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
+class Earlier:
+    """The headers of earlier copies, which are not among the others. ``number``: the place of each record's value of
+    `provenance.HEADER` in ``paths``; empty: no link copied it. ``columns``: the records with all headers."""
+
+    number: Array
+    paths: Sequence[bytes]
+    columns: Callable[[], Columns]
+
+
+@dataclass(frozen=True, slots=True)
 class Content:
     """The parts of records, shared by all `Packed` of a response; one item for each record, ends are exclusive.
     ``data``: where keys and values are, in order (``key_at`` or ``value_at`` < 0: null).
     ``heads``: where headers are, with one more byte behind the last; ``counts``: their numbers. ``names_at`` and
-    ``values_at``: where the lengths of all names and values are in ``heads``, in order."""
+    ``values_at``: where the lengths of all names and values are in ``heads``, in order. ``number``: the place of each
+    record's path in `Packed.passed` if there are several."""
 
     offsets: Array
     stamps: Array
@@ -44,13 +55,26 @@ class Content:
     counts: Array
     names_at: Array
     values_at: Array
+    earlier: Earlier | None = None
+    number: Array | None = None
+
+    def only(self, rows: slice, number: Array) -> "Content":
+        """Those of some records whose ``number`` is not negative, without the headers of earlier copies."""
+        chosen = np.zeros(len(self.offsets), bool)
+        chosen[rows] = number >= 0
+        headers = np.repeat(chosen, self.counts)
+        return Content(
+            self.offsets[chosen], self.stamps[chosen], self.data, self.key_at[chosen], self.key_end[chosen],
+            self.value_at[chosen], self.value_end[chosen], self.heads, self.head_at[chosen], self.head_end[chosen],
+            self.counts[chosen], self.names_at[headers], self.values_at[headers], None, number[number >= 0],
+        )  # fmt: skip
 
 
 class Packed(Native):
     """Some records of a response, for any writer. ``passed`` and ``prefix``: of the headers that a copy has, see
-    `replication.headers`; empty before `tagged`."""
+    `replication.headers`; ``passed`` has all values that occur. Both are empty before `tagged`."""
 
-    def __new__(cls, content: Content, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
+    def __new__(cls, content: Content, rows: slice, passed: Sequence[bytes] = (), prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
         stamps = cast("Sequence[int]", content.stamps[rows])
         made = super().__new__(cls, _numbers(content.offsets[rows]), (), (), stamps)
@@ -59,7 +83,7 @@ class Packed(Native):
 
     content: Content
     rows: slice
-    passed: bytes
+    passed: Sequence[bytes]
     prefix: bytes
 
     @property
@@ -75,20 +99,38 @@ class Packed(Native):
         return Packed(self.content, slice(left.start, left.stop), self.passed, self.prefix)
 
     def tagged(self, path: Path, prefix: bytes) -> "Packed":
-        """The records with the headers of a copy."""
-        return Packed(self.content, self.rows, path.source_header[1], prefix)
+        """The records with the headers of a copy, without those that passed the target."""
+        content, rows, earlier = self.content, self.rows, self.content.earlier
+        if earlier is None:
+            return Packed(content, rows, [path.source_header[1]], prefix)
+        place, passed = np.full(len(earlier.paths), -1), list[bytes]()
+        for number in np.unique(earlier.number[rows]).tolist():
+            if (value := path.onward(earlier.paths[number])) is not None:
+                place[number] = len(passed)
+                passed.append(value)
+        left = content.only(rows, place[earlier.number[rows]])
+        return Packed(left, slice(0, len(left.offsets)), passed, prefix)
 
     def columns(self) -> Columns:
-        """Each record on its own, with the headers of a copy after `tagged`."""
+        """Each record on its own, with the headers of a copy after `tagged`, else with those of earlier copies."""
         content, rows = self.content, self.rows
+        if content.earlier is not None:
+            return content.earlier.columns().cut(rows.start, rows.stop)
         data, heads = memoryview(content.data), memoryview(content.heads)
         given = (_headers(heads, *place) for place in zip(content.head_at[rows], content.head_end[rows], strict=True))
         if self.prefix:
             own = cast("Iterable[tuple[str, bytes]]", marks(self.prefix, self.offsets))
-            given = ([*headers, (HEADER, self.passed), mark] for headers, mark in zip(given, own, strict=True))
+            paths = [self.passed[each] for each in self.numbers.tolist()]
+            given = ([*some, (HEADER, path), mark] for some, path, mark in zip(given, paths, own, strict=True))
         keys = optional_slices(data, content.key_at[rows], content.key_end[rows])
         values = optional_slices(data, content.value_at[rows], content.value_end[rows])
         return Columns(self.offsets, keys, values, content.stamps[rows].tolist(), [*given])
+
+    @property
+    def numbers(self) -> Array:
+        """The place of the path of each record in ``passed``."""
+        found = self.content.number
+        return np.zeros(len(self.offsets), np.int64) if found is None else found[self.rows]
 
     def marks(self) -> Array:
         """The values of the marks of the records, one a row (`headers.marks`)."""

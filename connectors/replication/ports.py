@@ -208,12 +208,12 @@ class Columns(NamedTuple):
 
 
 class Native(Columns):
-    """Records that the reader gives in another form, and that no link copied before: that of their system, for the
-    writer of the same system, or `packed.Packed`, for any writer. Only their offsets and timestamps are columns;
-    `columns` converts the others."""
+    """Records that the reader gives in another form: that of their system, for the writer of the same system, or
+    `packed.Packed`, for any writer. Only their offsets and timestamps are columns; `columns` converts the others."""
 
     def tagged(self, path: Path, prefix: bytes) -> "Native":
-        """The records with the headers that the pump adds (`replication.headers`)."""
+        """The records with the headers that the pump adds (`replication.headers`), without those that passed the
+        target."""
         raise NotImplementedError
 
 

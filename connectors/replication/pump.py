@@ -381,7 +381,8 @@ class Tagging:
         alike = self._transform is None and self._tracks[prefix].refill is None
         if isinstance(records, Native):
             if alike:
-                return Tagged(records.tagged(self._path, prefix), 0, 0)
+                made = records.tagged(self._path, prefix)
+                return Tagged(made, len(records.offsets) - len(made.offsets), 0)
             records = records.columns()
         if alike and not refused and _is_new(records):
             return Tagged(_first_copies(records, self._path.source_header, prefix), 0, 0)

@@ -119,10 +119,10 @@ def test_a_record_with_many_headers_is_read() -> None:
 
 def written(columns: Columns) -> list[tuple]:
     """The batches for records of a copy, one by one; properties without their order."""
-    return [_comparable(made.messages, made.born, made.body) for made in _batches(Encoder().messages(columns))]
+    return [comparable(made.messages, made.born, made.body) for made in _batches(Encoder().messages(columns))]
 
 
-def _comparable(count: int, born: int, body: bytes) -> tuple:
+def comparable(count: int, born: int, body: bytes) -> tuple:
     found, at = [], 0
     while at < len(body):
         size = int.from_bytes(body[at : at + 4], "big")
@@ -144,7 +144,7 @@ def test_records_become_messages_as_they_do_one_by_one(rows: list, data: st.Data
     copied = columns.tagged(PATH, PREFIX).cut(start, max(stop, start + 1))
     made = arrays.incoming(copied)
     if made is not None:
-        found = [_comparable(each.messages, each.born, each.body) for each in made.batches(1 << 20)]
+        found = [comparable(each.messages, each.born, each.body) for each in made.batches(1 << 20)]
         assert found == written(copied.columns())
 
 
@@ -161,11 +161,6 @@ def test_the_headers_of_a_copy_are_those_that_the_pump_adds() -> None:
     assert isinstance(columns, Packed)
     mark = next(iter(marks(PREFIX, [7])))
     assert [*columns.tagged(PATH, PREFIX).columns().headers[0]] == PATH.tagged([("a", b"1")], mark)
-
-
-def test_records_of_an_earlier_copy_are_rows() -> None:
-    columns, _ = decoded([batch_of([(b"k", b"v", 0, [("trueup-source", b"east")])], [0], 7)], "here")
-    assert not isinstance(columns, Packed)
 
 
 def together(messages: Sequence[Message]) -> Columns | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,13 +11,16 @@ from trueup.connectors.byte_rows import optional_slices
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
 from trueup.connectors.kafka.protocol.records import Records, parsed
 from trueup.connectors.kafka.protocol.reencode import varint
-from trueup.connectors.replication.packed import SHORT, Content, Packed
+from trueup.connectors.replication.headers import MARK
+from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Earlier, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER
 
 Array = NDArray[Any]
-_OURS = HEADER.encode()
+_OURS = HEADER.encode(), MARK.encode()
 _ASCII = 128
+_PATHS = 16
+"""Maximum number of different paths of earlier copies in one response of the form of arrays."""
 LEAST = 16
 """Fewer records are read one by one: calls of numpy cost more than they save."""
 
@@ -35,8 +38,8 @@ def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, first: int
             return Columns(*zip(*rows, strict=True)), ""
     records = parsed(batches, where)
     start = int(np.searchsorted(records.offsets, first))
-    if _alike(records):
-        return Packed(_content(records), slice(start, len(records))), ""
+    if (content := _content(records)) is not None:
+        return Packed(content, slice(start, len(records))), ""
     return _columns(records, start)
 
 
@@ -89,22 +92,73 @@ def _bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
     return bytes(body[at:end]) if size >= 0 else None, end
 
 
-def _alike(records: Records) -> bool:
-    """Whether all headers are short, their names are ASCII, and none is that of a copy."""
-    headings = records.headings
-    if not len(headings.row):
-        return True
+class Copies(NamedTuple):
+    """The headers of earlier copies: which of all headers they are, the records that have them, where they start, and
+    each record's path, as in `Earlier`."""
+
+    own: Array
+    rows: Array
+    at: Array
+    number: Array
+    paths: list[bytes]
+
+
+def _content(records: Records) -> Content | None:
+    """The records in the form of arrays; None: not all headers are short with a name in ASCII, or those of earlier
+    copies are not the last ones of their records."""
+    copies = _copies(records)
+    if copies is None:
+        return None
+    headings, data, others = records.headings, records.data, ~copies.own
+    counts, head_end, earlier = records.counts.copy(), records.end.copy(), None
+    if len(copies.rows):
+        counts[copies.rows] -= len(_OURS)
+        head_end[copies.rows] = copies.at
+        earlier = Earlier(copies.number, copies.paths, lambda: _columns(records, 0)[0])
     names, values = headings.name_end - headings.name_at, headings.value_end - headings.value_at
-    if names.max() >= SHORT or values.max() >= SHORT or headings.value_at.min() < 0:
-        return False
-    if (records.end - records.head_at).sum() != (names + values + 2).sum():
-        return False
-    raw = np.frombuffer(records.data, np.uint8)
-    if raw[ranges(headings.name_at, names)].max(initial=0) >= _ASCII:
-        return False
-    at = headings.name_at[names == len(_OURS)]
-    same = raw[at[:, None] + np.arange(len(_OURS))] == np.frombuffer(_OURS, np.uint8)
-    return not same.all(axis=1).any()
+    names, values, values_at = names[others], values[others], headings.value_at[others]
+    if (head_end - records.head_at).sum() != (names + values + 2).sum() or values_at.min(initial=0) < 0:
+        return None
+    if max(names.max(initial=0), values.max(initial=0)) >= SHORT:
+        return None
+    names_at = headings.name_at[others]
+    if np.frombuffer(data, np.uint8)[ranges(names_at, names)].max(initial=0) >= _ASCII:
+        return None
+    return Content(
+        records.offsets, records.stamps, data, records.key_at, records.key_end, records.value_at,
+        records.value_end, data, records.head_at, head_end, counts, names_at - 1, values_at - 1, earlier,
+    )  # fmt: skip
+
+
+def _copies(records: Records) -> Copies | None:
+    """The headers of earlier copies; None: they are not the last two of their records, or have too many values."""
+    headings, raw = records.headings, np.frombuffer(records.data, np.uint8)
+    path, mark = (_alike(raw, headings.name_at, headings.name_end, name) for name in _OURS)
+    at = np.flatnonzero(path)
+    rows, start, end = headings.row[at], headings.value_at[at], headings.value_end[at]
+    marked = mark & (headings.value_end - headings.value_at == MARK_BYTES)
+    last = np.cumsum(records.counts) - 1
+    if len(at) != mark.sum() or (at + 1 != last[rows]).any() or not marked[at + 1].all() or start.min(initial=0) < 0:
+        return None
+    number, paths, left = np.zeros(len(records), np.int64), [b""], np.arange(len(at))
+    while len(left):
+        if len(paths) == _PATHS:
+            return None
+        value = records.data[start[left[0]] : end[left[0]]]
+        same = _alike(raw, start[left], end[left], value)
+        number[rows[left[same]]] = len(paths)
+        paths.append(value)
+        left = left[~same]
+    return Copies(path | mark, rows, headings.name_at[at] - 1, number, paths)
+
+
+def _alike(raw: Array, starts: Array, ends: Array, value: bytes) -> Array:
+    """Whether each of these ranges of bytes is ``value``."""
+    found: Array = ends - starts == len(value)
+    places = np.flatnonzero(found)
+    same = raw[starts[places][:, None] + np.arange(len(value))] == np.frombuffer(value, np.uint8)
+    found[places] = same.all(axis=1)
+    return found
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
@@ -112,15 +166,6 @@ def ranges(starts: Array, lengths: Array) -> Array:
     before = np.cumsum(lengths) - lengths
     found: Array = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
     return found
-
-
-def _content(records: Records) -> Content:
-    headings, data = records.headings, records.data
-    return Content(
-        records.offsets, records.stamps, data, records.key_at, records.key_end, records.value_at,
-        records.value_end, data, records.head_at, records.end, records.counts, headings.name_at - 1,
-        headings.value_at - 1,
-    )  # fmt: skip
 
 
 def _columns(records: Records, start: int) -> tuple[Columns, str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.byte_rows import Column, column_of, cuts, joined, ranges, rows_of, split
+from trueup.connectors.byte_rows import Column, column_of, cuts, indices, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
 from trueup.connectors.kafka.protocol.reencode import zigzag
@@ -172,16 +172,27 @@ def records_of(columns: Columns) -> Records | Few:
 def _of_packed(records: Packed) -> Records:
     content, rows = records.content, records.rows
     data, heads = content.data, content.heads
-    path = _part(HEADER.encode()) + _part(records.passed) + _part(MARK.encode()) + zigzag(MARK_BYTES)
-    ends = np.empty((len(records.offsets), len(path) + MARK_BYTES), np.uint8)
-    ends[:, : len(path)], ends[:, len(path) :] = np.frombuffer(path, np.uint8), records.marks()
     return Records(
         _times(content.stamps[rows]), content.counts[rows] + 2,
         Part.ranges(data, content.key_at[rows], content.key_end[rows]),
         Part.ranges(data, content.value_at[rows], content.value_end[rows]),
         Part.ranges(heads, content.head_at[rows], content.head_end[rows]),
-        Part(rows_of(ends), np.full(len(ends), ends.shape[1])),
+        _ends(records),
     )  # fmt: skip
+
+
+def _ends(records: Packed) -> Part:
+    """The headers of a copy."""
+    name, mark, marks = _part(HEADER.encode()), _part(MARK.encode()) + zigzag(MARK_BYTES), records.marks()
+    paths = [name + _part(passed) + mark for passed in records.passed]
+    if len(paths) == 1:
+        ends = np.empty((len(marks), len(paths[0]) + MARK_BYTES), np.uint8)
+        ends[:, :-MARK_BYTES], ends[:, -MARK_BYTES:] = np.frombuffer(paths[0], np.uint8), marks
+        return Part(rows_of(ends), np.full(len(ends), ends.shape[1]))
+    numbers = records.numbers
+    lengths = np.array([len(path) + MARK_BYTES for path in paths])[numbers]
+    raw = joined((column_of(paths).take(indices(numbers)), rows_of(marks)))
+    return Part(split(raw, np.concatenate(([0], np.cumsum(lengths)))), lengths)
 
 
 def _times(stamps: Sequence[int] | Array) -> Array:

@@ -37,7 +37,7 @@ class Incoming:
         body_at, body_end = content.value_at[rows], content.value_end[rows]
         self._bodies, self._body_bytes = ranges(content.data, body_at, body_end), body_end - body_at
         self._keys, self._heads, self._prefix = keys, heads, records.prefix
-        self._path, self._stamps = names.path_of(records.passed), content.stamps[rows]
+        self._path, self._stamps = names.path_of(*records.passed), content.stamps[rows]
         self._offsets = content.offsets[rows]
         self._keyed = content.key_at[rows] >= 0
         key_bytes = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
@@ -75,8 +75,8 @@ class Incoming:
 def incoming(records: Packed) -> Incoming | None:
     """The messages for records of a copy; None if not all have the usual form."""
     content, rows = records.content, records.rows
-    usual = len(records.offsets) >= LEAST and records.prefix and content.value_at[rows].min() >= 0
-    if not usual or not datable(content.stamps[rows]):
+    usual = len(records.offsets) >= LEAST and len(records.passed) == 1
+    if not usual or content.value_at[rows].min() < 0 or not datable(content.stamps[rows]):
         return None
     keys = _keys(records)
     heads = None if keys is None else _heads(records)

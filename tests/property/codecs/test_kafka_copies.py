@@ -1,0 +1,142 @@
+"""Records that another link copied before are written as arrays as they are one by one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.property.codecs.test_kafka_records import batch_of, comparable
+from tests.property.codecs.test_kafka_records import written as messages
+from tests.property.codecs.test_rocketmq_columns import Record
+from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES
+from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
+from trueup.connectors.kafka.replication.wire import decode, encode
+from trueup.connectors.kafka.replication.wire.decode import decoded
+from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
+from trueup.connectors.replication.headers import MARK, prefix_of
+from trueup.connectors.replication.packed import Packed
+from trueup.connectors.replication.ports import Columns
+from trueup.connectors.replication.pump import Tagged, Tagging
+from trueup.connectors.rocketmq.replication.records import incoming as arrays
+from trueup.state.replication.provenance import HEADER
+
+ORDERS = LogId("orders", 0)
+OURS = prefix_of(7, ORDERS)
+EAST, WEST = Endpoint("east", "", 0), Endpoint("west", "", 1)
+LONG = b"a cluster with a name that is longer than the form of arrays allows for other headers"
+CLUSTERS = [b"north", b"west", b"east", b"north,west", LONG]
+PATHS = st.none() | st.sampled_from(CLUSTERS)
+USUAL = st.tuples(
+    st.none() | st.binary(max_size=9), st.none() | BODIES, st.just(0), st.lists(st.tuples(NAMES, BODIES), max_size=3)
+)
+
+
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (decode, encode, arrays):
+        monkeypatch.setattr(module, "LEAST", 1)
+
+
+def copied(record: Record, path: bytes | None, mark: bytes = bytes(16)) -> Record:
+    """A record as a link with this path wrote it; None: as it was produced."""
+    own: list[tuple[str, bytes | None]] = [] if path is None else [(HEADER, path), (MARK, mark)]
+    return *record[:3], [*record[3], *own]
+
+
+def read(records: Sequence[Record]) -> Columns:
+    """Records from offset 7 on: 7, 9, 11 and so on."""
+    return decoded([batch_of(records, [0] * len(records), 7)], "here")[0]
+
+
+def many(columns: Columns, forward: bool) -> Tagged:
+    """The rows to write for a link from east to west."""
+    assigned = Assignment(ORDERS, ORDERS, Position(), 0)
+    return Tagging(Lease("link", EAST, WEST, 7, "records", (assigned,), forward=forward)).many(OURS, columns)
+
+
+def rows_of(columns: Columns) -> list[tuple[object, ...]]:
+    return [(*row[:4], [*row[4]]) for row in zip(*columns.columns(), strict=True)]
+
+
+def written(columns: Columns) -> list[bytes]:
+    return [bytes(made.sent_by(Sender(9, 1, 5))) for made in records_of(columns).batches(0)]
+
+
+@given(st.lists(st.tuples(USUAL, PATHS), min_size=1, max_size=6), st.booleans(), st.data())
+def test_copies_are_written_as_they_are_one_by_one(contents: list[Any], forward: bool, data: st.DataObject) -> None:
+    columns = read([copied(record, path) for record, path in contents])
+    if not isinstance(columns, Packed):
+        return
+    part = columns.cut(data.draw(st.integers(0, len(contents) - 1)))
+    made, wanted = many(part, forward), many(part.columns(), forward)
+    assert (rows_of(made.columns), made[1:]) == (rows_of(wanted.columns), wanted[1:])
+    if made.columns.offsets:
+        assert written(made.columns) == written(wanted.columns)
+
+
+@given(st.lists(st.tuples(USUAL, PATHS), min_size=1, max_size=6))
+def test_copies_are_read_as_they_were_written(contents: list[Any]) -> None:
+    records = [copied(record, path) for record, path in contents]
+    wanted = [(7 + 2 * n, *record[:2], [*record[3]]) for n, record in enumerate(records)]
+    assert [(*row[:3], row[4]) for row in rows_of(read(records))] == wanted
+
+
+@pytest.mark.parametrize("path", [b"north", b"north,south", LONG])
+def test_a_topic_that_was_copied_before_is_written_as_arrays(path: bytes) -> None:
+    record: Record = (b"k", b"v", 0, [("a", b"1")])
+    made = many(read([copied(record, path)] * 3), forward=True)
+    assert isinstance(made.columns, Packed)
+    assert made.columns.columns().headers[0][:2] == [("a", b"1"), (HEADER, path + b",east")]
+
+
+def test_records_of_the_target_are_left_out_of_the_arrays() -> None:
+    record: Record = (b"k", b"v", 0, [("a", b"1")])
+    made = many(read([copied(record, b"west"), copied(record, None), copied(record, b"west")]), forward=False)
+    assert isinstance(made.columns, Packed)
+    assert ([*made.columns.offsets], made.dropped) == ([9], 2)
+
+
+def test_records_of_several_clusters_are_written_as_arrays() -> None:
+    record: Record = (b"k", b"v", 0, [("a", b"1")])
+    made = many(read([copied(record, path) for path in (b"north", b"south", None, b"north")]), forward=True).columns
+    assert isinstance(made, Packed)
+    assert [headers[1][1] for headers in made.columns().headers] == [
+        b"north,east",
+        b"south,east",
+        b"east",
+        b"north,east",
+    ]
+
+
+def test_copies_become_messages_as_arrays() -> None:
+    records: list[Record] = [copied((b"k", b"v", 0, [("a", b"1")]), b"north"), copied((b"k", b"v", 0, []), b"north")]
+    made = many(read(records), forward=True).columns
+    assert isinstance(made, Packed)
+    found = arrays.incoming(made)
+    assert found is not None
+    assert [comparable(each.messages, each.born, each.body) for each in found.batches(1 << 20)] == messages(
+        made.columns()
+    )
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        [(HEADER, b"north")],
+        [(HEADER, b"north"), (MARK, b"short")],
+        [(HEADER, b"north"), (MARK, None)],
+        [(HEADER, None), (MARK, bytes(16))],
+        [(HEADER, b"north"), (MARK, bytes(16)), ("a", b"1")],
+        [(HEADER, b"north"), (HEADER, b"north"), (MARK, bytes(16))],
+        [(MARK, bytes(16))],
+    ],
+)
+def test_headers_in_other_places_are_handled_one_by_one(headers: list[Any]) -> None:
+    record: Record = (b"k", b"v", 0, headers)
+    assert not isinstance(read([record]), Packed)
+
+
+def test_many_different_paths_are_handled_one_by_one() -> None:
+    assert not isinstance(read([copied((b"k", b"v", 0, []), b"cluster-%d" % n) for n in range(20)]), Packed)

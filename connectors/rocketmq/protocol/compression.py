@@ -2,10 +2,10 @@
 
 import struct
 import zlib
-from typing import Any
 
 import cramjam
 
+from trueup.connectors.decompression import lz4_frame, whole
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.state.common.errors import BadBytes
 
@@ -14,13 +14,10 @@ _OLD_ZLIB = 0
 """Clients before 4.9.3 compress with zlib and set no type."""
 MOST = 1 << 26
 """Maximum bytes of one body. Larger ones count as damage: 8 KB of zstd can contain 800 MB."""
-_LEAST, _GUESS = 1 << 16, 8
 _LZ4_HEAD, _LZ4_BLOCK, _STORED = bytes.fromhex("04224d18607073"), 4 << 20, 1 << 31
 """A frame of independent blocks of up to 4 MB without checksums (lz4_Frame_format.md), and the bit of a block that is
 not compressed. The library of Java clients refuses blocks that depend on earlier ones, which cramjam's frames have; the
 client then drops the message and all after it in the same response."""
-_FULL = "failed to write whole buffer"
-"""cramjam's error when the output exceeds the buffer."""
 
 
 def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes:
@@ -31,9 +28,11 @@ def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes
     try:
         if kind in (_OLD_ZLIB, ZLIB):
             return _inflated(body)
-        if kind in (LZ4, ZSTD):
-            return _whole(cramjam.lz4 if kind == LZ4 else cramjam.zstd, body)
-    except (cramjam.DecompressionError, zlib.error, ValueError) as error:
+        if kind == LZ4:
+            return lz4_frame(memoryview(body), MOST)
+        if kind == ZSTD:
+            return whole(cramjam.zstd, memoryview(body), MOST)
+    except (cramjam.DecompressionError, zlib.error, struct.error, ValueError) as error:
         raise BadBytes(where, 0, "a compressed body", str(error), "read it with another client") from error
     raise BadBytes(where, 0, "a compression type of 0 to 3", str(kind), "read it with another client")
 
@@ -65,18 +64,3 @@ def _inflated(body: memoryview | bytes) -> bytes:
     if not stream.eof:
         raise ValueError("a truncated stream")
     return found
-
-
-def _whole(codec: Any, body: memoryview | bytes) -> memoryview:
-    """The whole body, in a buffer that grows with it."""
-    room = max(_LEAST, _GUESS * len(body))
-    while True:
-        out = bytearray(min(room, MOST))
-        try:
-            return memoryview(out)[: codec.decompress_into(body, out)]
-        except cramjam.DecompressionError as error:
-            if str(error) != _FULL:
-                raise
-            if room >= MOST:
-                raise ValueError(f"more than {MOST} bytes") from error
-        room *= 4

@@ -1,0 +1,73 @@
+"""Decompression within a limit, for the formats of several systems. Errors are `ValueError`, `struct.error` and
+`cramjam.DecompressionError`."""
+
+import struct
+from typing import Any
+
+import cramjam
+import numpy as np
+
+FULL = "failed to write whole buffer"
+"""cramjam's error when the output exceeds the buffer."""
+_HEAD = struct.Struct("<IBB")
+_MAGIC, _INDEPENDENT, _PLAIN = 0x184D2204, 0x20, 1 << 31
+_BLOCK_SIZE = struct.Struct("<I")
+_GUESS, _LEAST = 8, 1 << 16
+
+
+def whole(codec: Any, body: memoryview, limit: int) -> memoryview:
+    """All that a codec of cramjam finds, in a buffer that grows with it to at most ``limit`` bytes."""
+    room = max(_LEAST, _GUESS * len(body))
+    while True:
+        room = min(room, limit + 1)
+        out = np.empty(room, np.uint8)  # most of it is never touched
+        try:
+            return bounded(out.data[: codec.decompress_into(body, out)], limit)
+        except cramjam.DecompressionError as error:
+            if str(error) != FULL:
+                raise
+            bounded(out.data, limit)
+        room *= 4
+
+
+def bounded(found: memoryview, limit: int) -> memoryview:
+    """The same bytes, which are at most ``limit``."""
+    if len(found) > limit:
+        raise ValueError(f"more than {limit} bytes")
+    return found
+
+
+def lz4_frame(body: memoryview, limit: int, most: int = 0) -> memoryview:
+    """The blocks of a frame (lz4_Frame_format.md): magic, flags, block size, optional content size and dictionary id, a
+    checksum, then blocks after their sizes, each optionally before its checksum. The library's own reader of frames
+    takes ten times as long for small ones; it reads those whose blocks need the ones before them. Checksums are not
+    compared. ``most`` > 0: about this number of bytes from the start is enough."""
+    magic, flags, sizes = _HEAD.unpack_from(body)
+    if magic != _MAGIC or not 4 <= sizes >> 4 <= 7:
+        raise ValueError(f"not an lz4 frame: {bytes(body[:6]).hex()}")
+    if not flags & _INDEPENDENT and not most:
+        return whole(cramjam.lz4, body, limit)
+    largest, parts, length = 1 << 8 + 2 * (sizes >> 4), list[memoryview](), 0
+    at = _HEAD.size + 8 * (flags >> 3 & 1) + 4 * (flags & 1) + 1
+    while (size := _BLOCK_SIZE.unpack_from(body, at)[0]) and (not most or length < most):
+        at += 4
+        end = at + (size & ~_PLAIN)
+        if not at < end <= len(body):
+            raise ValueError(f"a block of {end - at} bytes")
+        parts.append(body[at:end] if size & _PLAIN else _block(body[at:end], largest))
+        length, at = length + len(parts[-1]), end + 4 * (flags >> 4 & 1)
+        if length > limit or not flags & _INDEPENDENT:
+            break
+    return bounded(parts[0] if len(parts) == 1 else memoryview(b"".join(parts)), limit)
+
+
+def _block(block: memoryview, largest: int) -> memoryview:
+    """A block of a frame whose blocks have at most ``largest`` bytes."""
+    out = np.empty(min(largest, _GUESS * len(block)), np.uint8)
+    try:
+        return out.data[: cramjam.lz4.decompress_block_into(block, out.data)]
+    except cramjam.DecompressionError:
+        if len(out) == largest:
+            raise
+    out = np.empty(largest, np.uint8)
+    return out.data[: cramjam.lz4.decompress_block_into(block, out.data)]

@@ -5,7 +5,7 @@ import zlib
 
 import cramjam
 
-from trueup.connectors.decompression import FULL, bounded, lz4_frame, whole
+from trueup.connectors.compression import FULL, bounded, lz4_frame, lz4_frame_of, whole
 from trueup.state.common.errors import BadBytes
 
 NONE, GZIP, SNAPPY, LZ4, ZSTD = range(5)
@@ -15,8 +15,6 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_BYTES = 16
 _INT = struct.Struct(">i")
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
-_FASTEST = 1
-"""The level of lz4 that clients use. The default of the library takes three times as long for two percent."""
 MOST = 1 << 27
 """Maximum bytes of records in one batch. Larger batches count as damage: 8 KB of zstd can contain 800 MB."""
 _SNAPPY_RATIO = 32
@@ -44,16 +42,13 @@ def opened(codec: int, body: memoryview, where: str, most: int = 0) -> memoryvie
 
 
 def closed(codec: int, body: bytes | bytearray | memoryview) -> bytes:
-    """Records compressed in a form that every client can read: lz4 in independent blocks, as Java requires."""
+    """Records compressed in a form that every client can read."""
     if codec == GZIP:
         return bytes(cramjam.gzip.compress(body))
     if codec == SNAPPY:
         return bytes(cramjam.snappy.compress_raw(body))
     if codec == LZ4:
-        # A batch has a checksum of its own; Java's clients write frames without one, too.
-        compressor = cramjam.lz4.Compressor(level=_FASTEST, block_linked=False, content_checksum=False)
-        compressor.compress(bytes(body))
-        return bytes(compressor.finish())
+        return lz4_frame_of(body)
     if codec == ZSTD:
         return bytes(cramjam.zstd.compress(body))
     return bytes(body)

@@ -2,22 +2,23 @@
 
 import struct
 import zlib
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import cramjam
 
-from trueup.connectors.decompression import lz4_frame, whole
+from trueup.connectors.compression import lz4_frame, lz4_frame_of, whole
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.state.common.errors import BadBytes
 
 LZ4, ZSTD, ZLIB = 1, 2, 3
+_WRITERS: Mapping[int, Callable[[bytes], Any]] = {
+    LZ4: lz4_frame_of, ZSTD: cramjam.zstd.compress, ZLIB: zlib.compress,
+}  # fmt: skip
 _OLD_ZLIB = 0
 """Clients before 4.9.3 compress with zlib and set no type."""
 MOST = 1 << 26
 """Maximum bytes of one body. Larger ones count as damage: 8 KB of zstd can contain 800 MB."""
-_LZ4_HEAD, _LZ4_BLOCK, _STORED = bytes.fromhex("04224d18607073"), 4 << 20, 1 << 31
-"""A frame of independent blocks of up to 4 MB without checksums (lz4_Frame_format.md), and the bit of a block that is
-not compressed. The library of Java clients refuses blocks that depend on earlier ones, which cramjam's frames have; the
-client then drops the message and all after it in the same response."""
 
 
 def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes:
@@ -39,21 +40,8 @@ def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes
 
 def closed(body: bytes, kind: int) -> tuple[bytes, int]:
     """The compressed body and the bits of its system flag. ``kind``: `LZ4`, `ZSTD` or `ZLIB`."""
-    done = zlib.compress(body) if kind == ZLIB else _framed(body) if kind == LZ4 else bytes(cramjam.zstd.compress(body))
+    done = bytes(_WRITERS[kind](body))
     return done, flags.COMPRESSED | kind << flags.COMPRESSION_SHIFT
-
-
-def _framed(body: bytes) -> bytes:
-    frame = bytearray(_LZ4_HEAD)
-    for at in range(0, len(body), _LZ4_BLOCK):
-        part = body[at : at + _LZ4_BLOCK]
-        block = bytes(cramjam.lz4.compress_block(part, store_size=False))
-        frame += (
-            struct.pack("<I", len(block)) + block
-            if len(block) < len(part)
-            else (struct.pack("<I", len(part) | _STORED) + part)
-        )
-    return bytes(frame + bytes(4))
 
 
 def _inflated(body: memoryview | bytes) -> bytes:

@@ -1,5 +1,7 @@
-"""Decompression within a limit, for the formats of several systems. Errors are `ValueError`, `struct.error` and
-`cramjam.DecompressionError`."""
+"""Frames of lz4 (lz4_Frame_format.md), and decompression within a limit, for the formats of several systems.
+
+Errors of decompression are `ValueError`, `struct.error` and `cramjam.DecompressionError`.
+"""
 
 import struct
 from typing import Any
@@ -11,6 +13,8 @@ FULL = "failed to write whole buffer"
 """cramjam's error when the output exceeds the buffer."""
 _HEAD = struct.Struct("<IBB")
 _MAGIC, _INDEPENDENT, _PLAIN = 0x184D2204, 0x20, 1 << 31
+_START, _BLOCK = bytes.fromhex("04224d18604082"), 1 << 16
+"""The start of a frame of independent blocks of up to 64 KB without checksums."""
 _BLOCK_SIZE = struct.Struct("<I")
 _GUESS, _LEAST = 8, 1 << 16
 
@@ -37,9 +41,31 @@ def bounded(found: memoryview, limit: int) -> memoryview:
     return found
 
 
+def lz4_frame_of(body: bytes | bytearray | memoryview) -> bytes:
+    """A frame for this body. The library of Java clients refuses blocks that depend on earlier ones. The library's own
+    writer of frames takes twice as long."""
+    raw = memoryview(body)
+    out = np.empty(len(_START) + 2 * len(raw) + 64, np.uint8).data
+    at = len(_START)
+    out[:at] = _START
+    for start in range(0, len(raw), _BLOCK):
+        part = raw[start : start + _BLOCK]
+        first = at + _BLOCK_SIZE.size
+        size = cramjam.lz4.compress_block_into(part, out[first:], store_size=False)
+        if size >= len(part):
+            size = len(part)
+            out[first : first + size] = part
+            _BLOCK_SIZE.pack_into(out, at, size | _PLAIN)
+        else:
+            _BLOCK_SIZE.pack_into(out, at, size)
+        at = first + size
+    _BLOCK_SIZE.pack_into(out, at, 0)
+    return bytes(out[: at + _BLOCK_SIZE.size])
+
+
 def lz4_frame(body: memoryview, limit: int, most: int = 0) -> memoryview:
-    """The blocks of a frame (lz4_Frame_format.md): magic, flags, block size, optional content size and dictionary id, a
-    checksum, then blocks after their sizes, each optionally before its checksum. The library's own reader of frames
+    """The content of a frame: magic, flags, block size, optional content size and dictionary id, a checksum, then
+    blocks after their sizes, each optionally before its checksum. The library's own reader of frames
     takes ten times as long for small ones; it reads those whose blocks need the ones before them. Checksums are not
     compared. ``most`` > 0: about this number of bytes from the start is enough."""
     magic, flags, sizes = _HEAD.unpack_from(body)
@@ -54,14 +80,14 @@ def lz4_frame(body: memoryview, limit: int, most: int = 0) -> memoryview:
         end = at + (size & ~_PLAIN)
         if not at < end <= len(body):
             raise ValueError(f"a block of {end - at} bytes")
-        parts.append(body[at:end] if size & _PLAIN else _block(body[at:end], largest))
+        parts.append(body[at:end] if size & _PLAIN else _opened(body[at:end], largest))
         length, at = length + len(parts[-1]), end + 4 * (flags >> 4 & 1)
         if length > limit or not flags & _INDEPENDENT:
             break
     return bounded(parts[0] if len(parts) == 1 else memoryview(b"".join(parts)), limit)
 
 
-def _block(block: memoryview, largest: int) -> memoryview:
+def _opened(block: memoryview, largest: int) -> memoryview:
     """A block of a frame whose blocks have at most ``largest`` bytes."""
     out = np.empty(min(largest, _GUESS * len(block)), np.uint8)
     try:

@@ -121,6 +121,12 @@ def test_copies_become_messages_as_arrays() -> None:
     )
 
 
+def test_a_path_with_separators_of_properties_is_handled_one_by_one() -> None:
+    made = many(read([copied((b"k", b"v", 0, []), b"north\x02KEYS\x01other")]), forward=True).columns
+    assert isinstance(made, Packed)
+    assert arrays.incoming(made) is None
+
+
 @pytest.mark.parametrize(
     "headers",
     [

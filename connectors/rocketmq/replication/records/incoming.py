@@ -75,7 +75,7 @@ class Incoming:
 def incoming(records: Packed) -> Incoming | None:
     """The messages for records of a copy; None if not all have the usual form."""
     content, rows = records.content, records.rows
-    usual = len(records.offsets) >= LEAST and len(records.passed) == 1
+    usual = len(records.offsets) >= LEAST and len(records.passed) == 1 and _is_text(records.passed[0], 0, 0)
     if not usual or content.value_at[rows].min() < 0 or not datable(content.stamps[rows]):
         return None
     keys = _keys(records)

@@ -6,6 +6,7 @@ The content of an entry is a function of its ledger and entry id, so that a read
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
@@ -19,6 +20,10 @@ from trueup.state.common.errors import Unknown
 PASSWORD = b"sandbox"
 CHUNK = 200
 READ_TIMEOUT_S, ADD_TIMEOUT_S = 3, 5
+QUORUM_TIMEOUT_S, ANSWER_S = 30, 60
+"""Seconds after which the client gives up an entry that has not enough acknowledgements, and after which a call of the
+client is given up. By default an entry that waits for the replacement of a bookie waits forever; a replacement can fail
+without a trace when several bookies are lost at once."""
 
 # Classes of BKException.java, by name prefix
 _NO_SUCH_LEDGER = "BKNoSuchLedgerExists"
@@ -74,6 +79,7 @@ class LedgerWriter:
             raise
         digest_types = JavaClass("org.apache.bookkeeper.client.BookKeeper$DigestType", self._gateway.client)
         self._digest = getattr(digest_types, digest)
+        self._seconds = self._gateway.java.java.util.concurrent.TimeUnit.SECONDS
 
     def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> Handle:
         """Create a ledger. Raises `Unknown` on failure."""
@@ -92,13 +98,13 @@ class LedgerWriter:
             for first, last in _chunks(handle.entries, handle.entries + count):
                 contents = [payload(handle.ledger, entry, self._entry_size) for entry in range(first, last + 1)]
                 futures = [handle.java.appendAsync(content) for content in contents]
-                _call(what, futures[-1].get)  # entries are acknowledged in order
+                _call(what, partial(futures[-1].get, ANSWER_S, self._seconds))  # entries are acknowledged in order
         finally:
             handle.entries = handle.java.getLastAddConfirmed() + 1
 
     def close(self, handle: Handle) -> None:
         """Close a ledger. Raises `Unknown` on failure; it may be closed then."""
-        _call(f"ledger {handle.ledger} closed", handle.java.close)
+        _call(f"ledger {handle.ledger} closed", partial(handle.java.closeAsync().get, ANSWER_S, self._seconds))
         del self.open_handles[handle.ledger]
 
     def write(self, ensemble: int, write_quorum: int, ack_quorum: int, count: int) -> int:
@@ -148,6 +154,7 @@ class LedgerWriter:
         conf.loadConf(java.java.io.File(str(cluster.client_conf)).toURI().toURL())
         conf.setAddEntryTimeout(ADD_TIMEOUT_S)
         conf.setReadEntryTimeout(READ_TIMEOUT_S)
+        conf.setAddEntryQuorumTimeout(QUORUM_TIMEOUT_S)
         for key, value in settings.items():
             conf.setProperty(key, value)
         return _call("a BookKeeper client", lambda: java.org.apache.bookkeeper.client.BookKeeper(conf))

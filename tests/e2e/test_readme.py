@@ -71,6 +71,20 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         made.run("trueup sandbox down")
 
 
+def finished(command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
+    """Run a command in the repository. If it does not end in time, it is asked to, with its children."""
+    with subprocess.Popen(
+        command.split(), cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=timeout_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
 def check(done: subprocess.CompletedProcess[str], command: str, place: Path) -> None:
     log = place / "background.log"
     tail = log.read_text()[-2_000:] if log.exists() else ""
@@ -80,9 +94,7 @@ def check(done: subprocess.CompletedProcess[str], command: str, place: Path) -> 
 @pytest.mark.release
 def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
     (command,) = section("See it work")
-    done = subprocess.run(
-        command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=1_100, stdin=subprocess.DEVNULL
-    )
+    done = finished(command, 1_100)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"entries lost +0 +[1-9]", done.stdout), done.stdout
 
@@ -91,9 +103,7 @@ def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
 @pytest.mark.parametrize("title", ["Replicate Kafka", "Replicate RocketMQ"])
 def test_every_record_exists_once_after_a_cluster_was_killed_and_returned(title: str) -> None:
     (command,) = section(title)
-    done = subprocess.run(
-        command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=1_100, stdin=subprocess.DEVNULL
-    )
+    done = finished(command, 1_100)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -131,7 +141,7 @@ def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Pa
 @pytest.mark.release
 @pytest.mark.parametrize("command", [c for c in section("Read the code") if c != THIS])
 def test_the_commands_for_developers_work(command: str) -> None:
-    done = subprocess.run(command.split(), cwd=REPOSITORY, capture_output=True, text=True, timeout=900)
+    done = finished(command, 900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

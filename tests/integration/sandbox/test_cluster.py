@@ -88,6 +88,23 @@ def test_a_writer_goes_on_in_a_new_fragment_when_it_loses_a_bookie(
     assert writer.verify(handle.ledger, 2 * ENTRIES).read == 2 * ENTRIES
 
 
+def test_an_entry_that_is_never_acknowledged_is_given_up(cluster: SandboxCluster) -> None:
+    zookeeper = psutil.Process(cluster.zookeeper.process.pid)
+    with LedgerWriter(cluster, name="given-up", settings={"addEntryQuorumTimeoutSec": "2"}) as writer:
+        handle = writer.create(2, 2, 2)
+        writer.add(handle, ENTRIES)
+        member = handle.java.getLedgerMetadata().getEnsembleAt(0).get(0).toString()
+        zookeeper.suspend()  # the replacement of a bookie cannot be recorded
+        try:
+            cluster.kill(next(bookie.name for bookie in cluster.bookies.values() if bookie.id == member))
+            with pytest.raises(Unknown):
+                writer.add(handle, 1)
+        finally:
+            zookeeper.resume()
+        writer.close(handle)
+        assert (handle.entries, writer.verify(handle.ledger, ENTRIES).read) == (ENTRIES, ENTRIES)
+
+
 def test_a_lost_entry_does_not_hide_the_others(cluster: SandboxCluster, writer: LedgerWriter) -> None:
     handle = writer.create(2, 1, 1)
     writer.add(handle, ENTRIES)

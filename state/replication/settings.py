@@ -97,8 +97,9 @@ class LinkSettings:
         1 << 20, "Maximum number of bytes per fetch of a partition", least=1_024, most=1 << 30, live=True
     )
     in_flight: int = key(
-        4, "Maximum number of unacknowledged requests per broker, on path batches", least=1, most=5, live=True
-    )
+        4, "Maximum number of unacknowledged requests per broker, on path batches and with librdkafka",
+        least=1, most=5, live=True,
+    )  # fmt: skip
     lease_s: float = key(
         10.0, "Time in seconds for which a task copies before its partitions are redistributed",
         least=1, most=300, live=True,

@@ -9,6 +9,9 @@ from bench.replication.clusters import Load
 from bench.replication.contenders import Runs
 from trueup.state.replication.anomalies import BATCH_US, BYTE_US, RECORD_US
 
+STORED = 0.6
+"""Share of the bytes of a value that is stored: lz4 leaves three fifths of `clusters.values_of`."""
+
 
 class Costs(NamedTuple):
     """Microseconds of CPU, of the copier and both brokers: see `trueup.state.replication.anomalies.BATCH_US`."""
@@ -22,7 +25,8 @@ def rows(runs: Mapping[Load, Runs]) -> list[Row]:
     """Assumed costs compared with measured costs. Empty if the records of all loads have the same size."""
     totals = {load: {path: median(run.total_us for run in found[path]) for path in ("batches", "records")}
               for load, found in runs.items()}  # fmt: skip
-    now = costs({(load.size, load.batch): (each["batches"], each["records"]) for load, each in totals.items()})
+    stored = {load: (round(load.size * STORED), load.batch) for load in totals}
+    now = costs({stored[load]: (each["batches"], each["records"]) for load, each in totals.items()})
     if now is None:
         return []
     named = zip(("BATCH_US", "RECORD_US", "BYTE_US"), (BATCH_US, RECORD_US, BYTE_US), now, strict=True)
@@ -33,8 +37,8 @@ def rows(runs: Mapping[Load, Runs]) -> list[Row]:
 
 
 def costs(totals: Mapping[tuple[int, int], tuple[float, float]]) -> Costs | None:
-    """The costs per batch, record and byte. ``totals`` maps (bytes of a record, records in a batch) to the microseconds
-    per record of both paths: batches, records. None if fewer than two record sizes have two batch sizes.
+    """The costs per batch, record and byte. ``totals`` maps (stored bytes of a record, records in a batch) to the
+    microseconds per record of both paths: batches, records. None if fewer than two record sizes have two batch sizes.
 
     A record in a batch of ``n`` costs 1/n of the path's cost per batch, and the cost of any record on that path. Two
     batch sizes give the cost per batch of each path; that of a batch is the difference between both. The remainder is

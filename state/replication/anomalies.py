@@ -101,7 +101,7 @@ def _short(end: int, wanted: int) -> bool:
     return 0 <= end < wanted
 
 
-BATCH_US, RECORD_US, BYTE_US = 55.0, 1.2, 0.0085
+BATCH_US, RECORD_US, BYTE_US = 75.0, 1.5, 0.005
 """CPU of the copier and of both clusters' brokers: the additional cost of a batch if it is copied as a whole, and those
 of a record and of a stored byte of it if it is copied individually.
 

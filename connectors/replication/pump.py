@@ -12,7 +12,6 @@ are the records of two reads at most.
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from itertools import repeat
 from typing import NamedTuple, cast
 from zlib import crc32
 
@@ -462,12 +461,15 @@ def _columns(rows: Sequence[tuple[int, bytes | None, bytes | None, int, Headers]
 
 
 def _runs(sources: Sequence[int], targets: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-    """Source offset, target offset and number of written records: of all together if both sides have no gap."""
-    count = min(len(sources), len(targets))
+    """Source offset, target offset and number of written records, for each part without a gap on either side."""
+    count, first = min(len(sources), len(targets)), 0
     if count and all(map(_consecutive, (sources[:count], targets[:count]))):
         yield sources[0], targets[0], count
-    else:
-        yield from zip(sources, targets, repeat(1), strict=False)
+        return
+    for at in range(1, count + 1):
+        if at == count or sources[at] != sources[at - 1] + 1 or targets[at] != targets[at - 1] + 1:
+            yield sources[first], targets[first], at - first
+            first = at
 
 
 def _consecutive(numbers: Sequence[int]) -> bool:

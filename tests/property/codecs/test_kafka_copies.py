@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns
-from trueup.connectors.replication.pump import Tagged, Tagging
+from trueup.connectors.replication.pump import Tagged, Tagging, _runs
 from trueup.connectors.rocketmq.replication.records import incoming as arrays
 from trueup.state.replication.provenance import HEADER
 
@@ -146,3 +147,13 @@ def test_headers_in_other_places_are_handled_one_by_one(headers: list[Any]) -> N
 
 def test_many_different_paths_are_handled_one_by_one() -> None:
     assert not isinstance(read([copied((b"k", b"v", 0, []), b"cluster-%d" % n) for n in range(20)]), Packed)
+
+
+@given(st.lists(st.tuples(st.integers(1, 2), st.integers(1, 2)), max_size=9), st.integers(0, 3))
+def test_runs_are_the_offsets_that_were_written_in_few_parts(steps: list[tuple[int, int]], unwritten: int) -> None:
+    sources, targets = (np.cumsum(each).tolist() for each in (zip(*steps, strict=True) if steps else ([], [])))
+    written = targets[: max(0, len(targets) - unwritten)]
+    found = [*_runs(sources, written)]
+    pairs = [(source + n, target + n) for source, target, count in found for n in range(count)]
+    gaps = sum(step != (1, 1) for step in steps[1 : len(written)])
+    assert (pairs, len(found)) == ([*zip(sources, written, strict=False)], gaps + bool(written))

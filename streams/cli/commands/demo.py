@@ -1,5 +1,6 @@
 """trueup demo."""
 
+import signal
 from pathlib import Path
 
 import click
@@ -12,6 +13,8 @@ def demo() -> None:
     \b
     Example:  trueup demo rack-drill
     """
+    # Its servers and files go at SIGTERM as at Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 @demo.command("rack-drill", short_help="Lose one rack, then the other: no data is lost with Trueup.")

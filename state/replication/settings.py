@@ -97,7 +97,7 @@ class LinkSettings:
         1 << 20, "Maximum number of bytes per fetch of a partition", least=1_024, most=1 << 30, live=True
     )
     in_flight: int = key(
-        4, "Maximum number of unacknowledged requests per broker, on path batches and with librdkafka",
+        4, "Maximum number of unacknowledged requests per broker, on paths that permit several",
         least=1, most=5, live=True,
     )  # fmt: skip
     lease_s: float = key(

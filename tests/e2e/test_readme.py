@@ -51,10 +51,7 @@ class Shell:
             log.close()
             return subprocess.CompletedProcess(command, 0, "", "")
         place = REPOSITORY if command.startswith("make ") else self._place
-        return subprocess.run(
-            ["bash", "-c", command], cwd=place, env=self._env, capture_output=True, text=True, timeout=timeout_s,
-            stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        return finished(["bash", "-c", command], timeout_s, place, self._env)
 
     def close(self) -> None:
         for process in self.behind:
@@ -71,10 +68,12 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
         made.run("trueup sandbox down")
 
 
-def finished(command: str, timeout_s: float) -> subprocess.CompletedProcess[str]:
-    """Run a command in the repository. If it does not end in time, it is asked to, with its children."""
+def finished(
+    command: list[str], timeout_s: float, place: Path = REPOSITORY, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """Run a command. If it does not end in time, it is asked to, with its children."""
     with subprocess.Popen(
-        command.split(), cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        command, cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         text=True, start_new_session=True,
     ) as process:  # fmt: skip
         try:
@@ -94,7 +93,7 @@ def check(done: subprocess.CompletedProcess[str], command: str, place: Path) -> 
 @pytest.mark.release
 def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
     (command,) = section("See it work")
-    done = finished(command, 1_100)
+    done = finished(command.split(), 1_100)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"entries lost +0 +[1-9]", done.stdout), done.stdout
 
@@ -103,7 +102,7 @@ def test_the_demo_loses_nothing_with_trueup_and_something_without() -> None:
 @pytest.mark.parametrize("title", ["Replicate Kafka", "Replicate RocketMQ"])
 def test_every_record_exists_once_after_a_cluster_was_killed_and_returned(title: str) -> None:
     (command,) = section(title)
-    done = finished(command, 1_100)
+    done = finished(command.split(), 1_100)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -141,7 +140,7 @@ def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Pa
 @pytest.mark.release
 @pytest.mark.parametrize("command", [c for c in section("Read the code") if c != THIS])
 def test_the_commands_for_developers_work(command: str) -> None:
-    done = finished(command, 900)
+    done = finished(command.split(), 900)
     assert done.returncode == 0, done.stdout + done.stderr
 
 

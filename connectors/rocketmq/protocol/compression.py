@@ -40,8 +40,7 @@ def opened(body: memoryview | bytes, sys: int, where: str) -> memoryview | bytes
 
 def closed(body: bytes, kind: int) -> tuple[bytes, int]:
     """The compressed body and the bits of its system flag. ``kind``: `LZ4`, `ZSTD` or `ZLIB`."""
-    done = bytes(_WRITERS[kind](body))
-    return done, flags.COMPRESSED | kind << flags.COMPRESSION_SHIFT
+    return bytes(_WRITERS[kind](body)), flags.COMPRESSED | kind << flags.COMPRESSION_SHIFT
 
 
 def _inflated(body: memoryview | bytes) -> bytes:

@@ -185,10 +185,6 @@ def _ends(records: Packed) -> Part:
     """The headers of a copy."""
     name, mark, marks = _part(HEADER.encode()), _part(MARK.encode()) + zigzag(MARK_BYTES), records.marks()
     paths = [name + _part(passed) + mark for passed in records.passed]
-    if len(paths) == 1:
-        ends = np.empty((len(marks), len(paths[0]) + MARK_BYTES), np.uint8)
-        ends[:, :-MARK_BYTES], ends[:, -MARK_BYTES:] = np.frombuffer(paths[0], np.uint8), marks
-        return Part(rows_of(ends), np.full(len(ends), ends.shape[1]))
     numbers = records.numbers
     lengths = np.array([len(path) + MARK_BYTES for path in paths])[numbers]
     raw = joined((column_of(paths).take(indices(numbers)), rows_of(marks)))

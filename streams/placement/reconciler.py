@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -43,7 +44,8 @@ from trueup.streams.placement.query import answer_of
 from trueup.streams.placement.topics import REPAIRS
 
 log = logging.getLogger(__name__)
-ORDERS_AT_ONCE = 3_000
+FIRST_ORDERS, ORDERS_AT_ONCE = 500, 3_000
+"""Orders of the first part, for which the writer waits, and of the other ones."""
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 500, 30_000
 BURST_MS = 1000.0  # burst of the rate limit, as a time at that rate
 UNREGISTERED_AT_ONCE = 1_000
@@ -299,8 +301,8 @@ class PlacementReconciler:
     def _mark(self, rows: Rows, now_ms: int) -> None:
         """Order marks in parts. While one part is written, the next is prepared and the one after it is read."""
         pending: Future[list[MarkOutcome]] | None = None
-        starts = range(0, len(rows), ORDERS_AT_ONCE)
-        parts = (some[np.argsort(some["ledger"])] for some in (rows[at : at + ORDERS_AT_ONCE] for at in starts))
+        edges = pairwise([0, *range(FIRST_ORDERS, len(rows), ORDERS_AT_ONCE), len(rows)])
+        parts = (some[np.argsort(some["ledger"])] for some in (rows[first:last] for first, last in edges))
         with ThreadPoolExecutor(1, "marks") as writer:
             try:
                 for some, fresh in ahead((some, self._cluster.read(some["ledger"].tolist())) for some in parts):

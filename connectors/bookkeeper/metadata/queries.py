@@ -145,9 +145,10 @@ def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int],
 
 def snapshot(client: ZooKeeperClient, paths: BookKeeperPaths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
     """All existing ledgers, decoded."""
-    for listing in ledgers_of(client, paths):
-        for ids, found in read(client, paths, listing.ids, listing.names, pace):
-            yield bulk.decode(ids, found, paths.ledger, seen_ms)
+    listings = ledgers_of(client, paths)
+    parts = (part for some in listings for part in read(client, paths, some.ids, some.names, pace))
+    for ids, found in ahead(parts):
+        yield bulk.decode(ids, found, paths.ledger, seen_ms)
 
 
 def one(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:

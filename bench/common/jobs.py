@@ -11,9 +11,11 @@ from trueup.connectors.sandbox.jvm.processes import Process, wait_until
 from trueup.state.common.errors import Retry
 
 
-def run(module: str, job: Mapping[str, object], root: Path, limit_s: float) -> list[dict[str, Any]]:
+def run(
+    module: str, job: Mapping[str, object], root: Path, limit_s: float, environment: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
     """Run `python -m module` on a job; see `watched`."""
-    return watched(driver(module, job, root), limit_s)
+    return watched(driver(module, job, root, environment), limit_s)
 
 
 def watched(process: Process, limit_s: float) -> list[dict[str, Any]]:
@@ -42,9 +44,9 @@ def watched(process: Process, limit_s: float) -> list[dict[str, Any]]:
     return results
 
 
-def driver(module: str, job: Mapping[str, object], root: Path) -> Process:
-    """The process, not started."""
+def driver(module: str, job: Mapping[str, object], root: Path, environment: Mapping[str, str] | None = None) -> Process:
+    """The process, not started, with these variables beside those of this process."""
     root.mkdir(parents=True, exist_ok=True)
     path = root / "job.json"
     path.write_text(json.dumps(job))
-    return Process(module, [sys.executable, "-m", module, path], root / "driver.log")
+    return Process(module, [sys.executable, "-m", module, path], root / "driver.log", environment)

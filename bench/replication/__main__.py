@@ -28,23 +28,30 @@ RESULTS = Path(__file__).parents[1] / "results" / "replication.json"
 PARTS = ("copy", "latency", "groups")
 PROMISE_S = 2.0
 LARGE, SMALL = 900, 10
-LOADS = (Load(100, LARGE, 2_700_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 700_000),
+LOADS = (Load(100, LARGE, 5_400_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 1_400_000),
          Load(1_000, SMALL, 500_000))  # fmt: skip
+"""Every path copies for more than a second."""
 QUICK = (Load(100, LARGE, 1_500_000), Load(100, SMALL, 400_000))
 ROUNDS = 3
+PATHS = ("batches", "records")
+OWN = (*PATHS, "auto")
+TUNED, SHIPPED = "MirrorMaker 2, tuned", "MirrorMaker 2 as shipped"
 CONTENDERS: Mapping[str, Contender] = {
-    "MirrorMaker 2, tuned": contenders.mirror(tuned=True),
+    TUNED: contenders.mirror(tuned=True),
     "batches": contenders.ours("batches"),
     "records": contenders.ours("records"),
     "auto": contenders.ours("auto"),
-    "MirrorMaker 2 as shipped": contenders.mirror(tuned=False),
+    SHIPPED: contenders.mirror(tuned=False),
     "Spark's Kafka connector": contenders.spark,
 }
-FOR_ALL = ("MirrorMaker 2, tuned", "batches", "records", "auto")
+NAMES = tuple(CONTENDERS)
+FOR_ALL = (TUNED, *OWN)
 """The other contenders run only with the first load because they take long."""
 WORSE = 1.15
 """Maximum ratio to the better path."""
-PATHS = ("batches", "records")
+WARM, SETTLED = range(2, 9), 0.85
+"""The least and the most copies before the first round, and the ratio of the brokers' CPU of two of them from which on
+the brokers no longer become faster."""
 
 
 def main() -> int:
@@ -61,7 +68,7 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
         if "copy" in parts:
             runs: dict[Load, Runs] = {}
             for number, each in enumerate(QUICK if chosen.quick else LOADS):
-                names = FOR_ALL if chosen.quick or number else tuple(CONTENDERS)
+                names = FOR_ALL if chosen.quick or number else NAMES
                 runs[each] = copies(clusters, each, names, rounds, root)
                 found += _rows(each, runs[each])
             found += costs.rows(runs)
@@ -74,19 +81,32 @@ def _measure(chosen: argparse.Namespace, root: Path) -> list[Row]:
 
 
 def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, root: Path) -> Runs:
-    """Run every contender in each round, in a different order each time, because leftovers of one run slow the next.
-    One copy over each path before does not count: brokers that have not served this load yet are slower."""
+    """Run every contender in each round, in a different order each time, because leftovers of one run slow the next."""
     clusters.fill(each)
     for path in PATHS:
-        tell(f"{each.name}: {path}, warming up")
-        _copied(clusters, each, path, root / f"{each.topic}-warm-{path}")
+        _warm(clusters, each, path, root / f"{each.topic}-warm-{path}")
     found = defaultdict(list)
     for number in range(rounds):
-        for name in random.Random(number).sample(names, len(names)):
+        for name in order(names, random.Random(number)):
             tell(f"{each.name}: {name}, round {number + 1} of {rounds}")
             place = root / f"{each.topic}-{number}-{names.index(name)}"
             found[name].append(_copied(clusters, each, name, place))
     return found
+
+
+def order(names: Sequence[str], chance: random.Random) -> Sequence[str]:
+    """The contenders in random order. Trueup's own follow each other, because the paths are compared by the round."""
+    own = [name for name in OWN if name in names]
+    blocks = [[name] for name in names if name not in OWN] + [chance.sample(own, len(own))]
+    return [name for block in chance.sample(blocks, len(blocks)) for name in block]
+
+
+def _warm(clusters: Clusters, each: Load, path: str, place: Path) -> None:
+    """Copies that do not count: brokers that have not served this load yet use several times more CPU."""
+    spent: list[float] = []
+    while len(spent) < WARM.start or (len(spent) < WARM.stop and spent[-1] < SETTLED * spent[-2]):
+        tell(f"{each.name}: {path}, warming up")
+        spent.append(_copied(clusters, each, path, place).broker_us)
 
 
 def _copied(clusters: Clusters, each: Load, name: str, place: Path) -> Copied:
@@ -98,12 +118,12 @@ def _copied(clusters: Clusters, each: Load, name: str, place: Path) -> Copied:
 
 
 def _rows(each: Load, runs: Runs) -> list[Row]:
-    tuned = runs["MirrorMaker 2, tuned"]
+    tuned = runs[TUNED]
     large = each.batch == LARGE
     found = [
-        *_beside(f"{each.name}: batches; peer: MirrorMaker 2, tuned", tuned, runs["batches"],
+        *_beside(f"{each.name}: batches; peer: {TUNED}", tuned, runs["batches"],
                  20.0 if large else 0.0, 4.0 if large else 0.0, each),
-        *_beside(f"{each.name}: records; peer: MirrorMaker 2, tuned", tuned, runs["records"], 3.0, 0.0, each),
+        *_beside(f"{each.name}: records; peer: {TUNED}", tuned, runs["records"], 3.0, 0.0, each),
     ]  # fmt: skip
     found += _choice(f"{each.name}: auto; peer: the better path", runs)
     for name in set(runs) - set(FOR_ALL):
@@ -135,33 +155,36 @@ def _beside(what: str, peer: Sequence[Copied], own: Sequence[Copied], cpu: float
 
 
 def lags(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequence[Lags]]:
-    """Run the contenders in turn. MirrorMaker 2 tuned for throughput is slower in this measurement and runs once. The
-    run before does not count: the p99 of any contender is several times higher on brokers that have just started."""
-    tell("latency: warming up")
-    latency.mirror(clusters, tuned=False, root=root / "latency-warm")
-    clusters.clean()
+    """Run the contenders in each round, in a different order each time. MirrorMaker 2 tuned for throughput is slower in
+    this measurement and runs once. The runs before do not count: the p99 of any contender is several times higher on
+    brokers that have just started."""
+    for name in (SHIPPED, "batches"):
+        _lag(clusters, name, root / f"latency-warm-{NAMES.index(name)}", "warming up")
     found = defaultdict(list)
     for number in range(rounds):
-        for tuned, name in ((False, "MirrorMaker 2 as shipped"), (True, "MirrorMaker 2, tuned")):
-            if tuned and number:
-                continue
-            tell(f"latency: {name}, round {number + 1} of {rounds}")
-            found[name].append(latency.mirror(clusters, tuned, root / f"latency-{number}-{tuned}"))
-            clusters.clean()
-        for path in PATHS:
-            tell(f"latency: {path}, round {number + 1} of {rounds}")
-            found[path].append(latency.ours(clusters, path, root / f"latency-{number}-{path}"))
-            clusters.clean()
+        names = [SHIPPED, *PATHS, *([TUNED] if number == 0 else [])]
+        for name in random.Random(number).sample(names, len(names)):
+            place = root / f"latency-{number}-{NAMES.index(name)}"
+            found[name].append(_lag(clusters, name, place, f"round {number + 1} of {rounds}"))
+    return found
+
+
+def _lag(clusters: Clusters, name: str, place: Path, when: str) -> Lags:
+    """One measurement, of which nothing is left at the clusters."""
+    tell(f"latency: {name}, {when}")
+    ours = name in PATHS
+    found = latency.ours(clusters, name, place) if ours else latency.mirror(clusters, name == TUNED, place)
+    clusters.clean()
     return found
 
 
 def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
     rows_: list[Row] = []
-    for peer in ("MirrorMaker 2 as shipped", "MirrorMaker 2, tuned"):
+    for peer in (SHIPPED, TUNED):
         for path in PATHS:
             what = f"Latency at {latency.PER_S:,} records/s, p99: {path}; peer: {peer}"
             one, own = found[peer], found[path]
-            target = 1.5 if peer == "MirrorMaker 2 as shipped" else 0.0
+            target = 1.5 if peer == SHIPPED else 0.0
             rows_ += [
                 less(what, "ms", [lag.p99 for lag in one], [lag.p99 for lag in own], target),
                 less("  p50", "ms", [lag.p50 for lag in one], [lag.p50 for lag in own]),

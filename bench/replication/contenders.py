@@ -14,6 +14,7 @@ from bench.common import jobs
 from bench.common.measure import Failed, cpu_s, tell
 from bench.replication.clusters import Clusters, Load
 from trueup.connectors.sandbox.servers.mirrormaker import TUNED, Mirror
+from trueup.streams.replication.links.worker import ENVIRONMENT
 
 SETTLE_S, WINDOW_S = 5.0, 8.0
 SHARE = 0.2
@@ -106,12 +107,12 @@ def spark(clusters: Clusters, load: Load, root: Path) -> Copied:
 
 
 def ours(path: str) -> Contender:
-    """One Trueup worker with all partitions in one lease."""
+    """One Trueup worker with all partitions in one lease, in a process with the variables of the application's."""
 
     def run(clusters: Clusters, load: Load, root: Path) -> Copied:
         clusters.create(clusters.target, TO)
         job = {**job_of(clusters, load.topic, TO, path), "records": load.records, "limit_s": OURS_S}
-        (result,) = jobs.run("bench.replication.drive_copy", job, root, START_S)
+        (result,) = jobs.run("bench.replication.drive_copy", job, root, START_S, ENVIRONMENT)
         return Copied(result["records"], result["s"], result["cpu_s"], result["broker_s"])
 
     return run

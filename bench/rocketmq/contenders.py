@@ -21,6 +21,7 @@ from trueup.connectors.sandbox.jvm.jars import jars
 from trueup.connectors.sandbox.jvm.server import jvm
 from trueup.connectors.sandbox.servers import kafka, rocketmq
 from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
+from trueup.streams.replication.links.worker import ENVIRONMENT
 
 MOST = 1_000
 """Messages of a pull. The brokers permit 1,024, the Java client 1,024."""
@@ -79,7 +80,7 @@ def ours(direction: Direction, topic: str, root: Path) -> Running:
     """One worker with all queues in one lease."""
     ends = {name: _end(side) for name, side in direction._asdict().items()}
     job = {**ends, "queues": QUEUES, "topic": topic, "to": TO}
-    return jobs.driver("bench.rocketmq.drive_copy", job, root)
+    return jobs.driver("bench.rocketmq.drive_copy", job, root, ENVIRONMENT)
 
 
 def _end(side: Side) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from trueup.streams.replication.links.worker import Answer, Order, hold
+from trueup.streams.replication.links.worker import ENVIRONMENT, Answer, Order, hold
 from trueup.streams.runtime.spark.queries import periodic
 
 EVERY = "1 second"
@@ -86,12 +86,14 @@ class Tasks:
         numbers = self._cached(context, len(orders))
         with _environment:
             # Spark reuses workers by environment: the next lease of a link runs in the process of the last one.
-            context.environment[POOL] = orders[0].lease.link
+            ours = {**ENVIRONMENT, POOL: orders[0].lease.link}
+            context.environment.update(ours)
             try:
                 tasks = numbers.mapPartitions(partial(run_lease, tuple(orders)))
                 assert tasks._jrdd is not None, "it is created now, with this environment"
             finally:
-                del context.environment[POOL]
+                for name in ours:
+                    del context.environment[name]
         return tasks.collect()
 
     def _cached(self, context: SparkContext, count: int) -> "RDD[int]":

@@ -16,6 +16,7 @@ from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import Trueup
 from tests.replication.audit import ends, read
 from tests.replication.pair import Pair
+from trueup.streams.replication.links.worker import ENVIRONMENT
 
 pytestmark = pytest.mark.servers
 PARTITIONS = 2
@@ -152,6 +153,11 @@ def test_its_own_records_are_never_taken_for_those_of_others(trueup: Trueup, who
     rounds = link(trueup, "whole")["rounds"]
     trueup.until("three more leases", lambda: link(trueup, "whole")["rounds"] >= rounds + 3)
     assert link(trueup, "whole")["foreign"] == 0
+
+
+def test_workers_keep_the_memory_of_large_buffers(trueup: Trueup) -> None:
+    workers = trueup.until("leases that are held", trueup.workers)
+    assert [name for worker in workers for name in ENVIRONMENT if worker.environ().get(name) != ENVIRONMENT[name]] == []
 
 
 def test_a_killed_worker_doubles_and_loses_nothing(trueup: Trueup, stream: Stream) -> None:

@@ -1,11 +1,13 @@
 """Evaluation of benchmark measurements."""
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 
 from bench.common.rows import Row, beside_earlier, less, text, worst
+from bench.replication.__main__ import NAMES, OWN, order
 from bench.replication.costs import Costs, costs
 from bench.replication.groups import waits
 
@@ -45,6 +47,14 @@ def test_rows_of_what_was_not_measured_stay(tmp_path: Path) -> None:
 def test_the_worst_round_decides() -> None:
     rounds = [less("auto", "us", [peer], [1.0]) for peer in (2.0, 0.5, 3.0)]
     assert worst(rounds) == Row("auto", "us", 2.0, 1.0, 0.5, 0.0)
+
+
+def test_the_paths_of_one_round_run_one_after_the_other() -> None:
+    for seed in range(50):
+        found = order(NAMES, random.Random(seed))
+        first = min(found.index(name) for name in OWN)
+        assert sorted(found) == sorted(NAMES)
+        assert set(found[first : first + len(OWN)]) == set(OWN), f"seed {seed}"
 
 
 def test_what_a_batch_and_a_record_cost_follows_from_two_sizes_of_each() -> None:

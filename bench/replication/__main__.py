@@ -7,6 +7,7 @@ exit code is 0 if everything was measured, even if targets are missed, and 1 if 
 """
 
 import argparse
+import math
 import random
 import shutil
 import sys
@@ -35,23 +36,21 @@ QUICK = (Load(100, LARGE, 1_500_000), Load(100, SMALL, 400_000))
 ROUNDS = 3
 PATHS = ("batches", "records")
 OWN = (*PATHS, "auto")
-TUNED, SHIPPED = "MirrorMaker 2, tuned", "MirrorMaker 2 as shipped"
+MIRROR_TUNED, MIRROR_SHIPPED = "MirrorMaker 2, tuned", "MirrorMaker 2 as shipped"
 CONTENDERS: Mapping[str, Contender] = {
-    TUNED: contenders.mirror(tuned=True),
-    "batches": contenders.ours("batches"),
-    "records": contenders.ours("records"),
-    "auto": contenders.ours("auto"),
-    SHIPPED: contenders.mirror(tuned=False),
+    MIRROR_TUNED: contenders.mirror(tuned=True),
+    **{path: contenders.ours(path) for path in OWN},
+    MIRROR_SHIPPED: contenders.mirror(tuned=False),
     "Spark's Kafka connector": contenders.spark,
 }
 NAMES = tuple(CONTENDERS)
-FOR_ALL = (TUNED, *OWN)
+FOR_ALL = (MIRROR_TUNED, *OWN)
 """The other contenders run only with the first load because they take long."""
 WORSE = 1.15
 """Maximum ratio to the better path."""
-WARM, SETTLED = range(2, 9), 0.85
-"""The least and the most copies before the first round, and the ratio of the brokers' CPU of two of them from which on
-the brokers no longer become faster."""
+MOST_WARM, SETTLED = 9, 0.85
+"""Maximum number of copies before the first round, and the ratio of the brokers' CPU of two of them from which on the
+brokers no longer become faster."""
 
 
 def main() -> int:
@@ -103,10 +102,13 @@ def order(names: Sequence[str], chance: random.Random) -> Sequence[str]:
 
 def _warm(clusters: Clusters, each: Load, path: str, place: Path) -> None:
     """Copies that do not count: brokers that have not served this load yet use several times more CPU."""
-    spent: list[float] = []
-    while len(spent) < WARM.start or (len(spent) < WARM.stop and spent[-1] < SETTLED * spent[-2]):
+    before_us = math.inf
+    for _ in range(MOST_WARM):
         tell(f"{each.name}: {path}, warming up")
-        spent.append(_copied(clusters, each, path, place).broker_us)
+        broker_us = _copied(clusters, each, path, place).broker_us
+        if broker_us >= SETTLED * before_us:
+            return
+        before_us = broker_us
 
 
 def _copied(clusters: Clusters, each: Load, name: str, place: Path) -> Copied:
@@ -118,12 +120,12 @@ def _copied(clusters: Clusters, each: Load, name: str, place: Path) -> Copied:
 
 
 def _rows(each: Load, runs: Runs) -> list[Row]:
-    tuned = runs[TUNED]
+    tuned = runs[MIRROR_TUNED]
     large = each.batch == LARGE
     found = [
-        *_beside(f"{each.name}: batches; peer: {TUNED}", tuned, runs["batches"],
+        *_beside(f"{each.name}: batches; peer: {MIRROR_TUNED}", tuned, runs["batches"],
                  20.0 if large else 0.0, 4.0 if large else 0.0, each),
-        *_beside(f"{each.name}: records; peer: {TUNED}", tuned, runs["records"], 3.0, 0.0, each),
+        *_beside(f"{each.name}: records; peer: {MIRROR_TUNED}", tuned, runs["records"], 3.0, 0.0, each),
     ]  # fmt: skip
     found += _choice(f"{each.name}: auto; peer: the better path", runs)
     for name in set(runs) - set(FOR_ALL):
@@ -158,11 +160,11 @@ def lags(clusters: Clusters, rounds: int, root: Path) -> Mapping[str, Sequence[L
     """Run the contenders in each round, in a different order each time. MirrorMaker 2 tuned for throughput is slower in
     this measurement and runs once. The runs before do not count: the p99 of any contender is several times higher on
     brokers that have just started."""
-    for name in (SHIPPED, "batches"):
+    for name in (MIRROR_SHIPPED, "batches"):
         _lag(clusters, name, root / f"latency-warm-{NAMES.index(name)}", "warming up")
     found = defaultdict(list)
     for number in range(rounds):
-        names = [SHIPPED, *PATHS, *([TUNED] if number == 0 else [])]
+        names = [MIRROR_SHIPPED, *PATHS, *([MIRROR_TUNED] if number == 0 else [])]
         for name in random.Random(number).sample(names, len(names)):
             place = root / f"latency-{number}-{NAMES.index(name)}"
             found[name].append(_lag(clusters, name, place, f"round {number + 1} of {rounds}"))
@@ -173,18 +175,18 @@ def _lag(clusters: Clusters, name: str, place: Path, when: str) -> Lags:
     """One measurement, of which nothing is left at the clusters."""
     tell(f"latency: {name}, {when}")
     ours = name in PATHS
-    found = latency.ours(clusters, name, place) if ours else latency.mirror(clusters, name == TUNED, place)
+    found = latency.ours(clusters, name, place) if ours else latency.mirror(clusters, name == MIRROR_TUNED, place)
     clusters.clean()
     return found
 
 
 def _lag_rows(found: Mapping[str, Sequence[Lags]]) -> list[Row]:
     rows_: list[Row] = []
-    for peer in (SHIPPED, TUNED):
+    for peer in (MIRROR_SHIPPED, MIRROR_TUNED):
         for path in PATHS:
             what = f"Latency at {latency.PER_S:,} records/s, p99: {path}; peer: {peer}"
             one, own = found[peer], found[path]
-            target = 1.5 if peer == SHIPPED else 0.0
+            target = 1.5 if peer == MIRROR_SHIPPED else 0.0
             rows_ += [
                 less(what, "ms", [lag.p99 for lag in one], [lag.p99 for lag in own], target),
                 less("  p50", "ms", [lag.p50 for lag in one], [lag.p50 for lag in own]),

@@ -107,7 +107,7 @@ def spark(clusters: Clusters, load: Load, root: Path) -> Copied:
 
 
 def ours(path: str) -> Contender:
-    """One Trueup worker with all partitions in one lease, in a process with the variables of the application's."""
+    """One Trueup worker with all partitions in one lease, with the environment of the application's workers."""
 
     def run(clusters: Clusters, load: Load, root: Path) -> Copied:
         clusters.create(clusters.target, TO)

@@ -77,7 +77,7 @@ def java(direction: Direction, topic: str, root: Path) -> Running:
 
 
 def ours(direction: Direction, topic: str, root: Path) -> Running:
-    """One worker with all queues in one lease."""
+    """One worker with all queues in one lease, with the environment of the application's workers."""
     ends = {name: _end(side) for name, side in direction._asdict().items()}
     job = {**ends, "queues": QUEUES, "topic": topic, "to": TO}
     return jobs.driver("bench.rocketmq.drive_copy", job, root, ENVIRONMENT)

@@ -86,14 +86,13 @@ class Tasks:
         numbers = self._cached(context, len(orders))
         with _environment:
             # Spark reuses workers by environment: the next lease of a link runs in the process of the last one.
-            ours = {**ENVIRONMENT, POOL: orders[0].lease.link}
-            context.environment.update(ours)
+            all_workers = context.environment
+            context.environment = {**ENVIRONMENT, **all_workers, POOL: orders[0].lease.link}
             try:
                 tasks = numbers.mapPartitions(partial(run_lease, tuple(orders)))
                 assert tasks._jrdd is not None, "it is created now, with this environment"
             finally:
-                for name in ours:
-                    del context.environment[name]
+                context.environment = all_workers
         return tasks.collect()
 
     def _cached(self, context: SparkContext, count: int) -> "RDD[int]":

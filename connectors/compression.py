@@ -8,7 +8,9 @@ from typing import Any
 
 import cramjam
 import numpy as np
+from numpy.typing import NDArray
 
+Array = NDArray[np.uint8]
 FULL = "failed to write whole buffer"
 """cramjam's error when the output exceeds the buffer."""
 _HEAD = struct.Struct("<IBB")
@@ -71,27 +73,34 @@ def lz4_frame(body: memoryview, limit: int, most: int = 0) -> memoryview:
         raise ValueError(f"not an lz4 frame: {bytes(body[:6]).hex()}")
     if not flags & _INDEPENDENT and not most:
         return whole(cramjam.lz4, body, limit)
-    largest, parts, length = 1 << 8 + 2 * (sizes >> 4), list[memoryview](), 0
+    largest, length = 1 << 8 + 2 * (sizes >> 4), 0
+    out = np.empty(min(_GUESS * len(body), most + largest if most else limit), np.uint8)
     at = _HEAD.size + 8 * (flags >> 3 & 1) + 4 * (flags & 1) + 1
     while (size := _BLOCK_SIZE.unpack_from(body, at)[0]) and (not most or length < most):
         at += 4
         end = at + (size & ~_PLAIN)
         if not at < end <= len(body):
             raise ValueError(f"a block of {end - at} bytes")
-        parts.append(body[at:end] if size & _PLAIN else _opened(body[at:end], largest))
-        length, at = length + len(parts[-1]), end + 4 * (flags >> 4 & 1)
+        out, length = _with(out, length, body[at:end], bool(size & _PLAIN), largest)
+        at = end + 4 * (flags >> 4 & 1)
         if length > limit or not flags & _INDEPENDENT:
             break
-    return bounded(parts[0] if len(parts) == 1 else memoryview(b"".join(parts)), limit)
+    return bounded(out.data[:length], limit)
 
 
-def _opened(block: memoryview, largest: int) -> memoryview:
-    """A block of a frame whose blocks have at most ``largest`` bytes."""
-    out = np.empty(min(largest, _GUESS * len(block)), np.uint8)
-    try:
-        return out.data[: cramjam.lz4.decompress_block_into(block, out.data)]
-    except cramjam.DecompressionError:
-        if len(out) == largest:
-            raise
-    out = np.empty(largest, np.uint8)
-    return out.data[: cramjam.lz4.decompress_block_into(block, out.data)]
+def _with(out: Array, length: int, block: memoryview, plain: bool, largest: int) -> tuple[Array, int]:
+    """Put the content of a block, of at most ``largest`` bytes, behind the first ``length`` bytes of a buffer. Returns
+    the buffer, which is a larger one if there is no room, and the number of its bytes that are in use."""
+    for room in (min(largest, _GUESS * len(block)), largest):
+        if len(out) < length + room:
+            out = np.concatenate((out[:length], np.empty(length + room, np.uint8)))
+        free = out.data[length : length + room]
+        if plain:
+            free[: len(block)] = block
+            return out, length + len(block)
+        try:
+            return out, length + cramjam.lz4.decompress_block_into(block, free)
+        except cramjam.DecompressionError:
+            if room == largest:
+                raise
+    raise AssertionError("the largest room is the last one")

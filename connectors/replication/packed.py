@@ -40,16 +40,18 @@ class Content:
     ``data``: where keys and values are, in order (``key_at`` or ``value_at`` < 0: null).
     ``heads``: where headers are, with one more byte behind the last; ``counts``: their numbers. ``names_at`` and
     ``values_at``: where the lengths of all names and values are in ``heads``, in order. ``number``: the place of each
-    record's path in `Packed.passed` if there are several."""
+    record's path in `Packed.passed` if there are several. ``body_at``: where the lengths of keys are, if ``data``
+    has records in Kafka's layout, up to ``head_end``, with numbers of headers of one byte. Writers may change these
+    numbers there."""
 
     offsets: Array
     stamps: Array
-    data: bytes
+    data: bytes | bytearray | memoryview
     key_at: Array
     key_end: Array
     value_at: Array
     value_end: Array
-    heads: bytes
+    heads: bytes | bytearray | memoryview
     head_at: Array
     head_end: Array
     counts: Array
@@ -57,6 +59,7 @@ class Content:
     values_at: Array
     earlier: Earlier | None = None
     number: Array | None = None
+    body_at: Array | None = None
 
     def only(self, rows: slice, number: Array) -> "Content":
         """Those of some records whose ``number`` is not negative, without the headers of earlier copies."""
@@ -67,6 +70,7 @@ class Content:
             self.offsets[chosen], self.stamps[chosen], self.data, self.key_at[chosen], self.key_end[chosen],
             self.value_at[chosen], self.value_end[chosen], self.heads, self.head_at[chosen], self.head_end[chosen],
             self.counts[chosen], self.names_at[headers], self.values_at[headers], None, number[number >= 0],
+            None if self.body_at is None else self.body_at[chosen],
         )  # fmt: skip
 
 

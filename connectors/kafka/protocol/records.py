@@ -37,15 +37,17 @@ class Headings:
 @dataclass(frozen=True, slots=True)
 class Records:
     """Records as places in ``data``; ``key_at`` or ``value_at`` -1: null. ``head_at`` to ``end``: the headers without
-    their count. Times in ms since 1970."""
+    their number, which is at ``count_at``. ``body_at``: where the length of the key is. Times in ms since 1970."""
 
-    data: bytes
+    data: bytearray
     offsets: Array
     stamps: Array
+    body_at: Array
     key_at: Array
     key_end: Array
     value_at: Array
     value_end: Array
+    count_at: Array
     head_at: Array
     end: Array
     counts: Array
@@ -57,7 +59,7 @@ class Records:
 
 def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     """The records of batches, which are given as headers and decompressed records. Raises `BadBytes`."""
-    data = b"".join([*(body for _, body in batches), bytes(_PAD)])
+    data = bytearray().join([*(body for _, body in batches), bytes(_PAD)])
     starts, whole = list[int](), 0
     for header, body in batches:
         _divide(header, data, whole, whole + len(body), starts, where)
@@ -68,9 +70,10 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
         raise made.bad("records with a length")
     made.skip(1)  # attributes
     times, deltas = made.number(), made.number()
+    body_at = made.at
     key_at, key_end = made.part()
     value_at, value_end = made.part()
-    counts = made.count()
+    count_at, counts = made.at, made.count()
     head_at = made.at.copy()
     headings = _headings(made, counts)
     if not (made.at == made.end).all():
@@ -80,12 +83,12 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     if (deltas < 0).any() or (np.diff(offsets) <= 0).any():
         raise made.bad("records in the order of their offsets")
     return Records(
-        data, offsets, _stamps(batches, records, times), key_at, key_end, value_at, value_end, head_at, made.end,
-        counts, headings,
+        data, offsets, _stamps(batches, records, times), body_at, key_at, key_end, value_at, value_end, count_at,
+        head_at, made.end, counts, headings,
     )  # fmt: skip
 
 
-def _divide(header: Header, data: bytes, at: int, last: int, starts: list[int], where: str) -> None:
+def _divide(header: Header, data: bytearray, at: int, last: int, starts: list[int], where: str) -> None:
     """Add the start of each record of the batch in these bytes: where its length is."""
     todo, start = "read it with another client", starts.append
     if header.records < 0:
@@ -108,7 +111,7 @@ def _divide(header: Header, data: bytes, at: int, last: int, starts: list[int], 
         raise BadBytes(where, at, f"the end of the batch at offset {header.offset}", "other bytes", todo)
 
 
-def _behind(data: bytes, at: int, size: int) -> int:
+def _behind(data: bytearray, at: int, size: int) -> int:
     """The end of a record whose length has at least three bytes, of which two were read."""
     shift = 14
     while True:

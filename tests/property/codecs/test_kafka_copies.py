@@ -77,6 +77,23 @@ def test_copies_are_written_as_they_are_one_by_one(contents: list[Any], forward:
         assert written(made.columns) == written(wanted.columns)
 
 
+@pytest.mark.parametrize("path", [None, b"north"])
+@pytest.mark.parametrize("count", [0, 59, 60, 61, 62, 63, 64, 65])
+def test_copies_with_many_headers_are_written_as_they_are_one_by_one(count: int, path: bytes | None) -> None:
+    headers: list[tuple[str, bytes | None]] = [("a", b"1")] * count
+    columns = read([copied((b"k", b"v", 0, headers), path), copied((None, None, 0, []), path)])
+    assert isinstance(columns, Packed)
+    made = many(columns, forward=True).columns
+    assert written(made) == written(made.columns())
+
+
+def test_records_can_be_written_twice() -> None:
+    columns = read([(b"k", b"v", 0, [("a", b"1")]), copied((b"k", None, 0, []), b"north")])
+    made = many(columns, forward=True).columns
+    assert isinstance(made, Packed)
+    assert written(made) == written(many(columns, forward=True).columns) == written(made.columns())
+
+
 @given(st.lists(st.tuples(USUAL, PATHS), min_size=1, max_size=6))
 def test_copies_are_read_as_they_were_written(contents: list[Any]) -> None:
     records = [copied(record, path) for record, path in contents]

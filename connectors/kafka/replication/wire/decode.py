@@ -127,6 +127,7 @@ def _content(records: Records) -> Content | None:
     return Content(
         records.offsets, records.stamps, data, records.key_at, records.key_end, records.value_at,
         records.value_end, data, records.head_at, head_end, counts, names_at - 1, values_at - 1, earlier,
+        body_at=records.body_at if (records.head_at - records.count_at == 1).all() else None,
     )  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def _copies(records: Records) -> Copies | None:
     while len(left):
         if len(paths) == _PATHS:
             return None
-        value = records.data[start[left[0]] : end[left[0]]]
+        value = bytes(records.data[start[left[0]] : end[left[0]]])
         same = _alike(raw, start[left], end[left], value)
         number[rows[left[same]]] = len(paths)
         paths.append(value)

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.byte_rows import Column, column_of, cuts, indices, joined, ranges, rows_of, split
+from trueup.connectors.byte_rows import Bytes, Column, column_of, cuts, indices, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
 from trueup.connectors.kafka.protocol.reencode import zigzag
 from trueup.connectors.replication.headers import MARK
-from trueup.connectors.replication.packed import MARK_BYTES, Packed
+from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER
 
@@ -24,8 +24,12 @@ LEAST = 16
 """Fewer records are encoded one by one."""
 BATCH_BYTES = 1_000_000
 """Below the usual max.message.bytes of 1,048,588, before compression."""
-_AROUND = 32
-"""At least the bytes of a record besides its parts and the lengths of headers."""
+_AROUND = 24
+"""At least the bytes of a record before its parts."""
+_OWN = 2
+"""The headers of a copy."""
+_Sized = tuple[Column, Array]
+"""A part of each record, and its length; -1: null, which has no bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,70 +42,28 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A part of each record, and the lengths; -1: null, which has no bytes here."""
-
-    raw: Column
-    lengths: Array
-
-    @classmethod
-    def of(cls, parts: Sequence[bytes | None]) -> "Part":
-        """These parts."""
-        lengths = np.array([-1 if part is None else len(part) for part in parts], np.int64)
-        return cls(column_of(parts), lengths)
-
-    @classmethod
-    def ranges(cls, data: bytes, starts: Array, ends: Array) -> "Part":
-        """Ranges of bytes; a negative start: null."""
-        return cls(ranges(data, starts, ends), np.where(starts < 0, -1, ends - starts))
-
-    def cut(self, rows: slice) -> "Part":
-        """A range of the records."""
-        return Part(self.raw[rows], self.lengths[rows])
-
-    @property
-    def sizes(self) -> Array:
-        """The numbers of bytes."""
-        return np.maximum(self.lengths, 0)
-
-
-@dataclass(frozen=True, slots=True)
 class Records:
-    """Records with the parts that are sent. ``heads``: headers after their number, of which those of a copy are in
-    ``ends``."""
+    """Records with the parts that follow the delta of the offset, in order. ``sizes``: the bytes of all parts."""
 
     stamps: Array
-    counts: Array
-    keys: Part
-    values: Part
-    heads: Part
-    ends: Part
+    sizes: Array
+    parts: Sequence[Column]
 
     def cut(self, rows: slice) -> "Records":
         """A range of the records."""
-        parts = self.keys, self.values, self.heads, self.ends
-        return Records(self.stamps[rows], self.counts[rows], *(part.cut(rows) for part in parts))
+        return Records(self.stamps[rows], self.sizes[rows], [part[rows] for part in self.parts])
 
     def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["Batch"]:
         """Batches of at most about ``most`` bytes before compression, or of one record."""
-        parts = self.keys, self.values, self.heads, self.ends
-        for rows in cuts(np.sum([part.sizes for part in parts], axis=0) + _AROUND, most):
+        for rows in cuts(self.sizes + _AROUND, most):
             yield self.cut(rows)._batch(codec)
 
     def _batch(self, codec: int) -> "Batch":
-        count, parts = len(self.stamps), (self.keys, self.values, self.heads, self.ends)
-        fields = self.stamps - self.stamps[0], np.arange(count), self.keys.lengths, self.values.lengths, self.counts
-        texts = [_varints(each) for each in fields]
-        attributes = _varints(np.zeros(count, np.int64))
-        size: Array = np.sum(
-            [attributes.width, *(text.width for text in texts), *(part.sizes for part in parts)], axis=0
-        )
-        columns = (
-            _pieces([_varints(size), attributes, *texts[:3]]), self.keys.raw, _pieces(texts[3:4]), self.values.raw,
-            _pieces(texts[4:]), self.heads.raw, self.ends.raw,
-        )  # fmt: skip
-        raw = joined(columns)
-        return Batch(count, int(self.stamps[0]), int(self.stamps.max()), codec, len(raw), closed(codec, raw))
+        numbers = np.arange(len(self.stamps))
+        fields = [_varints(each) for each in (np.zeros_like(numbers), self.stamps - self.stamps[0], numbers)]
+        sizes = np.sum([self.sizes, *(field.width for field in fields)], axis=0)
+        raw = joined((_pieces([_varints(sizes), *fields]), *self.parts))
+        return Batch(len(numbers), int(self.stamps[0]), int(self.stamps.max()), codec, len(raw), closed(codec, raw))
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,30 +127,65 @@ def records_of(columns: Columns) -> Records | Few:
         counts = map(zigzag, map(len, columns.headers))
         parts = zip(map(_part, columns.keys), map(_part, columns.values), counts, heads, strict=True)
         return Few([*zip(stamps, map(b"".join, parts), strict=True)])
-    made = (Part.of(column) for column in (columns.keys, columns.values, heads, [b""] * len(heads)))
-    return Records(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *made)
+    made = (_column(columns.keys), _column(columns.values), (column_of(heads), _sizes(heads)))
+    return _parts(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *made)
 
 
 def _of_packed(records: Packed) -> Records:
     content, rows = records.content, records.rows
-    data, heads = content.data, content.heads
-    return Records(
-        _times(content.stamps[rows]), content.counts[rows] + 2,
-        Part.ranges(data, content.key_at[rows], content.key_end[rows]),
-        Part.ranges(data, content.value_at[rows], content.value_end[rows]),
-        Part.ranges(heads, content.head_at[rows], content.head_end[rows]),
-        _ends(records),
-    )  # fmt: skip
+    stamps, ends = _times(content.stamps[rows]), _ends(records)
+    if content.body_at is not None and (whole := _whole(content, content.body_at, rows)) is not None:
+        return Records(stamps, whole[1] + ends[1], (whole[0], ends[0]))
+    keys = _ranges(content.data, content.key_at[rows], content.key_end[rows])
+    values = _ranges(content.data, content.value_at[rows], content.value_end[rows])
+    heads = _ranges(content.heads, content.head_at[rows], content.head_end[rows])
+    return _parts(stamps, content.counts[rows] + _OWN, keys, values, heads, ends)
 
 
-def _ends(records: Packed) -> Part:
+def _whole(content: Content, body_at: Array, rows: slice) -> _Sized | None:
+    """Keys, values and headers as they were read, with the new number of headers in place of that of the source; None
+    if it needs more bytes."""
+    at, end, counts = body_at[rows], content.head_end[rows], content.counts[rows] + _OWN
+    if counts.max() >= SHORT:
+        return None
+    np.frombuffer(content.data, np.uint8)[content.head_at[rows] - 1] = 2 * counts
+    return ranges(content.data, at, end), end - at
+
+
+def _parts(stamps: Array, counts: Array, keys: _Sized, values: _Sized, *heads: _Sized) -> Records:
+    """Records of parts as they are in a batch: after the lengths of key and value, and the number of headers."""
+    numbers = [_varints(each) for each in (keys[1], values[1], counts)]
+    sizes = [np.maximum(size, 0) for _, size in (keys, values, *heads)] + [number.width for number in numbers]
+    key, value, count = (_pieces([number]) for number in numbers)
+    parts = key, keys[0], value, values[0], count, *(raw for raw, _ in heads)
+    return Records(stamps, np.sum(sizes, axis=0), parts)
+
+
+def _ranges(data: Bytes, starts: Array, ends: Array) -> _Sized:
+    """Ranges of bytes; a negative start: null."""
+    return ranges(data, starts, ends), np.where(starts < 0, -1, ends - starts)
+
+
+def _column(parts: Sequence[bytes | None]) -> _Sized:
+    return column_of(parts), _sizes(parts)
+
+
+def _sizes(parts: Sequence[bytes | None]) -> Array:
+    return np.array([-1 if part is None else len(part) for part in parts], np.int64)
+
+
+def _ends(records: Packed) -> _Sized:
     """The headers of a copy."""
     name, mark, marks = _part(HEADER.encode()), _part(MARK.encode()) + zigzag(MARK_BYTES), records.marks()
     paths = [name + _part(passed) + mark for passed in records.passed]
+    sizes = np.array([len(path) + MARK_BYTES for path in paths])
+    if len(paths) == 1:
+        made = np.empty((len(marks), sizes[0]), np.uint8)
+        made[:, :-MARK_BYTES], made[:, -MARK_BYTES:] = np.frombuffer(paths[0], np.uint8), marks
+        return rows_of(made), np.full(len(marks), sizes[0])
     numbers = records.numbers
-    lengths = np.array([len(path) + MARK_BYTES for path in paths])[numbers]
     raw = joined((column_of(paths).take(indices(numbers)), rows_of(marks)))
-    return Part(split(raw, np.concatenate(([0], np.cumsum(lengths)))), lengths)
+    return split(raw, np.concatenate(([0], np.cumsum(sizes[numbers])))), sizes[numbers]
 
 
 def _times(stamps: Sequence[int] | Array) -> Array:

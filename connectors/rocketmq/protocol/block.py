@@ -6,9 +6,9 @@ which takes three times as long for each message.
 """
 
 import struct
-import zlib
 from collections.abc import Iterable
 from typing import Any, NamedTuple
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,10 +41,8 @@ class Block:
     """Messages in the order of their bytes, ``data``, as arrays: see `stored.Stored`. ``places``: the
     offsets, big-endian. ``body_at``, ``body_end``, ``more_at``, ``more_end``: where bodies and properties are."""
 
-    def __init__(
-        self, data: bytes, bodies: list[bytes], head: Array, starts: Array, more_at: Array, more_end: Array
-    ) -> None:
-        self.data, self.bodies = data, bodies
+    def __init__(self, data: memoryview, head: Array, starts: Array, more_at: Array, more_end: Array) -> None:
+        self.data = data
         self.offsets: list[int] = head["offset"].tolist()
         self.stored: list[int] = head["stored"].tolist()
         self.places, self.born = head["offset"], head["born"].astype(np.int64)
@@ -55,6 +53,11 @@ class Block:
 
     def __len__(self) -> int:
         return len(self.offsets)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies as they are stored."""
+        return [bytes(self.data[at:end]) for at, end in zip(self.body_at.tolist(), self.body_end.tolist(), strict=True)]
 
 
 def scan(data: memoryview) -> Block | None:
@@ -76,11 +79,8 @@ def scan(data: memoryview) -> Block | None:
     more = raw[more_at - 2].astype(np.int64) << 8 | raw[more_at - 1]
     if not ((more < 1 << 15) & (more_at + more <= end)).all():
         return None
-    whole = bytes(data)
-    bodies = [whole[first:last] for first, last in zip(body_at.tolist(), body_end.tolist(), strict=True)]
-    if not _match(bodies, head):
-        return None
-    return Block(whole, bodies, head, at, more_at, more_at + more)
+    found = Block(data, head, at, more_at, more_at + more)
+    return found if _match(found, head["crc"]) else None
 
 
 def _starts(data: memoryview) -> list[int]:
@@ -95,10 +95,11 @@ def _starts(data: memoryview) -> list[int]:
     return found if at == len(data) else []
 
 
-def _match(bodies: list[bytes], head: Array) -> bool:
+def _match(block: Block, checksums: Array) -> bool:
     """Whether all bodies match their CRC."""
-    found = np.fromiter(map(zlib.crc32, bodies), np.uint32, len(bodies))
-    return not ((found ^ head["crc"]) & CRC_BITS).any()
+    places = zip(block.body_at.tolist(), block.body_end.tolist(), strict=True)
+    found = np.array([crc32(block.data[at:end]) for at, end in places], np.uint32)
+    return not ((found ^ checksums) & CRC_BITS).any()
 
 
 class Titles(NamedTuple):

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
+from bench.common import memory
 from bench.common.keeping import keep
 from bench.common.measure import tell
 from bench.common.rows import Row, less, more, worst
@@ -113,6 +114,7 @@ def _warm(clusters: Clusters, each: Load, path: str, place: Path) -> None:
 
 def _copied(clusters: Clusters, each: Load, name: str, place: Path) -> Copied:
     """One copy, of which nothing is left afterwards."""
+    memory.ready()
     found = CONTENDERS[name](clusters, each, place)
     clusters.clean()
     shutil.rmtree(place, ignore_errors=True)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import psutil
 
-from bench.common import jobs
+from bench.common import jobs, memory
 from bench.common.measure import Failed, tell
 from bench.replication.clusters import Load
 from bench.replication.contenders import TO, Copied, Running, steady
@@ -95,6 +95,7 @@ def run(name: str, direction: Direction, load: Load, root: Path) -> Run:
     broker, and gives up."""
     for left in reversed(range(TRIES)):
         direction.target.empty()
+        memory.ready()
         watched = Watched(CONTENDERS[name](direction, load.topic, root / str(left)))
         try:
             return Run(steady(direction, load, watched, TO), watched.megabytes)

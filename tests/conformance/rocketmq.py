@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.conformance.harness import CLUSTERS, TOO_LARGE, Written
-from tests.integration.rocketmq.clusters import keys_for, wait_for_queues
+from tests.integration.rocketmq.clusters import keys_for, wait_for_figures, wait_for_queues
 from tests.replication.audit import OURS
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.ports import Columns
@@ -18,9 +18,7 @@ from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.protocol.stored import Stored
 from trueup.connectors.rocketmq.replication.ends import bounds
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer, Tls
-from trueup.state.common.errors import Retry
 
 ROCKETMQ = "rocketmq"
 MAIN, NARROW = "broker-a", "broker-narrow"
@@ -133,13 +131,7 @@ class RocketMqCluster:
                 broker.start()
         for broker in self.brokers:
             broker.wait_ready()
-            wait_until(lambda name=broker.name: self._has_figures(name), 180.0, f"the first figures of {broker.name}")
-
-    def _has_figures(self, broker: str) -> bool:
-        try:
-            return bool(topics.runtime(self.client, broker))
-        except Retry:
-            return False
+            wait_for_figures(self.client, broker.name)
 
 
 class RocketMqPair:

@@ -18,6 +18,7 @@ from trueup.connectors.rocketmq.client.connection import Connection
 from trueup.connectors.rocketmq.protocol.stored import Stored
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer, Tls
+from trueup.state.common.errors import Retry
 
 BORN_MS = 1_700_000_000_000
 
@@ -67,6 +68,18 @@ def running(
         cluster = Cluster(servers, made, **options)
         stack.enter_context(cluster.client)
         yield cluster
+
+
+def wait_for_figures(client: RocketMqClient, broker: str) -> None:
+    """Wait until a broker that was started has its first figures: until then, it fails to list them."""
+    wait_until(lambda: _has_figures(client, broker), 180.0, f"the first figures of {broker}")
+
+
+def _has_figures(client: RocketMqClient, broker: str) -> bool:
+    try:
+        return bool(topics.runtime(client, broker))
+    except Retry:
+        return False
 
 
 def wait_for_queues(client: RocketMqClient, topic: str, queues: int, limit_s: float = 180.0) -> list[LogId]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.memory import MemoryCluster, pump
-from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
+from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running, wait_for_figures
 from tests.replication.pair import Copy
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.rocketmq.client import messages, topics
@@ -24,6 +24,7 @@ DELETE_EXPIRED = 329
 @pytest.fixture(scope="module")
 def cluster(new_root: Callable[[], Path]) -> Iterator[Cluster]:
     with running(new_root) as started:
+        wait_for_figures(started.client, BROKER)
         yield started
 
 

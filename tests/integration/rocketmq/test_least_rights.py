@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
+from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running, wait_for_figures
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.state.common.errors import Retry, Stop
+from trueup.state.common.errors import Stop
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 PAGE = (Path(__file__).parents[3] / "docs" / "rocketmq.md").read_text()
@@ -85,16 +85,8 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Cluster]:
             rights.put_user(started.client, BROKER, {**USER, "username": user}, f"{user}secret12")
         started.new_topic(LOG.topic)
         topics.put_group(started.client, BROKER, {"groupName": GROUP})
-        wait_until(lambda: has_figures(started), 180.0, "the first figures of the broker")
+        wait_for_figures(started.client, BROKER)
         yield started
-
-
-def has_figures(cluster: Cluster) -> bool:
-    """Whether the broker does not fail to list its figures: it does until it has the first ones."""
-    try:
-        return bool(topics.runtime(cluster.client, BROKER))
-    except Retry:
-        return False
 
 
 @pytest.fixture

@@ -91,9 +91,11 @@ def lz4_frame(body: memoryview, limit: int, most: int = 0) -> memoryview:
 def _with(out: Array, length: int, block: memoryview, plain: bool, largest: int) -> tuple[Array, int]:
     """Put the content of a block, of at most ``largest`` bytes, behind the first ``length`` bytes of a buffer. Returns
     the buffer, which is a larger one if there is no room, and the number of its bytes that are in use."""
-    for room in (min(largest, _GUESS * len(block)), largest):
+    room = min(largest, _GUESS * len(block))
+    while True:
         if len(out) < length + room:
-            out = np.concatenate((out[:length], np.empty(length + room, np.uint8)))
+            out, before = np.empty(2 * length + room, np.uint8), out
+            out[:length] = before[:length]
         free = out.data[length : length + room]
         if plain:
             free[: len(block)] = block
@@ -103,4 +105,4 @@ def _with(out: Array, length: int, block: memoryview, plain: bool, largest: int)
         except cramjam.DecompressionError:
             if room == largest:
                 raise
-    raise AssertionError("the largest room is the last one")
+        room = largest

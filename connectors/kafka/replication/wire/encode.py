@@ -127,7 +127,7 @@ def records_of(columns: Columns) -> Records | Few:
         counts = map(zigzag, map(len, columns.headers))
         parts = zip(map(_part, columns.keys), map(_part, columns.values), counts, heads, strict=True)
         return Few([*zip(stamps, map(b"".join, parts), strict=True)])
-    made = (_column(columns.keys), _column(columns.values), (column_of(heads), _sizes(heads)))
+    made = map(_column, (columns.keys, columns.values, heads))
     return _parts(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *made)
 
 
@@ -167,11 +167,7 @@ def _ranges(data: Bytes, starts: Array, ends: Array) -> _Sized:
 
 
 def _column(parts: Sequence[bytes | None]) -> _Sized:
-    return column_of(parts), _sizes(parts)
-
-
-def _sizes(parts: Sequence[bytes | None]) -> Array:
-    return np.array([-1 if part is None else len(part) for part in parts], np.int64)
+    return column_of(parts), np.array([-1 if part is None else len(part) for part in parts], np.int64)
 
 
 def _ends(records: Packed) -> _Sized:

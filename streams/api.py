@@ -14,7 +14,7 @@ from trueup.streams.ha.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
-from trueup.streams.runtime.descriptor import Descriptor, of_counts
+from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
     AWAITING,
@@ -232,9 +232,7 @@ class Application:
         """Remember the numbers of now."""
         status = self.status()
         running = [each for each in STREAMS if each.name in self._streams]
-        self._trends.add(
-            status["now_ms"], {each.name: (each.trends or of_counts(each.name))(status) for each in running}
-        )
+        self._trends.add(status["now_ms"], {each.name: each.numbers(status) for each in running})
 
 
 def _subject(name: str, found: StreamStatus) -> dict[str, Any]:

@@ -64,11 +64,6 @@ def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Ma
     return lambda row: {variable: value} if (value := row.get(field or variable)) not in (None, "") else None
 
 
-def of_counts(name: str) -> Callable[[Mapping[str, Any]], Mapping[str, float]]:
-    """`Descriptor.trends` of a stream by its counts."""
-    return lambda status: next((each["counts"] for each in status["subjects"] if each["name"] == name), {})
-
-
 class Verb(NamedTuple):
     """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids``: as for a `Thing`;
     ``read``: returns the arguments in the object, or None if the object is invalid; ``form``: a valid example, and
@@ -164,3 +159,9 @@ class Descriptor(NamedTuple):
     """Numbers of the application's status whose course the page shows; None: its counts. See `signs.Total`."""
     signs: Callable[[Mapping[str, Any]], Signs] | None = None
     """Its part of the health, computed from the status of the application; None: computed from its counts."""
+
+    def numbers(self, status: Mapping[str, Any]) -> Mapping[str, float]:
+        """The numbers of ``trends`` in the status of an application that runs the stream."""
+        if self.trends is not None:
+            return self.trends(status)
+        return next((each["counts"] for each in status["subjects"] if each["name"] == self.name), {})

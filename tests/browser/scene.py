@@ -17,12 +17,13 @@ def everything() -> FakeEngine:
     made.course = {
         "placement": _course({
             "drifted": wave, "blocked": [2 * (n > 200) for n in at], "unknown": [1 for _ in at],
-            "marks outstanding": [round(31 + 0.7 * one) for one in [*wave[-20:], *wave[:-20]]],
+            "marks outstanding": [round(31 + 0.7 * (one - wave[-1])) for one in [*wave[-20:], *wave[:-20]]],
             "lost bookies": [int(n > 240) for n in at],
         }),
         "deletion": _course({"unreferenced": [2 for _ in at], "deletions in progress": [int(n > 300) * 2 for n in at]}),
         "replication": _course({
-            "records/s": [round(900 + 100 * math.sin(n / 9)) for n in at], "lag records": [3 * n for n in at],
+            "records/s": [round(900 + 100 * math.sin(n / 9)) for n in at],
+            "lag records": [round(1_190 + 10 * math.cos(n / 9)) for n in at],
         }),
         "logdirs": _course({"skew %": [60 for _ in at], "planned moves": [1 for _ in at]}),
     }  # fmt: skip

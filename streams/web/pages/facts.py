@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from trueup.streams.runtime.format import age, since, size
+from trueup.streams.runtime.signs import Total
 
 SIZES = {"bytes", "total", "usable", "used", "length", "incoming", "outgoing", "to_copy", "copied_bytes"}
 EPOCH_MS = 10**12
@@ -81,7 +82,7 @@ def clock(at_ms: int) -> str:
 
 
 class Spark(NamedTuple):
-    """A series as a small chart: the points of each line without a gap, its newest and its largest number."""
+    """A series as a small chart: the points of each line without a gap, its number now and its largest one."""
 
     name: str
     lines: Sequence[str]
@@ -89,12 +90,13 @@ class Spark(NamedTuple):
     most: float
 
 
-def sparks(trends: Mapping[str, Any]) -> list[Spark]:
-    """The series of `Engine.trends`. Each of at most `POINTS` points is the largest number of its time."""
-    return [_spark(name, values) for name, values in trends["series"].items()]
+def sparks(trends: Mapping[str, Any], numbers: Mapping[str, float]) -> list[Spark]:
+    """The series of `Engine.trends`. Each of at most `POINTS` points is the largest number of its time. ``numbers``:
+    those of now, as samples are older than the rest of the page; only samples contain the growth of a `Total`."""
+    return [_spark(name, values, numbers.get(name)) for name, values in trends["series"].items()]
 
 
-def _spark(name: str, values: Sequence[float | None]) -> Spark:
+def _spark(name: str, values: Sequence[float | None], number: float | None) -> Spark:
     step = max(1, -(-len(values) // POINTS))
     points = [_most(values[at : at + step]) for at in range(0, len(values), step)]
     most = max((value for value in points if value is not None), default=0.0)
@@ -107,7 +109,9 @@ def _spark(name: str, values: Sequence[float | None]) -> Spark:
         elif line:
             lines.append(" ".join(line if len(line) > 1 else [*line, *line]))
             line = []
-    return Spark(name, lines, values[-1] if values else None, most)
+    if isinstance(number, Total):
+        number = values[-1] if values else None
+    return Spark(name, lines, number, max(most, number or 0.0))
 
 
 def _most(values: Sequence[float | None]) -> float | None:

@@ -131,8 +131,11 @@ class Pages:
             bodies={name: self._body(section, status, URGENT) for name, section in shown.items()},
             outdated={name: self._outdated(section) for name, section in shown.items()},
             first=[section.name for section in PLACEMENT.page],
-            trends={stream.name: facts.sparks(self._engine.trends(stream.name)) for stream in self._running()},
+            trends={stream.name: self._sparks(stream, status) for stream in self._running()},
         )  # fmt: skip
+
+    def _sparks(self, stream: Descriptor, status: Row) -> list[facts.Spark]:
+        return facts.sparks(self._engine.trends(stream.name), stream.numbers(status))
 
     def _body(self, section: Section, status: Row, found: int) -> str:
         """The HTML of a section of a stream."""
@@ -212,13 +215,13 @@ class Pages:
         if stream is None:
             raise Refused(f"one of the streams {', '.join(each.name for each in STREAMS)}", name[:100], "name one")
         status = self._status()
+        running = name in {subject["name"] for subject in status.get("subjects", ())}
         return self._render(
             "stream_page.html", f"/streams/{name}", stream=stream,
             bodies={name: self._body(section, status, LISTED) for name, section in sections([stream]).items()},
             outdated={name: self._outdated(section) for name, section in sections([stream]).items()},
             controls=controls.controls(stream, self._engine.config()["live"], status["held"]),
-            running=name in {subject["name"] for subject in status.get("subjects", ())},
-            sparks=facts.sparks(self._engine.trends(name)),
+            running=running, sparks=self._sparks(stream, status) if running else [],
         )  # fmt: skip
 
     def _thing(self, stream: Descriptor, thing: Thing, **names: Any) -> Response:

@@ -209,20 +209,38 @@ def test_the_present_mode_is_no_button(client: FlaskClient) -> None:
 
 
 def test_a_series_has_a_line_for_each_part_without_gap(client: FlaskClient, engine: FakeEngine) -> None:
-    engine.state["subjects"] = [
-        {"name": "placement", "mode": "observe", "paused": False, "counts": {}, "oldest_ms": None}
-    ]
-    engine.course["placement"] = {"every_ms": 1, "at_ms": [1, 2, 3, 4], "series": {"drifted": [1.0, 2.0, None, 4.0]}}
+    _placement_with(engine, "drifted", [1.0, 2.0, None, 40.0])
     shown = section(client.get("/").text, "trends")
-    assert (shown.count("<polyline"), "drifted: 4 now, at most 4" in shown) == (2, True)
+    assert (shown.count("<polyline"), "drifted: 17 now, at most 40" in shown) == (2, True)
 
 
-def test_a_series_that_ends_in_a_gap_is_unknown_now(client: FlaskClient, engine: FakeEngine) -> None:
+def test_the_number_at_a_series_is_that_of_now_and_not_the_newest_sample(
+    client: FlaskClient, engine: FakeEngine
+) -> None:
+    _placement_with(engine, "marks outstanding", [12.0])
+    engine.state["marks"]["outstanding"] = 31
+    assert "marks outstanding: 31 now, at most 31" in section(client.get("/").text, "trends")
+
+
+def test_a_series_that_has_no_number_now_is_unknown(client: FlaskClient, engine: FakeEngine) -> None:
+    _placement_with(engine, "lost bookies", [1.0])
+    engine.state["bookies"] = {}
+    assert "lost bookies: unknown now" in section(client.get("/").text, "trends")
+
+
+def test_the_growth_of_a_total_is_that_of_the_newest_sample(client: FlaskClient, engine: FakeEngine) -> None:
+    engine.state["subjects"] = [
+        {"name": "replication", "mode": "enforce", "paused": False, "counts": {}, "oldest_ms": None}
+    ]
+    engine.course["replication"] = {"every_ms": 1, "at_ms": [1, 2], "series": {"records/s": [7.0, None]}}
+    assert "records/s: unknown now, at most 7" in section(client.get("/").text, "trends")
+
+
+def _placement_with(engine: FakeEngine, series: str, values: list[float | None]) -> None:
     engine.state["subjects"] = [
         {"name": "placement", "mode": "observe", "paused": False, "counts": {}, "oldest_ms": None}
     ]
-    engine.course["placement"] = {"every_ms": 1, "at_ms": [1, 2], "series": {"drifted": [1.0, None]}}
-    assert "drifted: unknown now" in section(client.get("/").text, "trends")
+    engine.course["placement"] = {"every_ms": 1, "at_ms": [*range(len(values))], "series": {series: values}}
 
 
 def test_findings_are_selected_as_the_stream_declares_it(client: FlaskClient) -> None:

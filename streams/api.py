@@ -45,7 +45,7 @@ class Application:
         self._election = election
         self._live, self._journal, self._streams = live, journal, streams
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
-        self._started_ms, self._trends = clock(), Trends()
+        self._started_ms, self._heard_ms, self._trends = clock(), 0, Trends()
         self.spark_ui, self.spark_ended = "", ""
         self.other_problems: Callable[[], Iterable[str]] = tuple
 
@@ -106,9 +106,15 @@ class Application:
         return out
 
     def _sources(self, found: Mapping[str, StreamStatus], now_ms: int) -> Rows:
-        journal = "up" if self._journal.reachable() else "down"
-        shared = [Source("journal", journal, 0, self._journal.bootstrap), self._spark(found, now_ms)]
+        shared = [self._journal_source(now_ms), self._spark(found, now_ms)]
         return [source_json(one) for one in [*(s for each in found.values() for s in each.sources), *shared]]
+
+    def _journal_source(self, now_ms: int) -> Source:
+        if self._journal.reachable():
+            self._heard_ms = now_ms
+            return Source("journal", "up", 0, self._journal.bootstrap)
+        age_ms = now_ms - self._heard_ms if self._heard_ms else None
+        return Source("journal", "down", age_ms, self._journal.bootstrap)
 
     def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> Source:
         """The Spark session, judged by its queries: a session hangs if a query does not report for long."""
@@ -117,7 +123,7 @@ class Application:
             ago_ms = now_ms - max(event_ms.values(), default=self._started_ms)
             return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
-            return Source("spark", "down", now_ms - self._started_ms, "starting")
+            return Source("spark", "down", None, "starting")
         if self._standby is not None:
             return Source("spark", "up", 0, self.spark_ui)
         query = next((each.query for each in found.values() if each.query), "")

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trueup.streams.catalog import STREAMS
-from trueup.streams.runtime.format import age
+from trueup.streams.runtime.format import ago
 from trueup.streams.runtime.signs import Signs, signs_of
 
 LEVELS = ("healthy", "attention", "held", "blind")
@@ -85,4 +85,5 @@ def _attention(status: Mapping[str, Any], each: Sequence[Signs]) -> Iterator[str
 
 def _silent(source: Mapping[str, Any]) -> str:
     detail = f": {source['detail']}" if source["detail"] else ""
-    return f"{source['name']} is {source['state']}, last heard {age(source['age_ms'])} ago{detail}"
+    heard = f", last heard {ago(source['age_ms'])}" if source["age_ms"] is not None else ""
+    return f"{source['name']} is {source['state']}{heard}{detail}"

@@ -35,12 +35,12 @@ class RepairWorkers:
         """Time for which no worker took any of the marks; 0: no marks, or active workers."""
         return 0 if self._idle is None else now_ms - self._idle.since_ms
 
-    def source(self, now_ms: int, needed: bool) -> list[tuple[str, str, int, str]]:
+    def source(self, now_ms: int, needed: bool) -> list[tuple[str, str, int | None, str]]:
         """The row of the sources; none if no daemon is configured, required, or was ever observed."""
         if not (needed or self._ever):
             return []
         if not self._looked_ms:
-            return [("autorecovery", "slow", 0, "not checked yet")]
+            return [("autorecovery", "slow", None, "not checked yet")]
         state, detail = present(self._found, self._named)
         age_ms = now_ms - self._looked_ms
         return [("autorecovery", "slow" if state == "up" and age_ms > LATE_MS else state, age_ms, detail)]

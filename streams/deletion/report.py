@@ -101,8 +101,8 @@ class DeletionReport:
     def sources(self, now_ms: int) -> list[Source]:
         """The nodes that reference ledgers."""
         synced, complete_ms, problem = self._owners.health()
-        age_ms = now_ms - complete_ms if complete_ms else 0
-        state = "down" if problem else "up" if synced and age_ms < SLOW_MS else "slow"
+        age_ms = now_ms - complete_ms if complete_ms else None
+        state = "down" if problem else "up" if synced and (age_ms or 0) < SLOW_MS else "slow"
         return [Source("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
 
     def rows(self, limit: int, namespace: str | None = None) -> Listing:

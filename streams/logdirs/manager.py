@@ -139,9 +139,9 @@ class LogDirsManager:
         """The sources of observations, one per cluster."""
         found = []
         for dirs in self._all():
-            age_ms = now_ms - dirs.at_ms if dirs.at_ms else 0
-            slow = age_ms > 3_000 * dirs.policy.poll_s + 10_000
-            state = "down" if dirs.problem else "slow" if slow or not dirs.at_ms else "up"
+            age_ms = now_ms - dirs.at_ms if dirs.at_ms else None
+            slow = age_ms is None or age_ms > 3_000 * dirs.policy.poll_s + 10_000
+            state = "down" if dirs.problem else "slow" if slow else "up"
             detail = dirs.problem or many(len(dirs.known), "broker")
             found.append(Source(f"logdirs {dirs.name}", state, age_ms, detail))
         return found

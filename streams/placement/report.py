@@ -28,7 +28,7 @@ from trueup.streams.bookkeeper.selection import ANY, Where
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
-from trueup.streams.runtime.format import age, many
+from trueup.streams.runtime.format import ago, many
 from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source, waiting
 
 SLOW_MS = 5_000
@@ -141,11 +141,12 @@ class PlacementReport:
     def sources(self, now_ms: int) -> list[Source]:
         """ZooKeeper, the Auditor's vote, the rack map and the AutoRecovery daemons."""
         health = self._cluster.health()
-        age = self._cluster.age_ms(now_ms)
-        zookeeper = "down" if not health.connected else "up" if health.synced and age < SLOW_MS else "slow"
+        age_ms = self._cluster.age_ms(now_ms)
+        zookeeper = "down" if not health.connected else "up" if health.synced and age_ms < SLOW_MS else "slow"
+        heard_ms = age_ms if health.complete_ms else None
         return [
-            Source("zookeeper", zookeeper, age, _seen(health)),
-            Source("vote", "up", 0, self._cluster.vote_holder()),
+            Source("zookeeper", zookeeper, heard_ms, _seen(health)),
+            Source("vote", "up", heard_ms, self._cluster.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
             *(Source(*each) for each in self._workers.source(now_ms, self._policy.current.mode != "observe")),
         ]
@@ -387,12 +388,12 @@ def _bookies(topology: Topology | None) -> dict[str, list[str]]:
 def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[Source]:
     """The rack map, if it can fail."""
     if asked is None:
-        return [Source("racks", "slow", 0, f"the last racks apply: {problem}")] if problem else []
-    age_ms = now_ms - asked.answered_ms if asked.answered_ms else 0
+        return [Source("racks", "slow", None, f"the last racks apply: {problem}")] if problem else []
+    age_ms = now_ms - asked.answered_ms if asked.answered_ms else None
     if asked.unknown:
         why = asked.problem or "script is running"
         detail = f"no rack known for {many(asked.unknown, 'host')} of {asked.hosts}: {why}"
         return [Source("racks", "down" if asked.problem else "slow", age_ms, detail)]
     if asked.problem:
-        return [Source("racks", "slow", age_ms, f"racks of {age(age_ms)} ago apply: {asked.problem}")]
+        return [Source("racks", "slow", age_ms, f"racks of {ago(age_ms)} apply: {asked.problem}")]
     return [Source("racks", "up", age_ms, many(asked.hosts, "host"))]

@@ -87,8 +87,8 @@ class ReadsStream(Stream):
         """Counts by rule and by state of copies, and problems."""
         chosen, found, seen = self._policy.current, self.found, self.found.seen
         fields = report.status(found, chosen)
-        age_ms = now_ms - seen.at_ms if seen else 0
-        late = seen is None or age_ms > SILENT_FACTOR * 1000 * chosen.interval_s
+        age_ms = now_ms - seen.at_ms if seen else None
+        late = age_ms is None or age_ms > SILENT_FACTOR * 1000 * chosen.interval_s
         state = "down" if fields["problem"] else "slow" if late else "up"
         source = Source("pulsar admin", state, age_ms, fields["problem"] or f"{fields['brokers']} brokers")
         not_ready = [] if seen else [f"reads: {found.problem or 'not observed yet'}"]

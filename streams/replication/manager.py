@@ -160,7 +160,7 @@ class LinkManager:
         problem = facts.source.problem or facts.target.problem
         state = "down" if problem else "up" if now_ms - facts.at_ms < SLOW_MS else "slow"
         detail = problem or f"{declared.source} and {declared.target}"
-        return Source(f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else 0, detail)
+        return Source(f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else None, detail)
 
     def rows(self) -> list[Row]:
         """One row per link."""

@@ -18,6 +18,11 @@ def age(ms: float | None) -> str:
     return f"{rest}s"
 
 
+def ago(ms: float | None) -> str:
+    """The age of an observation: 45s ago; "-" for None."""
+    return "-" if ms is None else f"{age(ms)} ago"
+
+
 def since(now_ms: int, then_ms: int | None) -> str:
     """The time since then; "-" for never."""
     return age(now_ms - then_ms) if then_ms else "-"

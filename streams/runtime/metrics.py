@@ -59,7 +59,11 @@ class Metrics:
     def _levels(self) -> None:
         self.info = self.gauge("info", "always 1; the label is the version", "version")
         self.ready = self.gauge("ready", "1 while findings are reliable: /readyz returns 200")
-        self.age = self.gauge("observation_age_seconds", "time since the last observation from this source", "source")
+        self.age = self.gauge(
+            "observation_age_seconds",
+            "time since the last observation from this source; since the start without one",
+            "source",
+        )
         self.source = self.gauge("source_state", "1 for the current state of a source", "source", "state")
         self.problems = self.gauge("problems", "problems listed on the status page")
         self.leader = self.gauge("leader", "1 while this instance may act: it leads, or there is no section ha")
@@ -132,7 +136,7 @@ class Metrics:
         ha = status.get("ha") or {"role": "leader", "epoch": 0}
         self.leader.at().set(ha["role"] != "standby")
         self.epoch.at().set(ha["epoch"])
-        self._observed(status["sources"])
+        self._observed(status["sources"], status["now_ms"] - status["started_ms"])
         for stream in status["streams"]:
             self.running.at(stream["name"]).set(stream["state"] == "running")
         for part in list(self._parts.values()):
@@ -140,11 +144,11 @@ class Metrics:
             if part.noun:
                 part.rows(rows(part.noun))
 
-    def _observed(self, sources: Iterable[Row]) -> None:
+    def _observed(self, sources: Iterable[Row], up_ms: int) -> None:
         """Set the gauges of sources, and remove those of sources that are not listed any more: they would keep their
-        last state."""
+        last state. ``up_ms``: the age of a source without observations, so that it can be alerted on."""
         for source in sources:
-            self.age.at(source["name"]).set(source["age_ms"] / 1000)
+            self.age.at(source["name"]).set((up_ms if source["age_ms"] is None else source["age_ms"]) / 1000)
             self.source.one_of(SOURCE_STATES, source["state"], source["name"])
         gone, self._sources = self._sources - (listed := {source["name"] for source in sources}), listed
         for name in gone:

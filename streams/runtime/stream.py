@@ -28,11 +28,12 @@ EVERY_ACTION = ("ledger", "link")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of observations. ``state``: up, slow or down; ``age_ms``: time since the last observation."""
+    """A source of observations. ``state``: up, slow or down; ``age_ms``: time since the last observation, None if there
+    was none, or if it is not known."""
 
     name: str
     state: str
-    age_ms: int
+    age_ms: int | None
     detail: str
 
 

@@ -26,7 +26,8 @@ class Engine(Protocol):
 
         version, cluster, mode, paused, ready (bool), started_ms, now_ms, problems (texts), streams [name, state
         (running, waiting, failed, stopped), batch, rows_per_s, batch_ms, behind, restarts, error], sources [name
-        (zookeeper, journal, vote, spark), state (up, slow, down), age_ms, detail], counts {verdict: ledgers},
+        (zookeeper, journal, vote, spark), state (up, slow, down), age_ms (None: no observation yet, or its time is not
+        known), detail], counts {verdict: ledgers},
         ledgers, not_judged (unknown ledgers whose present version has no verdict yet),
         oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (the reason, or ""),
         damages {reported, confirmed} (replicas),

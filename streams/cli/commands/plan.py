@@ -2,6 +2,7 @@
 
 import click
 
+from trueup.streams.catalog import STREAMS
 from trueup.streams.runtime.format import many, short, since
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, Target
@@ -40,7 +41,7 @@ def plan(api: Target, output: str) -> int:
     columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r)), Column("REASON", _reason, clips=True)]
     code = out.listing(output, found, columns, "Nothing to do.")
     if output != "json":
-        _hint(found.rows)
+        _hint(app, found.rows)
     return code or (codes.CHANGES if found.rows else codes.OK)
 
 
@@ -55,12 +56,23 @@ def _reason(row: Row) -> str:
     return f"{row['reason']} ({detail})" if detail else str(row["reason"])
 
 
-def _hint(rows: list[Row]) -> None:
+def _hint(app: Api, rows: list[Row]) -> None:
     asking = sum(row["stage"] == "awaiting approval" for row in rows)
     if asking:
         out.note(f"{many(asking, 'action waits', 'actions wait')} for approval: trueup approve ACTION... or --all")
-    elif any(row["stage"] == "planned" for row in rows):
-        out.note("In mode observe no action is executed: trueup config set placement.mode approve")
+    elif keys := _observing(app, {row["kind"] for row in rows if row["stage"] == "planned"}):
+        also = f", also with {', '.join(keys[1:])}" if keys[1:] else ""
+        out.note(f"In mode observe no action is executed: trueup config set {keys[0]} approve{also}")
+
+
+def _observing(app: Api, kinds: set[str]) -> list[str]:
+    """The keys of modes in which actions of these kinds are not executed."""
+    live = app.get("config")["live"] if kinds else {}
+    sections = {section.name for stream in STREAMS if kinds & stream.kinds.keys() for section in stream.settings}
+    return [
+        key for key, row in live.items()
+        if key.endswith(".mode") and key.partition(".")[0] in sections and row["value"] == "observe"
+    ]  # fmt: skip
 
 
 @click.command(short_help="Approve planned actions.")

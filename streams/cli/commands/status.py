@@ -8,7 +8,7 @@ import click
 from trueup.state.common.errors import Retry
 from trueup.state.placement.readiness import few
 from trueup.streams.health import Health, health
-from trueup.streams.runtime.format import age, since
+from trueup.streams.runtime.format import ago, since
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, Target
 from trueup.streams.terminal.out import Column, Row, styled
@@ -17,7 +17,7 @@ POLL_S = 0.5
 SOURCES = (
     Column("SOURCE", lambda r: r["name"]),
     Column("STATE", lambda r: r["state"]),
-    Column("HEARD", lambda r: f"{age(r['age_ms'])} ago"),
+    Column("HEARD", lambda r: ago(r["age_ms"])),
     Column("DETAIL", lambda r: r["detail"], wraps=True),
 )
 STREAMS = (

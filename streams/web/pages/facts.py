@@ -10,6 +10,8 @@ from trueup.streams.runtime.signs import Total
 SIZES = {"bytes", "total", "usable", "used", "length", "incoming", "outgoing", "to_copy", "copied_bytes"}
 EPOCH_MS = 10**12
 """Times are larger, durations are smaller."""
+UNKNOWN = -1
+"""Stands for a number that is not known, or that does not exist, in rows of the API."""
 ROWS, COLUMNS, POINTS = 100, 10, 60
 WIDTH, HEIGHT = 120.0, 24.0
 
@@ -35,10 +37,12 @@ def text(name: str, value: Any, now_ms: int) -> str:
             return "-"
         case bool():
             return "yes" if value else "no"
+        case int() | float() if value == UNKNOWN:
+            return "-"
         case int() | float() if name.endswith("_ms"):
-            return f"{since(now_ms, int(value))} ago" if value > EPOCH_MS else age(value) if value >= 0 else "-"
+            return _time(int(value), now_ms)
         case int() | float() if name in SIZES:
-            return size(value) if value >= 0 else "-"
+            return size(value)
         case float():
             return f"{value:,.3g}"
         case int():
@@ -48,6 +52,12 @@ def text(name: str, value: Any, now_ms: int) -> str:
         case list() | tuple():
             return "; ".join(_item(part, now_ms) for part in value)
     return str(value)
+
+
+def _time(ms: int, now_ms: int) -> str:
+    if ms <= EPOCH_MS:
+        return age(ms)
+    return f"in {age(ms - now_ms)}" if ms > now_ms else f"{since(now_ms, ms)} ago"
 
 
 def _item(value: Any, now_ms: int) -> str:

@@ -16,7 +16,7 @@ from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.descriptor import Descriptor, Section, Thing
-from trueup.streams.runtime.format import age, cut, many, short, since, size
+from trueup.streams.runtime.format import age, ago, cut, many, short, since, size
 from trueup.streams.runtime.stream import AWAITING, Listing
 from trueup.streams.web.access import COOKIE, Access
 from trueup.streams.web.engine import VERDICTS, Engine, Row
@@ -43,7 +43,9 @@ class Pages:
 
     def attach(self, app: Flask) -> None:
         """Add the pages and the files that they load."""
-        app.jinja_env.filters |= {"age": age, "short": short, "size": size, "clock": facts.clock, "words": facts.words}
+        app.jinja_env.filters |= {
+            "age": age, "ago": ago, "short": short, "size": size, "clock": facts.clock, "words": facts.words,
+        }  # fmt: skip
         app.jinja_loader = FileSystemLoader([TEMPLATES, Path(__file__).parents[2]])
         app.jinja_env.finalize = _cut
         app.jinja_env.globals |= {

@@ -180,6 +180,51 @@ def test_a_failure_that_is_not_computed_yet_is_not_known(client: FlaskClient, mo
     assert ("not known yet" in shown, "5,000 so far" in shown) == (True, True)
 
 
+@pytest.mark.parametrize("place", ["map", "bookie-losses"])
+def test_a_reading_that_failed_is_named_beside_the_older_numbers(
+    client: FlaskClient, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    failed = FakeEngine().what_if("bookie") | {"error": "ZooKeeper does not respond"}
+    monkeypatch.setattr(FakeEngine, "what_if", lambda *_, **__: failed)
+    shown = section(client.get("/racks").text, place)
+    assert ("Read 20s ago from 1,204 ledgers." in shown, "The last reading failed: ZooKeeper" in shown) == (True, True)
+
+
+def test_a_bookie_names_a_reading_that_failed(
+    client: FlaskClient, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = engine.bookie("127.0.0.5:3181")
+    failed = {**found, "if_lost": found["if_lost"] | {"error": "ZooKeeper does not respond"}}
+    monkeypatch.setattr(FakeEngine, "bookie", lambda *_, **__: failed)
+    shown = section(client.get("/bookies/127.0.0.5:3181").text, "evidence")
+    assert ("Read 20s ago" in shown, "The last reading failed: ZooKeeper" in shown) == (True, True)
+
+
+def test_a_time_to_come_is_not_shown_as_past(client: FlaskClient, engine: FakeEngine) -> None:
+    engine.forgotten().deletions[1]["next_ms"] = engine.state["now_ms"] + 90_000
+    assert "<dt>next</dt><dd>in 1m30s</dd>" in client.get("/ledgers/20/deletion").text
+
+
+def test_a_number_that_is_not_known_is_not_shown_as_one(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeEngine, "marker", lambda *_, **__: {"ledger": 20, "attempts": -1, "bytes": -1})
+    assert "<dt>attempts</dt><dd>-</dd></div><div><dt>bytes</dt><dd>-</dd>" in client.get("/ledgers/20/deletion").text
+
+
+@pytest.mark.parametrize(("lacking", "says"), [("", "Nothing waits."), ("no broker", "Nothing that is known now.")])
+def test_a_plan_that_may_be_incomplete_does_not_say_that_nothing_waits(
+    client: FlaskClient, engine: FakeEngine, lacking: str, says: str
+) -> None:
+    engine.judged, engine.moves, engine.lacking["plan"] = [], [], lacking
+    assert says in section(client.get("/plan").text, "waits")
+
+
+@pytest.mark.parametrize(
+    ("query", "clears"), [("?stream=deletion", False), ("?stream=deletion&namespace=public/default", True)]
+)
+def test_every_filter_can_be_cleared(client: FlaskClient, query: str, clears: bool) -> None:
+    assert (">Clear</a>" in section(client.get(f"/findings{query}").text, "list")) == clears
+
+
 def test_the_search_leads_to_a_ledger_and_to_a_single_match(client: FlaskClient, engine: FakeEngine) -> None:
     engine.state["subjects"] = [PLACES]
     places = [client.get(f"/search?q={asked}").headers["Location"] for asked in ("21", "0.0.5:3181")]

@@ -43,7 +43,14 @@ class ReportSetting:
         self.judging = Judging(self.journal, self.clock)
         self.judging.load()
         self.capture = SimpleNamespace(
-            connected=True, synced=True, ledgers=0, hidden=0, forbidden=0, unreadable=0, rack_problem=""
+            connected=True,
+            synced=True,
+            complete_ms=1,
+            ledgers=0,
+            hidden=0,
+            forbidden=0,
+            unreadable=0,
+            rack_problem="",
         )
         self.cluster = cluster = SimpleNamespace(
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
@@ -215,3 +222,9 @@ def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(setting: Repor
     setting.capture.rack_problem = "/bookies holds no JSON"
     states = {one.name: (one.state, one.detail) for one in setting.placed.sources(setting.clock())}
     assert states["racks"] == ("slow", "the last racks apply: /bookies holds no JSON")
+
+
+def test_a_cluster_that_was_never_observed_was_not_heard(setting: ReportSetting) -> None:
+    setting.capture.connected, setting.capture.complete_ms = False, 0
+    found = {one.name: one.age_ms for one in setting.placed.sources(setting.clock())}
+    assert (found["zookeeper"], found["vote"]) == (None, None)

@@ -91,6 +91,12 @@ def test_a_dead_cluster_of_a_link_does_not_make_the_application_blind() -> None:
     assert health(status).level == "attention"
 
 
+def test_a_source_that_was_never_observed_has_no_time() -> None:
+    status = healthy_status()
+    status["sources"].append({"name": "link east-west", "state": "slow", "age_ms": None, "detail": "starting"})
+    assert health(status).reasons == ("link east-west is slow: starting",)
+
+
 def test_a_lost_bookie_is_not_healthy() -> None:
     status = healthy_status() | {"bookies": {"lost": ["b1:3181", "b2:3181", "b3:3181", "b4:3181"]}}
     assert health(status).reasons == ("4 bookies lost: b1:3181, b2:3181, b3:3181 and 1 more",)

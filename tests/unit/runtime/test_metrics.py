@@ -181,6 +181,12 @@ def test_a_source_that_is_not_listed_any_more_has_no_state(metrics: Metrics) -> 
     assert left == [None, None]
 
 
+def test_the_age_of_a_source_that_was_never_observed_counts_from_the_start(metrics: Metrics) -> None:
+    never = {"name": "zookeeper", "state": "down", "age_ms": None, "detail": ""}
+    metrics.status({**healthy_status(), "now_ms": 130_000, "started_ms": 5_000, "sources": [never]})
+    assert value(metrics, "trueup_observation_age_seconds", source="zookeeper") == 125
+
+
 def linked() -> Metrics:
     """Metrics of an application with a link."""
     metrics = all_metrics("east")

@@ -198,6 +198,17 @@ def test_the_status_names_its_sources(application: Application) -> None:
     assert application.status()["sources"][0] == {"name": "piles", "state": "up", "age_ms": 5, "detail": "two"}
 
 
+@pytest.mark.parametrize(("reachable", "ages"), [([False], [None]), ([True, False, False], [0, 1_000, 2_000])])
+def test_the_journal_was_last_heard_when_it_responded(
+    application: Application, monkeypatch: pytest.MonkeyPatch, reachable: list[bool], ages: list[int | None]
+) -> None:
+    times, answers = iter(range(NOW, NOW + 10_000, 1_000)), iter(reachable)
+    monkeypatch.setattr(application, "_clock", lambda: next(times))
+    monkeypatch.setattr(application._journal, "reachable", lambda: next(answers))
+    found = [source for _ in reachable for source in application.status()["sources"] if source["name"] == "journal"]
+    assert [source["age_ms"] for source in found] == ages
+
+
 def test_streams_that_do_not_run_leave_what_programs_read(application: Application) -> None:
     status = application.status()
     assert (status["watches_ledgers"], status["links"], status["logdirs"], status["deletion"]) == (False, [], [], None)

@@ -57,8 +57,9 @@ _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 MISSED = "6"
 """After the machine was suspended, or cut from the driver, heartbeats fail and no task runs until the JVM ends itself.
 With Spark's default of 60 failures that takes up to ten minutes."""
-_SOCKET_BYTES, _SOCKET_NAME = 107, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
-"""The maximum length of the path of a Unix domain socket, and the form of the names that Spark's JVM chooses."""
+_SOCKET_BYTES, _SOCKET_NAME = 106, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
+"""The maximum length of the path of a Unix domain socket in Java, which is one byte less than that of Linux
+(UnixDomainSockets.c of the JDK), and the form of the names that Spark's JVM chooses."""
 
 
 def line() -> Line:
@@ -199,7 +200,6 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.sql.streaming.minBatchesToRetain": "10",
         "spark.sql.streaming.metricsEnabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
-        "spark.python.unix.domain.socket.enabled": "true",
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "true",
         "spark.ui.port": str(chosen.ui_port),
@@ -211,7 +211,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.driver.extraJavaOptions": " ".join(
             (*_JAVA, *_HEAP, f"-Djava.io.tmpdir={_scratch(data)}", _log_options(data), class_data.flags())
         ),
-        **_socket_place(data),
+        **_sockets(data),
     }  # fmt: skip
 
 
@@ -220,10 +220,17 @@ def _scratch(data: Path) -> Path:
     return data / "tmp"
 
 
-def _socket_place(data: Path) -> dict[str, str]:
-    """The directory of Unix domain sockets, if their paths would be too long in the one for temporary files."""
-    fits = len(os.fsencode(f"{_scratch(data)}{_SOCKET_NAME}")) <= _SOCKET_BYTES
-    return {} if fits else {"spark.python.unix.domain.socket.dir": tempfile.gettempdir()}
+def _sockets(data: Path) -> dict[str, str]:
+    """Unix domain sockets between the JVM and Python are in the JVM's directory for temporary files, or in the system's
+    one if their paths would be too long there. Without either, ports of the loopback interface are used."""
+    enabled, system = "spark.python.unix.domain.socket.enabled", tempfile.gettempdir()
+    if _fits(_scratch(data)):
+        return {enabled: "true"}
+    return {enabled: "true", "spark.python.unix.domain.socket.dir": system} if _fits(system) else {enabled: "false"}
+
+
+def _fits(directory: Path | str) -> bool:
+    return len(os.fsencode(f"{directory}{_SOCKET_NAME}")) <= _SOCKET_BYTES
 
 
 def _log_options(data: Path) -> str:

@@ -1,5 +1,7 @@
-"""Spark's JVM keeps its temporary files in the data directory. The next start deletes them."""
+"""Spark's JVM keeps its temporary files in the data directory, and the next start deletes them. The path of the
+directory is as long as the paths of Unix domain sockets in it allow."""
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,6 +12,8 @@ from trueup.connectors.sandbox.jvm.processes import Process
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 WAIT_S = 240.0
+LONGEST = 105 - len("tmp/.01234567-89ab-cdef-0123-456789abcdef.sock")
+"""Bytes of the longest data directory that contains the sockets."""
 USED = ("spark-", "artifacts-", "liblz4-java-", "librocksdbjni")
 """Prefixes of the file names that a session with a stateful query creates."""
 WORK = """
@@ -36,19 +40,20 @@ class Killed:
     def __init__(self, root: Path) -> None:
         self.system = root / "system"
         self.system.mkdir()
+        self.data = root / "data".ljust(LONGEST - len(os.fsencode(root)) - 1, "-")
         self.first, self.second = (self._run(root, number) for number in (1, 2))
 
     def _run(self, root: Path, number: int) -> set[str]:
         # Processes with a directory on their command line use that one, all others use this one.
         environment = {"TMPDIR": str(self.system), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={self.system}"}
-        command = [sys.executable, "-c", WORK, root / "data", root / f"work{number}"]
+        command = [sys.executable, "-c", WORK, self.data, root / f"work{number}"]
         process = Process("session", command, root / f"session{number}.log", environment)
         process.start()
         try:
             process.wait_ready(lambda: "worked" in process.output(), WAIT_S)
         finally:
             process.kill()
-        return {path.name for path in (root / "data" / "tmp").iterdir()}
+        return {path.name for path in (self.data / "tmp").iterdir()}
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ def text(name: str, value: Any, now_ms: int) -> str:
         case int() | float() if name.endswith("_ms"):
             return _time(int(value), now_ms)
         case int() | float() if name in SIZES:
-            return size(value)
+            return size(value) if value >= 0 else "-"
         case float():
             return f"{value:,.3g}"
         case int():
@@ -56,7 +56,7 @@ def text(name: str, value: Any, now_ms: int) -> str:
 
 def _time(ms: int, now_ms: int) -> str:
     if ms <= EPOCH_MS:
-        return age(ms)
+        return age(ms) if ms >= 0 else "-"
     return f"in {age(ms - now_ms)}" if ms > now_ms else f"{since(now_ms, ms)} ago"
 
 

@@ -217,7 +217,7 @@ class Pages:
         if stream is None:
             raise Refused(f"one of the streams {', '.join(each.name for each in STREAMS)}", name[:100], "name one")
         status = self._status()
-        running = name in {subject["name"] for subject in status.get("subjects", ())}
+        running = stream in self._running()
         return self._render(
             "stream_page.html", f"/streams/{name}", stream=stream,
             bodies={name: self._body(section, status, LISTED) for name, section in sections([stream]).items()},

@@ -210,6 +210,11 @@ def test_a_number_that_is_not_known_is_not_shown_as_one(client: FlaskClient, mon
     assert "<dt>attempts</dt><dd>-</dd></div><div><dt>bytes</dt><dd>-</dd>" in client.get("/ledgers/20/deletion").text
 
 
+def test_a_negative_age_or_size_is_not_shown_as_one(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeEngine, "marker", lambda *_, **__: {"ledger": 20, "oldest_ms": -5, "bytes": -5})
+    assert "<dt>oldest</dt><dd>-</dd></div><div><dt>bytes</dt><dd>-</dd>" in client.get("/ledgers/20/deletion").text
+
+
 @pytest.mark.parametrize(("lacking", "says"), [("", "Nothing waits."), ("no broker", "Nothing that is known now.")])
 def test_a_plan_that_may_be_incomplete_does_not_say_that_nothing_waits(
     client: FlaskClient, engine: FakeEngine, lacking: str, says: str

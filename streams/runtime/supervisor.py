@@ -27,7 +27,9 @@ PROVEN_S = 10.0
 """A pass that runs this long after a failure counts as a success."""
 LONGEST_TEXT = 2_000
 _FRAMES = re.compile(r"^\s*(?:at \S+\(.*\)|\.\.\. \d+ more)\n?", re.MULTILINE)
-ROOT = Path(__file__).parents[2]
+_TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t]+.*\n)+)")
+_CALL = re.compile(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
+ROOT = Path(__file__).parents[2].name
 PACKAGES = ("state", "connectors", "streams")
 Stopped = Callable[[], bool]
 
@@ -254,15 +256,20 @@ def error_text(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """File and line of the innermost call of Trueup."""
-    places = [(Path(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
-    ours = [
-        (path.relative_to(ROOT), line)
-        for path, line in places
-        if path.is_relative_to(ROOT) and path.relative_to(ROOT).parts[0] in PACKAGES
-    ]
-    path, line = ([*places, *ours] or [(Path("?"), 0)])[-1]
-    return f"{path}:{line}"
+    return _innermost((frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__))
+
+
+def _innermost(calls: Iterable[tuple[str, object]]) -> str:
+    """File and line of the innermost call of Trueup; of the innermost call if none is of Trueup."""
+    places = [(_ours(name), name, line) for name, line in calls]
+    ours, name, line = ([("", "?", 0), *places, *(place for place in places if place[0])])[-1]
+    return f"{ours or name}:{line}"
+
+
+def _ours(name: str) -> str:
+    """The path of a file in the package of Trueup, also of another installation; empty if it is not in it."""
+    _, found, path = name.rpartition(f"/{ROOT}/")
+    return path if found and path.partition("/")[0] in PACKAGES else ""
 
 
 def _join(threads: Iterable[threading.Thread], until: float) -> None:
@@ -285,7 +292,9 @@ def _ended(query: StreamingQuery) -> str:
 
 
 def _without_frames(text: str) -> str:
-    """A text of Spark without Java stack frames and the plan of the query, which would displace the cause."""
+    """A text of Spark without the plan of the query and stack frames of Java, which would displace the cause. Those of
+    Python are replaced by the location of the innermost."""
     for end in ("JVM stacktrace", "=== Streaming Query ==="):
         text = text.split(end)[0]
+    text = _TRACEBACK.sub(lambda found: f"at {_innermost(_CALL.findall(found[1]))}: ", text)
     return _FRAMES.sub("", text).strip()[-LONGEST_TEXT:]

@@ -172,6 +172,31 @@ def test_the_frames_of_java_do_not_hide_what_happened() -> None:
     )
 
 
+def test_the_frames_of_python_become_the_place_in_our_code() -> None:
+    """As Spark reports a foreachBatch whose query fails in a worker of another installation."""
+    error = RuntimeError(
+        "An exception was raised by the Python Proxy. Return Message: Traceback (most recent call last):\n"
+        '  File "/v/site-packages/pyspark/sql/utils.py", line 163, in call\n'
+        "    self.func(DataFrame(jdf, wrapped_session_jdf), batch_id)\n"
+        '  File "/app/trueup/streams/placement/sink.py", line 20, in _batch\n'
+        "    rows = frame.collect()\n"
+        "           ^^^^^^^^^^^^^^^\n"
+        '  File "/v/site-packages/py4j/java_gateway.py", line 1362, in __call__\n'
+        "    return_value = get_return_value(\n"
+        "PythonException: An exception was thrown from the Python worker:\n"
+        "Traceback (most recent call last):\n"
+        '  File "/w/lib/trueup/state/placement/view.py", line 7, in fold\n'
+        "    raise ValueError(text)\n"
+        "ValueError: boom\n\n"
+        "=== Streaming Query ===\nIdentifier: [id = 9]"
+    )
+    assert module.error_text(error).startswith(
+        "RuntimeError: An exception was raised by the Python Proxy. Return Message: at streams/placement/sink.py:20: "
+        "PythonException: An exception was thrown from the Python worker:\nat state/placement/view.py:7: "
+        "ValueError: boom, at "
+    )
+
+
 def test_errors_that_end_threads_of_libraries_are_logged(
     supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

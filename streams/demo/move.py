@@ -195,7 +195,7 @@ class Move:
         status = self.trueup.status()
         if status is not None:
             self._links = {row["link"]: row for row in status["links"]}
-            self.result.lag.append(sum(row["lag_records"] for row in self._links.values()))
+            self.result.lag.append(sum(max(0, row["lag_records"]) for row in self._links.values()))
 
     def _print(self) -> None:
         lines = [
@@ -207,7 +207,7 @@ class Move:
 
 def _behind(row: Mapping[str, Any]) -> str:
     """A link without one of its clusters does not know how far it is behind."""
-    return "unknown" if row["state"] == "down" else f"{row['lag_records']:,}"
+    return "unknown" if row["state"] == "down" or row["lag_records"] < 0 else f"{row['lag_records']:,}"
 
 
 def duplicates(logs: Mapping[str, Log], ordered: Callable[[str], bool]) -> tuple[int, int]:

@@ -189,7 +189,7 @@ TOPIC = (
     Column("STAGE", lambda r: r["stage"]),
     Column("PARTITIONS", lambda r: r["partitions"], number=True),
     Column("STOPPED", lambda r: r["stopped"], number=True),
-    Column("LAG", lambda r: r["lag_records"], number=True),
+    Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
     Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
     Column("REASON", lambda r: r["error"], clips=True),
 )
@@ -225,7 +225,8 @@ CHECKPOINTS = (
 def links(api: Target, output: str) -> int:
     """List links with source, target, lag and state.
 
-    LAG is the number of source offsets that are not copied yet, AGE the age of the oldest record among them. STOPPED
+    LAG is the number of source offsets that are not copied yet, AGE the age of the oldest record among them; both are
+    empty as long as they are unknown, and those of the last observation while a cluster is down. STOPPED
     partitions require an operator; `trueup describe link` shows the reason.
 
     \b
@@ -240,7 +241,7 @@ def links(api: Target, output: str) -> int:
         Column("PATH", lambda r: r["path"]),
         Column("PARTITIONS", lambda r: r["partitions"], number=True),
         Column("STOPPED", lambda r: r["stopped"], number=True),
-        Column("LAG", lambda r: r["lag_records"], number=True),
+        Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
         Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
         Column("COPIED", lambda r: r["copied"], number=True),
         Column("REASON", lambda r: r["error"] or r["reason"], clips=True),
@@ -308,7 +309,7 @@ def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Path", f"{found['path']}" + (f": {found['path_reason']}" if found["path_reason"] else "")
     yield (
         "Lag",
-        f"{many(found['lag_records'], 'record')}"
+        (many(found["lag_records"], "record") if found["lag_records"] >= 0 else "unknown")
         + (f", the oldest {age(found['lag_ms'])} old" if found["lag_ms"] > 0 else ""),
     )
     if found["rounds"]:

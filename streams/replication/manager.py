@@ -29,7 +29,7 @@ from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.reports import message_of
-from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies
+from trueup.streams.replication.rows import by_topic, checkpoint, lag, partition, remedies
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
@@ -184,7 +184,7 @@ class LinkManager:
             },
             "path": link.path, "path_reason": seen.choice.reason if seen.choice else "",
             "topics": len({source.topic for source in rows}), "partitions": len(rows),
-            "lag_records": sum(row.left for row in rows.values() if row.left > 0),
+            "lag_records": lag(row.left for row in rows.values()) if rows or seen.facts is NOTHING else 0,
             "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
             "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
             "stopped": sum(row.stage is PartitionStage.STOPPED for row in rows.values()),

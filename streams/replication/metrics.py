@@ -15,7 +15,9 @@ class LinkMetrics(Part):
 
     def __init__(self, metrics: Metrics) -> None:
         self.link_state = metrics.gauge("link_state", "1 for the current state of a link", "link", "state")
-        self.link_lag = metrics.gauge("link_lag_records", "source offsets that a link has not copied yet", "link")
+        self.link_lag = metrics.gauge(
+            "link_lag_records", "source offsets that a link has not copied yet; NaN: unknown", "link"
+        )
         self.link_age = metrics.gauge(
             "link_lag_seconds",
             "age of the oldest record that a link has not copied yet; 0: none, NaN: unknown",
@@ -73,7 +75,7 @@ class LinkMetrics(Part):
 
     def _link(self, row: Mapping[str, Any]) -> None:
         name = row["link"]
-        self.link_lag.at(name).set(row["lag_records"])
+        self.link_lag.at(name).set(row["lag_records"] if row["lag_records"] >= 0 else NAN)
         self.link_age.at(name).set(row["lag_ms"] / 1000 if row["lag_ms"] >= 0 else NAN)
         self.link_partitions.at(name).set(row["partitions"])
         self.link_stopped.at(name).set(row["stopped"])

@@ -46,6 +46,12 @@ def remedies(rules: Iterable[str]) -> list[Row]:
     return [{"rule": rule.id, "remedy": rule.remedy} for rule in found if rule is not None]
 
 
+def lag(known: Iterable[int]) -> int:
+    """The records that partitions have not copied, without those of which this is unknown; -1 if it is of all."""
+    found = [left for left in known if left >= 0]
+    return sum(found) if found else -1
+
+
 def by_topic(copies: Iterable[Row]) -> list[Row]:
     """One row per topic, aggregated from sorted rows of `partition`."""
     return [_topic(topic, list(rows)) for topic, rows in groupby(copies, key=lambda row: str(row["topic"]))]
@@ -57,7 +63,7 @@ def _topic(topic: str, rows: list[Row]) -> Row:
         "topic": topic, "target_topic": rows[0]["target_topic"], "partitions": len(rows),
         "stage": next(stage.value for stage in PartitionStage if stage.value in stages),
         "stopped": sum(row["stopped"] for row in rows),
-        "lag_records": sum(max(0, row["lag_records"]) for row in rows),
+        "lag_records": lag(row["lag_records"] for row in rows),
         "lag_ms": max(row["lag_ms"] for row in rows),
         "error": next((row["error"] for row in rows if row["error"]), ""),
     }  # fmt: skip

@@ -69,8 +69,9 @@ class Engine(Protocol):
         markers: deletions in progress, likewise: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved,
         attempts, next_ms (None: at once), bookies, pending (bookies that have not confirmed the deletion), detail.
         links: link, source, target, mode, paused, state, reason, down {cluster that does not respond: reason}, path,
-        topics, partitions, stopped (partitions that require an operator), lag_records, lag_ms (age of the oldest record
-        not copied, 0: none, -1: unknown), leases (in progress; 0: nothing is written), rounds, taken_ms, error,
+        topics, partitions, stopped (partitions that require an operator), lag_records (-1: unknown), lag_ms (age of the
+        oldest record not copied, 0: none, -1: unknown), leases (in progress; 0: nothing is written), rounds, taken_ms,
+        error,
         heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups,
         group_lag (records that a group has read and that are not copied); since the start of this run copied, bytes,
         dropped, skipped, dismissed, filtered, lost, repeated, foreign.

@@ -69,7 +69,7 @@ class Place:
     def waited(self, link: str, since: int = 0) -> set[str]:
         """States that a link reported while records waited and none was copied in that run."""
         rows = [row for _, rows in self.seen[since:] for row in rows if row["link"] == link]
-        return {row["state"] for row in rows if row["lag_records"] and not row["copied"]}
+        return {row["state"] for row in rows if row["lag_records"] > 0 and not row["copied"]}
 
     def retention(self, side: Side, topic: str) -> str:
         found = side.discovery.topics([topic])

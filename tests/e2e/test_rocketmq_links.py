@@ -368,7 +368,7 @@ def outage(world: World) -> Outage:
 
     def behind() -> dict[str, Any] | None:
         row = world.link(THERE)
-        return row if row["state"] not in ("up", "starting", "catching-up") and row["lag_records"] else None
+        return row if row["state"] not in ("up", "starting", "catching-up") and row["lag_records"] > 0 else None
 
     late = [trueup.until("the state of the link and how far it is behind", behind)]
     world.east.kill()

@@ -1,5 +1,6 @@
 """Metrics contain the reported values, with labels of bounded cardinality."""
 
+import math
 import re
 from typing import Any
 
@@ -203,6 +204,13 @@ def test_links_have_a_state_lag_and_heartbeat() -> None:
     }  # fmt: skip
     states = [value(metrics, "trueup_link_state", link="east-west", state=s) for s in ("up", "stalled")]
     assert ({name: value(metrics, name, link="east-west") for name in result}, states) == (result, [0, 1])
+
+
+def test_an_unknown_lag_is_no_number() -> None:
+    metrics = linked()
+    metrics.status(healthy_status() | {"links": [link_row("east-west", state="starting", lag_records=-1, lag_ms=-1)]})
+    found = [value(metrics, f"trueup_link_lag_{unit}", link="east-west") for unit in ("records", "seconds")]
+    assert all(map(math.isnan, found)), found
 
 
 def test_what_became_of_records_is_counted_from_zero() -> None:

@@ -186,13 +186,10 @@ class BookKeeper:
         """Health of the capture."""
         return self._capture.health()
 
-    def age_ms(self, now_ms: int) -> int:
-        """Age of the view of the cluster: all earlier changes were observed."""
-        return max(0, now_ms - self._capture.health().complete_ms)
-
     def blind(self, now_ms: int) -> bool:
         """Whether the view is too old for verdicts."""
-        return self.age_ms(now_ms) > self._policy.current.stale_s * 1000
+        age_ms = self._capture.health().age_ms(now_ms)
+        return age_ms is None or age_ms > self._policy.current.stale_s * 1000
 
     def problems(self) -> list[str]:
         """Invalid znodes of BookKeeper; they are skipped."""

@@ -141,12 +141,12 @@ class PlacementReport:
     def sources(self, now_ms: int) -> list[Source]:
         """ZooKeeper, the Auditor's vote, the rack map and the AutoRecovery daemons."""
         health = self._cluster.health()
-        age_ms = self._cluster.age_ms(now_ms)
-        zookeeper = "down" if not health.connected else "up" if health.synced and age_ms < SLOW_MS else "slow"
-        heard_ms = age_ms if health.complete_ms else None
+        age_ms = health.age_ms(now_ms)
+        current = health.synced and age_ms is not None and age_ms < SLOW_MS
+        zookeeper = "down" if not health.connected else "up" if current else "slow"
         return [
-            Source("zookeeper", zookeeper, heard_ms, _seen(health)),
-            Source("vote", "up", heard_ms, self._cluster.vote_holder()),
+            Source("zookeeper", zookeeper, age_ms, _seen(health)),
+            Source("vote", "up", age_ms, self._cluster.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
             *(Source(*each) for each in self._workers.source(now_ms, self._policy.current.mode != "observe")),
         ]
@@ -159,7 +159,11 @@ class PlacementReport:
         if not (health.connected and health.synced):
             reasons.append("ZooKeeper is not connected or not synchronized")
         elif self._cluster.blind(now_ms):
-            reasons.append(f"the last observation of ZooKeeper is {self._cluster.age_ms(now_ms) // 1000} s old")
+            age_ms = health.age_ms(now_ms)
+            reasons.append(
+                "ZooKeeper was not observed yet" if age_ms is None
+                else f"the last observation of ZooKeeper is {age_ms // 1000} s old"
+            )  # fmt: skip
         if health.forbidden:
             reasons.append(f"no permission to read {many(health.forbidden, 'ledger')}")
         if judged and not runs:

@@ -128,9 +128,14 @@ def styled(text: str, style: str = "") -> str:
     return click.style(text, fg=colour, bold=True) if colour and not os.environ.get("NO_COLOR") else text
 
 
+def hints() -> bool:
+    """Whether hints are printed: only on a terminal."""
+    return sys.stdout.isatty()
+
+
 def note(text: str) -> None:
-    """A hint below a table, for people only."""
-    if sys.stdout.isatty():
+    """A hint below a table."""
+    if hints():
         click.echo(f"\n{text}")
 
 

@@ -67,9 +67,11 @@ class Watched:
 
     def health(self) -> SimpleNamespace:
         seen = self.eyes.lost_ms is None
-        return SimpleNamespace(connected=seen, synced=seen, ledgers=len(self.eyes.held), hidden=0, forbidden=0)
+        return SimpleNamespace(
+            connected=seen, synced=seen, ledgers=len(self.eyes.held), hidden=0, forbidden=0, age_ms=self._age_ms
+        )
 
-    def age_ms(self, now_ms: int) -> int:
+    def _age_ms(self, now_ms: int) -> int:
         return 0 if self.eyes.lost_ms is None else max(0, now_ms - self.eyes.lost_ms)
 
     def blind(self, now_ms: int) -> bool:

@@ -61,6 +61,10 @@ class CaptureHealth:
     invalid_paths: tuple[str, ...] = ()
     instance: str = ""
 
+    def age_ms(self, now_ms: int) -> int | None:
+        """Age of the observation; None before the first."""
+        return max(0, now_ms - self.complete_ms) if self.complete_ms else None
+
 
 class BookKeeperCapture(Follower):
     """Observes one cluster until it is closed. The next start finds changes that were observed but not published.

@@ -40,7 +40,7 @@ def plan(api: Target, output: str) -> int:
     found = app.rows("plan")
     columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r)), Column("REASON", _reason, clips=True)]
     code = out.listing(output, found, columns, "Nothing to do.")
-    if output != "json":
+    if output != "json" and out.hints():
         _hint(app, found.rows)
     return code or (codes.CHANGES if found.rows else codes.OK)
 
@@ -68,11 +68,8 @@ def _hint(app: Api, rows: list[Row]) -> None:
 def _observing(app: Api, kinds: set[str]) -> list[str]:
     """The keys of modes in which actions of these kinds are not executed."""
     live = app.get("config")["live"] if kinds else {}
-    sections = {section.name for stream in STREAMS if kinds & stream.kinds.keys() for section in stream.settings}
-    return [
-        key for key, row in live.items()
-        if key.endswith(".mode") and key.partition(".")[0] in sections and row["value"] == "observe"
-    ]  # fmt: skip
+    modes = dict.fromkeys(key for each in STREAMS if kinds & each.kinds.keys() for key in each.keys(live, "mode"))
+    return [key for key in modes if live[key]["value"] == "observe"]
 
 
 @click.command(short_help="Approve planned actions.")

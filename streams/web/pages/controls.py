@@ -43,11 +43,7 @@ class Control(NamedTuple):
 
 def controls(stream: Descriptor, live: Mapping[str, Row], held: str) -> list[Control]:
     """The controls of a stream. ``live``: of `Engine.config`; ``held``: why its repairs are held, or empty."""
-    owners = dict.fromkeys(
-        key.rpartition(".")[0]
-        for section in stream.settings for key in live
-        if key.startswith(f"{section.name}.") and key.rpartition(".")[2] in ("mode", "paused")
-    )  # fmt: skip
+    owners = dict.fromkeys(key.rpartition(".")[0] for key in stream.keys(live, "mode", "paused"))
     return [_control(owner, live, held) for owner in owners]
 
 

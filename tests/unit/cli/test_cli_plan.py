@@ -14,6 +14,7 @@ HINT = "In mode observe no action is executed: trueup config set"
 def hints(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What is said below the table."""
     said: list[str] = []
+    monkeypatch.setattr(out, "hints", lambda: True)
     monkeypatch.setattr(out, "note", said.append)
     return said
 

@@ -2,11 +2,12 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from tests.unit.placement.test_reconciler import Driven, finding
+from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
@@ -51,10 +52,11 @@ class ReportSetting:
             forbidden=0,
             unreadable=0,
             rack_problem="",
+            age_ms=lambda now_ms: CaptureHealth.age_ms(cast("CaptureHealth", self.capture), now_ms),
         )
         self.cluster = cluster = SimpleNamespace(
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
-            age_ms=lambda _: 0, vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW),
+            vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW),
         )  # fmt: skip
         policy = LiveSection(lambda: self.driven.policy)
         workers = RepairWorkers(list, 0, self.clock)
@@ -222,6 +224,11 @@ def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(setting: Repor
     setting.capture.rack_problem = "/bookies holds no JSON"
     states = {one.name: (one.state, one.detail) for one in setting.placed.sources(setting.clock())}
     assert states["racks"] == ("slow", "the last racks apply: /bookies holds no JSON")
+
+
+def test_a_list_made_before_the_first_observation_says_so(setting: ReportSetting) -> None:
+    setting.capture.complete_ms, setting.cluster.blind = 0, lambda _: True
+    assert setting.placed.incomplete(judged=False) == "ZooKeeper was not observed yet"
 
 
 def test_a_cluster_that_was_never_observed_was_not_heard(setting: ReportSetting) -> None:

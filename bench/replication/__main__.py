@@ -47,6 +47,8 @@ CONTENDERS: Mapping[str, Contender] = {
 NAMES = tuple(CONTENDERS)
 FOR_ALL = (MIRROR_TUNED, *OWN)
 """The other contenders run only with the first load because they take long."""
+AGAIN = 3
+"""Copies by each of Trueup's paths in a round: one takes a second or two, and differs by up to 15 % from the next."""
 WORSE = 1.15
 """Maximum ratio to the better path."""
 MOST_WARM, SETTLED = 9, 0.85
@@ -87,17 +89,22 @@ def copies(clusters: Clusters, each: Load, names: Sequence[str], rounds: int, ro
         _warm(clusters, each, path, root / f"{each.topic}-warm-{path}")
     found = defaultdict(list)
     for number in range(rounds):
+        several = defaultdict[str, list[Copied]](list)
         for name in order(names, random.Random(number)):
             tell(f"{each.name}: {name}, round {number + 1} of {rounds}")
-            place = root / f"{each.topic}-{number}-{names.index(name)}"
-            found[name].append(_copied(clusters, each, name, place))
+            place = root / f"{each.topic}-{number}-{names.index(name)}-{len(several[name])}"
+            several[name].append(_copied(clusters, each, name, place))
+        for name, copied in several.items():
+            found[name].append(contenders.together(copied))
     return found
 
 
 def order(names: Sequence[str], chance: random.Random) -> Sequence[str]:
-    """The contenders in random order. Trueup's own follow each other, because the paths are compared by the round."""
+    """The contenders in random order. Trueup's own follow each other, because the paths are compared by the round:
+    `AGAIN` times, each time in another order."""
     own = [name for name in OWN if name in names]
-    blocks = [[name] for name in names if name not in OWN] + [chance.sample(own, len(own))]
+    again = [name for _ in range(AGAIN) for name in chance.sample(own, len(own))]
+    blocks = [[name] for name in names if name not in OWN] + [again]
     return [name for block in chance.sample(blocks, len(blocks)) for name in block]
 
 

@@ -49,6 +49,11 @@ class Copied(NamedTuple):
         return self.cpu_us + self.broker_us
 
 
+def together(several: Sequence[Copied]) -> Copied:
+    """Several copies as one."""
+    return Copied(*(sum(column) for column in zip(*several, strict=True)))
+
+
 Contender = Callable[[Clusters, Load, Path], Copied]
 Runs = Mapping[str, Sequence[Copied]]
 """All runs of each contender, by name."""

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bench.common.rows import Row, beside_earlier, less, text, worst
-from bench.replication.__main__ import NAMES, OWN, order
+from bench.replication.__main__ import AGAIN, NAMES, OWN, order
+from bench.replication.contenders import Copied, together
 from bench.replication.costs import Costs, costs
 from bench.replication.groups import waits
 
@@ -53,8 +54,13 @@ def test_the_paths_of_one_round_run_one_after_the_other() -> None:
     for seed in range(50):
         found = order(NAMES, random.Random(seed))
         first = min(found.index(name) for name in OWN)
-        assert sorted(found) == sorted(NAMES)
-        assert set(found[first : first + len(OWN)]) == set(OWN), f"seed {seed}"
+        own = found[first : first + AGAIN * len(OWN)]
+        assert sorted(found) == sorted([*NAMES, *(AGAIN - 1) * OWN])
+        assert sorted(own) == sorted(AGAIN * OWN), f"seed {seed}"
+
+
+def test_the_copies_of_a_round_count_as_one() -> None:
+    assert together([Copied(10, 1.0, 0.5, 2.0), Copied(10, 3.0, 1.5, 2.0)]) == Copied(20, 4.0, 2.0, 4.0)
 
 
 def test_what_a_batch_and_a_record_cost_follows_from_two_sizes_of_each() -> None:

@@ -48,7 +48,7 @@ NAMES = tuple(CONTENDERS)
 FOR_ALL = (MIRROR_TUNED, *OWN)
 """The other contenders run only with the first load because they take long."""
 AGAIN = 3
-"""Copies by each of Trueup's paths in a round: one takes a second or two, and differs by up to 15 % from the next."""
+"""Copies by each of Trueup's paths in a round: one takes a second or two, and differs by up to 20 % from the next."""
 WORSE = 1.15
 """Maximum ratio to the better path."""
 MOST_WARM, SETTLED = 9, 0.85

@@ -183,14 +183,17 @@ def _show(rows: list[Row], output: str) -> None:
         out.table(rows, REFILLED, "The target has lost no data.")
 
 
+LAG = Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True)
+AGE = Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True)
+
 TOPIC = (
     Column("TOPIC", lambda r: r["topic"]),
     Column("TO", lambda r: r["target_topic"]),
     Column("STAGE", lambda r: r["stage"]),
     Column("PARTITIONS", lambda r: r["partitions"], number=True),
     Column("STOPPED", lambda r: r["stopped"], number=True),
-    Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
-    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+    LAG,
+    AGE,
     Column("REASON", lambda r: r["error"], clips=True),
 )
 
@@ -201,8 +204,8 @@ COPIES = (
     Column("COPIED-TO", lambda r: r["offset"] if r["offset"] >= 0 else "", number=True),
     Column("SOURCE-END", lambda r: r["source_end"] if r["source_end"] >= 0 else "", number=True),
     Column("TARGET-END", lambda r: r["target_end"] if r["target_end"] >= 0 else "", number=True),
-    Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
-    Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+    LAG,
+    AGE,
     Column("PATH", lambda r: r["path"]),
     Column("STAGE", lambda r: r["stage"]),
 )
@@ -241,8 +244,8 @@ def links(api: Target, output: str) -> int:
         Column("PATH", lambda r: r["path"]),
         Column("PARTITIONS", lambda r: r["partitions"], number=True),
         Column("STOPPED", lambda r: r["stopped"], number=True),
-        Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True),
-        Column("AGE", lambda r: age(r["lag_ms"]) if r["lag_ms"] >= 0 else "", number=True),
+        LAG,
+        AGE,
         Column("COPIED", lambda r: r["copied"], number=True),
         Column("REASON", lambda r: r["error"] or r["reason"], clips=True),
     ]

@@ -75,13 +75,18 @@ class LinkMetrics(Part):
 
     def _link(self, row: Mapping[str, Any]) -> None:
         name = row["link"]
-        self.link_lag.at(name).set(row["lag_records"] if row["lag_records"] >= 0 else NAN)
-        self.link_age.at(name).set(row["lag_ms"] / 1000 if row["lag_ms"] >= 0 else NAN)
+        self.link_lag.at(name).set(_known(row["lag_records"]))
+        self.link_age.at(name).set(_known(row["lag_ms"]) / 1000)
         self.link_partitions.at(name).set(row["partitions"])
         self.link_stopped.at(name).set(row["stopped"])
         self.link_state.one_of(LinkState, row["state"], name)
         for gauge, key in ((self.link_beat_age, "heartbeat_age_ms"), (self.link_beat_lag, "heartbeat_lag_ms")):
-            gauge.at(name).set(row[key] / 1000 if row[key] >= 0 else NAN)
+            gauge.at(name).set(_known(row[key]) / 1000)
         self.link_groups.at(name).set(row["groups"])
         self.link_group_lag.at(name).set(row["group_lag"])
         self.link_differences.at(name).set(row["differences"])
+
+
+def _known(value: float) -> float:
+    """A number of a link; NaN if it is unknown."""
+    return value if value >= 0 else NAN

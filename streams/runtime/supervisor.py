@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 
 from pyspark.sql.streaming import StreamingQuery
@@ -29,7 +28,7 @@ LONGEST_TEXT = 2_000
 _FRAMES = re.compile(r"^\s*(?:at \S+\(.*\)|\.\.\. \d+ more)\n?", re.MULTILINE)
 _TRACEBACK = re.compile(r"Traceback \(most recent call last\):\n((?:[ \t]+.*\n)+)")
 _CALL = re.compile(r'^  File "(.+)", line (\d+), in ', re.MULTILINE)
-ROOT = Path(__file__).parents[2].name
+ROOT = __name__.partition(".")[0]
 PACKAGES = ("state", "connectors", "streams")
 Stopped = Callable[[], bool]
 
@@ -261,9 +260,10 @@ def _place(error: BaseException) -> str:
 
 def _innermost(calls: Iterable[tuple[str, object]]) -> str:
     """File and line of the innermost call of Trueup; of the innermost call if none is of Trueup."""
-    places = [(_ours(name), name, line) for name, line in calls]
-    ours, name, line = ([("", "?", 0), *places, *(place for place in places if place[0])])[-1]
-    return f"{ours or name}:{line}"
+    places = [("?", 0), *calls]
+    ours = [(path, line) for name, line in places if (path := _ours(name))]
+    path, line = (ours or places)[-1]
+    return f"{path}:{line}"
 
 
 def _ours(name: str) -> str:

@@ -148,6 +148,8 @@ class Progress:
     ``filtered``: dropped by the transform. ``lost``: offsets that the source deleted before they were copied.
     ``repeated``: written a second time, as far as the path can know. ``foreign``: offsets of the target partition
     between the copied ones that this copy did not write: other writers, other links, control records.
+    ``foreign_tags``: source records with headers or properties of a link that no link wrote: an application passed them
+    on. They are copied like other records.
     ``source_start``, ``source_end`` and ``target_end`` are the last observed offsets (-1: unknown),
     ``lag_ms`` the age of the oldest record not copied (0: none; -1: unknown).
     ``error`` with ``stopped``: an operator must change something; without: the copy is retried.
@@ -166,6 +168,7 @@ class Progress:
     lost: int = 0
     repeated: int = 0
     foreign: int = 0
+    foreign_tags: int = 0
     source_start: int = -1
     source_end: int = -1
     target_end: int = -1

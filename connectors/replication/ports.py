@@ -184,7 +184,11 @@ class ClusterAdmin(Protocol):
 
 
 class Columns(NamedTuple):
-    """Records of one log in order, as columns; timestamps in ms since 1970 (-1: none)."""
+    """Records of one log in order, as columns; timestamps in ms since 1970, also before it.
+
+    A reader gives the header `provenance.HEADER` only to a record that a link wrote to this log: it is the record's
+    path. It gives the header `headers.MARK` to no record, whatever the record itself has.
+    """
 
     offsets: Sequence[int] = ()
     keys: Sequence[bytes | None] = ()
@@ -221,7 +225,8 @@ class Read(NamedTuple):
     """The result of one poll of a log. ``next``: the next offset to read; all records before it are in ``records``;
     ``idle``: there was nothing more; ``error``: why it cannot be read further. ``lost``: offsets up to ``next`` that
     the source deleted before they were read. They are reported without records, so that they are counted once.
-    ``bounds``: of the log, if the source reported them with the records.
+    ``bounds``: of the log, if the source reported them with the records. ``foreign_tags``: the records whose tag is not
+    believed, because no link wrote them where they are; it is not among their headers.
     ``place``: a number, not negative, by which the last of the records is distinguished from another one with its
     offset; -1: none. The next reader of the log finds it in the position (`track.PLACE`). ``refused``: why the last of
     the records cannot be copied; its value is what the source has."""
@@ -234,6 +239,7 @@ class Read(NamedTuple):
     place: int = -1
     refused: str = ""
     bounds: Bounds = Bounds(-1, -1)
+    foreign_tags: int = 0
 
 
 class Written(NamedTuple):

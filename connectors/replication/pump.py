@@ -335,6 +335,7 @@ class PumpCopier:
         track.counts.dropped += tagged.dropped
         track.counts.filtered += tagged.filtered
         track.counts.lost += read.lost
+        track.counts.foreign_tags += read.foreign_tags
         if tagged.broken:
             at = len(tagged.columns.offsets) + tagged.dropped + tagged.filtered
             self._refuse(track, _record(track.source, read.records, at), tagged.broken)

@@ -40,7 +40,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.copied = self.bytes = self.dropped = self.filtered = self.dismissed = 0
-        self.skipped = self.repeated = self.foreign = self.lost = 0
+        self.skipped = self.repeated = self.foreign = self.foreign_tags = self.lost = 0
 
 
 class LogTrack:

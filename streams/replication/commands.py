@@ -322,8 +322,9 @@ def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     yield "Heartbeat", arrived + (f"; {found['heartbeat_error']}" if found["heartbeat_error"] else "")
     if found["differences"]:
         yield "Target", f"{many(found['differences'], 'difference')}: trueup plan"
-    counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign")
-    yield "Records", ", ".join(f"{found[name]:,} {name}" for name in counted if found[name] or name == "copied")
+    counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign", "foreign_tags")
+    shown = (name for name in counted if found[name] or name == "copied")
+    yield "Records", ", ".join(f"{found[name]:,} {name.replace('_', ' ')}" for name in shown)
     yield "Bytes", size(found["bytes"])
     if found["error"]:
         yield "Problem", found["error"]

@@ -45,6 +45,9 @@ class LinkMetrics(Part):
         self.link_foreign = metrics.counter(
             "link_foreign_records_total", "target offsets between a link's records that the link did not write", "link"
         )
+        self.link_foreign_tags = metrics.counter(
+            "link_foreign_tags_total", "source records with a tag of a link that an application passed on", "link"
+        )
         self.link_rounds = metrics.counter("link_rounds_total", "completed rounds of leases of a link", "link")
 
     def declare(self, links: Iterable[str]) -> "LinkMetrics":
@@ -53,7 +56,7 @@ class LinkMetrics(Part):
         for link in links:
             for outcome in OUTCOMES:
                 self.link_records.at(link, outcome)
-            for counter in (self.link_bytes, self.link_foreign, self.link_rounds):
+            for counter in (self.link_bytes, self.link_foreign, self.link_foreign_tags, self.link_rounds):
                 counter.at(link)
         return self
 
@@ -63,6 +66,7 @@ class LinkMetrics(Part):
             self.link_records.at(link, outcome).inc(getattr(progress, outcome))
         self.link_bytes.at(link).inc(progress.bytes)
         self.link_foreign.at(link).inc(progress.foreign)
+        self.link_foreign_tags.at(link).inc(progress.foreign_tags)
 
     def round(self, link: str) -> None:
         """Count one round of leases."""

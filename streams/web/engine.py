@@ -74,7 +74,7 @@ class Engine(Protocol):
         error,
         heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups,
         group_lag (records that a group has read and that are not copied); since the start of this run copied, bytes,
-        dropped, skipped, dismissed, filtered, lost, repeated, foreign.
+        dropped, skipped, dismissed, filtered, lost, repeated, foreign, foreign_tags.
         directories: kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not
         reported), partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker
         strategy, skew, rule, reason, at_ms.

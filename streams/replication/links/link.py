@@ -34,7 +34,9 @@ SAFE = frozenset({"batches"})
 """Paths on which two concurrent copiers never duplicate a record."""
 STOPPED_AGAIN_MS = 30_000
 LATE_MS = 5_000
-COUNTED = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
+COUNTED = (
+    "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign", "foreign_tags",
+)  # fmt: skip
 
 
 class Note(Protocol):

@@ -50,7 +50,7 @@ def healthy_status() -> dict[str, Any]:
 
 
 def link_row(name: str, **more: Any) -> dict[str, Any]:
-    counted = ("bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign")
+    counted = ("bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign", "foreign_tags")
     return {
         "link": name, "source": "east", "target": "west", "mode": "enforce", "paused": False, "state": "up",
         "reason": "", "down": {}, "path": "batches", "path_reason": "", "topics": 1, "partitions": 2, "stopped": 0,

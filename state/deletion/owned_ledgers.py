@@ -98,7 +98,8 @@ def nodes_of(pointers: Iterable[Pointers]) -> Table:
 
 
 def newest_nodes(table: Table) -> Table:
-    """The newest row of each path, without deleted nodes."""
+    """The newest row of each path, without deleted nodes. An unreadable node keeps the references that it had when it
+    could be read: it may still have them."""
     rows = table.rows
     order = np.lexsort((rows["mzxid"], rows["path"]))
     paths = rows["path"][order]
@@ -106,7 +107,30 @@ def newest_nodes(table: Table) -> Table:
     keep = np.zeros(len(rows), bool)
     keep[last] = True
     keep &= rows["status"] != OwnerStatus.GONE
-    return Table(rows[keep], table.names, table.listed[np.repeat(keep, rows["count"])])
+    source = np.arange(len(rows))
+    for place in np.flatnonzero((rows["status"][order] == OwnerStatus.UNREADABLE) & keep[order]).tolist():
+        source[order[place]] = order[_last_read(rows, order, place)]
+    return _with_lists(table, keep, source[keep])
+
+
+def _last_read(rows: Rows, order: Rows, place: int) -> int:
+    """The place in ``order``, by path and age, of the last row of the same path that had references or was readable."""
+    at = place
+    while rows["status"][order[at]] == OwnerStatus.UNREADABLE and not rows["count"][order[at]]:
+        if not at or rows["path"][order[at - 1]] != rows["path"][order[place]]:
+            return place
+        at -= 1
+    return at
+
+
+def _with_lists(table: Table, keep: Rows, source: Rows) -> Table:
+    """The rows to ``keep``, each with the list of the row in ``source``."""
+    if np.array_equal(np.flatnonzero(keep), source):
+        return Table(table.rows[keep], table.names, table.listed[np.repeat(keep, table.rows["count"])])
+    rows, ends = table.rows[keep], np.cumsum(table.rows["count"])
+    rows["count"] = np.where(table.rows["status"][source] == OwnerStatus.GONE, 0, table.rows["count"][source])
+    parts = [table.listed[ends[at] - count : ends[at]] for at, count in zip(source, rows["count"], strict=True)]
+    return Table(rows, table.names, np.concatenate(parts))
 
 
 def newest_ledgers(table: Table) -> Table:

@@ -31,14 +31,12 @@ _REPORTED = {
 def judge(ledgers: Table, nodes: Table) -> Rows:
     """`LEAK` rows of a bucket, ordered by id; ``since_ms``: when the newer of both sides was observed. Codes of owner
     and cursor refer to the names of ``ledgers`` followed by those of ``nodes``."""
-    rows, ids, counts = ledgers.rows, nodes.listed["ledger"], nodes.rows["count"]
-    of_node = np.repeat(np.arange(len(nodes)), counts)
+    rows, of_node = ledgers.rows, np.repeat(np.arange(len(nodes)), nodes.rows["count"])
     data = (nodes.rows["name"] == _code_of(nodes, "")) & ~_schemas(nodes)
-    listed = np.isin(rows["ledger"], ids)
     owner = _owner_codes(ledgers, nodes)
     rule = _unlisted(rows, owner, nodes, of_node, data)
-    dropped = np.isin(rows["ledger"], ids[nodes.listed["dropped"] > 0])
-    found = np.where(listed, np.where(dropped, _CODE["dropped"], -1), rule)
+    rule = np.where(_dropped(rows, owner, nodes, of_node), _CODE["dropped"], rule)
+    found = np.where(np.isin(rows["ledger"], _needed(nodes)), -1, rule)
     out = np.zeros(int((found >= 0).sum()), LEAK)
     picked = rows[found >= 0]
     for name in ("ledger", "ctime_ms", "length", "version", "owner", "name", "state", "component"):
@@ -51,6 +49,28 @@ def judge(ledgers: Table, nodes: Table) -> Rows:
     out = np.concatenate([out, missing])
     out["verdict"] = _VERDICT[out["rule"]]
     return out[np.argsort(out["ledger"], kind="stable")]
+
+
+def needed_elsewhere(ledgers: Table, nodes: Table) -> Rows:
+    """Ids of ledgers that a node of any kind references and that are not in this bucket: their metadata name another
+    owner, or they do not exist."""
+    return np.setdiff1d(_needed(nodes), ledgers.rows["ledger"])
+
+
+def _needed(nodes: Table) -> Rows:
+    """Ids of all referenced ledgers, without those that the referencing owner records as deleted."""
+    found: Rows = nodes.listed["ledger"][nodes.listed["dropped"] == 0]
+    return found
+
+
+def _dropped(rows: Rows, owner: Rows, nodes: Table, of_node: Rows) -> Rows:
+    """Whether each ledger is recorded as deleted by the owner that its metadata name. ``rows`` are ordered by id."""
+    found, counted = np.zeros(len(rows), bool), nodes.listed["dropped"] > 0
+    ids, by = nodes.listed["ledger"][counted], nodes.rows["owner"][of_node[counted]]
+    here = np.isin(ids, rows["ledger"])
+    at = np.searchsorted(rows["ledger"], ids[here])
+    found[at[owner[at] == by[here]]] = True
+    return found
 
 
 def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) -> Rows:
@@ -75,7 +95,8 @@ def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) 
 
 def _missing(rows: Rows, nodes: Table, of_node: Rows, data: Rows, shift: int) -> Rows:
     """Ledgers that managed ledgers list and that do not exist."""
-    gone = data[of_node] & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
+    readable = (nodes.rows["status"] == OwnerStatus.READABLE)[of_node]
+    gone = data[of_node] & readable & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
     out = np.zeros(int(gone.sum()), LEAK)
     node = nodes.rows[of_node[gone]]
     out["ledger"], out["version"], out["component"] = nodes.listed["ledger"][gone], -1, Component.DATA

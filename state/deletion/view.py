@@ -6,7 +6,7 @@ milliseconds, and a ledger becomes unreferenced by a change of its owner, not of
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,27 +24,31 @@ from trueup.state.deletion.owned_ledgers import (
     packed,
 )
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.verdicts import LEAK, Rows, judge
+from trueup.state.deletion.verdicts import LEAK, Rows, judge, needed_elsewhere
 
-CELLS = ("shape", "nodes", "leaks")
+CELLS = ("shape", "nodes", "leaks", "elsewhere")
 _SHAPE = struct.Struct("<II")  # rows of the base, of the tail
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaks:
-    """All `LEAK` rows of a bucket, the names of their codes, and the number of ledgers in the bucket."""
+    """All `LEAK` rows of a bucket, the names of their codes, and the number of ledgers in the bucket. ``elsewhere``:
+    int64 ids of ledgers that its nodes reference and that are not in the bucket."""
 
     rows: Rows
     names: tuple[str, ...]
     ledgers: int
+    elsewhere: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
 
 
 def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
-    """Combine the results of all buckets. A ledger that one bucket holds and another reports as missing is referenced
-    by an owner that it does not name: it is neither unreferenced nor missing."""
+    """Combine the results of all buckets. A ledger that one bucket holds and a node of another bucket references is
+    referenced by an owner that it does not name: it is neither unreferenced nor missing."""
     rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
-    missing = rows["version"] < 0
-    used = np.intersect1d(rows["ledger"][missing], rows["ledger"][~missing])
+    used = np.intersect1d(
+        np.concatenate([np.zeros(0, np.int64), *(part.elsewhere for part in parts)]),
+        rows["ledger"][rows["version"] >= 0],
+    )
     if not len(used):
         return parts
     return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], used)]) for part in parts]
@@ -70,9 +74,10 @@ class OwnerBucket:
         self._log = BucketLog(store, Shape(base_blocks, base, len(blocks) - base_blocks, tail))
         self.ledgers = _present(joined(blocks)) if blocks else NO_LEDGERS
         self._leaks: Rows = np.frombuffer(store.get("leaks"), LEAK)
+        self._elsewhere: Rows = np.frombuffer(store.get("elsewhere"), np.int64)
 
     def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
-        """Fold in a batch. Returns None if no finding changed and ``asked`` is false.
+        """Fold in a batch. Returns None if nothing that is reported changed and ``asked`` is false.
 
         Rows of deleted ledgers go to all buckets, because only the bucket with the ledger knows its owner.
         """
@@ -81,15 +86,18 @@ class OwnerBucket:
             self.nodes = packed(newest_nodes(joined([self.nodes, nodes])))
             self._store.put("nodes", self.nodes.to_bytes())
         leaks = _since(_gone_since(judge(self.ledgers, self.nodes), ledgers.rows), self._leaks)
-        if not np.array_equal(leaks[_COMPARED], self._leaks[_COMPARED]):
+        elsewhere = needed_elsewhere(self.ledgers, self.nodes)
+        same = np.array_equal(leaks[_COMPARED], self._leaks[_COMPARED]) and np.array_equal(elsewhere, self._elsewhere)
+        if not same:
             self._store.put("leaks", leaks.tobytes())
+            self._store.put("elsewhere", elsewhere.tobytes())
         elif not asked:
             return None
-        self._leaks = leaks
+        self._leaks, self._elsewhere = leaks, elsewhere
         names = np.array([*self.ledgers.names, *self.nodes.names], object)
         codes, rows = np.unique(np.concatenate([leaks["owner"], leaks["name"]]), return_inverse=True), leaks.copy()
         rows["owner"], rows["name"] = np.split(codes[1], 2)
-        return Leaks(rows, tuple(names[codes[0]].tolist()) if len(leaks) else (), len(self.ledgers))
+        return Leaks(rows, tuple(names[codes[0]].tolist()) if len(leaks) else (), len(self.ledgers), elsewhere)
 
     def _fold(self, arrived: Table) -> None:
         ids, alive = arrived.rows["ledger"], arrived.rows["state"] != LedgerState.GONE

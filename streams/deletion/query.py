@@ -37,7 +37,7 @@ if TYPE_CHECKING:  # every Python worker imports this module, and those that sor
 
 TOPICS = ("ledgers", "owners", "topology")
 LEDGER, OWNER, TOPOLOGY = range(3)
-ANSWER = "bucket int, epoch bigint, ledgers bigint, leaks binary, names string"
+ANSWER = "bucket int, epoch bigint, ledgers bigint, leaks binary, names string, elsewhere binary"
 """One row for each bucket with an answer; ``epoch`` -1: without a request."""
 ROUTED = "bucket int, kind int, value binary"
 _ROUTED = pa.schema([("bucket", pa.int32()), ("kind", pa.int32()), ("value", pa.binary())])
@@ -97,7 +97,8 @@ def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | N
     if leaks is None:
         return None
     names = "\n".join(leaks.names)
-    return {"epoch": epoch, "ledgers": leaks.ledgers, "leaks": leaks.rows.tobytes(), "names": names}
+    found = {"leaks": leaks.rows.tobytes(), "names": names, "elsewhere": leaks.elsewhere.tobytes()}
+    return {"epoch": epoch, "ledgers": leaks.ledgers, **found}
 
 
 def split(frames: Iterator["pd.DataFrame"]) -> tuple[Table, Table, int]:
@@ -114,8 +115,8 @@ def split(frames: Iterator["pd.DataFrame"]) -> tuple[Table, Table, int]:
 
 def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
     """Bucket, epoch and contents of one row of the stream."""
-    rows = np.frombuffer(row["leaks"], LEAK)
-    return row["bucket"], row["epoch"], Leaks(rows, tuple(row["names"].split("\n")), row["ledgers"])
+    rows, elsewhere = np.frombuffer(row["leaks"], LEAK), np.frombuffer(row["elsewhere"], np.int64)
+    return row["bucket"], row["epoch"], Leaks(rows, tuple(row["names"].split("\n")), row["ledgers"], elsewhere)
 
 
 def start(
@@ -126,7 +127,7 @@ def start(
     return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
-FORM = 3  # version of the state in the checkpoint
+FORM = 4  # version of the state in the checkpoint
 EVERY_MS = 1_000  # deletions are not urgent, and each batch reads a whole bucket
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -131,7 +132,7 @@ class Eager(OwnerBucket):
         rows, ids = found.rows.copy(), [rule.id for rule in LEAK_RULES]
         newest = rows["rule"] == ids.index("deletion.not-superseded")
         rows["verdict"][newest], rows["rule"][newest] = Verdict.DRIFTED, ids.index("deletion.forgotten")
-        return Leaks(rows, found.names, found.ledgers)
+        return replace(found, rows=rows)
 
 
 class Blind(OwnerBucket):

@@ -33,7 +33,7 @@ def leaks(*rows: dict[str, Any]) -> Leaks:
         for name, value in shown.items():
             made[name][at] = value
         made["verdict"][at] = LEAK_RULES[code].verdict
-    return Leaks(made, tuple(names), 9)
+    return Leaks(made, tuple(names), 9, made["ledger"][made["version"] < 0])
 
 
 class JournalRecord(NamedTuple):

@@ -157,7 +157,7 @@ def test_a_bucket_reports_the_forgotten_ledgers_that_reached_it() -> None:
     found = OwnerBucket(MemoryStore()).step(ledgers, nodes)
     assert found is not None
     row = {"bucket": 1, "epoch": 5, "ledgers": found.ledgers, "leaks": found.rows.tobytes(),
-           "names": "\n".join(found.names)}  # fmt: skip
+           "names": "\n".join(found.names), "elsewhere": found.elsewhere.tobytes()}  # fmt: skip
     bucket, epoch, leaks = leaks_of(row)
     reported = [(int(r["ledger"]), LEAK_RULES[int(r["rule"])].id, leaks.names[r["owner"]]) for r in leaks.rows]
     assert (bucket, epoch, leaks.ledgers, reported) == (1, 5, 2, [(4, "deletion.forgotten", ORDERS)])

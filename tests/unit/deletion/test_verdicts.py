@@ -11,7 +11,7 @@ from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Rows, Table, 
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of, managed_ledger
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.verdicts import judge
-from trueup.state.deletion.view import OwnerBucket
+from trueup.state.deletion.view import OwnerBucket, agreed
 
 ML = "public/default/persistent/orders"
 PATH = f"/managed-ledgers/{ML}"
@@ -159,3 +159,47 @@ def test_custom_metadata_name_the_owner(custom: dict[str, bytes], claim: Claim) 
 
 def test_a_topic_is_encoded_as_java_does() -> None:
     assert managed_ledger("persistent://t/n/a b:c~*") == "t/n/persistent/a+b%3Ac%7E*"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [cursor(4), node(4, path="/schemas/x", owner="schema:x"), node(4, 12)],
+    ids=["cursor", "schema", "list"],
+)
+@pytest.mark.parametrize("own_bucket", [True, False])
+def test_a_ledger_that_a_node_of_another_owner_references_is_no_finding(other: Pointers, own_bucket: bool) -> None:
+    foreign = other if other.owner != ML else other._replace(owner="other", path=other.path.replace(ML, "other"))
+    here, there = ledgers({"ledger": 4}, {"ledger": 9}), ledgers({"ledger": 12, "owner": "other"})
+    mine, others = OwnerBucket(MemoryStore()), OwnerBucket(MemoryStore())
+    own = mine.step(here, nodes_of([node(9), *([foreign] if own_bucket else [])]))
+    parts = [own, others.step(there, nodes_of([] if own_bucket else [foreign]), asked=True)]
+    assert 4 not in [row["ledger"] for part in agreed([part for part in parts if part]) for row in part.rows]
+
+
+def test_a_ledger_that_another_owner_counts_as_deleted_and_its_own_lists_is_no_finding() -> None:
+    other = node(4, dropped=(4,), owner="other", path="/managed-ledgers/other")
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9), other) == {}
+
+
+def test_a_ledger_that_its_owner_counts_as_deleted_and_another_lists_is_no_finding() -> None:
+    other = node(4, owner="other", path="/managed-ledgers/other")
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9, dropped=(4,)), other) == {}
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_references_of_a_node_protect_after_it_became_unreadable(batches: int) -> None:
+    other = cursor(4, path="/managed-ledgers/other/sub", owner="other")
+    damaged = [other._replace(status=OwnerStatus.UNREADABLE, ledgers=(), mzxid=mzxid) for mzxid in (8, 9)]
+    bucket, steps = OwnerBucket(MemoryStore()), [node(9), other, *damaged]
+    bucket.step(ledgers({"ledger": 4}, {"ledger": 9}))
+    for at in range(batches):
+        found = bucket.step(nodes=nodes_of(steps[at::batches]), asked=True)
+    assert found is not None
+    assert len(found.rows) == 0
+
+
+def test_what_a_deleted_node_referenced_does_not_protect() -> None:
+    other = cursor(4, path="/managed-ledgers/other/sub", owner="other")
+    later = [other._replace(status=status, ledgers=(), mzxid=mzxid) for status, mzxid in
+             ((OwnerStatus.GONE, 8), (OwnerStatus.UNREADABLE, 9))]  # fmt: skip
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), *later) == {4: "forgotten"}

@@ -4,11 +4,20 @@ A ledger is deleted by deleting its znode (LedgerDeleteOp); bookies then collect
 BookKeeper's client checks anything before. Here the owner is read again, and one transaction checks that its node
 is unchanged and deletes the znode if it still has the version of the decision. Only the node of the managed ledger
 decides on its data, so only this node is checked: its cursors must be readable and must not reference the ledger, but
-they change all the time. A ledger that its owner lists and records as deleted is deleted only after the verification
-of its offloaded copy. Nothing else is ever deleted, not even empty directories, and no node of Pulsar is written.
+they change all the time.
+
+A version does not identify a node: one that was deleted and created again has the same versions a second time, and a
+transaction checks nothing else. Therefore everything is read twice, and the transaction is sent only if the second
+read, directly before it, finds the same nodes: the zxid of the last write of a path is never used twice. It remains
+possible that between the second response and the transaction, one round trip, the owner's node is deleted, created,
+written up to the same version, and lists a ledger that it did not list before. A broker never does: ledger ids are not
+reused, so the node of a new topic lists only later ledgers.
+
+A ledger that its owner lists and records as deleted is deleted only after the verification of its offloaded copy.
+Nothing else is ever deleted, not even empty directories, and no node of Pulsar is written.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.pulsar.layout import NodeKind, NodeLocation, PulsarPaths
@@ -38,6 +47,14 @@ class DeleteOrder(NamedTuple):
     claim: Claim
     unclosed: bool = False
     dropped: bool = False
+
+
+class _Ready(NamedTuple):
+    """An executable order: zxids of the last writes of its owner's node and of its ledger, and its operations."""
+
+    owner: int
+    ledger: int
+    operations: list[bytes]
 
 
 class DeleteOutcome(NamedTuple):
@@ -72,7 +89,9 @@ class Deleter:
         """Execute all orders, each in a separate transaction; one outcome each, in their order."""
         done: dict[int, DeleteOutcome] = {}
         ready = self._look(orders, done)
-        for at, answer in zip(ready, self._client.commit(ready.values()) if ready else (), strict=True):
+        ready = self._look(orders, done, ready) if ready else {}
+        operations = [each.operations for each in ready.values()]
+        for at, answer in zip(ready, self._client.commit(operations) if ready else (), strict=True):
             done[at] = _outcome(orders[at].ledger, answer)
         return [done[at] for at in range(len(orders))]
 
@@ -82,35 +101,65 @@ class Deleter:
         ready = self._look(orders, done)
         return [DeleteOutcome(order.ledger, "ready") if at in ready else done[at] for at, order in enumerate(orders)]
 
-    def _look(self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome]) -> dict[int, list[bytes]]:
-        """Read owners and ledgers; settle orders that must not be executed; the operations for the others."""
+    def _look(
+        self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome], before: Mapping[int, _Ready] | None = None
+    ) -> dict[int, _Ready]:
+        """Read owners and ledgers; settle orders that must not be executed; the others. ``before``: those of an earlier
+        look, which must find the same nodes."""
         try:
-            return self._read(orders, done)
+            return self._read(orders, done) if before is None else self._same(orders, done, before)
         except (Retry, Stop) as error:
-            done.update({at: _failed(order.ledger, error) for at, order in enumerate(orders)})
+            left = range(len(orders)) if before is None else before
+            done.update({at: _failed(orders[at].ledger, error) for at in left})
             return {}
 
-    def _read(self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome]) -> dict[int, list[bytes]]:
-        wanted: dict[int, str] = {}
+    def _same(
+        self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome], before: Mapping[int, _Ready]
+    ) -> dict[int, _Ready]:
+        ready: dict[int, _Ready] = {}
+        for at, node, nodes in self._nodes(orders, before):
+            order, seen = orders[at], before[at]
+            if node.error == GONE:
+                done[at] = DeleteOutcome(order.ledger, "gone", "the ledger does not exist", node.zxid)
+            elif problem := _needed(order, nodes):
+                done[at] = DeleteOutcome(order.ledger, "refused", problem)
+            elif node.stat is None or (nodes[0].mzxid, node.stat.mzxid) != (seen.owner, seen.ledger):
+                problem = _why("the nodes of the owner and the ledger as just read", "other nodes", "decide again")
+                done[at] = DeleteOutcome(order.ledger, "refused", problem)
+            else:
+                ready[at] = seen
+        return ready
+
+    def _nodes(
+        self, orders: Sequence[DeleteOrder], wanted: Iterable[int]
+    ) -> Iterator[tuple[int, Node, list[Pointers]]]:
+        """The ledger of each of these orders, and the nodes of its owner, read now from an up-to-date server."""
+        ats = list(wanted)
+        owners = owned(self._client, self._paths, {orders[at].claim.owner for at in ats}, self._now())
+        ledgers = read(self._client, [self._ledger_path(orders[at].ledger) for at in ats])
+        for at, node in zip(ats, [node for nodes in ledgers for node in nodes], strict=True):
+            yield at, node, owners[orders[at].claim.owner]
+
+    def _read(self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome]) -> dict[int, _Ready]:
+        wanted: list[int] = []
         for at, order in enumerate(orders):
             problem = self._ineligible(order.claim)
             if problem:
                 done[at] = DeleteOutcome(order.ledger, "refused", problem)
             else:
-                wanted[at] = self._ledger_path(order.ledger)
-        owners = owned(self._client, self._paths, {orders[at].claim.owner for at in wanted}, self._now())
-        ledgers = [node for nodes in read(self._client, wanted.values()) for node in nodes]
-        ready: dict[int, list[bytes]] = {}
-        for at, node in zip(wanted, ledgers, strict=True):
-            order, nodes = orders[at], owners[orders[at].claim.owner]
+                wanted.append(at)
+        ready: dict[int, _Ready] = {}
+        for at, node, nodes in self._nodes(orders, wanted):
+            order, own = orders[at], nodes[0]
             if node.error == GONE:
                 done[at] = DeleteOutcome(order.ledger, "gone", "the ledger does not exist", node.zxid)
             elif problem := self._changed(order, node) or _needed(order, nodes):
                 done[at] = DeleteOutcome(order.ledger, "refused", problem)
-            elif order.dropped and (error := self._unverified(order, node, nodes[0])):
+            elif order.dropped and (error := self._unverified(order, node, own)):
                 done[at] = _failed(order.ledger, error)
             else:
-                ready[at] = [check(nodes[0].path, nodes[0].version), deletion(node.path, order.version)]
+                operations = [check(own.path, own.version), deletion(node.path, order.version)]
+                ready[at] = _Ready(own.mzxid, node.stat.mzxid if node.stat else -1, operations)
         return ready
 
     def _ineligible(self, claim: Claim) -> str:

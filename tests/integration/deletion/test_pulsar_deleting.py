@@ -42,21 +42,37 @@ def unverified(copy: OffloadedCopy, facts: OffloadFacts) -> None:
     raise Stop("no copy to be asked for", str((copy, facts)), "none of these ledgers has one")
 
 
+class Late:
+    """A client that calls ``last`` directly before it sends transactions."""
+
+    def __init__(self, client: ZooKeeperClient, last: Callable[[], Any]) -> None:
+        self._client, self._last = client, last
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def commit(self, operations: Any) -> Any:
+        self._last()
+        return self._client.commit(operations)
+
+
 def deleter(
     owners: Owners, client: ZooKeeperClient | None = None, meanwhile: Callable[[], Any] = lambda: None,
-    verify: Verify = unverified,
+    verify: Verify = unverified, last: Callable[[], Any] = lambda: None,
 ) -> Deleter:  # fmt: skip
-    """``meanwhile`` runs after the owner and the ledger were read and before the transaction."""
+    """``meanwhile`` runs between the two looks at the owner and the ledger, ``last`` between the second look and the
+    transaction."""
 
     def decode(ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
         meanwhile()
         return owners.decode(ledger, data, stat)
 
-    return Deleter(client or owners.client, owners.paths, owners.ledgers.ledger, decode, lambda: 1, verify)
+    late: Any = Late(client or owners.client, last)
+    return Deleter(late, owners.paths, owners.ledgers.ledger, decode, lambda: 1, verify)
 
 
-def delete(owners: Owners, order: DeleteOrder = ORDER, meanwhile: Callable[[], Any] = lambda: None) -> DeleteOutcome:
-    return deleter(owners, meanwhile=meanwhile).delete([order])[0]
+def delete(owners: Owners, order: DeleteOrder = ORDER, **hooks: Callable[[], Any]) -> DeleteOutcome:
+    return deleter(owners, **hooks).delete([order])[0]  # type: ignore[arg-type]
 
 
 def there(owners: Owners, ledger: int = LEDGER) -> bool:
@@ -176,30 +192,71 @@ def test_a_ledger_that_cannot_be_read_stays(owners: Owners) -> None:
     assert delete(owners, ORDER._replace(ledger=6)).result == "refused"
 
 
+def made_anew(owners: Owners, path: str, data: bytes) -> None:
+    """Delete this node and all below, and create it with these data at the same version."""
+    found = owners.client.look(path)
+    assert found is not None
+    owners.client.delete(path, recursive=True)
+    owners.make(path)
+    for _ in range(found[1].version):
+        owners.make(path, data)
+    again = owners.client.look(path)
+    assert again is not None
+    assert (again[0], again[1].version) == (data, found[1].version)
+
+
+@pytest.mark.parametrize("hook", ["meanwhile", "last"])
 @pytest.mark.parametrize(
-    ("meanwhile", "result"),
+    "act",
     [
-        (lambda o: o.managed_ledger(LEDGER, 8, 9), "refused"),
-        (lambda o: o.managed_ledger(8, 9), "refused"),
-        (lambda o: o.client.delete(o.paths.node(TOPIC), recursive=True), "refused"),
-        (lambda o: o.ledger(LEDGER), "refused"),
+        lambda o: o.managed_ledger(LEDGER, 8, 9),
+        lambda o: o.managed_ledger(8, 9),
+        lambda o: o.client.delete(o.paths.node(TOPIC), recursive=True),
+        lambda o: o.ledger(LEDGER),
     ],
     ids=["listed again", "written", "deleted", "ledger written"],
 )
-def test_what_happens_between_the_look_and_the_transaction_undoes_it(
-    owners: Owners, meanwhile: Callable[[Owners], Any], result: str
+def test_what_happens_between_the_looks_or_before_the_transaction_undoes_it(
+    owners: Owners, act: Callable[[Owners], Any], hook: str
 ) -> None:
-    outcome = delete(owners, meanwhile=lambda: meanwhile(owners))
-    assert (outcome.result, there(owners)) == (result, True)
+    outcome = delete(owners, **{hook: lambda: act(owners)})
+    assert (outcome.result, there(owners)) == ("refused", True)
 
 
-def test_a_ledger_deleted_by_another_in_between_is_gone(owners: Owners) -> None:
-    outcome = delete(owners, meanwhile=lambda: owners.client.drop(owners.ledgers.ledger(LEDGER), -1))
+@pytest.mark.parametrize("writes", [1, 4])
+def test_a_topic_that_is_made_anew_at_the_same_version_undoes_it(owners: Owners, writes: int) -> None:
+    for _ in range(writes):
+        owners.managed_ledger(8, 9)
+    mine = owners.client.look(owners.paths.node(TOPIC))
+    other = owners.client.look(owners.managed_ledger(LEDGER, 8, 9, owner="t/ns/persistent/other"))
+    assert mine is not None
+    assert other is not None
+    outcome = delete(owners, meanwhile=lambda: made_anew(owners, owners.paths.node(TOPIC), other[0]))
+    assert (outcome.result, there(owners)) == ("refused", True), outcome
+
+
+def test_a_ledger_that_is_made_anew_at_the_same_version_stays(owners: Owners) -> None:
+    path = owners.ledger(LEDGER)
+    found = owners.client.look(path)
+    assert found is not None
+    outcome = delete(owners, ORDER._replace(version=1), meanwhile=lambda: made_anew(owners, path, found[0]))
+    assert (outcome.result, there(owners)) == ("refused", True), outcome
+
+
+@pytest.mark.parametrize("hook", ["meanwhile", "last"])
+def test_a_ledger_deleted_by_another_in_between_is_gone(owners: Owners, hook: str) -> None:
+    outcome = delete(owners, **{hook: lambda: owners.client.drop(owners.ledgers.ledger(LEDGER), -1)})
     assert outcome.result == "gone"
 
 
-def test_a_cursor_may_change_in_between(owners: Owners) -> None:
-    assert delete(owners, meanwhile=lambda: owners.cursor("sub", 12)).result == "deleted"
+@pytest.mark.parametrize("hook", ["meanwhile", "last"])
+def test_a_cursor_may_change_in_between(owners: Owners, hook: str) -> None:
+    assert delete(owners, **{hook: lambda: owners.cursor("sub", 12)}).result == "deleted"
+
+
+def test_a_cursor_that_references_the_ledger_at_the_second_look_undoes_it(owners: Owners) -> None:
+    outcome = delete(owners, meanwhile=lambda: owners.cursor("sub", LEDGER))
+    assert (outcome.result, there(owners)) == ("refused", True)
 
 
 def test_without_permission_to_delete_it_is_refused(owners: Owners) -> None:
@@ -250,7 +307,7 @@ def test_a_connection_lost_inside_the_transaction_leaves_it_unknown(zookeeper: Z
 
         cutting = threading.Thread(target=cut_when_done)
         cutting.start()
-        (reported,) = deleter(owners, far, lambda: setattr(proxy, "deaf", True)).delete([ORDER])
+        (reported,) = deleter(owners, far, last=lambda: setattr(proxy, "deaf", True)).delete([ORDER])
         cutting.join()
         proxy.deaf = False
         far.shut()

@@ -54,6 +54,16 @@ class PulsarPaths:
         """Root of the schemas."""
         return f"{self.root}/schemas"
 
+    @cached_property
+    def policies(self) -> str:
+        """Root of the namespaces' policies, in the configuration metadata store."""
+        return f"{self.root}/admin/policies"
+
+    @cached_property
+    def partitioned(self) -> str:
+        """Root of the partitioned topics, in the configuration metadata store (PartitionedTopicResources)."""
+        return f"{self.root}/admin/partitioned-topics"
+
     def places(self, path: str) -> tuple[NodeLocation, ...]:
         """What the node at this path below one of the roots may be. The first applies if the node's data are not
         decisive, the last if it has no data."""

@@ -1,20 +1,24 @@
-"""Names of topics, and their managed ledgers (TopicName.java, PartitionedTopicResources)."""
+"""Names of topics, and their managed ledgers (TopicName.java, SystemTopicNames.java)."""
 
 import re
 from typing import NamedTuple
-from urllib.parse import quote_plus, unquote_plus
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import topic_ledgers
 from trueup.connectors.pulsar.schemas import SchemaPlace, schema_places
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused, Stop
-from trueup.state.deletion.owners import SCHEMA
+from trueup.state.deletion.owners import SCHEMA, encoded
 from trueup.state.reads.tiers import LedgerInfo
 
 _PARTITION = "-partition-"
-_OWN = ("__change_events", "__transaction_", "__namespace_heartbeat", "__load_balancer", "__healthcheck")
-"""Parts of names of topics that Pulsar creates for itself (SystemTopicNames)."""
+_INT32 = (1 << 31) - 1
+_EVENTS = frozenset({
+    "__change_events", "__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes",
+    "__transaction_buffer_snapshot_segments",
+})  # fmt: skip
+_COORDINATOR = ("pulsar/system/transaction_coordinator_assign", "pulsar/system/__transaction_log_")
+_PENDING_ACK = "__transaction_pending_ack"
 _DOMAIN = re.compile(r"(?:(?P<domain>[a-z-]+)://)?(?P<rest>.+)\Z")
 _WORD = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 """Names of tenants and namespaces (NamedEntity.java)."""
@@ -32,24 +36,40 @@ class Topic(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The name of its managed ledger (TopicName.getPersistenceNamingEncoding; Codec.java encodes as URLEncoder)."""
-        return f"{self.tenant}/{self.namespace}/persistent/{_encoded(self.local)}"
+        """The name of its managed ledger (TopicName.getPersistenceNamingEncoding)."""
+        return f"{self.tenant}/{self.namespace}/persistent/{encoded(self.local)}"
 
     @property
     def schema(self) -> str:
         """The name of its schema, which all partitions share (TopicName.getSchemaName)."""
-        return f"{self.tenant}/{self.namespace}/{_encoded(self.base)}"
+        return f"{self.tenant}/{self.namespace}/{encoded(self.whole.local)}"
 
     @property
     def partition(self) -> int:
-        """The number of the partition, -1 if it is none."""
-        name, dash, number = self.local.rpartition(_PARTITION)
-        return int(number) if name and dash and number.isdecimal() and number.isascii() else -1
+        """The number of the partition according to its name, -1 if it is none (TopicName.getPartitionIndex)."""
+        name, _, number = self.local.rpartition(_PARTITION)
+        return _number(number) if name else -1
 
     @property
-    def base(self) -> str:
-        """The last part of the name, without the number of the partition."""
-        return self.local if self.partition < 0 else self.local.rpartition(_PARTITION)[0]
+    def whole(self) -> "Topic":
+        """The topic of a partition, by their names alone; any other topic itself (getPartitionedTopicName)."""
+        return self if self.partition < 0 else self._replace(local=self.local.rpartition(_PARTITION)[0])
+
+    @property
+    def system(self) -> bool:
+        """Whether Pulsar keeps it for itself (SystemTopicNames.isSystemTopic)."""
+        whole = self.whole
+        internal = f"{whole.tenant}/{whole.namespace}/{whole.local}".startswith(_COORDINATOR)
+        return internal or whole.local in _EVENTS or whole.local.endswith(_PENDING_ACK)
+
+
+def _number(text: str) -> int:
+    """The partition that Pulsar reads in the end of a name, -1 if it reads none: Integer.parseInt, which reads decimal
+    digits of any script in UTF-16, and the length of the number without leading zeros."""
+    if not text.isdecimal() or len(text) > len(str(_INT32)) or max(text) > "\uffff":
+        return -1
+    found = int(text)
+    return found if found <= _INT32 and len(str(found)) == len(text) else -1
 
 
 def topic_of(name: str) -> Topic:
@@ -59,36 +79,18 @@ def topic_of(name: str) -> Topic:
     words = found["rest"].split("/") if found else []
     domain = found["domain"] if found else None
     words = ["public", "default", *words] if len(words) == 1 and not domain else words
-    valid = len(words) >= 3 and all(map(_WORD.match, words[:2])) and all(words)
+    valid = len(words) == 3 and all(map(_WORD.match, words[:2])) and words[2].strip()
     if not valid or domain not in (None, "persistent"):
-        raise Stop("the name of a persistent topic, TENANT/NAMESPACE/NAME", repr(name[:200]), "correct the name")
-    return Topic(words[0], words[1], "/".join(words[2:]))
+        todo = "correct the name; names with a cluster, of before Pulsar 2.0, are not read"
+        raise Stop("the name of a persistent topic, TENANT/NAMESPACE/NAME", repr(name[:200]), todo)
+    return Topic(*words)
 
 
-def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[Topic]:
-    """The topic itself, or its partitions by number. Raises `Refused` if there is neither, `Retry`."""
-    client.settle(paths.ledgers)
-    if client.look(paths.node(topic.owner)) is not None:
-        return [topic]
-    parent = paths.node(topic.owner).rpartition("/")[0]
-    names = [unquote_plus(name.decode()) for name in client.listings([parent])[0][0]]
-    all_of = (topic._replace(local=name) for name in names if name.startswith(f"{topic.local}{_PARTITION}"))
-    found = sorted((one for one in all_of if one.partition >= 0), key=lambda one: one.partition)
-    if not found:
-        raise Refused(f"topic {topic}", f"no node {paths.node(topic.owner)}", "check its name and deletion.root")
-    return found
-
-
-def topics_in(client: ZooKeeperClient, paths: PulsarPaths, namespace: str) -> list[Topic]:
-    """The topics of a namespace TENANT/NAMESPACE that have ledgers, by name, without those of Pulsar itself. Raises
-    `Stop` for an invalid name, `Retry`."""
-    words = namespace.split("/")
+def check_namespace(name: str) -> None:
+    """Raises `Stop` for a name that is not TENANT/NAMESPACE."""
+    words = name.split("/")
     if len(words) != 2 or not all(map(_WORD.match, words)):
-        raise Stop("a namespace TENANT/NAMESPACE", repr(namespace[:200]), "correct the name")
-    client.settle(paths.ledgers)
-    names = client.listings([f"{paths.ledgers}/{namespace}/persistent"])[0][0]
-    found = (Topic(words[0], words[1], unquote_plus(name.decode())) for name in names)
-    return sorted(one for one in found if not any(mark in one.local for mark in _OWN))
+        raise Stop("a namespace TENANT/NAMESPACE", repr(name[:200]), "correct the name")
 
 
 def ledgers_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[LedgerInfo]:
@@ -105,7 +107,3 @@ def schemas_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> lis
     node = paths.node(f"{SCHEMA}{topic.schema}")
     found = client.look(node)
     return [] if found is None else schema_places(found[0], node)
-
-
-def _encoded(local: str) -> str:
-    return quote_plus(local, safe="*").replace("~", "%7E")

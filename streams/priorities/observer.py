@@ -10,7 +10,8 @@ from typing import NamedTuple
 from trueup.connectors.pulsar.admin.client import BrokerAnswers, PulsarAdmin, scope_of
 from trueup.connectors.pulsar.admin.http import NotEnabled
 from trueup.connectors.pulsar.layout import PulsarPaths
-from trueup.connectors.pulsar.namespaces import ledgers, namespaces, topics
+from trueup.connectors.pulsar.namespaces import ledgers, namespaces
+from trueup.connectors.pulsar.partitioned import choice, of_namespaces, topics, undecided
 from trueup.connectors.pulsar.topics import Topic
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Stop, TrueupError
@@ -64,13 +65,18 @@ class Observer:
         are missing."""
         client, bad = self._session(), dict[str, str]()
         found: dict[str, list[Part]] = {}
+        of, every = of_namespaces(client, self._paths, names), list[Topic]()
 
         def unreadable(topic: Topic, error: Stop) -> None:
-            bad[name_of(topic)] = str(error)
+            bad[name_of(of.named(topic))] = str(error)
 
-        every = list(topics(client, self._paths, names))
+        for there in topics(client, self._paths, names):
+            clients_read, doubtful = choice(there, of)
+            every += clients_read
+            for topic in doubtful:
+                unreadable(topic, undecided(self._paths, topic))
         for topic, infos in ledgers(client, self._paths, every, unreadable):
-            name, part = name_of(topic), f"{topic.tenant}/{topic.namespace}/{topic.local}"
+            name, part = name_of(of.named(topic)), name_of(topic)
             wanted = tuple(Wanted(name, part, topic.owner, info) for info in infos if info.closed_ms)
             found.setdefault(name, []).append(Part(topic, wanted))
         observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
@@ -109,8 +115,8 @@ class Observer:
 
 
 def name_of(topic: Topic) -> str:
-    """tenant/namespace/topic of a topic, or of the topic of a partition."""
-    return f"{topic.tenant}/{topic.namespace}/{topic.base}"
+    """tenant/namespace/topic."""
+    return f"{topic.tenant}/{topic.namespace}/{topic.local}"
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -6,8 +6,9 @@ from functools import lru_cache
 
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.partitioned import partitions, topics_in
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.topics import Topic, ledgers_of, partitions, schemas_of, topic_of, topics_in
+from trueup.connectors.pulsar.topics import Topic, ledgers_of, schemas_of, topic_of
 from trueup.connectors.s3.store import ObjectStore, store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.session import client_of
@@ -50,7 +51,7 @@ class Topics:
     def matching(self, namespace: str, pattern: str) -> list[Topic]:
         """The topics of a namespace, and partitions of topics, whose names without the number of the partition match
         ``pattern``. Topics of Pulsar itself are left out. Raises `Stop` for more than `MOST` topics, `Retry`."""
-        found = [one for one in topics_in(self._client, self._paths, namespace) if matches([pattern], one.base)]
+        found = topics_in(self._client, self._paths, namespace, lambda topic: matches([pattern], topic.whole.local))
         if len(found) > MOST:
             raise Stop(f"at most {MOST} topics and partitions", f"{len(found)}", "use a narrower pattern")
         return found

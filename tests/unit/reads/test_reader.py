@@ -7,7 +7,7 @@ import pytest
 from tests.unit.pulsar.pulsar_entries import encoded
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.messages import ManagedLedger
-from trueup.connectors.pulsar.topics import Topic, topic_of
+from trueup.connectors.pulsar.topics import Topic
 from trueup.state.common.errors import BadBytes, Refused, Stop, TrueupError
 from trueup.state.reads.tiers import LedgerInfo, Tier
 from trueup.streams.reads.fallback import LostEntries
@@ -128,27 +128,3 @@ def test_a_ledger_that_was_closed_long_before_a_time_is_not_read() -> None:
     cluster = FakeCluster(7)
     cluster.fails[7, 0] = GONE
     assert cluster.given_out(Range(from_ms=SKEW_MS + 2)) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "owner"),
-    [
-        ("a", "public/default/persistent/a"),
-        ("t/ns/a", "t/ns/persistent/a"),
-        ("persistent://t/ns/a-partition-3", "t/ns/persistent/a-partition-3"),
-        ("t/ns/a b/ü~*", "t/ns/persistent/a+b%2F%C3%BC%7E*"),
-    ],
-)
-def test_a_topic_has_the_managed_ledger_that_pulsar_gives_it(name: str, owner: str) -> None:
-    assert topic_of(name).owner == owner
-
-
-@pytest.mark.parametrize("name", ["", "t/a", "non-persistent://t/ns/a", "persistent://a", "t//a", "t n/ns/a"])
-def test_an_invalid_name_of_a_topic_is_refused(name: str) -> None:
-    with pytest.raises(Stop):
-        topic_of(name)
-
-
-@pytest.mark.parametrize(("local", "partition"), [("a-partition-3", 3), ("a", -1), ("a-partition-x", -1)])
-def test_a_partition_has_a_number(local: str, partition: int) -> None:
-    assert TOPIC._replace(local=local).partition == partition

@@ -1,0 +1,171 @@
+"""Which topics of a namespace clients read: the partitions of a partitioned topic, and topics without partitions.
+
+A partitioned topic is a node with its number of partitions (PartitionedTopicMetadata, PartitionedTopicResources), not
+the managed ledgers whose names look like partitions. Clients look it up first. A topic of the same name without
+partitions, and partitions from that number on, are out of their reach. The nodes are in the configuration metadata
+store, which may be another ensemble; then only managed ledgers show what there is, and a name that has both forms is
+not decided.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote_plus
+
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.queries import GONE, Node, read
+from trueup.connectors.pulsar.topics import Topic, check_namespace
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.connectors.zookeeper.errors import Forbidden
+from trueup.state.common.errors import Refused, Stop
+from trueup.state.deletion.owners import encoded
+
+_TOGETHER = 250
+_DOMAIN = "persistent"
+
+
+class Partitioned(NamedTuple):
+    """Numbers of partitions by topic; None: its node is not readable. ``known``: whether other topics have none."""
+
+    counts: Mapping[Topic, int | None]
+    known: bool = True
+
+    def size(self, topic: Topic) -> int | None:
+        """The number of partitions of a topic, 0 if it is not partitioned, None if that is not known."""
+        return self.counts.get(topic, 0 if self.known else None)
+
+    def named(self, topic: Topic) -> Topic:
+        """The topic whose policies apply, and that clients name: the partitioned one of a partition."""
+        return topic if self.size(topic.whole) == 0 else topic.whole
+
+
+class Choice(NamedTuple):
+    """``read``: topics and partitions that clients read. ``doubtful``: topics that exist with and without partitions,
+    if it is not known which of both clients read."""
+
+    read: list[Topic]
+    doubtful: list[Topic]
+
+
+def choice(found: Collection[Topic], of: Partitioned) -> Choice:
+    """What clients read of these topics of a namespace."""
+    split = {topic.whole for topic in found if topic.partition >= 0}
+    chosen = Choice([], [])
+    for topic in found:
+        own, all_of = of.size(topic), of.size(topic.whole)
+        if own is None and topic in split:
+            chosen.doubtful.append(topic)
+        elif not own and (topic.partition < 0 or not all_of or topic.partition < all_of):
+            chosen.read.append(topic)
+    return chosen
+
+
+def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[Topic]:
+    """The topic itself, or its partitions by number. Raises `Refused` if there is neither, `Stop` if it is not known
+    which of both clients read, `Retry`."""
+    client.settle(paths.ledgers)
+    of = _of_topic(client, paths, topic)
+    if of.size(topic) == 0:
+        if client.look(paths.node(topic.owner)) is None:
+            raise _missing(client, paths, topic)
+        return [topic]
+    (there,) = _managed_ledgers(client, paths, [f"{topic.tenant}/{topic.namespace}"])
+    chosen = choice([one for one in there if topic in (one, one.whole)], of)
+    if chosen.doubtful:
+        raise undecided(paths, topic)
+    if not chosen.read and not of.size(topic):
+        raise _missing(client, paths, topic)
+    return sorted(chosen.read, key=lambda one: one.partition)
+
+
+def topics_in(
+    client: ZooKeeperClient, paths: PulsarPaths, namespace: str, wanted: Callable[[Topic], bool]
+) -> list[Topic]:
+    """The topics and partitions of a namespace TENANT/NAMESPACE that have managed ledgers, that clients read, and that
+    are ``wanted``, by name, without those of Pulsar itself. Raises `Stop` for an invalid name, and for a topic that is
+    not decided, `Retry`."""
+    check_namespace(namespace)
+    client.settle(paths.ledgers)
+    (there,) = _managed_ledgers(client, paths, [namespace])
+    found = [topic for topic in there if not topic.system and wanted(topic)]
+    chosen = choice(found, of_namespaces(client, paths, [namespace])) if found else Choice([], [])
+    for topic in chosen.doubtful:
+        raise undecided(paths, topic)
+    return sorted(chosen.read)
+
+
+def topics(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Iterator[list[Topic]]:
+    """The managed ledgers of each of these namespaces, by name. Raises `Retry`."""
+    for found in _managed_ledgers(client, paths, namespaces):
+        yield sorted(found)
+
+
+def of_namespaces(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Partitioned:
+    """The partitioned topics of these namespaces, TENANT/NAMESPACE. Raises `Retry`."""
+    names, known = list[tuple[str, bytes]](), _known(client, paths)
+    try:
+        for at in range(0, len(namespaces) if known else 0, _TOGETHER):
+            some = namespaces[at : at + _TOGETHER]
+            lists, _ = client.listings([f"{paths.partitioned}/{name}/{_DOMAIN}" for name in some])
+            names += [(name, local) for name, found in zip(some, lists, strict=True) for local in found]
+    except Forbidden:
+        known = False
+    nodes = _read(client, [f"{paths.partitioned}/{name}/{_DOMAIN}/{local.decode()}" for name, local in names])
+    return Partitioned({_topic(*name): _count(node) for name, node in zip(names, nodes, strict=True)}, known)
+
+
+def _of_topic(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> Partitioned:
+    path = f"{paths.partitioned}/{topic.tenant}/{topic.namespace}/{_DOMAIN}/{encoded(topic.local)}"
+    (node,) = _read(client, [path])
+    return Partitioned({} if node.error == GONE else {topic: _count(node)}, _known(client, paths))
+
+
+def _known(client: ZooKeeperClient, paths: PulsarPaths) -> bool:
+    """Whether this ensemble is the configuration metadata store."""
+    (node,) = _read(client, [paths.policies])
+    return node.error != GONE
+
+
+def _read(client: ZooKeeperClient, paths: Iterable[str]) -> Iterator[Node]:
+    return (node for nodes in read(client, paths) for node in nodes)
+
+
+def _count(node: Node) -> int | None:
+    """The number in a node; None if it is not readable, or none."""
+    if node.error == GONE:
+        return 0
+    try:
+        found = json.loads(node.data)
+    except ValueError:
+        return None
+    count = found.get("partitions") if isinstance(found, dict) else None
+    return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
+
+
+def _managed_ledgers(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Iterator[list[Topic]]:
+    for at in range(0, len(namespaces), _TOGETHER):
+        some = namespaces[at : at + _TOGETHER]
+        lists, _ = client.listings([f"{paths.ledgers}/{name}/{_DOMAIN}" for name in some])
+        for name, found in zip(some, lists, strict=True):
+            yield [_topic(name, local) for local in found]
+
+
+def _topic(namespace: str, node: bytes) -> Topic:
+    tenant, name = namespace.split("/")
+    return Topic(tenant, name, unquote_plus(node.decode(errors="surrogateescape")))
+
+
+def _missing(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> Refused:
+    (there,) = _managed_ledgers(client, paths, [f"{topic.tenant}/{topic.namespace}"])
+    alike = sorted(one for one in there if one.whole == topic)
+    found = f"no node {paths.node(topic.owner)}"
+    if not alike:
+        return Refused(f"topic {topic}", found, "check its name and deletion.root")
+    found = f"{len(alike)} topics such as {alike[0].local}, and nothing in {paths.partitioned} that makes them one"
+    return Refused(f"topic {topic}", found, "name each of them, or create the partitioned topic again")
+
+
+def undecided(paths: PulsarPaths, topic: Topic) -> Stop:
+    """The error of a doubtful topic."""
+    found = f"partitions and a topic without partitions, and no readable node of it in {paths.partitioned}"
+    return Stop(f"{topic} with or without partitions", found, "grant the right to read it, or name each partition")

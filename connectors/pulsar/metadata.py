@@ -20,6 +20,9 @@ from trueup.state.reads.tiers import LedgerInfo
 
 COMPACTED = b"CompactedTopicLedger"
 """The property with a cursor's compacted ledger (Compactor)."""
+SHADOW = b"PULSAR.SHADOW_SOURCE"
+"""The property of a shadow topic with the name of its source (PIP-180, ManagedLedgerConfig). A shadow topic has no
+ledgers of its own: a broker copies the source's list to its node when it loads it, and reads the source's node."""
 BUCKET = b"#pulsar.internal.delayed.bucket"
 """Prefix of the properties with a cursor's ledgers of delayed messages (Bucket)."""
 _TEXT = re.compile(rb"\s*(?:ledgerInfo|terminatedPosition|properties|cursorsLedgerId|markDelete\w+)\s*[:{]")
@@ -30,11 +33,13 @@ _TODO = "restore it from a backup; nothing of its owner is deleted until then"
 
 class Listed(NamedTuple):
     """Ids of ledgers, in order. ``dropped``: those whose BookKeeper ledger counts as deleted. ``copies``:
-    records of offloaded copies, including incomplete ones."""
+    records of offloaded copies, including incomplete ones. ``source``: the topic that owns them, if this is a shadow
+    topic."""
 
     ledgers: tuple[int, ...]
     dropped: tuple[int, ...] = ()
     copies: tuple[OffloadedCopy, ...] = ()
+    source: str = ""
 
 
 def managed_ledger(data: bytes, where: str) -> Listed:
@@ -52,15 +57,17 @@ def managed_ledger(data: bytes, where: str) -> Listed:
             dropped.add(ledger.ledgerId)
         if ledger.offloadContext.HasField("uidMsb"):
             copies.append(_copy(ledger.ledgerId, ledger.offloadContext))
-    return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)))
+    source = next((pair.value.decode(errors="replace") for pair in message.properties if pair.key == SHADOW), "")
+    return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)), source)
 
 
-def topic_ledgers(data: bytes, where: str) -> list[LedgerInfo]:
-    """The ledgers of a topic by id, each with its size and its offload. Raises `BadBytes`."""
-    managed_ledger(data, where)  # rejects ids that are none
+def topic_ledgers(data: bytes, where: str) -> tuple[list[LedgerInfo], str]:
+    """The ledgers that a managed ledger lists, by id, each with its size and its offload; and the topic that owns
+    them, if it is a shadow topic. Raises `BadBytes`."""
+    source = managed_ledger(data, where).source  # rejects ids that are none
     data, where = compressed.opened(data, where)
     message = _parsed(messages.ManagedLedger(), data, where)
-    return sorted(
+    ledgers = sorted(
         LedgerInfo(
             one.ledgerId, one.entries, one.size, one.timestamp,
             _copy(one.ledgerId, one.offloadContext) if one.offloadContext.HasField("uidMsb") else None,
@@ -68,6 +75,7 @@ def topic_ledgers(data: bytes, where: str) -> list[LedgerInfo]:
         )
         for one in message.ledgerInfo
     )  # fmt: skip
+    return ledgers, source
 
 
 def _copy(ledger: int, context: Any) -> OffloadedCopy:

@@ -4,11 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import topic_ledgers
-from trueup.connectors.pulsar.queries import GONE, read
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.queries import GONE, Node, read
+from trueup.connectors.pulsar.topics import Topic, TopicLog, topic_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.state.common.errors import BadBytes, Stop
-from trueup.state.reads.tiers import LedgerInfo
+from trueup.state.common.errors import Stop
 
 _TOGETHER = 250
 
@@ -26,17 +25,39 @@ def namespaces(client: ZooKeeperClient, paths: PulsarPaths) -> list[str]:
 
 def ledgers(
     client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[Topic], bad: Callable[[Topic, Stop], None]
-) -> Iterator[tuple[Topic, list[LedgerInfo]]]:
-    """The ledgers of these topics, without topics that are gone meanwhile. ``bad`` receives topics whose node is not
-    readable. Raises `Retry`."""
-    rows = (node for nodes in read(client, [paths.node(topic.owner) for topic in wanted]) for node in nodes)
-    for topic, node in zip(wanted, rows, strict=True):
+) -> Iterator[tuple[Topic, TopicLog]]:
+    """The ledgers of these topics, without topics that are gone meanwhile; those of shadow topics last. ``bad``
+    receives topics whose node, or whose source's node, is not readable. Raises `Retry`."""
+    shadows = dict[Topic, str]()
+    for topic, node in zip(wanted, _nodes(client, paths, [topic.owner for topic in wanted]), strict=True):
         if node.error == GONE:
             continue
-        if node.stat is None:
-            bad(topic, Stop(f"the right to read {node.path}", "none", "grant it; see docs/reads.md"))
-            continue
         try:
-            yield topic, topic_ledgers(node.data, node.path)
-        except BadBytes as error:
+            found, source = topic_ledgers(_data(node), node.path)
+            if source:
+                shadows[topic] = topic_of(source).owner
+        except Stop as error:
             bad(topic, error)
+        else:
+            if not source:
+                yield topic, TopicLog(topic.owner, found)
+    for (topic, owner), node in zip(shadows.items(), _nodes(client, paths, list(shadows.values())), strict=True):
+        try:
+            yield topic, TopicLog(owner, topic_ledgers(_data(node), node.path)[0])
+        except Stop as error:
+            bad(topic, error)
+
+
+def _nodes(client: ZooKeeperClient, paths: PulsarPaths, owners: Sequence[str]) -> Iterator[Node]:
+    return (node for nodes in read(client, [paths.node(owner) for owner in owners]) for node in nodes)
+
+
+def _data(node: Node) -> bytes:
+    """The content of a node. Raises `Stop` if there is none."""
+    if node.error == GONE:
+        raise Stop(
+            f"the node {node.path} of a shadow topic's source", "none", "create the source, or delete the shadow"
+        )
+    if node.stat is None:
+        raise Stop(f"the right to read {node.path}", "none", "grant it; see docs/reads.md")
+    return node.data

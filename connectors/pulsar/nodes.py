@@ -29,7 +29,10 @@ def pointers_of(paths: PulsarPaths, path: str, data: bytes, stat: Stat, seen_ms:
         listed, elsewhere = _decoded(place.kind, data, path)
     except BadBytes as error:
         return plain._replace(status=OwnerStatus.UNREADABLE, error=str(error))
-    return plain._replace(**listed._asdict(), elsewhere=elsewhere)
+    if listed.source:
+        why = f"expected a topic that owns ledgers; found a shadow topic of {listed.source[:200]}; inspect the source"
+        return plain._replace(status=OwnerStatus.SHADOW, error=why)
+    return plain._replace(ledgers=listed.ledgers, dropped=listed.dropped, copies=listed.copies, elsewhere=elsewhere)
 
 
 def gone(paths: PulsarPaths, path: str, zxid: int, seen_ms: int) -> Pointers:

@@ -93,13 +93,30 @@ def check_namespace(name: str) -> None:
         raise Stop("a namespace TENANT/NAMESPACE", repr(name[:200]), "correct the name")
 
 
-def ledgers_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[LedgerInfo]:
-    """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
+class TopicLog(NamedTuple):
+    """The ledgers of a topic by id. ``owner``: the managed ledger that has them."""
+
+    owner: str
+    ledgers: list[LedgerInfo]
+
+
+def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> TopicLog:
+    """The ledgers of one topic or partition; of a shadow topic those of its source (ShadowManagedLedgerImpl). Raises
+    `Refused` if it does not exist, `Retry`, `BadBytes`."""
     node = paths.node(topic.owner)
+    ledgers, source = topic_ledgers(_existing(client, topic, node), node)
+    if not source:
+        return TopicLog(topic.owner, ledgers)
+    owner = topic_of(source).owner
+    node = paths.node(owner)
+    return TopicLog(owner, topic_ledgers(_existing(client, source, node), node)[0])
+
+
+def _existing(client: ZooKeeperClient, topic: object, node: str) -> bytes:
     found = client.look(node)
     if found is None:
         raise Refused(f"topic {topic}", f"no node {node}", "it was deleted")
-    return topic_ledgers(found[0], node)
+    return found[0]
 
 
 def schemas_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[SchemaPlace]:

@@ -75,9 +75,9 @@ class Observer:
             every += clients_read
             for topic in doubtful:
                 unreadable(topic, undecided(self._paths, topic))
-        for topic, infos in ledgers(client, self._paths, every, unreadable):
+        for topic, log in ledgers(client, self._paths, every, unreadable):
             name, part = name_of(of.named(topic)), name_of(topic)
-            wanted = tuple(Wanted(name, part, topic.owner, info) for info in infos if info.closed_ms)
+            wanted = tuple(Wanted(name, part, log.owner, info) for info in log.ledgers if info.closed_ms)
             found.setdefault(name, []).append(Part(topic, wanted))
         observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
         dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]

@@ -11,7 +11,7 @@ from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.chunks import Chunks
 from trueup.connectors.pulsar.protocol.entry import Layout, entry_of, layout_of
 from trueup.connectors.pulsar.protocol.message import Message, messages_of
-from trueup.connectors.pulsar.topics import Topic, ledgers_of
+from trueup.connectors.pulsar.topics import Topic, TopicLog, log_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.reads.positions import Part, Position, parts
@@ -97,12 +97,13 @@ class TopicReader:
     ) -> None:  # fmt: skip
         self._client, self._paths, self._sources = client, paths, sources
         self._options, self.report = options, report
+        self._owners = dict[Topic, str]()
 
     def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
         `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions."""
         chunks = Chunks(str(topic))
-        for part in parts(self._ledgers(topic, wanted), wanted.first, wanted.last):
+        for part in parts(since(self.ledgers(topic), wanted.from_ms), wanted.first, wanted.last):
             for served in self.entries(topic, part):
                 for message in served.content:
                     whole = chunks.add(message)
@@ -111,8 +112,14 @@ class TopicReader:
                         yield TopicMessage(topic, whole, served.tier)
         self.report.chunks += chunks.dropped
 
-    def _ledgers(self, topic: Topic, wanted: Range) -> list[LedgerInfo]:
-        return since(ledgers_of(self._client, self._paths, topic), wanted.from_ms)
+    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+        """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
+        return self._log(topic).ledgers
+
+    def _log(self, topic: Topic) -> TopicLog:
+        log = log_of(self._client, self._paths, topic)
+        self._owners[topic] = log.owner
+        return log
 
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
@@ -130,7 +137,8 @@ class TopicReader:
         return self._of_users(_messages(ledger, entry, memoryview(stored)))
 
     def _entries(self, topic: Topic, part: Part, decode: Callable[[int, memoryview], T]) -> Iterator[ServedEntry[T]]:
-        sources, at, ledger = self._sources(topic.owner), part.first, part.info.ledger
+        owner = self._owners.get(topic) or self._log(topic).owner
+        sources, at, ledger = self._sources(owner), part.first, part.info.ledger
         while part.last is None or at <= part.last:
             try:
                 chosen = part._replace(first=at)
@@ -140,7 +148,7 @@ class TopicReader:
                     at = served.entry + 1
                 return
             except TrueupError as error:
-                known = {info.ledger: info for info in ledgers_of(self._client, self._paths, topic)}
+                known = {info.ledger: info for info in self.ledgers(topic)}
                 if ledger not in known:
                     self.report.trimmed.append(ledger)
                     return

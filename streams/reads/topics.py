@@ -8,7 +8,7 @@ from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.partitioned import partitions, topics_in
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.topics import Topic, ledgers_of, schemas_of, topic_of
+from trueup.connectors.pulsar.topics import Topic, schemas_of, topic_of
 from trueup.connectors.s3.store import ObjectStore, store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.session import client_of
@@ -57,8 +57,8 @@ class Topics:
         return found
 
     def ledgers(self, topic: Topic) -> list[LedgerInfo]:
-        """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
-        return ledgers_of(self._client, self._paths, topic)
+        """The ledgers of one topic or partition, by id; see `TopicReader.ledgers`."""
+        return self._reader.ledgers(topic)
 
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of each entry of a part; see `TopicReader.entries`."""

@@ -1,6 +1,7 @@
 """One Pulsar cluster with tiered storage for all tests of this folder. Its brokers, bookies and store are killed by the
 last tests of test_topics.py, which is the last file."""
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,21 +22,26 @@ from tests.integration.reads.topics import (
     PER_LEDGER,
     SECRET,
     Load,
+    Read,
     Seen,
     Start,
     Steps,
     as_pulsar,
     confirmed,
     full,
+    seen,
     write,
 )
-from tests.objects import client_of
+from tests.objects import client_of as objects_of
 from trueup import register
 from trueup.connectors.sandbox.forgetting import offload, unload
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import REGION
-from trueup.state.settings.settings import parse
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.connectors.zookeeper.session import client_of
+from trueup.state.settings.settings import ClusterSettings, parse
 from trueup.streams.catalog import sections
+from trueup.streams.cli.main import invoke
 from trueup.streams.config.file import load as load_settings
 from trueup.streams.reads.reader import Range, ReadOptions, ReadReport
 from trueup.streams.reads.topics import opened
@@ -69,7 +75,7 @@ def client(cluster: SandboxPulsar) -> Iterator[pulsar.Client]:
 
 @pytest.fixture(scope="package")
 def store(cluster: SandboxPulsar) -> Any:
-    return client_of(cluster.objects.endpoint)
+    return objects_of(cluster.objects.endpoint)
 
 
 @pytest.fixture(scope="package")
@@ -131,3 +137,23 @@ def load(spark: SparkSession, keys: dict[str, str]) -> Load:
         return (reader.schema(schema) if schema else reader).load()
 
     return read
+
+
+@pytest.fixture
+def trueup(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Callable[..., Read]:
+    def run(topic: str, *words: str) -> Read:
+        pairs = [word for name, value in keys.items() for word in ("--set", f"{name}={value}")]
+        capsys.readouterr()
+        code = invoke(["read", f"{NAMESPACE}/{topic}", "-o", "json", *words, *pairs])
+        captured = capsys.readouterr()
+        rows = [json.loads(line) for line in captured.out.splitlines()]
+        return Read(code, [*map(seen, rows)], [row["tier"] for row in rows], captured.err)
+
+    return run
+
+
+@pytest.fixture
+def zookeeper(cluster: SandboxPulsar) -> Iterator[ZooKeeperClient]:
+    client = client_of(ClusterSettings(zookeeper=cluster.zookeeper.address)).open()
+    yield client
+    client.shut()

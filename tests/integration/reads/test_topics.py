@@ -1,22 +1,20 @@
 """Topics written by Pulsar's client and read by `trueup read`, from bookies and tiered storage, with servers killed."""
 
-import base64
-import json
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import pulsar
 import pytest
 
 from tests.integration.reads.topics import (
     ALONE,
-    BOOKIES_FIRST,
     COUNT,
     KINDS,
     NAMESPACE,
     PER_LEDGER,
     TIERED_FIRST,
     Load,
+    Read,
     Seen,
     Start,
     as_pulsar,
@@ -30,44 +28,9 @@ from trueup.connectors.sandbox.forgetting import listed, path, session
 from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.state.common.errors import Retry
 from trueup.state.reads.tiers import Tier
-from trueup.streams.catalog import sections
-from trueup.streams.cli.main import invoke
-from trueup.streams.config.file import load as load_settings
-from trueup.streams.reads.topics import opened
 from trueup.streams.terminal import codes
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
-
-
-class Read(NamedTuple):
-    """The result of `trueup read -o json`."""
-
-    code: int
-    messages: list[Seen]
-    tiers: list[str]
-    errors: str
-
-
-@pytest.fixture
-def trueup(keys: dict[str, str], capsys: pytest.CaptureFixture[str]) -> Callable[..., Read]:
-    def run(topic: str, *words: str) -> Read:
-        pairs = [word for name, value in keys.items() for word in ("--set", f"{name}={value}")]
-        capsys.readouterr()
-        code = invoke(["read", f"{NAMESPACE}/{topic}", "-o", "json", *words, *pairs])
-        captured = capsys.readouterr()
-        rows = [json.loads(line) for line in captured.out.splitlines()]
-        return Read(code, [*map(seen, rows)], [row["tier"] for row in rows], captured.err)
-
-    return run
-
-
-def seen(row: dict[str, Any]) -> Seen:
-    value = base64.b64decode(row["value_base64"]) if "value_base64" in row else row["value"].encode()
-    where = row["ledger"], row["entry"], row["batch_index"]
-    return Seen(
-        where, row["key"] or "", row["ordering_key"] or "", dict(row["properties"]), value, row["publish_ms"],
-        row["event_ms"],
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -117,61 +80,6 @@ def test_a_partitioned_topic_is_read_partition_by_partition(
         write(client, f"parted-partition-{number}", range(10), **ALONE)
     expected = [one for number in range(2) for one in confirmed(as_pulsar(client, f"parted-partition-{number}"))]
     assert trueup("parted").messages == expected
-
-
-LIKE_PARTITIONS = ("like-partition-01", "like-partition-20260101120000", "like-partition-0-sub-COPY")
-LIKE_SYSTEM = ("like__change_events", "like__healthcheck", "like__transaction_history", "like__load_balancer_stats")
-
-
-@pytest.fixture(scope="module")
-def like(cluster: SandboxPulsar, client: pulsar.Client) -> dict[str, list[Seen]]:
-    """A partitioned topic, and topics of their own with names like its partitions or like system topics."""
-    cluster.ask("PUT", f"persistent/{NAMESPACE}/like/partitions", 2)
-    names = ("like-partition-0", "like-partition-1", *LIKE_PARTITIONS, *LIKE_SYSTEM)
-    for name in names:
-        write(client, name, range(3), **ALONE)
-    return {name: confirmed(as_pulsar(client, name)) for name in names}
-
-
-def test_topics_with_names_like_partitions_are_not_read_as_partitions(
-    like: dict[str, list[Seen]], trueup: Callable[..., Read]
-) -> None:
-    assert trueup("like").messages == like["like-partition-0"] + like["like-partition-1"]
-    assert [trueup(name).messages for name in LIKE_PARTITIONS] == [like[name] for name in LIKE_PARTITIONS]
-
-
-def test_an_expression_leaves_out_no_topic_of_users(like: dict[str, list[Seen]], keys: dict[str, str]) -> None:
-    with opened(load_settings(None, {}, keys, sections()), BOOKIES_FIRST) as topics:
-        found = topics.matching(NAMESPACE, "/like.*/")
-    assert [(one.local, one.partition) for one in found] == sorted(
-        (name, {"like-partition-0": 0, "like-partition-1": 1}.get(name, -1)) for name in like
-    )
-
-
-def test_of_a_topic_with_and_without_partitions_the_partitions_are_read_as_clients_read_them(
-    cluster: SandboxPulsar, client: pulsar.Client, trueup: Callable[..., Read], keys: dict[str, str]
-) -> None:
-    write(client, "twofold", range(3), **ALONE)
-    with session(cluster.zookeeper.address) as zookeeper:  # brokers refuse to create both now
-        node = f"/admin/partitioned-topics/{NAMESPACE}/persistent/twofold"
-        zookeeper.create(node, b'{"partitions":2}', makepath=True)
-    for number in range(2):
-        write(client, f"twofold-partition-{number}", range(4), **ALONE)
-    expected = [one for number in range(2) for one in confirmed(as_pulsar(client, f"twofold-partition-{number}"))]
-    assert trueup("twofold").messages == expected
-    with opened(load_settings(None, {}, keys, sections()), BOOKIES_FIRST) as topics:
-        assert [one.local for one in topics.matching(NAMESPACE, "/twofold/")] == [
-            "twofold-partition-0", "twofold-partition-1",
-        ]  # fmt: skip
-
-
-def test_partitions_without_a_partitioned_topic_are_named_in_the_refusal(
-    client: pulsar.Client, trueup: Callable[..., Read]
-) -> None:
-    write(client, "alone-partition-4", range(3), **ALONE)
-    found = trueup("alone")
-    assert (found.code, "alone-partition-4" in found.errors) == (codes.REFUSED, True)
-    assert len(trueup("alone-partition-4").messages) == 2
 
 
 def test_a_reader_does_not_fence_the_open_ledger(

@@ -1,6 +1,7 @@
 """Topics that Pulsar's client writes, and what Pulsar's own reader gives out of them."""
 
 import atexit
+import base64
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,6 +53,24 @@ class Seen(NamedTuple):
     value: bytes
     publish_ms: int
     event_ms: int
+
+
+class Read(NamedTuple):
+    """The result of `trueup read -o json`."""
+
+    code: int
+    messages: list[Seen]
+    tiers: list[str]
+    errors: str
+
+
+def seen(row: dict[str, Any]) -> Seen:
+    value = base64.b64decode(row["value_base64"]) if "value_base64" in row else row["value"].encode()
+    where = row["ledger"], row["entry"], row["batch_index"]
+    return Seen(
+        where, row["key"] or "", row["ordering_key"] or "", dict(row["properties"]), value, row["publish_ms"],
+        row["event_ms"],
+    )  # fmt: skip
 
 
 @cache

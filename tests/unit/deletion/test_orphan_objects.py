@@ -48,11 +48,13 @@ def rule(
         (rule(ObjectMetadata(OWNER, "else")), "copy-unowned"),
         (rule(OURS, ObjectMetadata(OWNER, "else")), "copy-unowned"),
         (rule(OURS, status=OwnerStatus.UNREADABLE), "owner-unreadable"),
+        (rule(OURS, status=OwnerStatus.SHADOW), "owner-unreadable"),
         (rule(OURS, clusters=frozenset()), "copy-unowned"),
         (rule(lister=OWNER, clusters=frozenset()), "copy-unowned"),
     ],
     ids=["not listed", "listed", "another lists it", "an upload", "an upload of none", "says nothing", "two owners",
-         "owner gone", "another cluster", "two clusters", "unreadable", "no cluster set", "an upload, no cluster set"],
+         "owner gone", "another cluster", "two clusters", "unreadable", "shadow", "no cluster set",
+         "an upload, no cluster set"],
 )  # fmt: skip
 def test_what_objects_are_called(found: str, expected: str) -> None:
     assert found == expected

@@ -68,6 +68,20 @@ def test_a_ledger_is_dropped_when_its_offloaded_copy_is_complete_and_the_other_c
     assert metadata.managed_ledger(message.SerializeToString(), NODE) == Listed((7, 8, 9), (9,))
 
 
+def shadow_of(source: bytes) -> bytes:
+    """A topic that lists ledgers and was made a shadow of another one."""
+    message = messages.ManagedLedger.FromString(LEDGERS)
+    message.properties.add(key=metadata.SHADOW, value=source)
+    return bytes(message.SerializeToString())
+
+
+def test_a_shadow_topic_points_to_no_ledger_and_proves_nothing_about_those_of_its_name() -> None:
+    found = node(NODE, shadow_of(b"persistent://public/default/source"))
+    assert found is not None
+    assert (found.status, found.ledgers, found.copies) == (OwnerStatus.SHADOW, (), ())
+    assert "a shadow topic of persistent://public/default/source" in found.error
+
+
 @pytest.mark.parametrize(("data", "own"), [(CURSOR, (10,)), (CURSOR_ZSTD, (8,)), (CURSOR_IN_ITS_NODE, ())])
 def test_a_cursor_points_to_its_ledger_if_it_has_one(data: bytes, own: tuple[int, ...]) -> None:
     path = f"{NODE}/sub%2Fx"

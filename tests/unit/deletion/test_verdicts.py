@@ -98,6 +98,12 @@ def test_an_unreadable_node_affects_no_other_owner() -> None:
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), other) == {4: "forgotten"}
 
 
+def test_a_shadow_topic_as_the_owner_proves_nothing() -> None:
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(status=OwnerStatus.SHADOW)) == dict.fromkeys(
+        (4, 9), "not-superseded"
+    )
+
+
 @pytest.mark.parametrize("component", ["CURSOR", "COMPACTED", "DELAYED"])
 def test_what_is_no_data_is_only_reported(component: str) -> None:
     table = ledgers({"ledger": 4, "component": Component[component]}, {"ledger": 9})

@@ -13,7 +13,7 @@ from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol import rows
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.protocol.rows import Rows
-from trueup.connectors.pulsar.topics import Topic, ledgers_of
+from trueup.connectors.pulsar.topics import Topic
 from trueup.state.common.errors import Stop
 from trueup.state.reads.positions import Part
 from trueup.state.reads.tiers import LedgerInfo, Tier
@@ -28,12 +28,12 @@ class FakeTopics:
     """The topics of a `FakeCluster`, as `streams.reads.topics.Topics`."""
 
     def __init__(self, cluster: FakeCluster, options: ReadOptions) -> None:
-        self.report, self._cluster = ReadReport(), cluster
+        self.report = ReadReport()
         sources = {Tier.BOOKKEEPER: cluster, Tier.TIERED: cluster}
         self._reader = TopicReader(cluster, PulsarPaths(), lambda _: sources, options, self.report)  # type: ignore[arg-type, return-value]
 
     def ledgers(self, topic: Topic) -> list[LedgerInfo]:
-        return ledgers_of(self._cluster, PulsarPaths(), topic)  # type: ignore[arg-type]
+        return self._reader.ledgers(topic)
 
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         return self._reader.entries(topic, part)

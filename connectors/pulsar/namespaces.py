@@ -28,19 +28,19 @@ def ledgers(
 ) -> Iterator[tuple[Topic, TopicLog]]:
     """The ledgers of these topics, without topics that are gone meanwhile; those of shadow topics last. ``bad``
     receives topics whose node, or whose source's node, is not readable. Raises `Retry`."""
-    shadows = dict[Topic, str]()
-    for topic, node in zip(wanted, _nodes(client, paths, [topic.owner for topic in wanted]), strict=True):
+    shadows = dict[Topic, Topic]()
+    for topic, node in zip(wanted, _nodes(client, paths, wanted), strict=True):
         if node.error == GONE:
             continue
         try:
             found, source = topic_ledgers(_data(node), node.path)
             if source:
-                shadows[topic] = topic_of(source).owner
+                shadows[topic] = topic_of(source)
         except Stop as error:
             bad(topic, error)
         else:
             if not source:
-                yield topic, TopicLog(topic.owner, found)
+                yield topic, TopicLog(topic, found)
     for (topic, owner), node in zip(shadows.items(), _nodes(client, paths, list(shadows.values())), strict=True):
         try:
             yield topic, TopicLog(owner, topic_ledgers(_data(node), node.path)[0])
@@ -48,8 +48,8 @@ def ledgers(
             bad(topic, error)
 
 
-def _nodes(client: ZooKeeperClient, paths: PulsarPaths, owners: Sequence[str]) -> Iterator[Node]:
-    return (node for nodes in read(client, [paths.node(owner) for owner in owners]) for node in nodes)
+def _nodes(client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[Topic]) -> Iterator[Node]:
+    return (node for nodes in read(client, [paths.node(topic.owner) for topic in wanted]) for node in nodes)
 
 
 def _data(node: Node) -> bytes:

@@ -94,25 +94,25 @@ def check_namespace(name: str) -> None:
 
 
 class TopicLog(NamedTuple):
-    """The ledgers of a topic by id. ``owner``: the managed ledger that has them."""
+    """The ledgers of a topic by id. ``topic``: the one that owns them, whose schema they have."""
 
-    owner: str
+    topic: Topic
     ledgers: list[LedgerInfo]
 
 
 def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> TopicLog:
-    """The ledgers of one topic or partition; of a shadow topic those of its source (ShadowManagedLedgerImpl). Raises
-    `Refused` if it does not exist, `Retry`, `BadBytes`."""
+    """The ledgers of one topic or partition; of a shadow topic those of its source (ShadowManagedLedgerImpl,
+    PersistentTopic.getSchemaId). Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
     node = paths.node(topic.owner)
     ledgers, source = topic_ledgers(_existing(client, topic, node), node)
     if not source:
-        return TopicLog(topic.owner, ledgers)
-    owner = topic_of(source).owner
-    node = paths.node(owner)
-    return TopicLog(owner, topic_ledgers(_existing(client, source, node), node)[0])
+        return TopicLog(topic, ledgers)
+    owner = topic_of(source)
+    node = paths.node(owner.owner)
+    return TopicLog(owner, topic_ledgers(_existing(client, owner, node), node)[0])
 
 
-def _existing(client: ZooKeeperClient, topic: object, node: str) -> bytes:
+def _existing(client: ZooKeeperClient, topic: Topic, node: str) -> bytes:
     found = client.look(node)
     if found is None:
         raise Refused(f"topic {topic}", f"no node {node}", "it was deleted")

@@ -77,7 +77,7 @@ class Observer:
                 unreadable(topic, undecided(self._paths, topic))
         for topic, log in ledgers(client, self._paths, every, unreadable):
             name, part = name_of(of.named(topic)), name_of(topic)
-            wanted = tuple(Wanted(name, part, log.owner, info) for info in log.ledgers if info.closed_ms)
+            wanted = tuple(Wanted(name, part, log.topic.owner, info) for info in log.ledgers if info.closed_ms)
             found.setdefault(name, []).append(Part(topic, wanted))
         observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
         dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]

@@ -97,7 +97,7 @@ class TopicReader:
     ) -> None:  # fmt: skip
         self._client, self._paths, self._sources = client, paths, sources
         self._options, self.report = options, report
-        self._owners = dict[Topic, str]()
+        self._owners = dict[Topic, Topic]()
 
     def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
@@ -118,8 +118,12 @@ class TopicReader:
 
     def _log(self, topic: Topic) -> TopicLog:
         log = log_of(self._client, self._paths, topic)
-        self._owners[topic] = log.owner
+        self._owners[topic] = log.topic
         return log
+
+    def owner(self, topic: Topic) -> Topic:
+        """The topic that owns the ledgers of a topic: of a shadow topic its source. Raises as `ledgers` does."""
+        return self._owners.get(topic) or self._log(topic).topic
 
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
@@ -137,8 +141,7 @@ class TopicReader:
         return self._of_users(_messages(ledger, entry, memoryview(stored)))
 
     def _entries(self, topic: Topic, part: Part, decode: Callable[[int, memoryview], T]) -> Iterator[ServedEntry[T]]:
-        owner = self._owners.get(topic) or self._log(topic).owner
-        sources, at, ledger = self._sources(owner), part.first, part.info.ledger
+        sources, at, ledger = self._sources(self.owner(topic).owner), part.first, part.info.ledger
         while part.last is None or at <= part.last:
             try:
                 chosen = part._replace(first=at)

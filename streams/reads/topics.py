@@ -73,8 +73,10 @@ class Topics:
         return self._reader.parsed(ledger, entry, stored)
 
     def schemas(self, topic: Topic) -> SchemaHistory:
-        """The versions of a topic's schema. Raises `Retry`, `BadBytes`."""
-        return SchemaHistory(str(topic), lambda: schemas_of(self._client, self._paths, topic), self.bookkeeper)
+        """The versions of a topic's schema; of a shadow topic that of its source. Raises `Refused` if it does not
+        exist, `Retry`, `BadBytes`."""
+        owner = self._reader.owner(topic)
+        return SchemaHistory(str(topic), lambda: schemas_of(self._client, self._paths, owner), self.bookkeeper)
 
     def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of one topic or partition; see `TopicReader.read`."""

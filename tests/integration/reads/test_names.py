@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import pulsar
 import pytest
+from pulsar.schema import StringSchema
 
 from tests.integration.reads.topics import (
     ALONE,
@@ -22,6 +23,7 @@ from trueup.connectors.pulsar.admin.http import AdminHttp
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import SHADOW, managed_ledger
 from trueup.connectors.pulsar.queries import owned
+from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.connectors.sandbox.forgetting import session, truncate
 from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.connectors.zookeeper.client import ZooKeeperClient
@@ -108,6 +110,20 @@ def test_a_shadow_topic_is_read_from_the_ledgers_of_its_source(
     shadow(cluster, "origin", "shadow")
     write(client, "origin", range(1_000, 1_003 + 2 * PER_LEDGER), **ALONE)
     assert trueup("shadow").messages == confirmed(as_pulsar(client, "origin"))
+
+
+def test_a_shadow_topic_has_the_schema_of_its_source(
+    cluster: SandboxPulsar, client: pulsar.Client, keys: dict[str, str]
+) -> None:
+    producer = client.create_producer(f"persistent://{NAMESPACE}/typed", schema=StringSchema())
+    producer.send("x")
+    producer.close()
+    shadow(cluster, "typed", "typed-shade")
+    with opened(load_settings(None, {}, keys, sections()), BOOKIES_FIRST) as topics:
+        (one,) = topics.partitions(f"{NAMESPACE}/typed-shade")
+        latest = topics.schemas(one).latest()
+    assert latest is not None
+    assert latest.kind == SchemaType.STRING
 
 
 def test_partitions_of_a_shadow_topic_are_read_from_those_of_its_source(

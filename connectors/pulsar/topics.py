@@ -19,6 +19,7 @@ _EVENTS = frozenset({
 })  # fmt: skip
 _COORDINATOR = ("pulsar/system/transaction_coordinator_assign", "pulsar/system/__transaction_log_")
 _PENDING_ACK = "__transaction_pending_ack"
+_SERVICE = re.compile(r"pulsar/system|(?:pulsar|sla-monitor)/[^:]+:[0-9]+")
 _DOMAIN = re.compile(r"(?:(?P<domain>[a-z-]+)://)?(?P<rest>.+)\Z")
 _WORD = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 """Names of tenants and namespaces (NamedEntity.java)."""
@@ -84,6 +85,12 @@ def topic_of(name: str) -> Topic:
         todo = "correct the name; names with a cluster, of before Pulsar 2.0, are not read"
         raise Stop("the name of a persistent topic, TENANT/NAMESPACE/NAME", repr(name[:200]), todo)
     return Topic(*words)
+
+
+def of_service(namespace: str) -> bool:
+    """Whether brokers keep a namespace for themselves (NamespaceService.isSystemServiceNamespace). They offload neither
+    its topics nor system topics (BrokerService.getManagedLedgerConfig)."""
+    return _SERVICE.fullmatch(namespace) is not None
 
 
 def check_namespace(name: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 from zlib import crc32
 
 from trueup.state.common.patterns import matches
-from trueup.state.common.systems import internal
+from trueup.state.common.systems import TOOLS, internal
 
 
 class _Ordered(Protocol):
@@ -25,12 +25,14 @@ def writer_id_of(link: str, writer_id: int = 0) -> int:
 def topics_of(
     patterns: Sequence[str], exclude: Sequence[str], names: Iterable[str], prefix: str = "trueup"
 ) -> list[str]:
-    """Those of ``names`` that a link copies, sorted, without internal topics."""
+    """Those of ``names`` that a link copies, sorted, without internal topics. Topics of tools are copied only if
+    ``patterns`` name them: no expression chooses them."""
     return sorted(
         name
         for name in set(names)
-        if matches(patterns, name) and not matches(exclude, name) and not internal(name, prefix)
-    )
+        if (name in patterns or (not name.startswith(TOOLS) and matches(patterns, name)))
+        and not matches(exclude, name) and not internal(name, prefix)
+    )  # fmt: skip
 
 
 def target_of(topic: str, rename: str = "{topic}", into: str = "", source: str = "") -> str:

@@ -55,8 +55,9 @@ class LinkSettings:
     source: str = key(doc="Name of the source cluster, as declared")
     target: str = key(doc="Name of the target cluster, as declared")
     topics: list[str] = key(
-        doc="Topics to copy: names, or /regular expressions/ in RE2 syntax that match the whole name", live=True
-    )
+        doc="Topics to copy: names, or /regular expressions/ in RE2 syntax that match the whole name; names that begin "
+        "with two underscores, which tools use, are matched by no expression", live=True,
+    )  # fmt: skip
     mode: str = key(
         "observe", "observe: copy and change nothing, report differences; approve: copy records, changes of topics, "
         "settings and ACLs wait for `trueup approve`; enforce: execute all changes", one_of=MODES, live=True,

@@ -2,6 +2,7 @@
 
 Topics and ledgers are read from ZooKeeper, policies from the admin API. Only topics with an offloaded ledger, with a
 declared priority of their own, or with a change in progress are observed: for others the priority has no effect.
+Brokers offload no topics of their own.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -12,7 +13,7 @@ from trueup.connectors.pulsar.admin.http import NotEnabled
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.namespaces import ledgers, namespaces
 from trueup.connectors.pulsar.partitioned import choice, of_namespaces, topics, undecided
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.topics import Topic, of_service
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.common.patterns import regex_of
@@ -42,7 +43,8 @@ class Observer:
         """One pass. ``kept``: names of targets that are observed in any case; ``hot``: topics whose copies are checked
         first. Raises `Retry` if ZooKeeper does not respond."""
         began_ms, remembered = self._clock(), frozenset(kept)
-        names = [name for name in namespaces(self._session(), self._paths) if _concerned(chosen, name, remembered)]
+        every_name = (name for name in namespaces(self._session(), self._paths) if not of_service(name))
+        names = [name for name in every_name if _concerned(chosen, name, remembered)]
         parts, bad, incomplete = self._parts(chosen, names, remembered)
         every = [one for some in parts.values() for part in some for one in part.wanted]
         self._checker.check(every, chosen.checks, chosen.verify_bytes, hot)
@@ -71,7 +73,7 @@ class Observer:
             bad[name_of(of.named(topic))] = str(error)
 
         for there in topics(client, self._paths, names):
-            clients_read, doubtful = choice(there, of)
+            clients_read, doubtful = choice([topic for topic in there if not topic.system], of)
             every += clients_read
             for topic in doubtful:
                 unreadable(topic, undecided(self._paths, topic))

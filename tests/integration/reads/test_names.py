@@ -176,6 +176,7 @@ def test_priorities_are_those_of_topics_that_exist(
     write(client, "like-origin", range(PER_LEDGER + 5), **ALONE)
     shadow(cluster, "like-origin", "like-shadow")
     write(client, "like-origin", range(PER_LEDGER), **ALONE)
+    write(client, "like__transaction_pending_ack", range(2), **ALONE)  # the name of a system topic
     checks = NoChecks()
     with PulsarAdmin(AdminHttp([cluster.admin_url])) as admin:
         observer = Observer(admin, lambda: zookeeper, PulsarPaths(), checks, lambda: 1)  # type: ignore[arg-type]

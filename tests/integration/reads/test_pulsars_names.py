@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.reads.test_topic_names import OF_USERS, OURS, PLAIN
+from tests.unit.reads.test_topic_names import OF_USERS, OURS, PLAIN, SERVICES
 from trueup.connectors.pulsar.topics import Topic
 from trueup.connectors.sandbox.jvm.gateway import Gateway
 from trueup.connectors.sandbox.pulsar import VERSION
@@ -19,13 +19,19 @@ PIECES = ["a", "-partition-", "-partition-", "0", "1", "01", "2147483647", "2147
 
 
 @pytest.fixture(scope="module")
-def naming(new_root: Callable[[], Path]) -> Iterator[Any]:
+def pulsars(new_root: Callable[[], Path]) -> Iterator[Any]:
     gateway = Gateway("java", new_root(), f"pulsar-{VERSION}")
-    yield gateway.java.org.apache.pulsar.common.naming
+    yield gateway.java.org.apache.pulsar
     gateway.close()
 
 
-def test_names_mean_what_they_mean_to_pulsar(naming: Any) -> None:
+def test_namespaces_of_brokers_are_those_of_pulsar(pulsars: Any) -> None:
+    service = pulsars.broker.namespace.NamespaceService.isSystemServiceNamespace
+    assert {name: service(name) for name in SERVICES} == SERVICES
+
+
+def test_names_mean_what_they_mean_to_pulsar(pulsars: Any) -> None:
+    naming = pulsars.common.naming
     rng = random.Random(7)
     made = {rng.choice(["a", "__"]) + "".join(rng.choices(PIECES, k=rng.randint(1, 6))) for _ in range(1_000)}
     for local in sorted({*PLAIN, *OURS, *OF_USERS, *made} - {"-partition-3"}):  # Pulsar refuses its schema

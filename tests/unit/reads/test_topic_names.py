@@ -3,7 +3,7 @@
 import pytest
 
 from trueup.connectors.pulsar.partitioned import Choice, Partitioned, choice
-from trueup.connectors.pulsar.topics import Topic, topic_of
+from trueup.connectors.pulsar.topics import Topic, of_service, topic_of
 from trueup.state.common.errors import Stop
 
 PLAIN = ("a-partition-01", "a-partition-20260101120000", "a-partition-0-sub-COPY", "a-partition-x", "a-partition-+1",
@@ -73,6 +73,16 @@ def test_topics_of_the_coordinator_are_system_topics_in_its_namespace(local: str
 @pytest.mark.parametrize("local", OF_USERS)
 def test_topics_of_users_may_have_names_like_them(local: str) -> None:
     assert not topic(local).system
+
+
+SERVICES = {
+    "pulsar/system": True, "pulsar/broker-1:8080": True, "sla-monitor/10.0.0.1:8080": True, "pulsar/orders": False,
+    "pulsar/system2": False, "t/broker:8080": False, "pulsar/broker:80a": False,
+}  # fmt: skip
+
+
+def test_namespaces_of_brokers_are_known() -> None:
+    assert {name: of_service(name) for name in SERVICES} == SERVICES
 
 
 def chosen(found: str, counts: dict[str, int | None], known: bool = True) -> tuple[str, str]:

@@ -1,3 +1,5 @@
+import pytest
+
 from trueup.state.common.systems import SYSTEMS, internal
 from trueup.state.replication.leases import divide, target_of, topics_of, writer_id_of
 
@@ -18,6 +20,25 @@ def test_what_is_excluded_stays():
 
 def test_internal_topics_are_never_chosen():
     assert topics_of(NAMES, [], NAMES) == ["orders", "pay.in", "pay.out", "repay.in"]
+
+
+@pytest.mark.parametrize("name", ["__changelog", "__debezium-heartbeat", "__strimzi_canary"])
+def test_topics_that_begin_with_two_underscores_are_copied_if_they_are_named(name):
+    assert (topics_of(["/.*/"], [], [name, "a"]), topics_of([name], [], [name, "a"])) == (["a"], [name])
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["__consumer_offsets", "__transaction_state", "__share_group_state", "mm2-configs.a.internal", "rmq_sys_REVIVE_LOG",
+     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "%RETRY%group", "SCHEDULE_TOPIC_XXXX"],
+)  # fmt: skip
+def test_topics_that_systems_keep_for_themselves_are_internal(name):
+    assert internal(name)
+
+
+@pytest.mark.parametrize("name", ["__consumer_offsets_copy", "RMQ_SYS_ORDERS", "mm2-configs", "my__transaction_state"])
+def test_topics_of_applications_may_have_names_like_them(name):
+    assert not internal(name)
 
 
 def test_the_journal_is_internal_under_its_own_prefix():

@@ -237,7 +237,9 @@ class Site:
     def ours(self, ids: Sequence[int]) -> float:
         """Deletions per second in portions of 500, the portion of the stream."""
         self.fill(ids)
-        deleter = Deleter(self._client, self._paths, self._ledgers.ledger, self._decode, lambda: 1, Tiered({}).verify)
+        deleter = Deleter(
+            self._client, self._paths, self._ledgers.ledger, self._decode, lambda: 1, Tiered({}).verify, lambda: ""
+        )
         orders = [DeleteOrder(i, 0, 7, Claim(Component.DATA, owner(i % 100))) for i in ids]
         begun = time.monotonic()
         for at in range(0, len(orders), 500):

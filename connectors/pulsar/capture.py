@@ -3,75 +3,110 @@
 One session holds a recursive watch on managed ledgers and one on schemas. A thread converts events to reads, and reads
 to `Pointers`. After a reconnect everything is read again and compared with the published state: there are far fewer
 owners than ledgers. A published value is always a whole node with its version; publishing it again is harmless.
+
+ZooKeeper sends no event for a changed permission, and since 3.9.2 none for nodes that this identity may not read.
+Therefore everything is also read again at intervals, a part in each step, and owners that ledgers name and that no node
+has are read when they are named.
 """
 
 import logging
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
+from queue import SimpleQueue
+from types import MappingProxyType
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import forbidden, gone, pointers_of
-from trueup.connectors.pulsar.queries import GONE, PACE, Node, below, owned, read, walk
+from trueup.connectors.pulsar.queries import GONE, PACE, Node, below, owned, read
 from trueup.connectors.zookeeper.client import Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Follower
 from trueup.connectors.zookeeper.history import ensure_later, rewound
 from trueup.connectors.zookeeper.watch import NodeWatch
+from trueup.state.common.errors import Stop
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 log = logging.getLogger(__name__)
 Deliver = Callable[[list[Pointers]], None]
 _TOGETHER = 2_000
-_FORBIDDEN_AGAIN_MS = 60_000
+_AGAIN_MS, _SHARE = 60_000, 20
+"""Minimum time from one reading of everything to the next, and its minimum ratio to the time that the reading takes."""
+_PART_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class PulsarHealth:
     """State of the capture. ``synced``: only nodes whose events wait to be read are missing. ``complete_ms``: all
     changes up to then, in ms since the epoch, are published. ``nodes``: number of nodes that reference ledgers;
-    ``unreadable`` of them. ``problem``: the error that prevents progress, empty if none."""
+    ``unreadable`` of them, ``forbidden`` for lack of permission: paths, in order. ``problem``: the error that prevents
+    progress, empty if none."""
 
     connected: bool
     synced: bool
     complete_ms: int
     nodes: int
-    unreadable: int
+    unreadable: tuple[str, ...]
+    forbidden: tuple[str, ...]
     problem: str
 
 
 class NodeFeed:
-    """The published state of every node, by path. A new state is stored only after its delivery."""
+    """The published state of every node, by path. A new state is stored only after its delivery. ``ended``: zxids of
+    nodes that are published as gone."""
 
     def __init__(
-        self, deliver: Deliver, paths: PulsarPaths, known: Mapping[str, int], now: Callable[[], int], pace: Pace
-    ) -> None:
+        self, deliver: Deliver, paths: PulsarPaths, known: Mapping[str, int], ended: Mapping[str, int],
+        now: Callable[[], int], pace: Pace,
+    ) -> None:  # fmt: skip
         self._deliver, self._paths, self._now, self._pace = deliver, paths, now, pace
-        self._held = dict(known)
-        self._forbidden: set[str] = set()
-        self._asked_ms = 0
-        self.unreadable: set[str] = set()
+        self._held, self._ended = dict(known), dict(ended)
+        self._again: Iterator[list[Node]] | None = None
+        self._begun_ms, self._next_ms = 0, 0
+        self.unreadable: frozenset[str] = frozenset()
+        self.forbidden: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def read_all(self, client: ZooKeeperClient) -> None:
         """Read every node that exists or existed."""
+        self._again, self._next_ms = None, self._now() + _AGAIN_MS
+        self._take(self._every(client))
+
+    def _every(self, client: ZooKeeperClient) -> Iterator[list[Node]]:
         seen: set[str] = set()
-
-        def there() -> Iterator[list[Node]]:
-            for nodes in below(client, [self._paths.ledgers, self._paths.schemas], self._pace):
-                seen.update(node.path for node in nodes)
-                yield nodes
-
-        self._take(there())
-        self._take(read(client, sorted(self._held.keys() - seen), self._pace))
+        for nodes in below(client, [self._paths.ledgers, self._paths.schemas], self._pace):
+            seen.update(node.path for node in nodes)
+            yield nodes
+        yield from read(client, sorted(self._held.keys() - seen), self._pace)
 
     def follow(self, client: ZooKeeperClient, changed: Iterable[str]) -> None:
-        """Read these nodes; at intervals also forbidden ones, because no event reports a granted permission."""
+        """Read these nodes, and at intervals a part of all nodes."""
         self._take(read(client, sorted(changed), self._pace))
-        if self._forbidden and self._now() - self._asked_ms > _FORBIDDEN_AGAIN_MS:
-            self._asked_ms = self._now()
-            self._take(walk(client, sorted(self._forbidden), self._pace))
+        if self._again is None and self._now() >= self._next_ms:
+            self._again, self._begun_ms = self._every(client), self._now()
+        if self._again is not None:
+            # A response may have waited since the last step: what differs is read now.
+            differing = self._differing(self._again, time.monotonic() + _PART_S)
+            self._take(read(client, sorted(differing), self._pace))
+
+    def _differing(self, every: Iterator[list[Node]], until_s: float) -> list[str]:
+        """Paths whose state differs from the published one, among the next nodes, read for a limited time."""
+        found: list[str] = []
+        for nodes in every:
+            found += [node.path for node in nodes if self._differs(node)]
+            if time.monotonic() > until_s:
+                return found
+        self._again = None
+        self._next_ms = self._now() + max(_AGAIN_MS, _SHARE * (self._now() - self._begun_ms))
+        return found
+
+    def _differs(self, node: Node) -> bool:
+        if node.stat:
+            return node.stat.mzxid != self._held.get(node.path) or node.path in self.forbidden
+        return node.path in self._held if node.error == GONE else node.path not in self.forbidden
 
     def _take(self, parts: Iterable[list[Node]]) -> None:
         news: list[Pointers] = []
@@ -88,15 +123,18 @@ class NodeFeed:
     def _publish(self, news: list[Pointers]) -> None:
         self._deliver(news)
         for pointers in news:
-            self.unreadable.discard(pointers.path)
-            self._forbidden.discard(pointers.path)
             if pointers.status is OwnerStatus.GONE:
                 self._held.pop(pointers.path, None)
-                continue
-            self._held[pointers.path] = pointers.mzxid
-            if pointers.status is OwnerStatus.UNREADABLE:
-                self.unreadable.add(pointers.path)
-                self._forbidden.update([pointers.path] if pointers.version < 0 else [])
+                self._ended[pointers.path] = pointers.mzxid
+            else:
+                self._held[pointers.path] = pointers.mzxid
+                self._ended.pop(pointers.path, None)
+        paths = {pointers.path for pointers in news}
+        unreadable = [pointers for pointers in news if pointers.status is OwnerStatus.UNREADABLE]
+        if unreadable or not paths.isdisjoint(self.unreadable):
+            self.unreadable = (self.unreadable - paths).union(pointers.path for pointers in unreadable)
+            closed = [pointers.path for pointers in unreadable if pointers.version < 0]
+            self.forbidden = (self.forbidden - paths).union(closed)
 
     def _news(self, node: Node) -> Pointers | None:
         """The record to publish for a node; None if it is published or there is nothing to publish. Raises `Rewound`
@@ -105,14 +143,16 @@ class NodeFeed:
         if node.stat:
             if held is not None and node.stat.mzxid < held:
                 raise rewound(node.path, held, node.stat.mzxid)
-            if node.stat.mzxid == held and node.path not in self._forbidden:
+            if node.stat.mzxid == held and node.path not in self.forbidden:
                 return None
             pointers = pointers_of(self._paths, node.path, node.data, node.stat, self._now())
             if pointers:
                 return pointers
         elif node.error != GONE:
-            reported = node.path in self._forbidden
-            return None if reported else forbidden(self._paths, node.path, max(held or 0, 0), self._now())
+            if node.path in self.forbidden:
+                return None
+            last = max(held or 0, self._ended.get(node.path, 0))
+            return forbidden(self._paths, node.path, last, self._now())
         return None if held is None else gone(self._paths, node.path, node.zxid, self._now())
 
 
@@ -121,8 +161,8 @@ class PulsarCapture(Follower):
 
     ``publish`` may block and may raise: it is called again with the same arguments until it succeeds, and nothing else
     is published before. ``known``: the journal's content by path, without GONE nodes: the mzxid of a READABLE node, -1
-    of others. ``now`` returns the time in ms since the epoch. A later record of the same mzxid wins.
-    ``reached``: the highest observed zxid.
+    of others; ``ended``: the zxids of GONE nodes. ``now`` returns the time in ms since the epoch. A later record of the
+    same mzxid wins. ``reached``: the highest observed zxid.
     """
 
     def __init__(
@@ -134,17 +174,29 @@ class PulsarCapture(Follower):
         now: Callable[[], int],
         pace: Pace = PACE,
         reached: int = 0,
+        ended: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
         super().__init__("owners", connect, NodeWatch((), now), now)
         self._paths, self._reached = paths, reached
-        self._feed = NodeFeed(lambda news: self._until_done(lambda: publish(news)), paths, known, now, pace)
+        self._feed = NodeFeed(lambda news: self._until_done(lambda: publish(news)), paths, known, ended, now, pace)
         self._tops = (paths.ledgers, paths.schemas)
+        self._named = SimpleQueue[str]()
 
     def health(self) -> PulsarHealth:
         """The current state. Callable from any thread."""
         connected = self._client is not None and bool(self._client.connected)
-        unreadable = len(self._feed.unreadable)
-        return PulsarHealth(connected, self._watch.armed, self.complete_ms, len(self._feed), unreadable, self.problem)
+        unreadable, closed = self._feed.unreadable, self._feed.forbidden
+        return PulsarHealth(
+            connected, self._watch.armed, self.complete_ms, len(self._feed), tuple(sorted(unreadable - closed)),
+            tuple(sorted(closed)), self.problem,
+        )  # fmt: skip
+
+    def seek(self, owners: Iterable[str]) -> None:
+        """Read these owners soon, although no event named them; names that no node can have are ignored."""
+        for owner in owners:
+            with suppress(Stop):
+                self._named.put(self._paths.node(owner))
+        self._watch.wake.set()
 
     def read(self, owner: str) -> list[Pointers]:
         """The current nodes of an owner: its own first, GONE if it does not exist; then its cursors. Raises `Retry`,
@@ -162,9 +214,13 @@ class PulsarCapture(Follower):
 
     def _handle(self, client: ZooKeeperClient) -> None:
         """Handle all events received so far."""
-        taken = self._watch.take()
+        taken, named = self._watch.take(), set[str]()
+        while not self._named.empty():
+            named.add(self._named.get())
         try:
-            self._feed.follow(client, taken.keys() - set(self._tops))
+            self._feed.follow(client, (taken.keys() | named) - set(self._tops))
         except BaseException:
             self._watch.put_back(taken)
+            for path in named:
+                self._named.put(path)
             raise

@@ -75,15 +75,16 @@ class Deleter:
     """Deletes ledgers through one session, with an ensemble that stores ledgers and managed ledgers.
 
     ``ledger_path``: the znode of a ledger. ``now`` returns the time in ms since the epoch. ``verify`` checks the
-    offloaded copy of a ledger and raises if it is not complete.
+    offloaded copy of a ledger and raises if it is not complete. ``unread``: which nodes may not be read, so that they
+    may reference any ledger; empty: none.
     """
 
     def __init__(
         self, client: ZooKeeperClient, paths: PulsarPaths, ledger_path: Callable[[int], str], decode: Decode,
-        now: Callable[[], int], verify: Verify,
+        now: Callable[[], int], verify: Verify, unread: Callable[[], str],
     ) -> None:  # fmt: skip
         self._client, self._paths, self._now = client, paths, now
-        self._ledger_path, self._decode, self._verify = ledger_path, decode, verify
+        self._ledger_path, self._decode, self._verify, self._unread = ledger_path, decode, verify, unread
 
     def delete(self, orders: Sequence[DeleteOrder]) -> list[DeleteOutcome]:
         """Execute all orders, each in a separate transaction; one outcome each, in their order."""
@@ -106,10 +107,13 @@ class Deleter:
     ) -> dict[int, _Ready]:
         """Read owners and ledgers; settle orders that must not be executed; the others. ``before``: those of an earlier
         look, which must find the same nodes."""
+        left = range(len(orders)) if before is None else before
+        if unread := self._unread():
+            done.update({at: DeleteOutcome(orders[at].ledger, "refused", unread) for at in left})
+            return {}
         try:
             return self._read(orders, done) if before is None else self._same(orders, done, before)
         except (Retry, Stop) as error:
-            left = range(len(orders)) if before is None else before
             done.update({at: _failed(orders[at].ledger, error) for at in left})
             return {}
 

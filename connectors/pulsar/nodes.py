@@ -24,6 +24,10 @@ def pointers_of(paths: PulsarPaths, path: str, data: bytes, stat: Stat, seen_ms:
     place = place_of(paths, path, data)
     if not data and place.kind in (NodeKind.AMBIGUOUS, NodeKind.SCHEMA):
         return None
+    if not data and stat.version > 0 and place.kind is NodeKind.MANAGED_LEDGER:
+        return _emptied(
+            Pointers(path, place.owner, place.name, OwnerStatus.UNREADABLE, stat.version, stat.mzxid, seen_ms)
+        )
     plain = Pointers(path, place.owner, place.name, OwnerStatus.READABLE, stat.version, stat.mzxid, seen_ms)
     try:
         listed, elsewhere = _decoded(place.kind, data, path)
@@ -33,6 +37,12 @@ def pointers_of(paths: PulsarPaths, path: str, data: bytes, stat: Stat, seen_ms:
         why = f"expected a topic that owns ledgers; found a shadow topic of {listed.source[:200]}; inspect the source"
         return plain._replace(status=OwnerStatus.SHADOW, error=why)
     return plain._replace(ledgers=listed.ledgers, dropped=listed.dropped, copies=listed.copies, elsewhere=elsewhere)
+
+
+def _emptied(node: Pointers) -> Pointers:
+    """A managed ledger is created empty (MetaStoreImpl), and every later write lists at least its current ledger."""
+    found = BadBytes(node.path, 0, f"a list of ledgers at version {node.version}", "no data", metadata.TODO)
+    return node._replace(error=str(found))
 
 
 def gone(paths: PulsarPaths, path: str, zxid: int, seen_ms: int) -> Pointers:

@@ -11,7 +11,7 @@ from itertools import chain
 from trueup.connectors.pulsar.layout import NodeKind, PulsarPaths
 from trueup.connectors.pulsar.nodes import place_of, pointers_of
 from trueup.connectors.pulsar.offload_index import pair_of
-from trueup.connectors.pulsar.queries import below
+from trueup.connectors.pulsar.queries import FORBIDDEN, below
 from trueup.connectors.s3.store import ObjectStore, Upload
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused
@@ -33,7 +33,9 @@ def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
         for node in nodes:
             place = place_of(paths, node.path, node.data)
             pointers = pointers_of(paths, node.path, node.data, node.stat, 0) if node.stat else None
-            if place.kind is NodeKind.MANAGED_LEDGER:
+            if node.error == FORBIDDEN and place.kind is not NodeKind.CURSOR:
+                status[place.owner] = OwnerStatus.UNREADABLE  # or that of a directory, whose owners are unknown
+            elif place.kind is NodeKind.MANAGED_LEDGER:
                 status[place.owner] = pointers.status if pointers else OwnerStatus.UNREADABLE
                 copies.update((copy.pair, copy) for copy in (pointers.copies if pointers else ()))
                 listed.update((ledger, place.owner) for ledger in (pointers.ledgers if pointers else ()))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Set
 from typing import NamedTuple
 
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.deletion.owners import OwnerStatus
+from trueup.state.deletion.owners import OwnerStatus, above
 
 
 class Part(NamedTuple):
@@ -29,7 +29,8 @@ class ObjectMetadata(NamedTuple):
 
 
 class Referenced(NamedTuple):
-    """What owners reference: objects by pair, ledgers with the owner that lists them, and the owners' own nodes."""
+    """What owners reference: objects by pair, ledgers with the owner that lists them, and the owners' own nodes.
+    ``status`` has also the directories of owners that cannot be read."""
 
     copies: Mapping[Pair, OffloadedCopy]
     listed: Mapping[int, str]
@@ -57,9 +58,12 @@ def judged(
 
 
 def _rule(ledger: int, owner: str, known: bool, now: Referenced) -> str:
-    if not known or now.status.get(owner, OwnerStatus.GONE) is OwnerStatus.GONE:
+    status = now.status.get(owner)
+    if known and status is None and not now.status.keys().isdisjoint(above(owner)):
+        status = OwnerStatus.UNREADABLE
+    if not known or status in (None, OwnerStatus.GONE):
         return UNOWNED
-    if now.status[owner] is not OwnerStatus.READABLE:
+    if status is not OwnerStatus.READABLE:
         return "deletion.owner-unreadable"
     lister = now.listed.get(ledger)
     return REPLACED if lister == owner else FORGOTTEN if lister is None else UNOWNED

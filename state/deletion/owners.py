@@ -65,7 +65,8 @@ class Pointers(NamedTuple):
     also for its cursors), or `SCHEMA` and the id of a schema. ``name``: of the cursor, url-encoded; empty for others.
     ``ledgers``: every referenced ledger, in order. ``dropped``: those whose BookKeeper ledger the owner records as
     deleted, because a complete offload exists. ``elsewhere``: a cursor that stores its position in a ledger, so that
-    the compacted ledger in its node may be outdated. ``error``: why the node is unreadable, with node and byte.
+    the compacted ledger in its node may be outdated. ``error``: why the node is unreadable, with node and byte; without
+    permission to read it, ``version`` is -1.
     ``copies``: its ledgers' offloads; not in the journal, because they are always read again.
     """
 
@@ -132,6 +133,22 @@ def home(owner: str) -> str:
     to a topic in a namespace of that name (`connectors.pulsar.layout`), so both have the same key."""
     words = owner.split("/", 4)
     return "/".join(words[:4]) if words[2:4] == ["persistent", "persistent"] else owner
+
+
+def above(owner: str) -> list[str]:
+    """The directories of owners that contain this one, the highest first."""
+    words = owner.split("/")
+    return ["/".join(words[:size]) for size in range(1, len(words))]
+
+
+def is_directory(owner: str) -> bool:
+    """Whether nodes with this owner are directories of owners: tenants, namespaces, domains. Every owner in such a
+    directory is unknown while the directory cannot be read."""
+    words = owner.split("/")
+    if owner.startswith(SCHEMA):
+        return len(words) < 3
+    five = words[2:3] == ["segment"] or (words[2:3] != ["persistent"] and words[3:4] == ["persistent"])
+    return len(words) < (5 if five else 4)
 
 
 def managed_ledger(topic: str) -> str:

@@ -43,8 +43,8 @@ LEAK_RULES = Rules([
     ),
     Rule(
         "deletion.owner-unreadable", _U, "a node of the owner cannot be read",
-        "The managed ledger or one of its cursors contains bytes that cannot be decoded, or the permission to read it "
-        "is missing. It may reference the ledger.",
+        "The managed ledger or one of its cursors contains bytes that cannot be decoded, its list was emptied, or the "
+        "permission to read it or a directory above it is missing. It may reference the ledger.",
         NOTHING_DONE + "`trueup describe ledger ID` names the node and the byte; inspect the node with Pulsar's tools.",
     ),
     Rule(

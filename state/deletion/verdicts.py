@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import Table
-from trueup.state.deletion.owners import SCHEMA, Component, OwnerStatus
+from trueup.state.deletion.owners import SCHEMA, Component, OwnerStatus, above
 from trueup.state.deletion.rules import LEAK_RULES
 
 Rows = NDArray[Any]
@@ -34,7 +34,7 @@ def judge(ledgers: Table, nodes: Table) -> Rows:
     rows, of_node = ledgers.rows, np.repeat(np.arange(len(nodes)), nodes.rows["count"])
     data = (nodes.rows["name"] == _code_of(nodes, "")) & ~_schemas(nodes)
     owner = _owner_codes(ledgers, nodes)
-    rule = _unlisted(rows, owner, nodes, of_node, data)
+    rule = _unlisted(rows, owner, nodes, of_node, data, _hidden(ledgers, nodes))
     rule = np.where(_dropped(rows, owner, nodes, of_node), _CODE["dropped"], rule)
     found = np.where(np.isin(rows["ledger"], _needed(nodes)), -1, rule)
     out = np.zeros(int((found >= 0).sum()), LEAK)
@@ -73,7 +73,18 @@ def _dropped(rows: Rows, owner: Rows, nodes: Table, of_node: Rows) -> Rows:
     return found
 
 
-def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) -> Rows:
+def _hidden(ledgers: Table, nodes: Table) -> Rows:
+    """Whether the owner of each ledger is in a directory without permission to read it."""
+    forbidden = (nodes.rows["status"] == OwnerStatus.UNREADABLE) & (nodes.rows["version"] < 0)
+    closed = {nodes.names[code] for code in set(nodes.rows["owner"][forbidden].tolist())}
+    if not closed or not len(ledgers):
+        return np.zeros(len(ledgers), bool)
+    names = np.fromiter((not closed.isdisjoint(above(name)) for name in ledgers.names), bool, len(ledgers.names))
+    found: Rows = names[ledgers.rows["owner"]]
+    return found
+
+
+def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows, hidden: Rows) -> Rows:
     """The rule for each ledger if no node references it. ``owner``: its code among the nodes' names, or -1."""
     size = len(nodes.names) + 1  # the last element is for owners without a node
     top, unreadable, known = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
@@ -89,7 +100,7 @@ def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows) 
     rule = np.where(known[owner], rule, _CODE["owner-gone"])
     for component, name in _REPORTED.items():
         rule = np.where(rows["component"] == component, _CODE[name], rule)
-    blind = unreadable[owner] & (rows["component"] != Component.UNKNOWN)
+    blind = (unreadable[owner] | (hidden & ~known[owner])) & (rows["component"] != Component.UNKNOWN)
     return np.where(blind, _CODE["owner-unreadable"], rule)
 
 

@@ -5,7 +5,7 @@ milliseconds, and a ledger becomes unreferenced by a change of its owner, not of
 """
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -58,6 +58,12 @@ def settled(part: Leaks, before_ms: int) -> Leaks:
     """The same without ledgers that are missing since ``before_ms`` (ms since the epoch) or later."""
     fresh = np.isin(part.rows["rule"], _MISSING) & (part.rows["since_ms"] > before_ms)
     return replace(part, rows=part.rows[~fresh]) if fresh.any() else part
+
+
+def confirmed(part: Leaks, absent: Set[int]) -> Leaks:
+    """The same without missing ledgers that are not in ``absent``: those may exist and be unreadable."""
+    doubtful = (part.rows["rule"] == _MISSING[0]) & ~np.isin(part.rows["ledger"], list(absent))
+    return replace(part, rows=part.rows[~doubtful]) if doubtful.any() else part
 
 
 class OwnerBucket:

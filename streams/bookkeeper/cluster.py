@@ -248,6 +248,10 @@ class BookKeeper:
         """Current rows of these ledgers, without those that do not exist."""
         return self._capture.read(ledgers) if len(ledgers) else EMPTY
 
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        """Those of these ledgers that do not exist according to an up-to-date server. Raises `Retry`."""
+        return queries.absent(self.session(), self._capture.paths, ledgers)
+
     def first(self, limit: int) -> Ledgers:
         """Current rows of the first ``limit`` ledgers of the cluster."""
         client, paths, left, parts = self.session(), self._capture.paths, limit, []

@@ -4,7 +4,7 @@ Runs the loop of `streams.deletion.reconciler` over the operator's orders instea
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -77,12 +77,23 @@ class NoOwners:
         """Delete these ledgers, each if its metadata has not changed."""
         return [DeletionResult(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in markers])]
 
+    def seek(self, owners: Collection[str]) -> None:
+        """There are no owners."""
+
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        """No owner lists them."""
+        return set(ledgers)
+
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""
         if unseen := self._ledgers.unseen():
             return unseen
         policy = self._policy.current
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
+
+    def problems(self) -> list[str]:
+        """None: nothing is read."""
+        return []
 
     def nodes(self, _owner: str) -> list[Pointers]:
         """No node references a ledger."""

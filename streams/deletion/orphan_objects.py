@@ -6,7 +6,7 @@ objects, each a store and a key; it is confirmed when all of them are deleted.
 """
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -44,6 +44,9 @@ class Owners(Protocol):
 
     def nodes(self, owner: str) -> list[Pointers]:
         """Current state of all nodes of an owner, its own first."""
+
+    def unread(self) -> str:
+        """Why nothing may be deleted: nodes without permission to read them; empty if there are none."""
 
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""
@@ -144,6 +147,13 @@ class OrphanObjects:
         stray = self._all().get(ledger)
         return tuple(part.place for part in stray.parts) if stray else ()
 
+    def seek(self, owners: Collection[str]) -> None:
+        """All owners are read before and after each listing."""
+
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        """Missing objects were looked up individually."""
+        return set(ledgers)
+
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
         """Those of which an object exists now, with the places of all."""
         found = {i: self.places(i) for i in ledgers}
@@ -155,6 +165,8 @@ class OrphanObjects:
         return [self._delete(marker) for marker in markers]
 
     def _delete(self, marker: Deletion) -> DeletionResult:
+        if unread := self._owners.unread():
+            return DeletionResult(marker.ledger, "refused", unread)
         try:
             here = orphan_objects.remove(self._stores, marker.owner, self._clusters, marker.bookies, self._owners.nodes)
         except TrueupError as error:

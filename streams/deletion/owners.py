@@ -1,7 +1,7 @@
 """The owners of a BookKeeper cluster's ledgers in Pulsar's metadata: capture into the journal, current reads, guarded
 deletion, and confirmation by the bookies."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
@@ -26,6 +26,7 @@ from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.target import DeletionResult, Item, items_of
 from trueup.streams.deletion.topics import OWNERS
 from trueup.streams.journal.journal import Journal
+from trueup.streams.runtime.format import many
 
 
 class Pulsar:
@@ -40,9 +41,9 @@ class Pulsar:
         self._paths = PulsarPaths(policy.current.root)
         self.stores = {name: store_of(store) for name, store in stores.items()}
         self._tiered = Tiered(self.stores)
-        held, reached = known(journal)
+        held, ended, reached = known(journal)
         self._capture = PulsarCapture(
-            ledgers.connect, self._paths, self._publish, held, clock, reached=max(reached, ledgers.reached)
+            ledgers.connect, self._paths, self._publish, held, clock, reached=max(reached, ledgers.reached), ended=ended
         )
 
     def start(self, run: Run) -> None:
@@ -73,6 +74,24 @@ class Pulsar:
         found = self._capture.health()
         return found.synced, found.complete_ms, found.problem
 
+    def seek(self, owners: Collection[str]) -> None:
+        """Read these owners soon: ledgers name them, and no node has been observed."""
+        self._capture.seek(owners)
+
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        """Those of these ledgers that certainly do not exist."""
+        return self._ledgers.absent(ledgers)
+
+    def problems(self) -> list[str]:
+        """Nodes that cannot be read."""
+        damaged, found = self._capture.health().unreadable, [unread] if (unread := self.unread()) else []
+        if damaged:
+            expected = (
+                f"znodes of Pulsar that can be decoded; found {many(len(damaged), 'other')}, such as {damaged[0]}"
+            )
+            found.append(f"expected {expected}; inspect it with Pulsar's tools; nothing of its owner is deleted")
+        return found
+
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""
         health = self._capture.health()
@@ -89,6 +108,17 @@ class Pulsar:
         """Delete these ledgers, each if no precondition of its deletion has changed."""
         return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
 
+    def unread(self) -> str:
+        """Why nothing may be deleted: nodes without permission to read them may reference anything. Empty if there are
+        none."""
+        closed = self._capture.health().forbidden
+        if not closed:
+            return ""
+        expected = (
+            f"permission to read all znodes of Pulsar's owners; found none for {len(closed)}, such as {closed[0]}"
+        )
+        return f"expected {expected}; grant READ to this identity in their ACLs; nothing is deleted until then"
+
     def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         """Check whether these ledgers could be deleted now, without the transaction; "ready" if so."""
         return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
@@ -96,7 +126,8 @@ class Pulsar:
     def _deleter(self) -> Deleter:
         paths = self._ledgers.paths
         decode = _decoder(paths, self._clock)
-        return Deleter(self._ledgers.session(), self._paths, paths.ledger, decode, self._clock, self._tiered.verify)
+        client, verify = self._ledgers.session(), self._tiered.verify
+        return Deleter(client, self._paths, paths.ledger, decode, self._clock, verify, self.unread)
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Bookies that have not confirmed that they do not have the ledger, each with its response."""
@@ -128,16 +159,18 @@ def record_of(node: Pointers) -> dict[str, object]:
     return {**values, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
 
 
-def known(journal: Journal) -> tuple[dict[str, int], int]:
-    """The journal's state, for the capture to compare with: the mzxid of readable nodes, -1 for others; and the highest
-    zxid of all records."""
-    found: dict[str, int] = {}
+def known(journal: Journal) -> tuple[dict[str, int], dict[str, int], int]:
+    """The journal's state, for the capture to compare with: the mzxid of readable nodes, -1 for others; the zxids of
+    nodes that are gone; and the highest zxid of all records."""
+    found, ended = dict[str, int](), dict[str, int]()
     reached = 0
     for record in journal.read(OWNERS):
         value, path = record.value, record.key.decode()
         reached = max(reached, value["mzxid"] if value else 0)
-        if value is None or value["status"] == OwnerStatus.GONE:
-            found.pop(path, None)
-        else:
+        found.pop(path, None)
+        ended.pop(path, None)
+        if value is not None and value["status"] == OwnerStatus.GONE:
+            ended[path] = value["mzxid"]
+        elif value is not None:
             found[path] = value["mzxid"] if value["status"] == OwnerStatus.READABLE else -1
-    return found, reached
+    return found, ended, reached

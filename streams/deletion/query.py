@@ -2,8 +2,8 @@
 packed row per bucket.
 
 A ledger's key does not contain its owner, so records are first decoded and sorted by owner, and those of one bucket are
-packed into one blob. Deleted ledgers are sent to every bucket. A topology, which every run publishes, makes all buckets
-report their whole state.
+packed into one blob. Deleted ledgers, and directories of owners, are sent to every bucket. A topology, which every run
+publishes, makes all buckets report their whole state.
 """
 
 import struct
@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.block_store import Store
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined, packed
-from trueup.state.deletion.owners import Component, home
+from trueup.state.deletion.owners import Component, home, is_directory
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
 from trueup.streams.deletion.journal import node_rows, owned_rows
@@ -79,6 +79,8 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
     rows = table.rows
     by_name = np.fromiter((zlib.crc32(home(n).encode()) % buckets for n in table.names), np.int64, len(table.names))
     bucket, every = by_name[rows["owner"]], np.zeros(len(rows), bool)
+    if kind == OWNER:
+        every = np.fromiter(map(is_directory, table.names), bool, len(table.names))[rows["owner"]]
     if kind == LEDGER:
         bucket = np.where(rows["component"] == Component.UNKNOWN, rows["ledger"] % buckets, bucket)
         every = rows["state"] == LedgerState.GONE

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+import numpy as np
 from pyspark.sql import DataFrame
 
 from trueup.state.common.errors import Refused, TrueupError
@@ -34,7 +35,7 @@ from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
-from trueup.state.deletion.view import Leaks, agreed, settled
+from trueup.state.deletion.view import Leaks, agreed, confirmed, settled
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, Target, ready
@@ -49,6 +50,8 @@ AT_ONCE = 500
 BURST_MS = 1000.0  # burst of the rate limit, as a time at that rate
 VERIFIED_AT_ONCE, VERIFYING_MS = 20, 5_000
 """Maximum number of offloaded ledgers that one reconcile verifies, and the maximum time."""
+ASK_AGAIN_MS = 60_000
+_OWNER_GONE, _MISSING = (LEAK_RULES.code(f"deletion.{rule}") for rule in ("owner-gone", "missing"))
 ORDERED = (DeletionStage.DELETING, DeletionStage.GONE)
 
 
@@ -94,6 +97,8 @@ class DeletionReconciler:
         self.markers: dict[int, Deletion] = {}
         self.history = history or History()
         self.blocked_reason = "starting"
+        self._sought, self._absent, self._unknown = set[str](), set[int](), frozenset[int]()
+        self._ask_ms = 0
         self._doubted: set[int] = set()  # the journal's state of these is uncertain after a failed write
         self._tokens = TokenBucket(policy.current.deletes_per_s / 1000, BURST_MS, clock())
 
@@ -131,18 +136,21 @@ class DeletionReconciler:
         return asked and self._caught_up()
 
     def view(self) -> Sequence[Leaks]:
-        """The answers of all buckets. A missing ledger is included only after ``deletion.missing_s``."""
+        """The answers of all buckets. A missing ledger is included only after ``deletion.missing_s``, and after its
+        absence was confirmed."""
         with self.lock:
-            if self._view is None:
-                self._view = agreed(list(self._answers.values()))
-            before_ms = self._clock() - int(self._policy.current.missing_s * 1000)
-            return [settled(part, before_ms) for part in self._view]
+            return [confirmed(part, self._absent) for part in self._all()]
+
+    def _all(self) -> Sequence[Leaks]:
+        if self._view is None:
+            self._view = agreed(list(self._answers.values()))
+        before_ms = self._clock() - int(self._policy.current.missing_s * 1000)
+        return [settled(part, before_ms) for part in self._view]
 
     def forgotten(self, ledger: int | None = None) -> Iterator[tuple[Rows, str, str]]:
         """All `LEAK` rows, or those of one ledger, with owner and cursor."""
         for part in self.view():
-            for row in part.rows if ledger is None else part.rows[part.rows["ledger"] == ledger]:
-                yield row, part.names[row["owner"]], part.names[row["name"]]
+            yield from _named(part, part.rows if ledger is None else part.rows[part.rows["ledger"] == ledger])
 
     def reconcile(self) -> None:
         """Observe, and do what is due. A reason that blocks it is reported as ``blocked_reason``."""
@@ -152,6 +160,7 @@ class DeletionReconciler:
                 return
             before = self.blocked_reason
             try:
+                self._doubt(self._clock())
                 self.blocked_reason = self._target.blocked_reason()
                 if self.blocked_reason:
                     return
@@ -162,6 +171,27 @@ class DeletionReconciler:
                 self.blocked_reason = str(error)
                 if self.blocked_reason != before:
                     log.warning("deletions are blocked", extra={"problem": self.blocked_reason})
+
+    def _doubt(self, now_ms: int) -> None:
+        """Have everything read that does not seem to exist: there are no events of what this identity may not read. A
+        missing ledger is a finding only once this confirmed it."""
+        with self.lock:
+            rows = [(row["ledger"].item(), row["rule"].item(), owner) for row, owner, _ in self._unseen()]
+        owners = {owner for _, rule, owner in rows if rule == _OWNER_GONE}
+        self._target.seek(owners - self._sought)
+        self._sought = owners
+        missing = {ledger for ledger, rule, _ in rows if rule == _MISSING}
+        unknown = frozenset(missing - self._absent)
+        if unknown and (unknown != self._unknown or now_ms >= self._ask_ms):
+            self._unknown, self._ask_ms = unknown, now_ms + ASK_AGAIN_MS
+            absent = self._absent & missing | self._target.absent(sorted(unknown))
+            with self.lock:
+                self._absent, self._leaks = absent, None
+
+    def _unseen(self) -> Iterator[tuple[Rows, str, str]]:
+        """`LEAK` rows of what does not seem to exist, with owner and cursor."""
+        for part in self._all():
+            yield from _named(part, part.rows[np.isin(part.rows["rule"], (_OWNER_GONE, _MISSING))])
 
     def _observe(self, now_ms: int) -> None:
         """Apply the view to the deletions, and create new ones."""
@@ -301,6 +331,11 @@ class DeletionReconciler:
         """Deletions by stage."""
         with self.lock:
             return Counter(marker.stage.value for marker in self.markers.values())
+
+
+def _named(part: Leaks, rows: Rows) -> Iterator[tuple[Rows, str, str]]:
+    for row in rows:
+        yield row, part.names[row["owner"]], part.names[row["name"]]
 
 
 def _unsure(marker: Deletion, unreferenced: bool) -> bool:

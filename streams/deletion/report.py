@@ -34,6 +34,9 @@ class Owners(Protocol):
     def health(self) -> tuple[bool, int, str]:
         """Whether all nodes are read and followed, time of the last observation (ms since the epoch), problem."""
 
+    def problems(self) -> list[str]:
+        """Nodes that cannot be read."""
+
 
 class DeletionReport:
     """The deletion stream's part of `streams.web.engine.Engine`."""
@@ -90,12 +93,14 @@ class DeletionReport:
         return reasons if reasons or self._markers.complete else ["the deletion view is not complete yet"]
 
     def stopped(self) -> list[str]:
-        """Why deletions are blocked, and which stores are not listed."""
+        """Why deletions are blocked, which nodes of owners cannot be read, and which stores are not listed."""
         policy, blocked_reason = self._policy.current, self._markers.blocked_reason
         stores = self._strays.problems if self._strays else {}
         problems = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
-        return problems + (
-            [f"deletions are blocked: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else []
+        return (
+            self._owners.problems()
+            + problems
+            + ([f"deletions are blocked: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else [])
         )
 
     def sources(self, now_ms: int) -> list[Source]:

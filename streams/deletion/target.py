@@ -1,6 +1,6 @@
 """Targets of deletions: ledgers on bookies, or objects of ledgers in tiered storage."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from trueup.state.bookkeeper.ledgers import Ledgers
@@ -51,6 +51,12 @@ class Target(Protocol):
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         """Places that have not confirmed that they contain nothing of it, each with its response."""
+
+    def seek(self, owners: Collection[str]) -> None:
+        """Observe these owners soon: ledgers name them, and no node of theirs has been observed."""
+
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        """Those of these that certainly do not exist."""
 
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""

@@ -143,6 +143,18 @@ def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int],
     return concat([batch.ledgers for batch in batches])
 
 
+def absent(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int]) -> set[int]:
+    """Those of these ledgers that do not exist, read from an up-to-date server. A forbidden one exists."""
+    client.settle(paths.root)
+    wanted = np.unique(np.array(ids, np.int64))
+    parts = read(client, paths, wanted, pace=_SOON)
+    return {ledger for some, found in parts for ledger in some[_sizes(found) == GONE].tolist()}
+
+
+def _sizes(found: list[Znodes]) -> Array:
+    return np.concatenate([part.size for part in found])
+
+
 def snapshot(client: ZooKeeperClient, paths: BookKeeperPaths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
     """All existing ledgers, decoded."""
     listings = ledgers_of(client, paths)

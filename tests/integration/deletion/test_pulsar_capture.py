@@ -33,17 +33,19 @@ class Setting(Watched):
     captures: list[PulsarCapture] = field(default_factory=list)
     now_ms: int = 1_000
 
-    def start(self, known: Mapping[str, int] | None = None) -> PulsarCapture:
+    def start(self, known: Mapping[str, int] | None = None, ended: Mapping[str, int] | None = None) -> PulsarCapture:
         def connect() -> ZooKeeperClient:
             return ZooKeeperClient(self.proxy.address, timeout=30.0)
 
-        made = PulsarCapture(connect, self.owners.paths, self.journal.publish, known or {}, lambda: self.now_ms)
+        made = PulsarCapture(
+            connect, self.owners.paths, self.journal.publish, known or {}, lambda: self.now_ms, ended=ended or {}
+        )
         self.captures.append(made)
         made.start(run)
         return made
 
-    def capture(self, known: Mapping[str, int] | None = None) -> PulsarCapture:
-        made = self.start(known)
+    def capture(self, known: Mapping[str, int] | None = None, ended: Mapping[str, int] | None = None) -> PulsarCapture:
+        made = self.start(known, ended)
         return self.in_step(made)
 
     def settled(self) -> None:
@@ -170,11 +172,11 @@ def test_what_may_not_be_read_is_unreadable_until_it_may(setting: Setting) -> No
     owners.client.set_acls(path, HIDDEN)
     capture = setting.capture()
     setting.wait_status(path, OwnerStatus.UNREADABLE)
-    assert (setting.journal.status(cursor), capture.health().unreadable) == (None, 1)
+    assert (setting.journal.status(cursor), capture.health().forbidden) == (None, (path,))
     owners.client.set_acls(path, OPEN_ACL_UNSAFE)
     setting.now_ms += 61_000
     setting.wait_status(cursor, OwnerStatus.READABLE)
-    assert (setting.journal.status(path), capture.health().unreadable) == (OwnerStatus.READABLE, 0)
+    assert (setting.journal.status(path), capture.health().forbidden) == (OwnerStatus.READABLE, ())
 
 
 def test_what_was_readable_and_is_forbidden_now_is_not_gone(setting: Setting) -> None:
@@ -200,6 +202,57 @@ def test_a_directory_that_may_not_be_read_does_not_make_what_is_below_gone(setti
     setting.wait_status(above, OwnerStatus.GONE)
 
 
+def hidden(owners: Owners, path: str, data: bytes = b"") -> str:
+    """Create a node that only its creator may read: ZooKeeper sends no event to others (since 3.9.2)."""
+    owners.make(path.rpartition("/")[0])
+    owners.client.create(path, data, acl=HIDDEN)
+    return path
+
+
+@pytest.mark.parametrize("by", ["the name in a ledger", "time"])
+def test_an_owner_that_is_created_without_permission_to_read_it_is_unreadable(setting: Setting, by: str) -> None:
+    capture = setting.capture()
+    path = hidden(setting.owners, setting.owners.paths.node(TOPIC))
+    if by == "time":
+        setting.now_ms += 61_000
+    else:
+        capture.seek([TOPIC, "t/ns/persistent/never", "a//b"])
+    setting.wait_status(path, OwnerStatus.UNREADABLE)
+    assert (capture.health().forbidden, [node.path for node in setting.journal.all]) == ((path,), [path])
+
+
+def test_a_namespace_that_loses_permission_is_reported(setting: Setting) -> None:
+    path = setting.owners.managed_ledger(1)
+    capture = setting.capture()
+    namespace = path.rsplit("/", 2)[0]
+    setting.owners.client.set_acls(namespace, HIDDEN)
+    setting.now_ms += 61_000
+    wait_until(lambda: capture.health().forbidden == (namespace,), WAIT_S, "the namespace to be reported")
+    assert setting.journal.status(path) is OwnerStatus.READABLE
+    setting.owners.client.set_acls(namespace, OPEN_ACL_UNSAFE)
+
+
+def test_an_owner_that_is_deleted_and_created_without_permission_is_not_gone(setting: Setting) -> None:
+    path = setting.owners.managed_ledger(1)
+    capture = setting.capture()
+    setting.owners.client.drop(path, -1)
+    setting.wait_status(path, OwnerStatus.GONE)
+    hidden(setting.owners, path)
+    capture.seek([TOPIC])
+    setting.wait_status(path, OwnerStatus.UNREADABLE)
+    setting.owners.client.set_acls(path, OPEN_ACL_UNSAFE)
+    setting.now_ms += 61_000
+    setting.wait_status(path, OwnerStatus.READABLE)
+    assert capture.health().problem == ""
+
+
+def test_a_start_knows_that_a_node_without_permission_was_gone(setting: Setting) -> None:
+    path = hidden(setting.owners, setting.owners.paths.node(TOPIC))
+    setting.capture(ended={path: 1 << 40})
+    setting.wait_status(path, OwnerStatus.UNREADABLE)
+    assert setting.journal.nodes[path].mzxid == 1 << 40
+
+
 def test_tops_that_may_not_be_read_are_a_problem(setting: Setting) -> None:
     owners = setting.owners
     owners.client.set_acls(owners.paths.ledgers, HIDDEN)
@@ -217,7 +270,7 @@ def test_damage_is_published_and_so_is_its_repair(setting: Setting) -> None:
     assert path in setting.journal.nodes[path].error
     setting.owners.managed_ledger(1)
     setting.wait_status(path, OwnerStatus.READABLE)
-    wait_until(lambda: capture.health().unreadable == 0, WAIT_S, "none to be unreadable")
+    wait_until(lambda: capture.health().unreadable == (), WAIT_S, "none to be unreadable")
 
 
 def test_what_could_not_be_published_is_published_again(setting: Setting) -> None:

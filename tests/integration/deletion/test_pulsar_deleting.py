@@ -58,7 +58,7 @@ class Late:
 
 def deleter(
     owners: Owners, client: ZooKeeperClient | None = None, meanwhile: Callable[[], Any] = lambda: None,
-    verify: Verify = unverified, last: Callable[[], Any] = lambda: None,
+    verify: Verify = unverified, last: Callable[[], Any] = lambda: None, unread: Callable[[], str] = lambda: "",
 ) -> Deleter:  # fmt: skip
     """``meanwhile`` runs between the two looks at the owner and the ledger, ``last`` between the second look and the
     transaction."""
@@ -68,7 +68,7 @@ def deleter(
         return owners.decode(ledger, data, stat)
 
     late: Any = Late(client or owners.client, last)
-    return Deleter(late, owners.paths, owners.ledgers.ledger, decode, lambda: 1, verify)
+    return Deleter(late, owners.paths, owners.ledgers.ledger, decode, lambda: 1, verify, unread)
 
 
 def delete(owners: Owners, order: DeleteOrder = ORDER, **hooks: Callable[[], Any]) -> DeleteOutcome:
@@ -147,7 +147,7 @@ def test_a_ledger_in_recovery_always_stays(owners: Owners) -> None:
         (lambda o: o.cursor("sub", LEDGER), "no reference"),
         (lambda o: o.cursor("other", -1, LEDGER), "no reference"),
         (lambda o: o.managed_ledger(3, 4), "may be listed soon"),
-        (lambda o: o.managed_ledger(), "may be listed soon"),
+        (lambda o: o.managed_ledger(), "no data"),
         (lambda o: o.client.delete(o.paths.node(TOPIC), recursive=True), "owner's node"),
         (lambda o: o.make(o.paths.node(TOPIC), b"\x08\x01"), "at byte 0"),
         (lambda o: o.make(f"{o.paths.node(TOPIC)}/odd", b"\x0a"), "at byte"),
@@ -268,6 +268,13 @@ def test_without_permission_to_delete_it_is_refused(owners: Owners) -> None:
     assert (refused.result, "permission to delete" in refused.detail, delete(owners).result) == (
         "refused", True, "deleted",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("looks", [0, 1])
+def test_while_a_node_may_not_be_read_nothing_is_deleted(owners: Owners, looks: int) -> None:
+    told = iter([*[""] * looks, "no permission", "no permission"])
+    outcome = deleter(owners, unread=lambda: next(told)).delete([ORDER])[0]
+    assert (outcome.result, outcome.detail, there(owners)) == ("refused", "no permission", True)
 
 
 def test_each_of_many_orders_is_answered_by_itself(owners: Owners) -> None:

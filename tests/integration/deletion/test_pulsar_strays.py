@@ -58,6 +58,9 @@ class Owned:
         gone = Pointers(f"/managed-ledgers/{owner}", owner, "", OwnerStatus.GONE, -1, 1, 1)
         return [self.owners.get(owner, gone)]
 
+    def unread(self) -> str:
+        return ""
+
     def blocked_reason(self) -> str:
         return self.problem
 

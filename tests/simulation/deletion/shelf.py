@@ -105,6 +105,9 @@ class Asked:
         copies = tuple(_copy(copied) for copied in node.copies.values())
         return [Pointers(owner, owner, "", OwnerStatus.READABLE, 1, 1, 1, tuple(node.listed), copies=copies)]
 
+    def unread(self) -> str:
+        return ""
+
     def blocked_reason(self) -> str:
         return ""
 

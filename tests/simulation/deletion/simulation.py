@@ -4,7 +4,7 @@ Observations arrive late, in portions and in any order between keys. The applica
 steps and restarts from its journal and its checkpoint. The connector is a model of the guarded transaction.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, NamedTuple
@@ -80,6 +80,12 @@ class Connector:
 
     def blocked_reason(self) -> str:
         return ""
+
+    def seek(self, owners: Collection[str]) -> None:
+        pass
+
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        return set(ledgers) - self.world.ledgers.keys()
 
     def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
         self.maybe_dies()

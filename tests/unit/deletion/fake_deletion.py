@@ -1,6 +1,6 @@
 """In-memory dependencies of the deletion reconciler: cluster, journal and bucket output."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -77,6 +77,8 @@ class FakeCluster:
     synced: bool = True
     checks: dict[int, str] = field(default_factory=dict)
     checked: list[int] = field(default_factory=list)
+    sought: list[str] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
 
     def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.checked += [marker.ledger for marker in markers]
@@ -94,6 +96,15 @@ class FakeCluster:
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         self.asked.append({ledger: tuple(bookies) for ledger, bookies in asked.items()})
         return {i: {b: self.holding[b] for b in bookies if b in self.holding} for i, bookies in asked.items()}
+
+    def seek(self, owners: Collection[str]) -> None:
+        self.sought += sorted(owners)
+
+    def absent(self, ledgers: Sequence[int]) -> set[int]:
+        return {ledger for ledger in ledgers if ledger not in self.versions}
+
+    def problems(self) -> list[str]:
+        return self.unread
 
     def blocked_reason(self) -> str:
         return self.problem
@@ -138,6 +149,11 @@ class Loop:
         """The bucket reports these ledgers as unreferenced; all of them exist."""
         self.cluster.versions |= {row["ledger"]: row.get("version", 3) for row in rows}
         self.markers.apply(bucket, epoch, leaks(*rows))
+        return self
+
+    def lacking(self, ledger: int, rule: str = "missing") -> "Loop":
+        """The bucket reports this ledger as missing, and it does not exist."""
+        self.markers.apply(0, 5, leaks({"ledger": ledger, "rule": rule, "version": -1}))
         return self
 
     def reconcile(self, after_ms: int = 0) -> dict[int, DeletionStage]:

@@ -57,7 +57,12 @@ def test_a_compressed_managed_ledger_lists_the_same() -> None:
 
 
 def test_a_managed_ledger_that_was_just_made_lists_nothing() -> None:
-    assert node(NODE, b"") == Pointers(NODE, TOPIC, "", OwnerStatus.READABLE, 5, 22, 99)
+    made = pointers_of(PulsarPaths(), NODE, b"", STAT._replace(version=0), 99)
+    assert made == Pointers(NODE, TOPIC, "", OwnerStatus.READABLE, 0, 22, 99)
+
+
+def test_a_managed_ledger_that_lost_its_list_is_unreadable() -> None:
+    assert "no data" in unreadable(NODE, b"")
 
 
 def test_a_ledger_is_dropped_when_its_offloaded_copy_is_complete_and_the_other_counts_as_deleted() -> None:

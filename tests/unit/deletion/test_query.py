@@ -175,3 +175,19 @@ def test_a_table_comes_back_from_its_bytes(table: Table) -> None:
 def test_bytes_of_another_form_are_reported(blob: bytes) -> None:
     with pytest.raises(BadBytes, match="rebuild the view"):
         Table.from_bytes(blob)
+
+
+@pytest.mark.parametrize(
+    "directory", ["t", "t/ns", "t/ns/persistent", "t/c/ns/persistent", "t/ns/segment/topic", "schema:t", "schema:t/ns"]
+)
+def test_a_directory_of_owners_is_routed_to_every_bucket(directory: str) -> None:
+    found = routed(pointing(node(owner=directory)._replace(status=OwnerStatus.UNREADABLE, version=-1)))
+    assert sorted(found) == list(range(BUCKETS))
+
+
+@pytest.mark.parametrize(
+    "owner",
+    [ORDERS, "t/c/ns/persistent/a", "t/ns/segment/topic/0000-ffff-0", "t/ns/persistent/persistent", "schema:t/ns/a"],
+)
+def test_an_owner_is_routed_to_one_bucket(owner: str) -> None:
+    assert len(routed(pointing(node(owner=owner)))) == 1

@@ -310,3 +310,27 @@ def test_one_that_its_owner_took_off_the_list_meanwhile_is_begun_anew_for_that_r
     loop.reconcile(MINUTE)
     loop.reconcile()
     assert {marker.rule for marker in loop.markers.markers.values()} == {"deletion.forgotten"}
+
+
+def test_owners_without_a_node_are_sought_once() -> None:
+    loop = Loop().apply({"ledger": 7, "rule": "owner-gone", "owner": OTHER}, {"ledger": 8, "rule": "forgotten"})
+    loop.reconcile()
+    loop.reconcile()
+    assert loop.cluster.sought == [OTHER]
+
+
+def test_an_owner_is_sought_although_deletions_are_blocked() -> None:
+    loop = Loop().apply({"ledger": 7, "rule": "owner-gone", "owner": OTHER})
+    loop.cluster.problem = "not exclusive"
+    loop.reconcile()
+    assert loop.cluster.sought == [OTHER]
+
+
+def test_a_missing_ledger_that_exists_and_cannot_be_read_is_no_finding_until_it_is_absent() -> None:
+    loop = Loop(missing_s=0).lacking(7)
+    loop.cluster.versions = {7: 3}
+    loop.reconcile()
+    early = [row["ledger"] for row, *_ in loop.markers.forgotten()]
+    loop.cluster.versions = {}
+    loop.reconcile(MINUTE)
+    assert (early, [row["ledger"] for row, *_ in loop.markers.forgotten()]) == ([], [7])

@@ -53,16 +53,25 @@ def test_a_row_has_owner_rule_and_size() -> None:
 
 
 def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> None:
-    row = Loop(missing_s=0).apply({"ledger": 7, "rule": "missing", "version": -1}).report.rows(10)[0]
+    loop = Loop(missing_s=0).lacking(7)
+    loop.reconcile()
+    row = loop.report.rows(10)[0]
     assert (row["stage"], row["state"]) == ("", "")
 
 
 @pytest.mark.parametrize("rule", ["missing", "copy-lost"])
 def test_a_missing_ledger_is_reported_after_a_delay(rule: str) -> None:
-    loop = Loop(missing_s=60).apply({"ledger": 7, "rule": rule, "version": -1})
+    loop = Loop(missing_s=60).lacking(7, rule=rule)
+    loop.reconcile()
     early = loop.report.rows(10), loop.report.status()["unreferenced"]
-    loop.now_ms += MINUTE
+    loop.reconcile(MINUTE)
     assert (early, [row["rule"] for row in loop.report.rows(10)]) == (([], 0), [f"deletion.{rule}"])
+
+
+def test_nodes_that_cannot_be_read_are_a_problem() -> None:
+    loop = Loop("observe")
+    loop.cluster.unread = ["expected permission to read all znodes; found none for 3"]
+    assert loop.report.stopped() == loop.cluster.unread
 
 
 def test_rows_have_the_stage_of_their_deletion() -> None:

@@ -209,3 +209,25 @@ def test_what_a_deleted_node_referenced_does_not_protect() -> None:
     later = [other._replace(status=status, ledgers=(), mzxid=mzxid) for status, mzxid in
              ((OwnerStatus.GONE, 8), (OwnerStatus.UNREADABLE, 9))]  # fmt: skip
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), *later) == {4: "forgotten"}
+
+
+@pytest.mark.parametrize("directory", ["public", "public/default", "public/default/persistent"])
+def test_an_owner_in_a_directory_that_may_not_be_read_is_unreadable_and_not_gone(directory: str) -> None:
+    closed = node(path=f"/managed-ledgers/{directory}", owner=directory, status=OwnerStatus.UNREADABLE, version=-1)
+    other = {"ledger": 5, "owner": f"{directory}s/persistent/orders"}
+    assert rules(ledgers({"ledger": 4}, other), closed) == {4: "owner-unreadable", 5: "owner-gone"}
+
+
+def test_an_owner_that_is_known_in_such_a_directory_is_judged() -> None:
+    closed = node(path="/managed-ledgers/public", owner="public", status=OwnerStatus.UNREADABLE, version=-1)
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), closed) == {4: "forgotten"}
+
+
+def test_data_in_a_directory_hide_no_owner() -> None:
+    odd = node(path="/managed-ledgers/public", owner="public", status=OwnerStatus.UNREADABLE, version=0)
+    assert rules(ledgers({"ledger": 4}), odd) == {4: "owner-gone"}
+
+
+def test_what_a_node_without_permission_lists_is_not_missing() -> None:
+    closed = node(4, status=OwnerStatus.UNREADABLE, version=-1)
+    assert rules(NO_LEDGERS, closed) == {}

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
+from trueup.connectors.kafka.protocol.message_sets import upgraded
 from trueup.state.common.errors import BadBytes
 
 HEADER_BYTES = 61
@@ -22,7 +23,9 @@ _CRC_ATTRIBUTES = struct.Struct(">Ih")
 _CRC_AT, _ATTRIBUTES_AT, _BASE_TIME_AT, _PRODUCER_AT = 17, 21, 27, 43
 _SIZE_FIELDS = 12
 """Bytes before those counted by the length field."""
-_SHORTEST, _SHORTEST_OLD = HEADER_BYTES - _SIZE_FIELDS, 14
+_MAGIC, _CRC = 2, (1 << 32) - 1
+_SHORTEST = {0: 14, 1: 22, _MAGIC: HEADER_BYTES - _SIZE_FIELDS}
+"""The least value of the length field by version."""
 _TODO = "read it with another client"
 
 
@@ -60,21 +63,47 @@ class Header(NamedTuple):
 
 
 def walk(buffer: memoryview) -> Iterator[tuple[Header, memoryview]]:
-    """Header and bytes of each whole batch; a truncated one at the end is omitted.
+    """Header and bytes of each whole batch; a truncated one at the end is omitted. Older formats are given as batches
+    of version 2. Raises `BadBytes` for an unknown format, an invalid length, and bytes without a whole batch, which no
+    broker sends since Kafka 0.10.1 (KIP-74)."""
+    return (batch_of(magic, entry) for magic, entry in entries(buffer))
 
-    Old message sets (magic 0 and 1) have offset, length and magic at the same positions: the caller checks ``magic``.
-    Raises `BadBytes` for an invalid length.
-    """
+
+def entries(buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
+    """Like `walk`, in the stored format: its version, and the bytes of each whole batch or message."""
     at, size = 0, len(buffer)
-    while at + HEADER_BYTES <= size:
-        header = Header._make(_HEADER.unpack_from(buffer, at))
-        end = at + _SIZE_FIELDS + header.length
-        if header.length < (_SHORTEST if header.magic == 2 else _SHORTEST_OLD):
-            raise BadBytes(f"the batch at offset {header.offset}", 8, "its length", str(header.length), _TODO)
+    while at + _SIZES.size <= size:
+        offset, length, _, magic = _SIZES.unpack_from(buffer, at)
+        where, end = f"the batch at offset {offset}", at + _SIZE_FIELDS + length
+        if magic not in _SHORTEST:
+            todo = "upgrade Trueup, or leave the topic out"
+            raise BadBytes(where, _SIZES.size - 1, "a format of version 0, 1 or 2", f"version {magic}", todo)
+        if length < _SHORTEST[magic]:
+            raise BadBytes(where, 8, "its length", str(length), _TODO)
         if end > size:
-            return
-        yield header, buffer[at:end]
+            break
+        yield magic, buffer[at:end]
         at = end
+    if size and not at:
+        raise BadBytes("a response", size, "a whole batch", "the end", "check the disks of the broker")
+
+
+def batch_of(magic: int, entry: memoryview) -> tuple[Header, memoryview]:
+    """Header and bytes of a batch, or of the batch that a message becomes: one of a client without a producer id. Its
+    checksum is wrong if that of the message is. Raises `BadBytes`."""
+    if magic == _MAGIC:
+        return header_of(entry), entry
+    old = upgraded(entry)
+    none = -1
+    batch = assemble(
+        Header(
+            old.offset, 0, none, _MAGIC, 0, old.codec, old.last_delta, old.first_ms, old.last_ms, none, none, none,
+            old.records,
+        ),
+        old.body,
+    )  # fmt: skip
+    header = header_of(batch)
+    return (header if old.sound else header._replace(crc=~header.crc & _CRC)), batch
 
 
 def header_of(batch: memoryview | bytes | bytearray) -> Header:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from trueup.connectors.kafka.protocol.compression import closed, opened
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, HEADER_BYTES, Header, assemble
+from trueup.connectors.kafka.protocol.varints import varint as varint
+from trueup.connectors.kafka.protocol.varints import zigzag as zigzag
 from trueup.state.common.errors import BadBytes
 
 _PEEK_BYTES = 1 << 16
-_LONG, _SHIFTS = (1 << 64) - 1, 63
 
 
 class Dense(NamedTuple):
@@ -100,28 +101,3 @@ def _extend(stretches: list[tuple[int, int]], delta: int) -> None:
         stretches[-1] = stretches[-1][0], stretches[-1][1] + 1
     else:
         stretches.append((delta, 1))
-
-
-def varint(body: memoryview, at: int) -> tuple[int, int]:
-    """The number at a place, and the place behind it. Raises `IndexError`."""
-    value = shift = 0
-    while True:
-        byte = body[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            value &= _LONG
-            return value >> 1 ^ -(value & 1), at
-        shift += 7
-        if shift > _SHIFTS:
-            raise IndexError("a varint of more than ten bytes")
-
-
-def zigzag(value: int) -> bytes:
-    """A number of 64 bits as a varint."""
-    left, out = value << 1 ^ value >> 63, bytearray()
-    while left > 127:
-        out.append(left & 127 | 128)
-        left >>= 7
-    out.append(left)
-    return bytes(out)

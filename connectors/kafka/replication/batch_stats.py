@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
-from trueup.connectors.kafka.protocol.record_batch import Header, walk
+from trueup.connectors.kafka.protocol.record_batch import Header, batch_of, entries
 from trueup.connectors.replication.ports import Sample
 from trueup.state.common.errors import TrueupError
 
@@ -21,7 +21,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     try:
         cluster.refresh(partition.topic for partition in chosen)
         starts, ends = cluster.ends(chosen, EARLIEST), cluster.ends(chosen)
-        found: list[tuple[Header, int]] = []
+        found: list[tuple[int, Header, int]] = []
         for partition in chosen:
             start, end = starts[partition], ends[partition]
             if isinstance(start, int) and isinstance(end, int) and start < end:
@@ -30,20 +30,19 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
         cluster.close()
     if not found:
         return Sample()
-    records = sum(header.records for header, _ in found)
-    size = sum(size for _, size in found)
-    return Sample(records / len(found), min(header.magic for header, _ in found), size / max(1, records))
+    records = sum(header.records for _, header, _ in found)
+    size = sum(size for _, _, size in found)
+    return Sample(records / len(found), min(magic for magic, _, _ in found), size / max(1, records))
 
 
-def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[Header, int]]:
-    """Header and size of each batch."""
+def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[int, Header, int]]:
+    """Stored format, header and stored size of each batch."""
     try:
         leader = cluster.asking(cluster.leader(partition))
         asked = fetch_body({partition.topic: [(partition.number, offset)]}, BYTES, BYTES, 1, UNCOMMITTED)
         leader.send(FETCH, FETCH_VERSION, asked)
         answers = fetched(leader.receive())
-        return (
-            [(header, len(batch)) for header, batch in walk(answers[partition].records)] if partition in answers else []
-        )
+        stored = entries(answers[partition].records) if partition in answers else ()
+        return [(magic, batch_of(magic, entry)[0], len(entry)) for magic, entry in stored]
     except TrueupError:
         return []

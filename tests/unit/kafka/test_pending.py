@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.unit.kafka.test_message_sets import messages
 from tests.unit.kafka.test_record_batch import CODECS, RECORDS, built, compressed, contents
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.fetch_produce import Fetched
@@ -136,16 +137,16 @@ def test_records_before_a_batch_that_cannot_be_opened_are_given() -> None:
         pending.given(9)
 
 
-def test_an_older_format_is_found_when_its_turn_comes() -> None:
-    old = bytearray(batch(1, [b"b"]))
-    old[16] = 1
+def test_an_older_format_is_read_like_a_batch() -> None:
     pending = Pending(LOG, 0)
-    pending.take(answer(batch(0, [b"a"]), bytes(old)), 0)
-    assert not pending.old
+    pending.take(answer(batch(0, [b"a"]), messages(1, [(1, 70, b"k", b"b")]), batch(2, [b"c"]), end=3), 0)
     read = pending.given(9)
-    assert (values(read), read.next) == ([b"a"], 1)
-    assert pending.old
-    assert pending.wanted == 1
+    assert (values(read), [*read.records.columns().stamps][1], read.next, read.idle) == (
+        [b"a", b"b", b"c"],
+        70,
+        3,
+        True,
+    )
 
 
 def test_a_record_with_an_illegal_name_is_refused_and_those_behind_it_are_fetched_again() -> None:

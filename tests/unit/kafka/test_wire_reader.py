@@ -13,7 +13,7 @@ from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, problem, text
 from trueup.connectors.kafka.replication.wire import reader as wire
 from trueup.connectors.kafka.replication.wire.reader import WireReader
-from trueup.connectors.replication.ports import Columns, Read
+from trueup.connectors.replication.ports import Read
 from trueup.state.common.errors import Retry, Stop
 
 LOG = LogId("orders", 0)
@@ -155,27 +155,3 @@ def test_a_damaged_batch_stops_the_log_if_it_stays_damaged(
     broker.log, broker.end = bytes(bad), 1
     monkeypatch.setattr(wire, "_PATIENCE_S", 0.1)
     assert isinstance(polled(reader).error, Stop)
-
-
-def test_an_older_format_is_read_by_librdkafka_from_there_on(
-    broker: Broker, reader: WireReader, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Old:
-        def __init__(self, _lease: Lease) -> None:
-            self.places: list[dict[LogId, int]] = []
-
-        def seek(self, places: dict[LogId, int]) -> None:
-            self.places.append(dict(places))
-
-        def poll(self, _most: int, _wait_s: float) -> dict[LogId, Read]:
-            return {LOG: Read(Columns([1], [None], [repr(self.places).encode()], [0], [()]), 2)}
-
-        def close(self) -> None:
-            """Nothing is open."""
-
-    monkeypatch.setattr(wire, "KafkaReader", Old)
-    old = bytearray(batch(1, [b"b"]))
-    old[16] = 1
-    broker.log, broker.end = batch(0, [b"a"]) + bytes(old), 2
-    assert values(polled(reader)) == [b"a"]
-    assert values(polled(reader)) == [b"[{LogId(topic='orders', number=0, place=''): 1}]"]

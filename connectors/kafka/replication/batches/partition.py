@@ -112,6 +112,8 @@ class Track:
                 self._check(header, batch)
                 self._take(header, batch, aborted)
                 self.reached = header.following
+        if answer.records and self.reached == asked:
+            raise self._bad_read(f"records of {self._where} from offset {asked} on", "earlier ones")
 
     @property
     def ready(self) -> bool:
@@ -170,16 +172,15 @@ class Track:
 
     def _check(self, header: Header, batch: memoryview) -> None:
         where = f"offset {header.offset} of {self._where}"
-        if header.magic != 2:
-            raise Stop(
-                f"record batches (magic 2) at {where}", f"magic {header.magic}", "set copy: records for this topic"
-            )
         if sound(header, batch):
             self._bad = 0
             return
+        raise self._bad_read(f"the checksum of the batch at {where}", "another checksum")
+
+    def _bad_read(self, expected: str, found: str) -> Retry | Stop:
         self._bad += 1
-        found = Stop if self._bad > _REREADS else Retry
-        raise found(f"the checksum of the batch at {where}", "another checksum", "check the disks of the source")
+        kind = Stop if self._bad > _REREADS else Retry
+        return kind(expected, found, "check the disks of the source")
 
     def _take(self, header: Header, batch: memoryview, aborted: Aborted) -> None:
         if header.attributes & CONTROL:

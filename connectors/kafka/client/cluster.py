@@ -15,7 +15,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.connection import Connection, connect
 from trueup.connectors.kafka.client.fetch_produce import Missing, problem
 from trueup.connectors.kafka.client.options import addresses_of, settings_of
-from trueup.connectors.kafka.client.topic_ids import text_of
+from trueup.connectors.kafka.client.topic_ids import IDS, METADATA, ids_body, ids_found, text_of
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 EARLIEST, LATEST = -2, -1
@@ -90,6 +90,12 @@ class KafkaClient:
                 "reset the link's partitions of this topic, or leave it out of the link",
             )
         return meant or found
+
+    def ids(self, node: int, topics: Iterable[str]) -> dict[str, bytes]:
+        """The ids of topics as a broker knows them now; empty: it does not know it. Raises `Retry` and `Stop`."""
+        broker = self.asking(node)
+        broker.send(METADATA, IDS, ids_body(topics))
+        return ids_found(broker.receive())
 
     def take(self, node: int) -> Connection:
         """A connection to a broker for exclusive use; the caller closes or returns it. Raises `Retry` and `Stop`."""

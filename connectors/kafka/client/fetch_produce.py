@@ -40,6 +40,7 @@ _HINTS: Mapping[int, str] = {
     18: "increase segment.bytes of the target topic",
     29: "grant READ and DESCRIBE at the source, WRITE, READ and DESCRIBE at the target",
     31: "grant IDEMPOTENT_WRITE on the cluster, or WRITE on the topic, at the target",
+    43: "set message.format.version of the target topic, and inter.broker.protocol.version there, to 0.11 or later",
     32: "align message.timestamp.before.max.ms and message.timestamp.after.max.ms with the source",
     87: "a compacted target refuses records without keys: align cleanup.policy with the source",
 }

@@ -4,14 +4,15 @@ A name does not identify a topic: a topic that is deleted and recreated has the 
 an error. The id differs. Layouts: version 13 of FetchRequest.json, FetchResponse.json (brokers since 3.1),
 ProduceRequest.json and ProduceResponse.json (since 4.1) of Kafka's clients/src/main/resources/common/message. All of
 them are flexible (KIP-482): lengths are unsigned varints, one more than the actual length, and every structure ends
-with tagged fields.
+with tagged fields. Older brokers get names: their topics' ids are read with Metadata version 10 (MetadataRequest.json,
+MetadataResponse.json, since 2.8) on the same connection, whose requests a broker processes in order.
 """
 
 import base64
 import struct
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from typing import TypeVar
+from typing import ParamSpec, TypeVar
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
@@ -22,17 +23,24 @@ BY_ID = 13
 """The first version of Fetch and of Produce with topic ids."""
 NOWHERE = 1 << 62
 """An offset beyond every log: a fetch of it only checks whether the leader has the topic."""
+METADATA, IDS = 3, 10
+"""The API that returns topic ids, and its first version with them."""
+SURE_S = 0.2
+"""Seconds for which a topic id that a leader returned counts as its current one before a write by name."""
 _FETCH_HEAD = struct.Struct(">xiiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqiqix")
 _FETCHED_PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qqx")
 _PRODUCE_HEAD = struct.Struct(">xxhi")
 _PRODUCED_PARTITION = struct.Struct(">ihqqq")
-_INT = struct.Struct(">i")
+_INT, _SHORT = struct.Struct(">i"), struct.Struct(">h")
+_METADATA_PARTITION_BYTES = 14
 _ID_BYTES = 16
+_NO_ID = bytes(_ID_BYTES)
 _NO_EPOCH = -1
 _VARINT_BYTES = 5
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 def id_of(text: str) -> bytes:
@@ -77,14 +85,20 @@ def produce_by_id(batches: Mapping[LogId, Part], ids: Mapping[str, bytes], wait_
     return parts
 
 
-def _bounded(decode: Callable[[memoryview, Mapping[bytes, str]], T]) -> Callable[[memoryview, Mapping[bytes, str]], T]:
+def ids_body(topics: Iterable[str]) -> bytes:
+    """A request for the ids of topics. It creates none."""
+    asked = [_NO_ID + _size(len(name)) + name + b"\0" for name in (topic.encode() for topic in topics)]
+    return b"".join((b"\0", _size(len(asked)), *asked, b"\0\0\0\0"))
+
+
+def _bounded(decode: Callable[P, T]) -> Callable[P, T]:
     @wraps(decode)
-    def decoded(body: memoryview, names: Mapping[bytes, str]) -> T:
+    def decoded(*given: P.args, **more: P.kwargs) -> T:
         try:
-            return decode(body, names)
-        except (struct.error, IndexError, KeyError) as error:
+            return decode(*given, **more)
+        except (struct.error, IndexError, KeyError, UnicodeDecodeError) as error:
             expected, found = "the layout of Kafka's protocol", f"{type(error).__name__}: {error}"
-            raise BadBytes("a response from a broker", len(body), expected, found, "connect again") from error
+            raise BadBytes("a response from a broker", 0, expected, found, "connect again") from error
 
     return decoded
 
@@ -128,6 +142,38 @@ def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, 
             found[LogId(name, number)] = Produced(error, offset)
         at = _tags(body, at)
     return found
+
+
+@_bounded
+def ids_found(body: memoryview) -> dict[str, bytes]:
+    """Parse a response to `ids_body`; empty for a topic that the broker does not know, or that has no id. Raises
+    `BadBytes`."""
+    brokers, at = _count(body, _tags(body, 0) + _INT.size)
+    for _ in range(brokers):
+        at = _text_end(body, at + _INT.size) + _INT.size
+        at = _tags(body, _text_end(body, at))
+    topics, at = _count(body, _text_end(body, at) + _INT.size)
+    found: dict[str, bytes] = {}
+    for _ in range(topics):
+        (error,), at = _SHORT.unpack_from(body, at), at + _SHORT.size
+        size, at = _count(body, at)
+        name, at = str(body[at : at + size], "utf-8"), at + size
+        topic_id, at = bytes(body[at : at + _ID_BYTES]), at + _ID_BYTES + 1
+        found[name] = b"" if error or topic_id == _NO_ID else topic_id
+        partitions, at = _count(body, at)
+        for _ in range(partitions):
+            at += _METADATA_PARTITION_BYTES
+            for _ in ("replicas", "in sync", "offline"):
+                count, at = _count(body, at)
+                at += _INT.size * count
+            at = _tags(body, at)
+        at = _tags(body, at + _INT.size)
+    return found
+
+
+def _text_end(body: memoryview, at: int) -> int:
+    size, at = _count(body, at)
+    return at + size
 
 
 def _size(count: int) -> bytes:

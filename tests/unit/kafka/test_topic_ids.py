@@ -6,15 +6,19 @@ from uuid import UUID
 
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
+from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
 from trueup.connectors.kafka.client.topic_ids import (
     BY_ID,
+    IDS,
     fetch_by_id,
     fetched_by_id,
     id_of,
+    ids_body,
+    ids_found,
     produce_by_id,
     produced_by_id,
     text_of,
@@ -120,3 +124,38 @@ def test_damaged_responses_are_reported() -> None:
             except BadBytes:
                 reported += 1
     assert reported > 1_000
+
+
+def metadata() -> bytes:
+    topic, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
+    parts = [
+        topic.MetadataResponsePartition(
+            error_code=0, partition_index=n, leader_id=1, leader_epoch=3, replica_nodes=[1, 2], isr_nodes=[1],
+            offline_replicas=[],
+        )
+        for n in range(200)
+    ]  # fmt: skip
+    given = [(0, "one", ONE), (3, "two", TWO), (0, "none", bytes(16))]
+    topics = [
+        topic(error_code=error, name=name, topic_id=UUID(bytes=each), is_internal=False, partitions=parts)
+        for error, name, each in given
+    ]
+    brokers = [broker(node_id=n, host="h" * 200, port=n, rack=rack) for n, rack in ((1, None), (2, "r"))]
+    answer = MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id="c", controller_id=1, topics=topics)
+    return HEADER + encoded(answer, IDS)
+
+
+def test_ids_are_asked_for_without_creating_topics() -> None:
+    asked = [MetadataRequest.MetadataRequestTopic(name=name) for name in ("one", "two")]
+    assert ids_body(["one", "two"])[1:] == encoded(MetadataRequest(topics=asked, allow_auto_topic_creation=False), IDS)
+
+
+def test_ids_of_topics_that_the_broker_has_are_found() -> None:
+    assert ids_found(memoryview(metadata())) == {"one": ONE, "two": b"", "none": b""}
+
+
+def test_ids_cut_off_are_an_error() -> None:
+    whole = metadata()
+    for size in range(0, len(whole), 37):
+        with pytest.raises(BadBytes):
+            ids_found(memoryview(whole[:size]))

@@ -10,7 +10,15 @@ from collections.abc import Callable, Iterator
 
 from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, Missing, Produced, problem
+from trueup.connectors.kafka.client.fetch_produce import (
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_ID,
+    Fetched,
+    Missing,
+    Produced,
+    problem,
+)
+from trueup.connectors.kafka.client.topic_ids import text_of
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
 from trueup.connectors.kafka.replication.batches.partition import Entry, PartitionStatus, Track
 from trueup.connectors.kafka.replication.batches.resume import floors, resume_points
@@ -195,6 +203,13 @@ class BatchCopier:
         if not answer.error:
             track.acknowledge(entry, answer.offset)
             line.target.well()
+        elif answer.error == UNKNOWN_ID and answer.offset >= 0:
+            self._failed(line, line.target, Stop(
+                f"topic {track.target.topic} of {self._lease.target.name} with id {text_of(track.target_id)}",
+                f"it was recreated during a write: {entry.records} records of this link are in partition "
+                f"{track.target.number} of the new topic from offset {answer.offset} on",
+                "reset the link's partitions of this topic, or leave it out of the link; these records stay there",
+            ))  # fmt: skip
         elif line.target.node is not None and line.stopped is None:
             doing = f"write to {track.target} of {self._lease.target.name}"
             self._failed(line, line.target, problem(answer.error, doing))
@@ -242,8 +257,8 @@ class BatchCopier:
         for line in lines:
             track = line.track
             try:
-                track.source_id = self._source.identify(track.source.topic, track.source_id)
                 leader = self._source.leader(track.source)
+                track.source_id = _identified(self._source, track.source.topic, track.source_id)
                 self._source.asking(leader)  # connect now, so that a short lease does not wait for it
                 line.source.found(leader)
             except TrueupError as error:
@@ -266,7 +281,8 @@ class BatchCopier:
         """Whether the target's topic is the intended one."""
         track = line.track
         try:
-            track.target_id = self._target.identify(track.target.topic, track.target_id)
+            self._target.leader(track.target)
+            track.target_id = _identified(self._target, track.target.topic, track.target_id)
         except TrueupError as error:
             self._failed(line, line.target, error)
             return False
@@ -284,6 +300,17 @@ class BatchCopier:
         places = {partition: track.place for partition, track in idle.items() if track.idle}
         for partition, floor in floors(self._target, places, self._lease.writer_id).items():
             idle[partition].ended(floor)
+
+
+def _identified(cluster: KafkaClient, topic: str, meant: bytes) -> bytes:
+    """The id of a topic that exists and is the intended one. Raises `Missing`, and `Stop` if it has none."""
+    found = cluster.identify(topic, meant)
+    if not found:
+        raise Stop(
+            f"an id of topic {topic} of {cluster.endpoint.name}, which distinguishes it from one that is recreated",
+            "none", "set inter.broker.protocol.version to 2.8 or later there, or set copy: records",
+        )  # fmt: skip
+    return found
 
 
 def _check(lease: Lease) -> None:

@@ -9,8 +9,24 @@ from selectors import EVENT_READ, BaseSelector
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
-from trueup.connectors.kafka.client.fetch_produce import COMMITTED, FETCH, FETCH_VERSION, Fetched, fetch_body, fetched
-from trueup.connectors.kafka.client.topic_ids import BY_ID, fetch_by_id, fetched_by_id
+from trueup.connectors.kafka.client.fetch_produce import (
+    COMMITTED,
+    FETCH,
+    FETCH_VERSION,
+    UNKNOWN_ID,
+    Fetched,
+    fetch_body,
+    fetched,
+)
+from trueup.connectors.kafka.client.topic_ids import (
+    BY_ID,
+    IDS,
+    METADATA,
+    fetch_by_id,
+    fetched_by_id,
+    ids_body,
+    ids_found,
+)
 from trueup.connectors.kafka.replication.batches.partition import Track
 from trueup.state.common.errors import TrueupError
 
@@ -18,6 +34,8 @@ _WAIT_MS, _SOME_FULL_MS = 250, 2
 """How long a broker holds a request without new records; short while other partitions wait for room."""
 _MOST_BYTES = 32 << 20
 Failed = Callable[[Track, TrueupError], None]
+_ANOTHER = Fetched(UNKNOWN_ID, -1, -1, (), memoryview(b""))
+"""The response of a broker that has another topic of this name."""
 
 
 class Reader:
@@ -27,29 +45,40 @@ class Reader:
         self.connection = connection
         self.asked: dict[LogId, tuple[Track, int]] = {}
         self.names: dict[bytes, str] = {}
+        self.by_id = False
         self.rotation = 0
         self.asked_s = 0.0
 
     def ask(self, tracks: Iterable[Track], sizes: tuple[int, int, int, int]) -> None:
-        """Request the next records, with topic ids if the broker supports them."""
+        """Request the next records, with topic ids if the broker supports them. Otherwise it returns the ids after the
+        records: a broker that still has the topic then returned no records of another one."""
         by_id: dict[bytes, list[tuple[int, int]]] = {}
         by_name: dict[str, list[tuple[int, int]]] = {}
-        self.names = {}
+        names: dict[bytes, str] = {}
         for track in tracks:
             place = track.source.number, track.reached
             by_name.setdefault(track.source.topic, []).append(place)
             by_id.setdefault(track.source_id, []).append(place)
-            self.names[track.source_id] = track.source.topic
-        if b"" not in self.names and self.connection.takes(FETCH, BY_ID):
+            names[track.source_id] = track.source.topic
+        self.names, self.by_id = names, self.connection.takes(FETCH, BY_ID)
+        if self.by_id:
             self.connection.send(FETCH, BY_ID, fetch_by_id(by_id, *sizes))
         else:
-            self.names = {}
             self.connection.send(FETCH, FETCH_VERSION, fetch_body(by_name, *sizes))
+            self.connection.send(METADATA, IDS, ids_body(by_name))
 
     def answers(self) -> dict[LogId, Fetched]:
-        """Read the broker's response."""
+        """Read the broker's response. Records of a topic with another id are replaced by the error for it."""
         body = self.connection.receive()
-        return fetched_by_id(body, self.names) if self.names else fetched(body)
+        if self.by_id:
+            return fetched_by_id(body, self.names)
+        found, after = fetched(body), self.connection.receive()
+        if not any(answer.error or answer.records for answer in found.values()):
+            return found
+        meant, ids = {name: topic_id for topic_id, name in self.names.items()}, ids_found(after)
+        return {
+            log: answer if ids.get(log.topic) == meant.get(log.topic) else _ANOTHER for log, answer in found.items()
+        }
 
 
 class Fetcher:

@@ -5,16 +5,34 @@ last five batches of a producer: it recognizes a repeated one of these; an older
 position of the partition is read again.
 """
 
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from selectors import EVENT_READ, BaseSelector
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
-from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, Produced, produce_body, produced
-from trueup.connectors.kafka.client.topic_ids import BY_ID, produce_by_id, produced_by_id
+from trueup.connectors.kafka.client.fetch_produce import (
+    PRODUCE,
+    PRODUCE_VERSION,
+    UNKNOWN_ID,
+    Produced,
+    problem,
+    produce_body,
+    produced,
+)
+from trueup.connectors.kafka.client.topic_ids import (
+    BY_ID,
+    IDS,
+    METADATA,
+    SURE_S,
+    ids_body,
+    ids_found,
+    produce_by_id,
+    produced_by_id,
+)
 from trueup.connectors.kafka.replication.batches.partition import Entry, Track
 from trueup.state.common.errors import Retry, TrueupError
 
@@ -23,36 +41,63 @@ _REPLICATED_MS = 10_000
 Sent = dict[LogId, tuple[Track, Entry]]
 Answered = Callable[[Track, Entry, Produced], None]
 Failed = Callable[[Track, TrueupError], None]
+_UNSEEN = b"", -math.inf
 _NO_ANSWER = Retry("a response for every batch", "a missing one", "the batches are retried")
 
 
 class Writer:
-    """The connection to one broker."""
+    """The connection to one broker. Topics are written by id if it supports that. Otherwise their ids are read before a
+    write, unless they were within `SURE_S`, and after each write. A topic that is deleted and recreated between can get
+    the write, which is then an error with the offset there."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
+        self.by_id = connection.takes(PRODUCE, BY_ID)
         self.flying: deque[Sent] = deque()
-        self.names: deque[dict[bytes, str]] = deque()
         self.answered_s = 0.0
+        self._seen: dict[str, tuple[bytes, float]] = {}
+
+    def unsure(self, tracks: Iterable[Track]) -> set[str]:
+        """The topics whose ids must be read before a write."""
+        since_s = time.monotonic() - SURE_S
+        return set() if self.by_id else {
+            name for name in (track.target.topic for track in tracks) if self._seen.get(name, _UNSEEN)[1] < since_s
+        }  # fmt: skip
+
+    def learn(self, ids: Mapping[str, bytes]) -> None:
+        """The broker has topics with these ids now."""
+        now = time.monotonic()
+        self._seen |= {name: (topic_id, now) for name, topic_id in ids.items()}
+
+    def has(self, track: Track) -> bool:
+        """Whether the broker has the target of a track, as far as this is known before a write."""
+        return self.by_id or self._seen.get(track.target.topic, _UNSEEN)[0] == track.target_id
 
     def write(self, sent: Sent) -> None:
-        """Send a batch for each partition, with topic ids if the broker supports them."""
+        """Send a batch for each partition."""
         batches = {partition: entry.batch for partition, (_, entry) in sent.items()}
-        ids = {partition.topic: track.target_id for partition, (track, _) in sent.items()}
-        by_id = all(ids.values()) and self.connection.takes(PRODUCE, BY_ID)
         self.flying.append(sent)
-        self.names.append({topic_id: topic for topic, topic_id in ids.items()} if by_id else {})
-        if by_id:
-            self.connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
+        if self.by_id:
+            self.connection.send(PRODUCE, BY_ID, *produce_by_id(batches, _ids(sent), _REPLICATED_MS))
         else:
             self.connection.send(PRODUCE, PRODUCE_VERSION, *produce_body(batches, _REPLICATED_MS))
+            self.connection.send(METADATA, IDS, ids_body(_ids(sent)))
 
     def answers(self) -> tuple[Sent, dict[LogId, Produced]]:
         """Read the response to the oldest request."""
-        body = self.connection.receive()
-        names = self.names.popleft()
-        found = produced_by_id(body, names) if names else produced(body)
+        body, sent = self.connection.receive(), self.flying[0]
+        if self.by_id:
+            found = produced_by_id(body, {topic_id: topic for topic, topic_id in _ids(sent).items()})
+        else:
+            found = produced(body)
+            self.learn(dict.fromkeys(_ids(sent), b"") | ids_found(self.connection.receive()))
+            wrong = [log for log, (track, _) in sent.items() if log in found and not self.has(track)]
+            found |= {log: found[log]._replace(error=UNKNOWN_ID) for log in wrong}
         return self.flying.popleft(), found
+
+
+def _ids(sent: Sent) -> dict[str, bytes]:
+    return {track.target.topic: track.target_id for track, _ in sent.values()}
 
 
 class Sender:
@@ -76,20 +121,36 @@ class Sender:
         """Whether another request can be sent to this broker."""
         return node not in self._writers or len(self._writers[node].flying) < self._most
 
-    def send(self, node: int, tracks: Iterable[Track]) -> tuple[int, int]:
+    def send(self, node: int, tracks: Sequence[Track]) -> tuple[int, int]:
         """Send the next batch of each partition in one request. Returns records and bytes."""
-        sent: Sent = {track.target: (track, track.next()) for track in tracks}
+        sent: Sent = {track.target: (track, track.next()) for track in self._sure(node, tracks)}
+        if not sent:
+            return 0, 0
+        writer = self._writers[node]
         try:
-            writer = self._writers.get(node) or self._open(node)
             if not writer.flying:
                 writer.answered_s = time.monotonic()
             writer.write(sent)
         except TrueupError as error:
-            if node not in self._writers:
-                self._fail(sent, error)
             self._drop(node, error)
         entries = [entry for _, entry in sent.values()]
         return sum(entry.records for entry in entries), sum(entry.size for entry in entries)
+
+    def _sure(self, node: int, tracks: Sequence[Track]) -> list[Track]:
+        """Those whose topics the broker has. The others fail."""
+        try:
+            writer = self._writers.get(node) or self._open(node)
+            if unsure := writer.unsure(tracks):
+                writer.learn(dict.fromkeys(unsure, b"") | self._target.ids(node, unsure))
+        except TrueupError as error:
+            self._drop(node, error)
+            for track in tracks:
+                self._failed(track, error)
+            return []
+        for track in tracks:
+            if not writer.has(track):
+                self._failed(track, problem(UNKNOWN_ID, f"write to {track.target} of {self._target.endpoint.name}"))
+        return [track for track in tracks if writer.has(track)]
 
     def receive(self, node: int) -> None:
         """Read the available responses."""

@@ -1,0 +1,190 @@
+"""Links of brokers that store older formats of records, and of brokers whose requests name topics and not their ids."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+
+from tests.replication.audit import ends
+from tests.replication.old_kafka import OldKafka
+from tests.replication.pair import QUICK, Copy, Pair, configure, create
+from tests.replication.reading import committed
+from trueup.connectors.contract import Copier, LogId, Progress
+from trueup.connectors.kafka.client.cluster import KafkaClient
+from trueup.connectors.kafka.replication.batch_stats import sample
+from trueup.connectors.kafka.replication.connector import Batches
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.streams.replication.clusters import pump
+
+pytestmark = [pytest.mark.servers, pytest.mark.release]
+
+FORMATS = {"0.9.0": 0, "0.10.2": 1, "2.8": 2}
+"""The magic of some values of message.format.version."""
+CODECS = ("none", "gzip", "snappy", "lz4")
+
+
+class Older(Pair):
+    """East has old brokers, and west new ones."""
+
+    def __init__(self, new_root: Callable[[], Path]) -> None:
+        self.east = OldKafka(new_root())  # type: ignore[assignment]
+        self.west, self._topics = Kafka(new_root(), settings={**QUICK, "log.retention.ms": -1}), 0
+
+
+@pytest.fixture(scope="module")
+def older(new_root: Callable[[], Path]) -> Iterator[Pair]:
+    with Older(new_root) as made:
+        yield made
+
+
+def write(pair: Pair, topic: str, records: int, to: str = "east", **settings: object) -> None:
+    """Write records that can be compressed, ten a batch."""
+    bootstrap = getattr(pair, to).bootstrap
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 50, "batch.num.messages": 10, **settings})
+    for number in range(records):
+        key = None if number % 7 == 3 else b"k%d" % number
+        value = None if number % 7 == 5 else os.urandom(8) + b"v" * 200
+        producer.produce(topic, value, key, partition=0, timestamp=1_700_000_000_000 + number)
+    assert producer.flush(120) == 0
+
+
+def mixed(pair: Pair, **settings: str) -> str:
+    """A topic with records of each format and codec."""
+    topic = pair.topic(east={"message.format.version": "0.9.0", **settings})
+    for version in FORMATS:
+        configure(pair.east, ConfigResource(ResourceType.TOPIC, topic), "message.format.version", version)
+        for codec in CODECS:
+            write(pair, topic, 50, **{"compression.type": codec})
+    return topic
+
+
+def read(broker: Kafka, topic: str) -> list[tuple[object, ...]]:
+    """Key, value, time (0: none, as librdkafka reports it for the oldest format) and headers."""
+    return [
+        (message.key(), message.value(), max(0, message.timestamp()[1]), message.headers())
+        for message in committed(broker.bootstrap, topic, [0])
+    ]
+
+
+@pytest.mark.parametrize("times", ["CreateTime", "LogAppendTime"])
+def test_records_of_all_formats_are_the_same_at_the_target(older: Pair, times: str) -> None:
+    topic = mixed(older, **{"message.timestamp.type": times})
+    copy = Copy(Batches(), older.lease(topic)).to_the_end()
+    assert copy.totals["copied"] == 600
+    assert read(older.west, topic) == read(older.east, topic)
+
+
+def test_single_records_of_an_older_format_are_the_same_at_the_target(older: Pair) -> None:
+    topic = older.topic(east={"message.format.version": "0.10.2"})
+    for codec in CODECS:
+        write(older, topic, 50, **{"compression.type": codec})
+    Copy(pump(), older.lease(topic, path="records")).to_the_end()
+    there = [row[:3] for row in read(older.west, topic)]
+    assert there == [row[:3] for row in read(older.east, topic)]
+
+
+def test_an_old_position_finds_records_of_older_formats(older: Pair) -> None:
+    topic = mixed(older)
+    Copy(Batches(), older.lease(topic)).to_the_end()
+    again = Copy(Batches(), older.lease(topic)).to_the_end()
+    assert (again.totals["skipped"], again.totals["copied"], again.runs) == (600, 0, [(0, 0, 600)])
+
+
+def test_the_sample_counts_messages_of_older_formats(older: Pair) -> None:
+    topic = older.topic(east={"message.format.version": "0.10.2"})
+    write(older, topic, 100)
+    write(older, topic, 100, **{"compression.type": "gzip"})
+    found = sample(older.lease(topic).source, [LogId(topic, 0)])
+    assert found.magic == 1
+    assert found.per_batch == pytest.approx(200 / 110, rel=0.2)
+    assert 50 < found.record_bytes < 250
+
+
+def recreate(broker: Kafka, topic: str) -> None:
+    """Delete a topic and create it again, as soon as its logs are gone."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    admin.delete_topics([topic])[topic].result(30)
+
+    def created() -> bool:
+        try:
+            create(broker, topic, 1, {})
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+            return False
+        return True
+
+    wait_until(created, 180.0, "the topic to be created again")
+
+
+def wait_at(copier: Copier, offset: int) -> None:
+    """Copy until the only partition is at this offset of the source."""
+
+    def there() -> bool:
+        copier.copy(time.monotonic() + 0.2)
+        return copier.progress()[0].position.offset == offset
+
+    wait_until(there, 60.0, f"offset {offset}")
+
+
+def stopped(copier: Copier) -> Progress:
+    """The progress of a copier whose only partition has stopped."""
+    rows: list[Progress] = []
+
+    def there() -> bool:
+        copier.copy(time.monotonic() + 0.2)
+        rows[:] = copier.progress()
+        return rows[0].stopped
+
+    wait_until(there, 60.0, "the partition to stop")
+    return rows[0]
+
+
+def test_records_of_a_recreated_source_are_not_copied(older: Pair) -> None:
+    topic = older.topic()
+    write(older, topic, 100)
+    copier = Batches().open(older.lease(topic))
+    wait_at(copier, 100)
+    recreate(older.east, topic)
+    write(older, topic, 200)
+    row = stopped(copier)
+    copier.close()
+    assert (row.position.offset, "recreated" in row.error, ends(older.site("west", topic))) == (100, True, [100])
+
+
+def back(pair: Pair) -> tuple[str, Copier]:
+    """A link from the new to the old cluster that copied 100 records."""
+    topic = pair.topic()
+    write(pair, topic, 100, "west")
+    copier = Batches().open(pair.lease(topic, back=True))
+    wait_at(copier, 100)
+    return topic, copier
+
+
+def test_nothing_is_written_to_a_recreated_target(older: Pair) -> None:
+    topic, copier = back(older)
+    recreate(older.east, topic)
+    write(older, topic, 500, "west")
+    row = stopped(copier)
+    copier.close()
+    assert (row.position.offset, "recreated" in row.error, ends(older.site("east", topic))) == (100, True, [0])
+
+
+def test_a_write_that_a_recreated_target_took_does_not_count(older: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is recreated between the check before a write and the write."""
+    topic, copier = back(older)
+    cluster = KafkaClient(older.lease(topic).source)
+    cluster.refresh([topic])
+    known = cluster.ids(cluster.leader(LogId(topic, 0)), [topic])
+    cluster.close()
+    recreate(older.east, topic)
+    monkeypatch.setattr(KafkaClient, "ids", lambda *_: known)
+    write(older, topic, 500, "west")
+    row = stopped(copier)
+    copier.close()
+    assert (row.position.offset, "of the new topic from offset 0 on" in row.error) == (100, True)

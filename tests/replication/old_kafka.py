@@ -1,0 +1,67 @@
+"""A broker of Kafka 3.0 with ZooKeeper: the last one that stores the formats of messages before version 2, without
+requests that have topic ids in place of names."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.sandbox.jvm.processes import Port, Process
+from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, write_properties
+from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+
+SET = "kafka-3.0.2"
+PROTOCOL = "2.8"
+"""The last inter.broker.protocol.version with message.format.version, and the first one with topic ids."""
+_FLAGS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaServer=info",
+          "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")  # fmt: skip
+
+
+class OldKafka(SandboxServer):
+    """``settings`` are added to server.properties. Its ZooKeeper is started and closed with it."""
+
+    def __init__(self, root: Path, settings: Mapping[str, object] | None = None) -> None:
+        super().__init__("old-kafka", root.absolute())
+        self._settings, self._port = dict(settings or {}), Port()
+        self._zookeeper = ZooKeeper(root / "zookeeper", SET)
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
+        return str(self._port)
+
+    def prepare(self) -> None:
+        """Start ZooKeeper."""
+        if not self._zookeeper.alive:
+            self._zookeeper.up()
+
+    def make(self) -> Process:
+        """The broker."""
+        conf = write_properties(
+            self.root / "server.properties",
+            {
+                "broker.id": 1,
+                "listeners": f"PLAINTEXT://{self._port}",
+                "zookeeper.connect": self._zookeeper.address,
+                "inter.broker.protocol.version": PROTOCOL,
+                "log.dirs": self.root / "data",
+                "auto.create.topics.enable": "false",
+                "offsets.topic.replication.factor": 1,
+                "offsets.topic.num.partitions": 4,
+                "transaction.state.log.replication.factor": 1,
+                "transaction.state.log.min.isr": 1,
+                "group.initial.rebalance.delay.ms": 0,
+                "log.cleaner.dedupe.buffer.size": 16 << 20,
+                **self._settings,
+            },
+        )
+        return jvm(self.name, self.root, jars(SET), ["kafka.Kafka", conf], _FLAGS)
+
+    def is_ready(self) -> bool:
+        """Whether it logged its start."""
+        return "started (kafka.server.KafkaServer)" in self.process.output() or "] started" in self.process.output()
+
+    def close(self) -> None:
+        """Kill both servers and release their ports."""
+        super().close()
+        self._zookeeper.close()
+        self._port.release()

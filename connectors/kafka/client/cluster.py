@@ -220,6 +220,8 @@ class KafkaClient:
             except TrueupError as error:
                 found |= dict.fromkeys(led, error)
                 continue
+            missing = Retry(f"a response to {doing} each partition", "a missing one", "the request is retried")
+            found |= dict.fromkeys(led, missing)
             for topic in answer.topics:
                 for part in topic.partitions:
                     where = LogId(topic.name, part.partition_index)

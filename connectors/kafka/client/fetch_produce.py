@@ -77,8 +77,12 @@ def fetch_body(
 
 
 def fetched(body: memoryview) -> dict[LogId, Fetched]:
-    """Parse a response to `fetch_body`. An error of the whole response contains no partition."""
+    """Parse a response to `fetch_body`. A broker that limits the client may return no partition. Raises `BadBytes`, and
+    the `problem` of an error of the whole response."""
     found: dict[LogId, Fetched] = {}
+    _, error, _ = _unpacked(_FETCHED_HEAD, body, 0)
+    if error:
+        raise problem(error, "fetch records")
     topics, at = _counted(body, _FETCHED_HEAD.size)
     for _ in range(topics):
         topic, at = _text(body, at)

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
-from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
+from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced, problem
 from trueup.state.common.errors import BadBytes
 
 BY_ID = 13
@@ -29,6 +29,7 @@ SURE_S = 0.2
 """Seconds for which a topic id that a leader returned counts as its current one before a write by name."""
 _FETCH_HEAD = struct.Struct(">xiiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqiqix")
+_FETCHED_HEAD = struct.Struct(">ihi")
 _FETCHED_PARTITION = struct.Struct(">ihqqq")
 _ABORTED = struct.Struct(">qqx")
 _PRODUCE_HEAD = struct.Struct(">xxhi")
@@ -105,9 +106,12 @@ def _bounded(decode: Callable[P, T]) -> Callable[P, T]:
 
 @_bounded
 def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Fetched]:
-    """Parse a response to `fetch_by_id`; ``names`` of the requested topics, by id. Raises `BadBytes`."""
+    """Parse a response to `fetch_by_id`; ``names`` of the requested topics, by id. See `fetch_produce.fetched`."""
     found: dict[LogId, Fetched] = {}
-    topics, at = _count(body, _tags(body, 0) + 10)
+    _, error, _ = _FETCHED_HEAD.unpack_from(body, at := _tags(body, 0))
+    if error:
+        raise problem(error, "fetch records")
+    topics, at = _count(body, at + _FETCHED_HEAD.size)
     for _ in range(topics):
         name = names[bytes(body[at : at + _ID_BYTES])]
         partitions, at = _count(body, at + _ID_BYTES)

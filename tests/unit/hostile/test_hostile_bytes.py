@@ -390,6 +390,7 @@ _KAZOO = tuple(EXCEPTIONS.values())
 _OURS: dict[str, tuple[type[Exception], ...]] = {
     "index": (Stop,), "reads": (TrueupError,), "looked": _KAZOO, "listings": _KAZOO,
     "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,), "rocketmq": (Retry, Stop),
+    "fetched": (Retry, Stop),
 }  # fmt: skip
 """Further errors that a decoder may raise: unsupported formats, and errors that a response contains."""
 _SILENT = (

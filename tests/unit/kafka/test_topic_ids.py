@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced
+from trueup.connectors.kafka.client.fetch_produce import FETCH_VERSION, Fetched, Produced, fetched
 from trueup.connectors.kafka.client.topic_ids import (
     BY_ID,
     IDS,
@@ -23,7 +23,7 @@ from trueup.connectors.kafka.client.topic_ids import (
     produced_by_id,
     text_of,
 )
-from trueup.state.common.errors import BadBytes
+from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 
 ONE, TWO = bytes(range(16)), bytes(range(200, 216))
 ODD = b"\xfb\xef\xbe" * 5 + b"\xfb"
@@ -75,6 +75,15 @@ def test_a_fetch_is_answered_by_id() -> None:
     assert found == wanted
 
 
+@pytest.mark.parametrize(("code", "kind"), [(6, Retry), (29, Stop)])
+def test_an_error_of_the_whole_fetch_is_not_an_empty_response(code: int, kind: type[TrueupError]) -> None:
+    answer = FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, responses=[])
+    for decode in (lambda: fetched_by_id(memoryview(HEADER + encoded(answer)), NAMES),
+                   lambda: fetched(memoryview(encoded(answer, FETCH_VERSION)))):  # fmt: skip
+        with pytest.raises(kind, match=f"error {code} "):
+            decode()
+
+
 def test_a_batch_is_written_by_id() -> None:
     topic = ProduceRequest.TopicProduceData
     data = [topic.PartitionProduceData(index=3, records=b"y" * 200)]
@@ -121,7 +130,7 @@ def test_damaged_responses_are_reported() -> None:
         for decode in (fetched_by_id, produced_by_id):
             try:
                 decode(memoryview(raw), NAMES)
-            except BadBytes:
+            except TrueupError:
                 reported += 1
     assert reported > 1_000
 

@@ -119,7 +119,7 @@ class PartitionFacts:
     ``copy``: the setting of the link; ``magic``: the oldest record format at the source; ``per_batch``: records per
     batch of the source; ``record_bytes``: stored size of a record; ``unfit``: security options that the batches path
     does not support; ``now``: the current path; ``into``: the common target topic; ``paths``: those between the
-    systems.
+    systems; ``compacted``: the source compacts all topics.
     """
 
     copy: str = "auto"
@@ -137,6 +137,7 @@ class PartitionFacts:
     record_bytes: float = -1.0
     into: str = ""
     paths: Collection[str] = ("batches", "records")
+    compacted: bool = False
 
 
 class Choice(NamedTuple):
@@ -153,6 +154,8 @@ def choose(facts: PartitionFacts) -> Choice:
     blocked_reason = _blocked_reason(facts)
     if blocked_reason:
         return Choice("records", blocked_reason)
+    if facts.compacted:
+        return Choice("records", "the source compacts all topics; batches with gaps would be encoded again")
     least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
     if 0 <= facts.per_batch < least:
         found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"

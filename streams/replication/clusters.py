@@ -6,7 +6,7 @@ not imported: a worker loads only the modules that its lease needs.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
 from trueup.connectors.contract import Endpoint
@@ -93,6 +93,12 @@ def hardest(seen: "Seen", called: Mapping[str, str]) -> tuple[str, str, str, int
             ))  # fmt: skip
     hard = (one for one in found if choose(Qualities("auto", False, 2, -1.0, *one)).path == "records")
     return next(hard, found[0] if found else none)
+
+
+def compacted(seen: "Seen", called: Collection[str]) -> bool:
+    """Whether the source compacts all of these topics that it has."""
+    policies = [_value(seen.source[name].configs, "cleanup.policy") for name in called if name in seen.source]
+    return bool(policies) and all("compact" in policy for policy in policies)
 
 
 def _value(configs: Mapping[str, Setting], name: str) -> str:

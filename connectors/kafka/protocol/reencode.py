@@ -22,8 +22,9 @@ class Dense(NamedTuple):
     stretches: list[tuple[int, int]]
 
 
-def dense(header: Header, batch: memoryview, where: str) -> Dense:
-    """The same records with offsets 0, 1, 2 ..., as a producer would send them. Raises `BadBytes`.
+def dense(header: Header, batch: memoryview, where: str, first: int = 0) -> Dense:
+    """The same records, from the number ``first`` on, with offsets 0, 1, 2 ..., as a producer would send them. Raises
+    `BadBytes`.
 
     If the source's log set the time, every record gets this time explicitly.
     """
@@ -36,19 +37,39 @@ def dense(header: Header, batch: memoryview, where: str) -> Dense:
             at = _within(body, start, start + size)
             time, delta, rest = _deltas(body, start)
             _within(body, rest, at)
+            if number < first:
+                continue
             _extend(stretches, delta)
-            record = body[start : start + 1].tobytes() + zigzag(0 if restamp else time) + zigzag(number)
+            record = body[start : start + 1].tobytes() + zigzag(0 if restamp else time) + zigzag(number - first)
             out += zigzag(len(record) + at - rest) + record + body[rest:at]
     except IndexError as error:
         raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
     made = header._replace(
         offset=0,
         attributes=header.attributes & CODEC,
-        last_delta=header.records - 1,
+        last_delta=header.records - first - 1,
         first_ms=header.last_ms if restamp else header.first_ms,
+        records=header.records - first,
         leader_epoch=-1,
     )
     return Dense(assemble(made, closed(header.attributes & CODEC, out)), stretches)
+
+
+def marks(header: Header, batch: memoryview, where: str, appended: bool = True) -> list[tuple[int, int]]:
+    """Offset, relative to the batch's, and a hash of time and content of each record. Hashes of one process can be
+    compared. ``appended``: the time that the log set, if it did, is the time of each record. Raises `BadBytes`."""
+    body, at, found = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where), 0, list[tuple[int, int]]()
+    restamp = appended and bool(header.attributes & APPEND_TIME)
+    try:
+        for _ in range(header.records):
+            size, start = varint(body, at)
+            at = _within(body, start, start + size)
+            time, delta, rest = _deltas(body, start)
+            _within(body, rest, at)
+            found.append((delta, hash((header.last_ms if restamp else header.first_ms + time, bytes(body[rest:at])))))
+    except IndexError as error:
+        raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
+    return found
 
 
 def first_header(header: Header, batch: memoryview, name: bytes, where: str) -> bytes | None:

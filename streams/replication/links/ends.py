@@ -13,7 +13,7 @@ from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.settings import Start, start_of
-from trueup.streams.replication.clusters import admin_of, hardest, paths_of
+from trueup.streams.replication.clusters import admin_of, compacted, hardest, paths_of
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Side
 
@@ -79,12 +79,13 @@ class Ends:
             logs = sorted(self._last.source.logs)
             self._sample = self.source.sample(logs) if logs else None
         found = self._sample or Sample()
-        pair = hardest(seen, self._link.called(seen.source))
+        called = self._link.called(seen.source)
+        pair = hardest(seen, called)
         unfit = "; ".join([*self.source.unfit(), *self.target.unfit()])
         return Qualities(
             declared.copy, bool(declared.transform), found.magic, found.per_batch, *pair, unfit,
             self._link.path, declared.failures, found.record_bytes, declared.into,
-            paths_of(self.source.endpoint.system, self.target.endpoint.system),
+            paths_of(self.source.endpoint.system, self.target.endpoint.system), compacted(seen, called),
         )  # fmt: skip
 
     def logs(self, logs: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:

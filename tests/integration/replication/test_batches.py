@@ -307,12 +307,15 @@ def test_a_cluster_reports_its_id(pair: Pair) -> None:
     assert cluster_id(lease.source) != cluster_id(lease.target)
 
 
+COMPACTING = {
+    "cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "500", "delete.retention.ms": "600000",
+}  # fmt: skip
+
+
 def compacted(pair: Pair) -> Lease:
     """A compacted source: holes in batches, gaps between batches, control batches, aborted transactions."""
-    topic = pair.topic(east={
-        "cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01",
-        "max.compaction.lag.ms": "500", "delete.retention.ms": "600000",
-    })  # fmt: skip
+    topic = pair.topic(east=COMPACTING)
     lease, chance = pair.lease(topic), Random(1)
     for codec in ("none", "lz4", "gzip"):
         producer = Producer({"bootstrap.servers": pair.east.bootstrap, "compression.type": codec, "linger.ms": 20})
@@ -393,6 +396,30 @@ def test_a_batch_missing_at_a_target_that_forgot_its_producers_is_reported(pair:
     Copy(Batches(), at[5]).to_the_end()
     [row] = Copy(Batches(), at[4]).to_the_end().rows.values()
     assert (row.stopped, row.position.offset, "never written" in row.error) == (True, 4, True)
+
+
+@pytest.mark.parametrize("west", [{}, COMPACTING])
+def test_a_source_compacted_since_a_crash_is_copied_on(pair: Pair, west: dict[str, str]) -> None:
+    """The position is older than the target, and the batches after it are not at the source any more."""
+    topic = pair.topic(east=COMPACTING, west=west)
+    write(pair.east, topic, 100)
+    recorded = Copy(Batches(), pair.lease(topic)).to_the_end()
+    write(pair.east, topic, 200, first=100)
+    recorded.next_lease().to_the_end()
+
+    def cleaned() -> bool:
+        write(pair.east, topic, 150, first=150)
+        held = [h for h in headers_of(recorded.lease) if 100 <= h.offset < 300]  # type: ignore[attr-defined]
+        return 0 < sum(h.records for h in held) < 60  # type: ignore[attr-defined]
+
+    wait_until(cleaned, 180.0, "the cleaner to remove what was copied last")
+    after = recorded.next_lease().to_the_end()
+    assert not after.rows[LogId(topic, 0)].stopped, after.rows
+    there, here = read(pair.west, topic), read(pair.east, topic)
+    assert {row[0]: row for row in there} == {row[0]: row for row in here}
+    if not west:
+        assert (after.totals["skipped"] > 0, len(set(there))) == (True, len(there))
+        assert [row for row in there if row in set(here)] == here
 
 
 def test_sequences_begin_again_after_the_last(pair: Pair) -> None:

@@ -3,6 +3,7 @@ exactly once, in order, and the offset map contains its position."""
 
 from collections import deque
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 from hypothesis import given, settings
@@ -19,9 +20,10 @@ from trueup.connectors.kafka.protocol.record_batch import (
     digest,
     header_of,
 )
-from trueup.connectors.kafka.replication.batches.partition import Entry, PartitionStatus, Track
+from trueup.connectors.kafka.replication.batches.partition import Differs, Entry, PartitionStatus, Track
 from trueup.connectors.kafka.replication.batches.position import ahead, following
 from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
+from trueup.connectors.kafka.replication.batches.stored import Stored
 from trueup.state.common.errors import Stop
 from trueup.state.replication.provenance import producer_id, tag_of
 
@@ -64,6 +66,7 @@ class Target:
         counts = track.place.counts
         ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.writer_id == FLOW}
         own: dict[int, deque[Own]] = {}
+        stored: dict[int, Stored] = {}
         for offset, batch in self.log:
             header = header_of(batch)
             tag = tag_of(header.producer_id)
@@ -77,9 +80,14 @@ class Target:
                     None,
                 )
                 own.setdefault(header.producer_id, deque()).append(found)
+            if tag and tag.writer_id == FLOW and track.by_record:
+                stored.setdefault(header.producer_id, Stored(counts.get(header.producer_id, 0))).add(
+                    header._replace(offset=offset), memoryview(batch), "the target"
+                )
         last = {p: batches[-1].last_sequence for p, batches in own.items()} | ours
         beyond = {p: s for p, s in last.items() if ahead(following(s), counts.get(p, 0)) > 0}
-        return ResumePoint(self.end, frozenset(ours), beyond, own, whole=True)
+        records = {p: stored[p] for p in beyond} if track.by_record else {}
+        return ResumePoint(self.end, frozenset(ours), beyond, own, whole=True, records=records)
 
 
 def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:
@@ -153,7 +161,20 @@ class Copier:
         at = self.track.reached
         found = [batch for batch in self.log if header_of(batch).following > at][:most]
         end = header_of(self.log[-1]).following
-        self.track.accept(Fetched(0, end, 0, (), memoryview(bytearray(b"".join(found)))), at)
+        try:
+            self.track.accept(Fetched(0, end, 0, (), memoryview(bytearray(b"".join(found)))), at)
+        except Differs:
+            self.lose_answers(len(self.flying))
+
+    def compact(self, seed: int) -> None:
+        """The log cleaner of the source removes records, and batches without any, but none of the last batch."""
+        chance, kept = Random(seed), list[bytes]()
+        for batch in self.log[:-1]:
+            header = header_of(batch)
+            left = [value - header.offset for value in values_of(batch) if chance.random() < 0.6]
+            if left or chance.random() < 0.5:
+                kept.append(batch_of(header.offset, left, header.last_delta + 1, header.producer_id, header.sequence))
+        self.log[:] = [*kept, self.log[-1]]
 
     def send(self) -> None:
         if self.track.ready and not self.refused and len(self.flying) < IN_FLIGHT:
@@ -216,6 +237,8 @@ def steps_of(*kinds: str) -> st.SearchStrategy[list[Step]]:
     return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 8)), max_size=80)
 
 
+PLAIN = {"send": Copier.send, "answer": Copier.answer, "refuse": Copier.refuse}
+NUMBERED = {"fetch": Copier.fetch, "lose": Copier.lose_answers, "compact": Copier.compact}
 STEPS, FORGETFUL = steps_of(*KINDS), steps_of(*KINDS, "forget")
 
 
@@ -224,16 +247,10 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
     copier = Copier(log, target, start)
     kept = start
     for step, number in steps:
-        if step == "fetch":
-            copier.fetch(number)
-        elif step == "send":
-            copier.send()
-        elif step == "answer":
-            copier.answer()
-        elif step == "lose":
-            copier.lose_answers(number)
-        elif step == "refuse":
-            copier.refuse()
+        if step in PLAIN:
+            PLAIN[step](copier)
+        elif step in NUMBERED:
+            NUMBERED[step](copier, number)
         elif step == "forget":
             target.known.clear()
         elif step == "keep":
@@ -281,6 +298,42 @@ def test_every_record_once_in_order(made: list[Shape], steps: list[Step], first:
     start = Position(0, {"target": 0, **ids}) if first else Position()
     target, _ = run(source_log(made), steps, start)
     assert values_of_ours(target) == wanted(made)
+
+
+@settings(max_examples=100, deadline=None)
+@given(shapes(), steps_of("fetch", "send", "send", "answer", "answer", "lose", "crash", "keep", "compact", "foreign"))
+def test_what_a_compacted_source_still_has_is_there_once_in_order(made: list[Shape], steps: list[Step]) -> None:
+    """The source is compacted at any time, also while the copier is down after a crash."""
+    log = source_log(made)
+    target, _ = run(log, [("die", 0) if step == "crash" else (step, number) for step, number in steps], Position())
+    there = values_of_ours(target)
+    for producer, values in there.items():
+        assert values == sorted(set(values)), producer
+    live = [(header_of(batch).producer_id, values_of(batch)) for batch in log]
+    needed = {value for producer, values in live if producer != FROM_TARGET for value in values}
+    assert needed <= {value for values in there.values() for value in values}
+
+
+def test_a_source_that_was_compacted_during_a_pause_is_copied_on() -> None:
+    """The batch that was copied last is not there any more, and neither are some before it."""
+    log = [batch_of(10 * n, range(10), 10, LOCAL, 0) for n in range(6)]
+    target = Target()
+    before = Copier(log[:4], target, Position())
+    to_the_end(before)
+    cleaned = [batch_of(0, [3], 10, LOCAL, 0), batch_of(20, [1, 9], 10, LOCAL, 0), *log[4:]]
+    after = Copier(cleaned, target, Position())
+    to_the_end(after)
+    assert values_of_ours(target) == {producer_id(1, FLOW): list(range(60))}
+    assert after.track.progress(0, PartitionStatus("", False)).skipped == 3
+
+
+def test_a_target_with_records_that_the_source_never_had_stops() -> None:
+    target = Target()
+    to_the_end(Copier([batch_of(10 * n, range(10), 10, LOCAL, 0) for n in range(4)], target, Position()))
+    other = [batch_of(100, [0, 1], 3, LOCAL, 0), batch_of(103, range(10), 10, LOCAL, 0)]
+    copier = Copier(other, target, Position(100))
+    with pytest.raises(Stop, match="set the position"):
+        to_the_end(copier)
 
 
 def found_or_reported(made: list[Shape], steps: list[Step]) -> dict[int, list[int]]:

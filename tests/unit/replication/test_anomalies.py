@@ -81,6 +81,7 @@ def test_whole_batches_are_preferred():
         (PartitionFacts(failures="dead-letter"), "failures: dead-letter"),
         (PartitionFacts(into="all"), "all topics go into all"),
         (PartitionFacts(magic=1), "old format 1"),
+        (PartitionFacts(compacted=True), "compacts all topics"),
         (PartitionFacts(per_batch=9.9), "9.9 records"),
         (PartitionFacts(target_compression="zstd", source_compression="producer"), "recompresses"),
         (PartitionFacts(target_times="LogAppendTime"), "own timestamps"),

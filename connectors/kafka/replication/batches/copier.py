@@ -20,7 +20,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.client.topic_ids import text_of
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
-from trueup.connectors.kafka.replication.batches.partition import Entry, PartitionStatus, Track
+from trueup.connectors.kafka.replication.batches.partition import Differs, Entry, PartitionStatus, Track
 from trueup.connectors.kafka.replication.batches.resume import floors, resume_points
 from trueup.connectors.kafka.replication.batches.sender import Sender
 from trueup.connectors.replication.rate_limit import Rate
@@ -177,6 +177,9 @@ class BatchCopier:
             else:
                 line.track.accept(answer, asked)
                 line.source.well()
+        except Differs as error:
+            if line.target.node is not None:
+                self._failed(line, line.target, error)
         except TrueupError as error:
             self._failed(line, line.source, error)
 
@@ -268,7 +271,8 @@ class BatchCopier:
         """Read the position of each partition at the target and start from there."""
         lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
-        found = resume_points(self._target, places, self._lease.writer_id)
+        by_record = {line.track.target for line in lines if line.track.by_record}
+        found = resume_points(self._target, places, self._lease.writer_id, by_record)
         for line in lines:
             resume_point = found[line.track.target]
             if isinstance(resume_point, TrueupError):

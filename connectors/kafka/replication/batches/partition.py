@@ -6,6 +6,7 @@ the order of the source: the position passes a batch once all batches before it 
 """
 
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Lease, Progress, Run
@@ -13,10 +14,11 @@ from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, CONTROL, Header, readdress, sound, walk
-from trueup.connectors.kafka.protocol.reencode import dense
+from trueup.connectors.kafka.protocol.reencode import dense, marks
 from trueup.connectors.kafka.replication.batches.loop_filter import LoopFilter
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
+from trueup.connectors.kafka.replication.batches.stored import Stored
 from trueup.state.common.errors import Retry, Stop
 
 _SEQUENCES = 0x7FFFFFFF
@@ -28,7 +30,7 @@ class Entry:
     ``following``: source offset after it and after everything that was skipped behind it."""
 
     __slots__ = (
-        "batch", "count", "done", "dropped", "first_ms", "following", "producer", "records", "size", "skipped",
+        "batch", "count", "done", "dropped", "first_ms", "following", "found", "producer", "records", "size", "skipped",
         "source", "stretches", "target",
     )  # fmt: skip
 
@@ -37,16 +39,23 @@ class Entry:
         self.first_ms, self.size, self.batch, self.stretches = header.first_ms, len(batch), batch, stretches
         self.producer = self.count = self.dropped = 0
         self.target, self.done, self.skipped = -1, False, False
+        self.found: list[Run] = []
 
     def runs(self) -> list[Run]:
-        """The target offsets of its records, -1 if unknown."""
+        """The known target offsets of its records. ``found``: those of records that were there before."""
+        if self.target < 0:
+            return self.found
         if self.stretches is None:
             return [Run(self.source, self.target, self.records)]
-        found, at = [], self.target
+        found, at = [*self.found], self.target
         for delta, records in self.stretches:
             found.append(Run(self.source + delta, at, records))
             at += records
         return found
+
+
+class Differs(Retry):
+    """The target has other batches than the source: their records are compared one by one."""
 
 
 class PartitionStatus(NamedTuple):
@@ -76,6 +85,9 @@ class Track:
         self._pending: deque[Entry] = deque()
         self._last: dict[int, int] = {}
         self._own: dict[int, deque[Own]] = {}
+        self._stored: dict[int, Stored] = {}
+        self.by_record = self._cut = False
+        self._removed = 0
         self._floor = self.place.floor
         self._newest_ms = -1
         self._bad = 0
@@ -96,6 +108,10 @@ class Track:
         self._last, self._own, self._floor = dict(resume_point.last), resume_point.own, resume_point.floor
         self._known, self._alone, self._whole = set(resume_point.known), False, resume_point.whole
         self.place.chosen = False
+        self._stored, self._cut, self._removed = resume_point.records, resume_point.cut, 0
+        self.by_record = bool(self._stored)
+        if self.by_record:
+            self._own, self.target_end = {}, max(self.target_end, resume_point.floor)
         if self.target_end < 0:
             self.target_end = resume_point.counted if resume_point.counted >= 0 else resume_point.floor
         self._lift()
@@ -110,6 +126,7 @@ class Track:
         for header, batch in walk(answer.records):
             if header.following > self.reached:
                 self._check(header, batch)
+                self._removed += max(0, header.offset - self.reached) + header.last_delta + 1 - header.records
                 self._take(header, batch, aborted)
                 self.reached = header.following
         if answer.records and self.reached == asked:
@@ -155,6 +172,7 @@ class Track:
         """Record that the source deleted everything before this offset."""
         if self.begun:
             self.lost += start - self.reached
+        self._removed += start - self.reached
         self.reached = start
         self._pass(start, 0)
 
@@ -194,26 +212,59 @@ class Track:
         return self._write(header, batch, producer)
 
     def _write(self, header: Header, batch: memoryview, producer: int) -> None:
+        found = self._found(header, batch, producer) if producer in self._stored else []
+        if len(found) == header.records:
+            return self._append(header, Entry(header, batch, None), producer, self._stored[producer].count, found)
         stretches = None
-        if not header.dense or header.attributes & APPEND_TIME:
-            batch, stretches = dense(header, batch, self._where)
+        if found or not header.dense or header.attributes & APPEND_TIME:
+            batch, stretches = dense(header, batch, self._where, len(found))
         entry = Entry(header, batch, stretches)
+        entry.records -= len(found)
+        self._skipped += len(found)
         sequence = self._counts.get(producer, 0)
-        entry.producer, entry.count = producer, (sequence + header.records) & _SEQUENCES
+        entry.producer, entry.count = producer, (sequence + entry.records) & _SEQUENCES
         if producer in self._last and self._there(entry, header, batch, sequence):
-            entry.done = entry.skipped = True
-        else:
-            readdress(batch, producer, sequence, header.attributes & CODEC)
-            self.queue.append(entry)
-            self.queued += entry.size
-        self._counts[producer] = entry.count
+            return self._append(header, entry, producer, entry.count)
+        readdress(batch, producer, sequence, header.attributes & CODEC)
+        self.queue.append(entry)
+        self.queued += entry.size
+        return self._append(header, entry, producer, entry.count, found, done=False)
+
+    def _append(
+        self, header: Header, entry: Entry, producer: int, count: int, found: Sequence[Run] = (), done: bool = True
+    ) -> None:
+        """Add a batch behind those that are not counted yet. ``done``: the target has it."""
+        entry.producer, entry.count, entry.found, entry.done, entry.skipped = producer, count, [*found], done, done
+        self._counts[producer] = count
         self._newest_ms = header.last_ms
         self._pending.append(entry)
-        if entry.done:
+        if done:
             self._settle()
 
+    def _found(self, header: Header, batch: memoryview, producer: int) -> list[Run]:
+        """The first records of the batch that the target has. If that is not all of them, the others were never copied,
+        and the producer goes on behind its last record there. Raises `Stop` if the target has records that the source
+        cannot have had."""
+        stored, found = self._stored[producer], list[Run]()
+        for delta, mark in marks(header, batch, self._where):
+            there = stored.take(mark, self._removed)
+            if there is None:
+                break
+            self._removed -= there[0]
+            found.append(Run(header.offset + delta, there[1], 1))
+        if len(found) < header.records:
+            last = self._last.pop(producer)
+            if stored.gap and self._whole:
+                raise self._hole(header)
+            if stored.left > self._removed or (self._cut and not stored.begun):
+                raise self._another(header, producer, stored.count, last)
+            self._removed -= stored.left
+            self._counts[producer] = following(last)
+            del self._stored[producer]
+        return found
+
     def _there(self, entry: Entry, header: Header, batch: memoryview, sequence: int) -> bool:
-        """Whether the target has the batch. Raises `Stop` if the target has a different batch."""
+        """Whether the target has the batch. Raises `Differs` if the target has a different batch."""
         last = self._last[entry.producer]
         if ahead(sequence, last) > 0:
             del self._last[entry.producer]
@@ -223,23 +274,33 @@ class Track:
         while own and ahead(own[0].last_sequence, sequence) < 0:
             own.popleft()
         exact = bool(own) and own[0].sequence == sequence
+        same = exact and own[0].same(header, batch)
         crossing = own and not exact and ahead(own[0].sequence, entry.count) < 0
-        if crossing or ahead(following(last), entry.count) < 0 or (exact and not own[0].same(header, batch)):
-            raise Stop(
-                f"records {sequence} to {entry.count - 1} of producer {entry.producer:#x} in {self.target} to be the "
-                f"batch at offset {header.offset} of {self._where}",
-                "another batch",
-                "the source was compacted, or was not copied from here before: set the position of this partition",
-            )
+        if not exact and not crossing and self._whole and ahead(following(last), entry.count) >= 0:
+            raise self._hole(header)
+        proved = same and own[0].digest is not None and own[0].codec == header.attributes & CODEC
+        if crossing or ahead(following(last), entry.count) < 0 or exact > same or (self._removed and not proved):
+            self.by_record = True
+            another = self._another(header, entry.producer, sequence, last)
+            raise Differs(another.expected, another.found, "their records are compared")
         if exact:
             entry.target = own.popleft().offset
-        elif self._whole:
-            raise Stop(
-                f"the batch at offset {header.offset} of {self._where} in {self.target}, which has later batches",
-                "it was never written: the target refused it, forgot the producer, and accepted the next one",
-                f"reset this partition of the link to source offset {header.offset}; later batches are then duplicated",
-            )
         return True
+
+    def _another(self, header: Header, producer: int, sequence: int, last: int) -> Stop:
+        return Stop(
+            f"records {sequence} to {last} of producer {producer:#x} in {self.target} to be those from offset "
+            f"{header.offset} of {self._where} on",
+            "others",
+            "the source was not copied from here before, or lost records: set the position of this partition",
+        )
+
+    def _hole(self, header: Header) -> Stop:
+        return Stop(
+            f"the batch at offset {header.offset} of {self._where} in {self.target}, which has later batches",
+            "it was never written: the target refused it, forgot the producer, and accepted the next one",
+            f"reset this partition of the link to source offset {header.offset}; later batches are then duplicated",
+        )
 
     def _pass(self, offset: int, dropped: int) -> None:
         """Mark the source up to here as needing no writes, once everything before it is done."""
@@ -262,8 +323,7 @@ class Track:
             else:
                 self._copied += entry.records
                 self._bytes += entry.size
-            if entry.target >= 0:
-                self._map(entry)
+            self._map(entry)
         if not pending and self._own:
             self._lift()
 
@@ -275,7 +335,8 @@ class Track:
     def _map(self, entry: Entry) -> None:
         if self.target_end >= 0:
             self._foreign += max(0, entry.target - self.target_end)
-        self.target_end = max(self.target_end, entry.target + entry.records)
+        if entry.target >= 0:
+            self.target_end = max(self.target_end, entry.target + entry.records)
         for run in entry.runs():
             before = self._runs[-1] if self._runs else None
             if before and before.source + before.records == run.source and before.target + before.records == run.target:

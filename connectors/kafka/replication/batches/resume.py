@@ -7,7 +7,7 @@ always read, unless the target ends there: they show which source batches exist,
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, U
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, digest, walk
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
+from trueup.connectors.kafka.replication.batches.stored import Stored
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.replication.provenance import tag_of
 
@@ -56,7 +57,8 @@ class ResumePoint:
     batches there, in order. ``floor``: of the position after it counts them. ``known``: producers whose sequence
     numbers the leader checks. ``counted``: the offset after the counted batches there, which may be far before
     the floor (-1: unknown). ``whole``: nothing was removed since the floor, so that ``own`` contains everything
-    ever written there."""
+    ever written there. ``records``: of the uncounted batches by producer id, if they are compared one by one. ``cut``:
+    the target deleted its log behind the floor, so that the first ones may be missing."""
 
     floor: int
     known: frozenset[int]
@@ -64,13 +66,16 @@ class ResumePoint:
     own: dict[int, deque[Own]] = field(default_factory=dict)
     counted: int = -1
     whole: bool = False
+    records: dict[int, Stored] = field(default_factory=dict)
+    cut: bool = False
 
 
 def resume_points(
-    target: KafkaClient, places: Mapping[LogId, BatchPosition], writer_id: int
+    target: KafkaClient, places: Mapping[LogId, BatchPosition], writer_id: int, by_record: Collection[LogId] = ()
 ) -> dict[LogId, ResumePoint | TrueupError]:
     """The state of each target partition. The end is read before the producers, so that they include every batch
-    before it. If they are ahead of the counts, the batches are read once every in-sync replica has them."""
+    before it. If they are ahead of the counts, the batches are read once every in-sync replica has them. ``by_record``:
+    the partitions whose records are read."""
     found: dict[LogId, ResumePoint | TrueupError] = {}
     facts = _facts(target, places, writer_id, found)
     settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
@@ -79,7 +84,8 @@ def resume_points(
         try:
             if isinstance(until, TrueupError):
                 raise until
-            found[partition] = _Look(target, partition, places[partition], writer_id, until).resume_point(end, last)
+            look = _Look(target, partition, places[partition], writer_id, until, partition in by_record)
+            found[partition] = look.resume_point(end, last)
         except TrueupError as error:
             found[partition] = error
     return found
@@ -120,12 +126,15 @@ def _ours(producer_id: int, writer_id: int) -> bool:
 class _Look:
     """One partition of the target, read for one position. ``until``: end of the read."""
 
-    def __init__(self, target: KafkaClient, partition: LogId, place: BatchPosition, writer_id: int, until: int) -> None:
+    def __init__(
+        self, target: KafkaClient, partition: LogId, place: BatchPosition, writer_id: int, until: int, by_record: bool
+    ) -> None:
         self._target, self._partition, self._place, self._until = target, partition, place, until
         self._writer_id = writer_id
         self._first = self._bytes = 0
         self._counted = place.floor
-        self._whole = place.floor >= 0
+        self._whole, self._cut = place.floor >= 0, False
+        self._by_record, self._records = by_record, dict[int, Stored]()
 
     def resume_point(self, end: int, last: dict[int, int]) -> ResumePoint:
         place = self._place
@@ -138,7 +147,9 @@ class _Look:
         self._first = self._start()
         own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
-        return ResumePoint(end, frozenset(last), place.ahead({**newest, **last}), own, self._counted, self._whole)
+        beyond = place.ahead({**newest, **last})
+        records = {n: self._records.get(n, Stored(place.counts.get(n, 0))) for n in beyond} if self._by_record else {}
+        return ResumePoint(end, frozenset(last), beyond, own, self._counted, self._whole, records, self._cut)
 
     def _check(self, end: int, last: Mapping[int, int]) -> None:
         where = f"{self._partition} of {self._target.endpoint.name}"
@@ -155,7 +166,8 @@ class _Look:
         own: dict[int, deque[Own]] = {}
         missing = self._place.ahead(last)
         if start < self._first:
-            self._whole = False
+            self._whole, self._cut = False, True
+        self._records.clear()
         for header, batch in self._read(max(start, self._first), missing):
             if _ours(header.producer_id, self._writer_id) and header.last_delta >= 0:
                 if missing.get(header.producer_id) == header.last_sequence:
@@ -164,8 +176,17 @@ class _Look:
                     _add(own.setdefault(header.producer_id, deque()), header, batch)
                 else:
                     self._counted = header.following
+                if self._by_record:
+                    self._store(header, batch)
         self._whole = self._whole and not missing
         return own
+
+    def _store(self, header: Header, batch: memoryview) -> None:
+        """Keep the records of a batch that are not counted; the position may count only the first of them."""
+        count = self._place.counts.get(header.producer_id, 0)
+        if ahead(following(header.last_sequence), count) > 0:
+            where = f"{self._partition} of {self._target.endpoint.name}"
+            self._records.setdefault(header.producer_id, Stored(count)).add(header, batch, where)
 
     def _search(self, last: Mapping[int, int]) -> dict[int, deque[Own]]:
         """Search backwards from the end for the first batches of this copy, with sequence number 0, if the position is

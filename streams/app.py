@@ -16,13 +16,14 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from trueup.connectors.clock import now_ms
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
 from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
@@ -39,7 +40,7 @@ from trueup.streams.runtime.clock import ClockWatch
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.disk import Disk, writable
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
-from trueup.streams.runtime.lock import Lock, alone
+from trueup.streams.runtime.lock import Lock, alone, make_private
 from trueup.streams.runtime.spark import checkpoints
 from trueup.streams.runtime.spark.cluster import LOOK_S, Executors
 from trueup.streams.runtime.spark.driver import Driver
@@ -71,7 +72,7 @@ def run(settings: Settings, level: str = logs.LEVELS[1], form: str = logs.FORMS[
     data = Path(settings.data_dir).absolute()
     ending = Ending(threading.Event())
     with writable(data):
-        data.mkdir(parents=True, exist_ok=True)
+        make_private(data)
         Disk(data).check()
         with alone(data) as lock, _signals(ending.begin), ExitStack() as stack:
             parts = Running(settings, data, ending, stack, lock)
@@ -163,16 +164,15 @@ class Running:
 
     def _open_journal(self) -> Journal:
         chosen = self._settings.journal
-        bootstrap = chosen.bootstrap
         self._closes["journal"] = self._close_journal
-        if not bootstrap:
+        if not chosen.bootstrap:
             log.info("starting", extra={"part": "journal", "data_dir": str(self._data)})
-            broker = Kafka(self._data / "journal", progress=logs.Downloads())
+            broker = EmbeddedKafka(self._data / "journal", logs.Downloads())
             self._closes["journal"] = lambda: self._close_journal(broker)
             broker.up()
             self._supervisor.loop("embedded journal", lambda: _keep_alive(broker, self._disk), every_s=1.0)
-            bootstrap = broker.bootstrap
-        journal = Journal(bootstrap, chosen, self._settings.cluster.name, shared=bool(self._settings.ha.id))
+            chosen = replace(chosen, bootstrap=broker.bootstrap, security=broker.security)
+        journal = Journal(chosen.bootstrap, chosen, self._settings.cluster.name, shared=bool(self._settings.ha.id))
         self._created = journal.create()
         self._history = History(journal, acts=not self._settings.ha.id)
         return journal
@@ -313,7 +313,7 @@ class Running:
         if self._election is not None:
             self._election.leave(max(LEAVE_S, self._ending.left_s(CLOSED_S)))
 
-    def _close_journal(self, broker: Kafka | None = None) -> None:
+    def _close_journal(self, broker: EmbeddedKafka | None = None) -> None:
         """Close the journal; the last actions are written first."""
         self._history.save(self._ending.left_s(SAVED_S))
         if broker is not None:
@@ -333,7 +333,7 @@ class Running:
             raise Retry("Spark to run", why, "none: a new session starts, and queries continue from their checkpoints")
 
 
-def _keep_alive(broker: Kafka, disk: Disk) -> None:
+def _keep_alive(broker: EmbeddedKafka, disk: Disk) -> None:
     if not broker.alive:
         disk.check()
         log.error("embedded journal ended; restarting it")

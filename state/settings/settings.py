@@ -220,7 +220,7 @@ def _check_journal(draft: Draft) -> Iterator[str]:
             "the embedded one; found nothing"
         )
     if journal.security and not journal.bootstrap:
-        yield "journal.security: expected journal.bootstrap; found none, and the embedded broker has no security"
+        yield "journal.security: expected journal.bootstrap; found none, and the embedded broker makes its own login"
     if not journal.security:
         for name in sorted(settings_of_security(journal.options)):
             yield f"journal.options.{name}: expected journal.security, which the Java client of Spark reads, too"

@@ -7,12 +7,13 @@ settings remain.
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
-from trueup.streams.runtime.lock import alone
+from trueup.streams.runtime.lock import alone, make_private
 
 
 def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]) -> list[str]:
@@ -20,7 +21,7 @@ def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]
     of the topics. Raises `BadSettings` while an application uses the data directory, and `Retry` or `Stop` if the
     journal does not execute it; a repetition deletes the rest."""
     data = Path(settings.data_dir).absolute()
-    data.mkdir(parents=True, exist_ok=True)
+    make_private(data)
     with alone(data), opened(settings, data) as journal:
         forgotten = journal.forget(topics)
         if not settings.spark.checkpoint:
@@ -37,9 +38,9 @@ def opened(settings: Settings, data: Path) -> Iterator[Journal]:
     if chosen.bootstrap:
         yield Journal(chosen.bootstrap, chosen, settings.cluster.name)
         return
-    broker = Kafka(data / "journal")
+    broker = EmbeddedKafka(data / "journal")
     broker.up()
     try:
-        yield Journal(broker.bootstrap, chosen, settings.cluster.name)
+        yield Journal(broker.bootstrap, replace(chosen, security=broker.security), settings.cluster.name)
     finally:
         broker.stop()

@@ -1,12 +1,18 @@
-"""The lock of a data directory: two applications in one directory would overwrite each other's checkpoints."""
+"""The data directory of one application: no other user reads it, and no second application uses it, which would
+overwrite the checkpoints of the first."""
 
 import fcntl
+import logging
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
+from trueup.connectors.sandbox.jvm.processes import ours_alone
 from trueup.state.common.errors import BadSettings
+
+log = logging.getLogger(__name__)
 
 
 class Lock:
@@ -24,10 +30,27 @@ class Lock:
         self._file.flush()
 
 
+def make_private(data: Path) -> None:
+    """Create the directory. From now on, only this user can open what this process and its children create.
+
+    A directory that this user owns is closed to others, too. One of another user, like a volume of Kubernetes, keeps
+    its mode: only the files in it are private. Raises `OSError`.
+    """
+    os.umask(0o077)
+    data.mkdir(parents=True, exist_ok=True)
+    found = data.stat()
+    if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+        log.warning(
+            "permissions of other users on data_dir removed",
+            extra={"data_dir": str(data), "mode": f"{found.st_mode & 0o7777:o}"},
+        )
+        data.chmod(0o700)
+
+
 @contextmanager
 def alone(data: Path) -> Iterator[Lock]:
     """Lock the directory for this process. Raises `BadSettings` if another process holds the lock."""
-    with (data / "lock").open("a+") as file:
+    with open(data / "lock", "a+", opener=ours_alone) as file:  # who can open a file can lock it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -190,9 +190,9 @@ def fill(path: Path) -> None:
 
 
 def test_a_deleted_config_topic_ends_the_application_and_no_mode_applies_until_it_is_confirmed(
-    trueup: Trueup,
+    trueup: Trueup, disk: Volumes
 ) -> None:
-    admin = AdminClient({"bootstrap.servers": trueup.source("journal")["detail"]})
+    admin = AdminClient(trueup.embedded(place(disk)))
     trueup._wanted = False
     admin.delete_topics(["trueup.e2e.config"])["trueup.e2e.config"].result(60)
     trueup.until("the end", lambda: not trueup.process.alive)

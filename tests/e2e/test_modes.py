@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import psutil
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import SETTINGS, CommandResult, Trueup, Witness, command
@@ -254,13 +254,22 @@ def test_a_value_out_of_bounds_is_refused_at_once(trueup: Trueup) -> None:
     ids=["no record", "out of bounds"],
 )
 def test_a_bad_config_record_is_reported_and_changes_nothing(trueup: Trueup, body: bytes) -> None:
-    producer = Producer({"bootstrap.servers": trueup.source("journal")["detail"]})
+    producer = Producer(trueup.embedded(trueup.data))
     before = trueup.wait("a status", lambda _: True)["problems"]
     producer.produce("trueup.e2e.config", body, b"placement.max_marks")
     assert producer.flush(120) == 0
     problems = trueup.wait("the refusal", lambda status: status["problems"] not in ([], before))["problems"]
     assert "config record refused, topic trueup.e2e.config" in problems[-1]
     assert trueup.json("config", "get", "placement.max_marks") == 200
+
+
+def test_a_process_that_cannot_read_the_data_directory_writes_nothing_to_the_journal(trueup: Trueup) -> None:
+    outcomes: list[KafkaError | None] = []
+    producer = Producer({"bootstrap.servers": trueup.source("journal")["detail"], "message.timeout.ms": 3_000})
+    body = encode("config", {"name": "placement.mode", "value": '"enforce"', "at_ms": 1})
+    producer.produce("trueup.e2e.config", body, b"placement.mode", on_delivery=lambda error, _: outcomes.append(error))
+    assert producer.flush(120) == 0
+    assert (outcomes[0] is not None, trueup.json("config", "get", "placement.mode")) == (True, "approve")
 
 
 def test_after_bad_records_a_good_one_is_applied_and_clears_the_problem(trueup: Trueup) -> None:

@@ -19,6 +19,7 @@ from urllib3.exceptions import HTTPError
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
+from trueup.connectors.kafka.journal.embedded import MECHANISM, USER
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import Port, Process
 from trueup.connectors.sandbox.writer import LedgerWriter
@@ -196,6 +197,14 @@ class Trueup:
     def statuses(self) -> dict[str, str]:
         """Status of each bookie."""
         return {row["bookie"]: row["status"] for row in self.api("bookies")}
+
+    def embedded(self, data: Path) -> dict[str, str]:
+        """Settings of a client (librdkafka's names) of the embedded journal in this data directory."""
+        return {
+            "bootstrap.servers": self.source("journal")["detail"], "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": MECHANISM, "sasl.username": USER,
+            "sasl.password": (data / "journal" / "password").read_text(),
+        }  # fmt: skip
 
     def source(self, name: str) -> dict[str, Any]:
         """One source of the status."""

@@ -79,7 +79,7 @@ class Process:
         if self.alive:
             raise Stop(f"{self.name} not running", f"process {self.pid}", "stop it first")
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.log, "ab", opener=_ours_alone) as log:
+        with open(self.log, "ab", opener=ours_alone) as log:
             self._log_start = log.tell()
             self._child = _forker.submit(self._fork, log).result()
 
@@ -168,9 +168,11 @@ class Process:
             raise Stop(f"{self._command[0]} to start", str(error), "check that it exists and is executable") from error
 
 
-def _ours_alone(path: str, flags: int) -> int:
-    """Logs can contain secrets (the gateway's token)."""
-    return os.open(path, flags, 0o600)
+def ours_alone(path: str, flags: int) -> int:
+    """An opener of files that only this user can open, like logs, which can contain secrets (the gateway's token)."""
+    file = os.open(path, flags, 0o600)
+    os.fchmod(file, 0o600)
+    return file
 
 
 class Port:

@@ -9,7 +9,7 @@ from typing import IO
 from trueup.connectors.closing import Closing
 from trueup.connectors.sandbox.jvm import archive
 from trueup.connectors.sandbox.jvm.java import java
-from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.connectors.sandbox.jvm.processes import Process, ours_alone
 from trueup.state.common.errors import Stop
 
 SMALL_HEAP = ("-Xms48m", "-Xmx192m", "-XX:MaxDirectMemorySize=96m", "-XX:MaxMetaspaceSize=96m")
@@ -137,16 +137,18 @@ def jvm(
     )
 
 
-def write_properties(path: Path, values: Mapping[str, object]) -> Path:
+def write_properties(path: Path, values: Mapping[str, object], mode: int = 0o644) -> Path:
     """Write a Java properties file, one key per line."""
-    return write_whole(path, "".join(f"{key}={value}\n" for key, value in values.items()))
+    return write_whole(path, "".join(f"{key}={value}\n" for key, value in values.items()), mode)
 
 
 def write_whole(path: Path, text: str, mode: int = 0o644) -> Path:
-    """Write a file atomically."""
+    """Write a file atomically. At no time it has more permissions than ``mode``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.draft")
-    draft.write_text(text)
+    draft.unlink(missing_ok=True)
+    with open(draft, "x", opener=ours_alone) as file:
+        file.write(text)
     draft.chmod(mode)
     return draft.replace(path)
 
@@ -171,7 +173,8 @@ def _clear(scratch: Path) -> None:
 def _claim(directory: Path, name: str) -> IO[str]:
     """Lock a directory until the result is closed. Raises `Stop` if another process has locked it."""
     directory.mkdir(parents=True, exist_ok=True)
-    lock = (directory / "lock").open("w")
+    # Who can open a file can lock it.
+    lock = open(directory / "lock", "w", opener=ours_alone)  # noqa: SIM115 - open until the result is closed
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -26,6 +26,9 @@ class Kafka(SandboxServer):
     requires a lock.
     """
 
+    listener = "PLAINTEXT"
+    """The listener of clients without ``security``, named after its protocol."""
+
     def __init__(
         self,
         root: Path,
@@ -45,7 +48,7 @@ class Kafka(SandboxServer):
     @property
     def bootstrap(self) -> str:
         """host:port for clients."""
-        return self.address("PLAINTEXT")
+        return self.address(self.listener)
 
     def address(self, listener: str) -> str:
         """host:port of a listener: PLAINTEXT, CONTROLLER, and those of its security."""
@@ -120,7 +123,7 @@ class Kafka(SandboxServer):
 
     def _take_ports(self) -> dict[str, Port]:
         """The ports of the last run by listener, or new ones for those that are in use."""
-        names = ["PLAINTEXT", "CONTROLLER", *(self._security.listeners if self._security else ())]
+        names = [self.listener, "CONTROLLER", *(self._security.listeners if self._security else ())]
         record = self.root / "ports.json"
         before = json.loads(record.read_text()) if record.exists() else []
         ports = {name: _port(number) for name, number in zip(names, [*before, *[0] * len(names)], strict=False)}
@@ -141,7 +144,7 @@ class Kafka(SandboxServer):
         values = {
             **self.layout(),
             "controller.listener.names": "CONTROLLER",
-            "inter.broker.listener.name": "PLAINTEXT",
+            "inter.broker.listener.name": self.listener,
             "listener.security.protocol.map": ",".join(["CONTROLLER:PLAINTEXT", *(f"{n}:{n}" for n in _PROTOCOLS)]),
             "log.dirs": self.root / "data",
             "auto.create.topics.enable": "false",
@@ -160,8 +163,13 @@ class Kafka(SandboxServer):
             "num.network.threads": 2,
             "num.io.threads": 4,
             **(self._security.settings() if self._security else {}),
+            **self.logins(),
         }
-        return write_properties(self.root / "server.properties", {**values, **self._settings})
+        return write_properties(self.root / "server.properties", {**values, **self._settings}, 0o600)
+
+    def logins(self) -> dict[str, object]:
+        """The entries of server.properties for logins on `listener` and to the controller; none for the plain one."""
+        return {}
 
 
 def new_id() -> str:

@@ -251,6 +251,7 @@ def _local(paths: Iterable[Path]) -> dict[str, str]:
     return {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
+        "spark.authenticate": "true",  # with a secret of this JVM: its ports deserialize what any process sends
         "spark.executor.heartbeat.maxFailures": MISSED,
         "spark.driver.extraClassPath": os.pathsep.join(map(str, paths)),
     }

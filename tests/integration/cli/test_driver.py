@@ -66,6 +66,15 @@ def exhausted(_: "Popen[bytes]") -> None:
         SparkContext._gateway.new_array(SparkContext._jvm.long, 1 << 30)
 
 
+def test_a_process_without_the_secret_of_the_session_is_not_served_by_its_ports(driver: Driver) -> None:
+    """They deserialize Java objects of whoever may connect (spark.authenticate)."""
+    context, jvm = driver.session.sparkContext, SparkContext._jvm
+    assert jvm is not None
+    security = jvm.org.apache.spark.SparkEnv.get().securityManager()
+    assert (security.isAuthenticationEnabled(), len(security.getSecretKey()) >= 64) == (True, True)
+    assert security.getSecretKey() not in str(context.getConf().getAll())
+
+
 @pytest.mark.parametrize(("end", "reason"), [
     (killed, "signal SIGKILL"), pytest.param(stopped, "its context was stopped", marks=pytest.mark.release),
     pytest.param(exhausted, "its JVM ended with exit code 3: it ran out of memory; increase spark.memory",

@@ -94,14 +94,14 @@ class EmbeddedKafka(Kafka):
         login = self._client(USER, MECHANISM, password)
         wait_until(lambda: _knows(login), _LOGIN_S, "the login of clients to be valid at the embedded broker")
 
-    def _client(self, user: str, mechanism: str, password: str) -> dict[str, str]:
+    def _client(self, user: str, mechanism: str, password: str) -> dict[str, str | int | float | bool]:
         return {
             "bootstrap.servers": self.bootstrap, "security.protocol": self.listener, "sasl.mechanism": mechanism,
             "sasl.username": user, "sasl.password": password, "log_level": "0",
         }  # fmt: skip
 
 
-def _knows(login: Mapping[str, str]) -> bool:
+def _knows(login: Mapping[str, str | int | float | bool]) -> bool:
     try:
         AdminClient(dict(login)).list_topics(timeout=2.0)
     except KafkaException:

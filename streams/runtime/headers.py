@@ -8,3 +8,5 @@ TOKEN = "Trueup-Token"  # noqa: S105 - the name of a header
 """The caller's token, if a proxy before the API uses the header Authorization."""
 CHECK = "Trueup-Check"
 """The secret of the page of a session, on requests of the page that may change something."""
+REPEATED = "Trueup-Repeated"
+"""Of a request inside the server, which sets it always: the names of headers that the client sent more than once."""

@@ -15,6 +15,8 @@ from trueup.state.common.errors import BadSettings, Retry, TrueupError
 from trueup.streams.runtime.headers import INCOMPLETE, TOKEN, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
+_NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE")
+"""OpenSSL's reasons after a response that is not TLS."""
 FAILED = (OSError, HTTPException, ValueError)
 """Errors of a request without a response; `ValueError` of an invalid URL."""
 
@@ -108,6 +110,10 @@ class Api:
             response = self._request(method, f"/api/{path}", headers, data)
         except FAILED as error:
             todo = "start it with `trueup run`, or set its URL with --api or TRUEUP_API"
+            if getattr(error, "reason", "") in _NO_TLS:
+                plain = self.base.replace("https://", "http://", 1)
+                found = "a server without TLS on this port"
+                raise Retry(f"a response of Trueup at {self.base}", found, f"use --api {plain}") from error
             if isinstance(error, ssl.SSLError | FileNotFoundError | PermissionError):
                 todo = "set the authorities of its certificate with --ca or TRUEUP_CA, or correct http:// or https://"
             raise Retry(f"a response of Trueup at {self.base}", _words(error), todo) from error

@@ -35,7 +35,7 @@ from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import READS, Rejected, admit
 from trueup.streams.web.login import attach
 from trueup.streams.web.pages.pages import Pages
-from trueup.streams.web.parameters import id_of, one_of, selected
+from trueup.streams.web.parameters import body_of_request, id_of, one_of, selected
 from trueup.streams.web.roles import OPEN, Route, least, least_roles, undecided
 from trueup.streams.web.server import Server, serve
 
@@ -190,7 +190,7 @@ def _thing(engine: Engine, thing: Thing, **names: Any) -> Response:
 
 
 def _order(engine: Engine, verb: Verb, **names: Any) -> Response:
-    body = _body()
+    body = body_of_request()
     if (arguments := verb.read(body)) is None:
         raise Rejected(400, verb.form, shown(body), verb.todo)
     ids = {name: id_of(name, names[name]) for name in verb.ids}
@@ -231,7 +231,7 @@ def _actions(engine: Engine) -> list[Row]:
 def _writes(app: Flask, engine: Engine) -> None:
     @app.post("/api/approve")
     def approve() -> Response:
-        body = _body()
+        body = body_of_request()
         ids = body.get("ids")
         if body == {"all": True}:
             return jsonify(engine.approve(None))
@@ -252,7 +252,7 @@ def _writes(app: Flask, engine: Engine) -> None:
             raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
         if name not in live:
             raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config lists all keys")
-        body = _body()
+        body = body_of_request()
         if set(body) != {"value"}:
             raise Rejected(400, '{"value": ...}, null to use the value of the file', shown(body), "send the new value")
         return jsonify(engine.set_config(name, body["value"]))
@@ -316,16 +316,6 @@ def _limit(default: int) -> int:
     if not found.isdecimal() or len(found) > 9 or not 1 <= int(found) <= MOST:
         raise Rejected(400, f"limit to be an integer from 1 to {MOST}", repr(found), "use a limit in this range")
     return int(found)
-
-
-def _body() -> dict[str, Any]:
-    try:
-        found = request.get_json(silent=True)
-    except RecursionError:
-        found = None
-    if not isinstance(found, dict):
-        raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send a JSON object")
-    return found
 
 
 def _sealed(response: Response) -> Response:

@@ -6,7 +6,9 @@ Host; and a write must have the Content-Type of JSON, which a page of another or
 request.
 """
 
+import functools
 import ipaddress
+import re
 import socket
 from collections.abc import Collection
 from urllib.parse import urlsplit
@@ -39,7 +41,7 @@ def admit(request: Request, names: Collection[str] = ()) -> None:
         raise Rejected(403, "the address or name of this machine", found,
                        "use its address, such as 127.0.0.1, or add the name to http.names")  # fmt: skip
     origin = request.headers.get("Origin")
-    if origin is not None and urlsplit(origin).netloc != request.host:
+    if origin is not None and _netloc(origin) != request.host:
         raise Rejected(403, f"a request from this page or without Origin, for {request.host}", f"Origin {origin!r}",
                        "use the command line")  # fmt: skip
     if request.method not in READS and request.mimetype != "application/json":
@@ -47,11 +49,31 @@ def admit(request: Request, names: Collection[str] = ()) -> None:
         raise Rejected(415, "Content-Type application/json", found, "send JSON")
 
 
+def _netloc(origin: str) -> str:
+    """Host and port of an Origin; empty if it is not a URL."""
+    try:
+        return urlsplit(origin).netloc
+    except ValueError:
+        return ""
+
+
 def _is_ours(host: str, names: Collection[str]) -> bool:
-    name = (urlsplit(f"//{host}").hostname or "").removesuffix(".")
-    if "." not in name and ":" not in name:
-        return bool(name)
-    return _is_address(name) or name in (socket.gethostname().lower(), socket.getfqdn().lower(), *map(str.lower, names))
+    if not (found := _HOST.fullmatch(host)):
+        return False
+    if found["address"]:
+        return _is_address(found["address"])
+    name = found["name"].lower().removesuffix(".")
+    return bool(name) and ("." not in name or _is_address(name) or name in {*_own_names(), *map(str.lower, names)})
+
+
+_HOST = re.compile(r"(\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(:[0-9]{0,5})?")
+"""uri-host [ ":" port ] of RFC 9110, without user information and percent-encoding."""
+
+
+@functools.cache
+def _own_names() -> frozenset[str]:
+    """Cached: a name server may be slow, and every caller can make Trueup ask."""
+    return frozenset({socket.gethostname().lower(), socket.getfqdn().lower()})
 
 
 def _is_address(name: str) -> bool:

@@ -5,6 +5,7 @@ from flask import Flask, Response, jsonify, render_template, request
 from trueup.streams.web.access import COOKIE, SESSION_S, Access
 from trueup.streams.web.guard import Rejected
 from trueup.streams.web.pages.files import POLICY
+from trueup.streams.web.parameters import body_of_request
 
 
 def attach(app: Flask, access: Access) -> None:
@@ -18,8 +19,7 @@ def attach(app: Flask, access: Access) -> None:
 
     @app.post("/login")
     def login() -> Response:
-        body = request.get_json(silent=True)
-        token = body.get("token") if isinstance(body, dict) else None
+        token = body_of_request().get("token")
         if not isinstance(token, str):
             raise Rejected(400, '{"token": "..."}', "something else", "send the token as JSON")
         response = jsonify({"ok": True})

@@ -15,6 +15,7 @@ from trueup.state.access.claims import MOST_VALUES, name_of, role_of, values_of
 from trueup.state.access.tokens import LONGEST_JWT, Role, Token
 from trueup.state.common.errors import Refused
 from trueup.state.settings.callers import OIDC_NAME, OidcSettings, ProxySettings
+from trueup.streams.runtime.headers import REPEATED
 
 _DOTS = 2
 
@@ -70,7 +71,14 @@ class Proxies:
         return token.name in self._settings.tokens
 
     def caller(self, token: Token, headers: Headers | Mapping[str, str]) -> Caller:
-        """The caller. The server joins repeated headers with commas, and a name has none. Raises `Refused`."""
+        """The caller. The server joins repeated headers with commas: one that a client added cannot be told from the
+        proxy's own. Raises `Refused`."""
+        for header in (self._settings.user_header, self._settings.groups_header):
+            if header and header.lower() in headers.get(REPEATED, "").split(","):
+                raise Refused(
+                    f"one header {header} of the proxy {token.name}", "several",
+                    "let the proxy set this header, and remove those of its clients",
+                )  # fmt: skip
         name = name_of(headers.get(self._settings.user_header, ""))
         if not name:
             raise Refused(

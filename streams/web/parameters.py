@@ -1,6 +1,7 @@
-"""Checks of what a request names in its path and parameters, for the API and the pages."""
+"""Checks of what a request names in its path, parameters and body, for the API and the pages."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from flask import request
 
@@ -30,4 +31,15 @@ def selected(names: Sequence[str]) -> dict[str, str]:
     for name, value in found.items():
         if not all(value.split("/")) or (name == "namespace" and value.count("/") != 1):
             raise Rejected(400, f"{name} to be {SELECTORS[name]}", shown(value), "give its whole name")
+    return found
+
+
+def body_of_request() -> dict[str, Any]:
+    """The JSON object in the body. Raises `Rejected`."""
+    try:
+        found = request.get_json(silent=True)
+    except RecursionError:
+        found = None
+    if not isinstance(found, dict):
+        raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send a JSON object")
     return found

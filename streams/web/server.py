@@ -11,6 +11,7 @@ from waitress import create_server, wasyncore
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.common.errors import Stop
 from trueup.streams.runtime.supervisor import Supervisor
+from trueup.streams.web.connections import MOST, Channel
 from trueup.streams.web.tls import Certificate
 
 THREADS = 8
@@ -26,10 +27,10 @@ class Server:
         self._open: dict[int, Any] = {}
         self._server = create_server(
             app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES,
-            url_scheme="https" if certificate else "http",
+            url_scheme="https" if certificate else "http", connection_limit=2 * MOST, asyncore_use_poll=True,
+            log_socket_errors=False,
         )  # fmt: skip
-        if certificate:
-            self._server.channel_class = certificate.channel
+        self._server.channel_class = certificate.channel if certificate else Channel
         self._stopping = threading.Event()
         self._thread = run("http", self._serve, self._stopping)
 

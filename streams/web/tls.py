@@ -11,14 +11,14 @@ import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
-
-from waitress.channel import HTTPChannel
 
 from trueup.connectors.replaced import state_of
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import HttpSettings
+from trueup.streams.web.connections import Channel, refusal
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class _Connection(ssl.SSLSocket):
                 raise BlockingIOError(errno.EWOULDBLOCK, "not ready") from error
 
 
-class TlsChannel(HTTPChannel):  # type: ignore[misc] # waitress has no types
+class TlsChannel(Channel):
     """A connection of the server. The handshake is part of the first read, so that no client can delay others."""
 
     def handle_read(self) -> None:
@@ -58,6 +58,11 @@ class TlsChannel(HTTPChannel):  # type: ignore[misc] # waitress has no types
                 return
             except OSError as error:  # no TLS, no common version, an unknown authority: the client's matter
                 log.debug("TLS connection ended", extra={"address": self.addr[0], "found": str(error)})
+                if getattr(error, "reason", "") == "HTTP_REQUEST":
+                    with suppress(OSError):
+                        socket.socket.send(self.socket, refusal(
+                            "https:// on this port", "a request without TLS", "use https:// in the address",
+                        ))  # fmt: skip
                 self.handle_close()
                 return
             if not data:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from flask import Flask
 from flask.testing import FlaskClient
 
 from tests.unit.cli.fake_engine import FakeEngine
@@ -17,12 +18,16 @@ GATEWAY, ADA = "token-of-the-gateway", "token-of-ada"
 GROUPS = {"groups_header": "X-Forwarded-Groups", "roles": {"ops": "admin", "dev": "viewer"}}
 
 
-def client(root: Path, **settings: object) -> FlaskClient:
+def app(root: Path, **settings: object) -> Flask:
     file = root / "tokens"
     file.write_text(f"{line_of('gateway', Role.APPROVER, GATEWAY)}\n{line_of('ada', Role.VIEWER, ADA)}\n")
     proxies = Proxies(ProxySettings(tokens=["gateway"], **settings))
     access = Access(TokenFile(file), lambda _: None, proxies=proxies)
-    return create_app(FakeEngine(), all_metrics(), access).test_client()
+    return create_app(FakeEngine(), all_metrics(), access)
+
+
+def client(root: Path, **settings: object) -> FlaskClient:
+    return app(root, **settings).test_client()
 
 
 def get(client: FlaskClient, token: str, path: str = "/api/status", **headers: str) -> int:

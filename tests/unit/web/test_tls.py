@@ -12,7 +12,7 @@ from tests.certificates import certify
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.catalog import all_metrics
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Answered, Api, Target
 from trueup.streams.web.api import Server, create_app, serve
 from trueup.streams.web.tls import Certificate
 
@@ -61,11 +61,26 @@ def test_large_requests_and_responses_arrive_whole(server: Server, ca: str, size
     assert "ids" in str(found.value)
 
 
-def test_plain_http_is_refused_and_others_are_served(server: Server, ca: str) -> None:
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as plain:
-        plain.sendall(b"GET /healthz HTTP/1.0\r\n\r\n")
-        assert ended(plain)
+def test_plain_http_is_told_to_use_tls_and_others_are_served(server: Server, ca: str) -> None:
+    with pytest.raises(Answered, match=r"expected https:// on this port; found a request without TLS; use https://"):
+        Api(f"http://127.0.0.1:{server.port}").get("status")
     assert api(server, ca).get("status")
+
+
+def test_bytes_that_are_neither_end_their_connection(server: Server, ca: str) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as other:
+        other.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
+        assert ended(other)
+    assert api(server, ca).get("status")
+
+
+def test_https_to_a_port_without_tls_is_told_to_use_http() -> None:
+    made = serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", 0)
+    try:
+        with pytest.raises(Retry, match=rf"without TLS.*--api http://127.0.0.1:{made.port}"):
+            Api(f"https://127.0.0.1:{made.port}").get("status")
+    finally:
+        made.stop()
 
 
 def ended(connection: socket.socket) -> bool:

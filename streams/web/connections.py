@@ -1,0 +1,99 @@
+"""Connections of the HTTP server, which no client can keep from others by doing nothing.
+
+A request must be complete `REQUEST_S` after its connection or its first byte, whatever arrives in between. When more
+than `MOST` connections are open, the one that has waited longest for its client is closed. waitress itself closes only
+connections without a byte for minutes, and accepts no more at its limit (HTTPChannel, BaseWSGIServer of waitress 3).
+"""
+
+import json
+import math
+import time
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser
+
+from trueup.streams.runtime.headers import REPEATED
+
+REQUEST_S, IDLE_S = 10.0, 60.0
+MOST = 256
+TLS_HANDSHAKE = b"\x16"
+"""The type of the first record of a TLS connection (RFC 8446)."""
+
+
+class Parser(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
+    """A request. waitress joins repeated headers; `REPEATED` tells the application their names."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Parse the request line and the headers."""
+        super().parse_header(header_plus)
+        lines = header_plus.split(b"\r\n")[1:]
+        names = [line.partition(b":")[0].decode("latin-1").lower() for line in lines if line[:1] not in (b" ", b"\t")]
+        repeated = sorted({name for name in names if name and names.count(name) > 1})
+        self.headers[REPEATED.upper().replace("-", "_")] = ",".join(repeated)
+
+
+class Channel(HTTPChannel):  # type: ignore[misc]
+    """A connection. ``since_s``: when it began to wait for its client, on the clock of `time.monotonic`; infinite while
+    a request is executed."""
+
+    parser_class = Parser
+
+    def __init__(self, server: Any, sock: Any, address: Any, adj: Any, map: Any = None) -> None:  # noqa: A002
+        self.since_s, self._served = time.monotonic(), False
+        super().__init__(server, sock, address, adj, map=map)
+        _make_room(server.active_channels.values(), self)
+
+    def received(self, data: bytes) -> bool:
+        """Take bytes of the client."""
+        if self.request is None and not self.requests:
+            self.since_s = time.monotonic()
+            if data[:1] == TLS_HANDSHAKE:  # without a response it would wait, and so would the client
+                with suppress(OSError):
+                    self.socket.send(
+                        refusal("http:// on this port", "a request with TLS", "use http:// in the address")
+                    )
+                self.will_close = True
+                return False
+        taken: bool = super().received(data)
+        return taken
+
+    def readable(self) -> bool:
+        """Whether more bytes are read. The server's loop asks about once a second: a connection whose time is over is
+        closed."""
+        if self._overdue():
+            self.will_close = True
+        found: bool = super().readable()
+        return found
+
+    def service(self) -> None:
+        """Execute a request, in a thread of the server."""
+        self.since_s = math.inf
+        try:
+            super().service()
+        finally:
+            self._served, self.since_s = True, time.monotonic()
+
+    def _overdue(self) -> bool:
+        if self.requests:
+            return False
+        if self.total_outbufs_len:  # the client reads a response
+            return bool(time.time() - self.last_activity > IDLE_S)
+        return time.monotonic() - self.since_s > (REQUEST_S if self.request or not self._served else IDLE_S)
+
+
+def refusal(expected: str, found: str, todo: str) -> bytes:
+    """A whole response, for a client that does not speak the protocol of the port."""
+    body = json.dumps({"error": "rejected", "expected": expected, "found": found, "todo": todo}).encode()
+    head = "HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: "
+    return f"{head}{len(body)}\r\n\r\n".encode() + body
+
+
+def _make_room(channels: Iterable[Channel], newest: Channel) -> None:
+    """Close connections if there are too many: the longest wait first, but none that has a request."""
+    every = [one for one in channels if not one.will_close]
+    waiting = sorted((one for one in every if not one.requests and one is not newest), key=lambda one: one.since_s)
+    for one in [*waiting, newest][: max(0, len(every) - MOST)]:
+        one.will_close = True

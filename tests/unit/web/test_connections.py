@@ -1,0 +1,135 @@
+"""Clients that keep connections open, on a real port: others are served."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.certificates import certify
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.web.test_proxies import ADA, GATEWAY, GROUPS, app
+from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.streams.catalog import all_metrics
+from trueup.streams.terminal.client import Api, Target
+from trueup.streams.web import connections
+from trueup.streams.web.api import Server, create_app, serve
+from trueup.streams.web.tls import Certificate
+
+HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+MANY = connections.MOST + 44
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
+    certificate = Certificate(*certify(tmp_path)) if request.param == "https" else None
+    made = serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", 0, certificate)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def api(server: Server, request: pytest.FixtureRequest, tmp_path: Path) -> Api:
+    scheme = request.node.callspec.params["server"]
+    ca = str(tmp_path / "certificate.pem") if scheme == "https" else ""
+    return Api(Target(f"{scheme}://127.0.0.1:{server.port}", ca=ca), read_s=5.0)
+
+
+def connected(server: Server) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.port), timeout=10)
+
+
+def ended(connection: socket.socket) -> bool:
+    connection.setblocking(False)
+    try:
+        return connection.recv(1000) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+
+
+@pytest.mark.parametrize(("server", "sent"), [
+    ("http", b""), ("http", HEAD), ("https", b""), ("https", b"\x16\x03\x01"),
+], indirect=["server"])  # fmt: skip
+def test_any_number_of_connections_without_a_request_keeps_nobody_out(server: Server, api: Api, sent: bytes) -> None:
+    with ExitStack() as stack:
+        idle = [stack.enter_context(connected(server)) for _ in range(MANY)]
+        for one in idle:
+            one.sendall(sent)
+        assert [api.get("status")["cluster"] for _ in range(3)] == ["east"] * 3
+        wait_until(lambda: sum(map(ended, idle)) >= MANY - connections.MOST, 20.0, "the oldest ones to be closed")
+        assert not ended(idle[-1])
+
+
+def trickled(server: Server, first: bytes, then: bytes) -> float:
+    """Seconds until a connection ends on which some bytes arrive at all times."""
+    began_s = time.monotonic()
+    with connected(server) as slow:
+        slow.sendall(first)
+        while not ended(slow):
+            assert time.monotonic() - began_s < 30.0
+            with suppress(OSError):
+                slow.sendall(then)
+            time.sleep(0.1)
+    return time.monotonic() - began_s
+
+
+@pytest.mark.parametrize("server", ["http"], indirect=True)
+@pytest.mark.parametrize(("first", "then"), [
+    (HEAD, b"X-Line: more\r\n"),
+    (b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n", b"."),
+    (HEAD + b"\r\n" + HEAD, b"X-Line: more\r\n"),
+], ids=["head", "body", "second request"])  # fmt: skip
+def test_a_request_that_arrives_slowly_ends_its_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch, first: bytes, then: bytes
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.5)
+    assert trickled(server, first, then) < 10.0
+
+
+def test_a_request_in_progress_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(FakeEngine):
+        def plan(self) -> list[dict[str, object]]:
+            time.sleep(2.5)  # longer than the loop's period and the time of a request
+            return [{"id": "slow"}]
+
+    monkeypatch.setattr(connections, "REQUEST_S", 0.2)
+    monkeypatch.setattr(connections, "IDLE_S", 0.2)
+    made = serve(create_app(Slow(), all_metrics()), "127.0.0.1", 0)
+    try:
+        assert Api(f"http://127.0.0.1:{made.port}").get("plan") == [{"id": "slow"}]
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def proxied(tmp_path: Path) -> Iterator[Callable[[bytes], bytes]]:
+    """The status line of the response to a request with these headers."""
+    made = serve(app(tmp_path, **GROUPS), "127.0.0.1", 0)
+
+    def asked(headers: bytes) -> bytes:
+        with connected(made) as connection, connection.makefile("rb") as answer:
+            connection.sendall(b"GET /api/status HTTP/1.0\r\nHost: 127.0.0.1\r\n" + headers + b"\r\n")
+            return answer.readline().split()[1]
+
+    yield asked
+    made.stop()
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    (b"X-Forwarded-Groups: dev\r\n", b"200"),
+    (b"X-Forwarded-Groups: none\r\nX-Forwarded-Groups: dev\r\n", b"401"),
+    (b"x-forwarded-groups: dev\r\nX-FORWARDED-GROUPS: dev\r\n", b"401"),
+    (b"X-Forwarded-Groups: dev\r\nX-Forwarded-User: ada\r\n", b"401"),
+    (b"X-Forwarded-Groups: dev\r\nTrueup-Repeated: x\r\nAccept: a\r\nAccept: b\r\n", b"200"),
+    (b"X-Forwarded-Groups: none\r\nX-Forwarded-Groups: dev\r\nTrueup-Repeated: accept\r\n", b"401"),
+])  # fmt: skip
+def test_a_proxy_that_repeats_its_header_names_nobody(
+    proxied: Callable[[bytes], bytes], headers: bytes, status: bytes
+) -> None:
+    token = f"Trueup-Token: {GATEWAY}\r\nX-Forwarded-User: eve\r\n".encode()
+    assert proxied(token + headers) == status
+    assert proxied(f"Trueup-Token: {ADA}\r\n".encode() + headers) == b"200"

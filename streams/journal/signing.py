@@ -30,7 +30,7 @@ def keys_of(file: str) -> Sequence[bytes]:
     if not keys or min(map(len, keys)) < LEAST_KEY:
         raise Stop(
             f"keys of at least {LEAST_KEY} characters in journal.key_file {file}", "none, or a shorter one",
-            "create one with `openssl rand -hex 32`",
+            "create one with `(umask 077; openssl rand -hex 32 > FILE)`",
         )  # fmt: skip
     return keys
 

@@ -1,10 +1,15 @@
 """trueup token."""
 
+import os
 import secrets
+import stat
+import sys
+from pathlib import Path
 
 import click
 
 from trueup.state.access.tokens import PREFIX, RANDOM_BYTES, ROLES, line_of
+from trueup.state.common.errors import Stop
 
 
 @click.group(short_help="Create tokens for callers of the API.")
@@ -19,21 +24,49 @@ def token() -> None:
 @token.command(short_help="Create a token.")
 @click.argument("name")
 @click.option("--role", type=click.Choice(list(ROLES)), required=True, help="What the caller may do.")
-def new(name: str, role: str) -> None:
-    """Create a token for the caller NAME. Print the token on stdout, and on stderr the line for http.tokens_file, which
-    contains only its digest. The token is not stored, and cannot be shown again. A running application reads the file
-    when it changes.
+@click.option(
+    "--out", metavar="FILE", type=click.Path(path_type=Path),
+    help="Write the token to this new file, which only you can read, and its line to stdout.",
+)  # fmt: skip
+def new(name: str, role: str, out: Path | None) -> None:
+    """Create a token for the caller NAME, and its line for http.tokens_file, which contains only the token's digest.
+    The token is not stored elsewhere, and cannot be shown again. A running application reads http.tokens_file when it
+    changes.
+
+    Without --out, the token is printed on stdout and the line on stderr. A file that other users may read is refused as
+    stdout.
 
     A viewer reads. A reporter also reports damaged replicas. An approver also approves actions, pauses streams and
     releases held repairs. An admin also changes settings, and orders resets, refills and deletions.
 
     \b
-    Example:  trueup token new alice --role approver > token 2>> tokens
+    Example:  trueup token new alice --role approver --out alice.token >> tokens
     """
     made = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     try:
         line = line_of(name, ROLES[role], made)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
-    click.echo(line, err=True)
-    click.echo(made)
+    if out is None:
+        _check_private()
+        click.echo(line, err=True)
+        click.echo(made)
+        return
+    try:
+        with open(out, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(f"{made}\n")
+    except OSError as error:
+        raise Stop(f"a new file {out}", str(error.strerror), "name another file with --out") from error
+    click.echo(line)
+
+
+def _check_private() -> None:
+    """Raises `Stop` if stdout is a file that other users may read."""
+    try:
+        found = os.fstat(sys.stdout.fileno()).st_mode
+    except (OSError, ValueError):  # no file
+        return
+    if stat.S_ISREG(found) and found & 0o077:
+        raise Stop(
+            "a terminal, a pipe or a private file as stdout", f"a file with mode {found & 0o777:o}", "use --out FILE"
+        )

@@ -2,6 +2,9 @@
 
 import base64
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -66,6 +69,31 @@ def test_a_new_token_is_on_stdout_and_its_line_on_stderr(capsys: pytest.CaptureF
     made = find(found, digest_of(token))
     assert (made.name if made else "", made.role if made else None, problems) == ("alice", Role.APPROVER, [])
     assert (token in err, len(token) >= 43) == (False, True)
+
+
+def test_a_token_in_a_file_can_be_read_by_nobody_else(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    words = ["token", "new", "alice", "--role", "viewer", "--out", str(tmp_path / "alice.token")]
+    before = os.umask(0)
+    try:
+        codes_of = [invoke(words), invoke(words)]
+    finally:
+        os.umask(before)
+    out, err = capsys.readouterr()
+    file = tmp_path / "alice.token"
+    found = find(lines(out)[0], digest_of(file.read_text().strip()))
+    assert (found is not None, file.stat().st_mode & 0o777) == (True, 0o600)
+    assert (codes_of[0], codes_of[1] != codes.OK, "a new file" in err) == (codes.OK, True, True)
+
+
+@pytest.mark.parametrize(("mode", "code"), [(0o644, codes.ATTENTION), (0o640, codes.ATTENTION), (0o600, codes.OK)])
+def test_a_token_is_not_written_to_a_file_that_others_read(tmp_path: Path, mode: int, code: int) -> None:
+    file = tmp_path / "token"
+    file.touch()
+    file.chmod(mode)
+    with file.open("w") as out:
+        words = [sys.executable, "-m", "trueup.streams.cli.main", "token", "new", "alice", "--role", "viewer"]
+        assert subprocess.run(words, stdout=out, stderr=subprocess.PIPE, check=False).returncode == code
+    assert bool(file.read_text()) == (code == codes.OK)
 
 
 def test_every_new_token_is_another_one(capsys: pytest.CaptureFixture[str]) -> None:

@@ -68,11 +68,12 @@ def exhausted(_: "Popen[bytes]") -> None:
 
 def test_a_process_without_the_secret_of_the_session_is_not_served_by_its_ports(driver: Driver) -> None:
     """They deserialize Java objects of whoever may connect (spark.authenticate)."""
-    context, jvm = driver.session.sparkContext, SparkContext._jvm
+    jvm, options = SparkContext._jvm, driver.session.sparkContext.getConf().getAll()
     assert jvm is not None
-    security = jvm.org.apache.spark.SparkEnv.get().securityManager()
-    assert (security.isAuthenticationEnabled(), len(security.getSecretKey()) >= 64) == (True, True)
-    assert security.getSecretKey() not in str(context.getConf().getAll())
+    made = jvm.org.apache.hadoop.security.UserGroupInformation.getCurrentUser().getCredentials()
+    secret = made.getSecretKey(jvm.org.apache.hadoop.io.Text("sparkCookie"))  # SecurityManager.scala
+    assert (("spark.authenticate", "true") in options, len(secret) >= 32) == (True, True)
+    assert not any(secret.decode() in value for _, value in options)
 
 
 @pytest.mark.parametrize(("end", "reason"), [

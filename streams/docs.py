@@ -11,7 +11,7 @@ from trueup.state.deletion import lifecycle as deletion
 from trueup.state.logdirs import lifecycle as logdirs
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
 from trueup.state.reads import lifecycle as reads
-from trueup.state.replication import status
+from trueup.state.replication import recovery, status
 from trueup.streams import catalog
 from trueup.streams.cli.main import cli
 from trueup.streams.config import file
@@ -86,6 +86,15 @@ The state is computed for each request from the progress of the link's partition
 both clusters. A link that has records to copy and does not copy them is never `up`. If several states apply, the first
 in this order is reported, and every reason is listed with the rule that `trueup explain` prints.
 """
+WAYS = """
+## The commands that lead out of a stop
+
+A partition that a rule stopped continues after a command of an operator. `trueup describe link NAME` and `trueup plan`
+show the commands for its state, complete with the names, the recommended one first; none of them is refused in that
+state. The table is in `state/replication/recovery.py`. With an opposite link, what that link can restore is restored
+first: records that this link copied meanwhile could not be distinguished from those that were lost. A topic that was
+deleted and recreated on both sides has nothing to restore: reset both links to `earliest`.
+"""
 PARTITIONS = """
 ## The stages of a partition
 
@@ -136,6 +145,8 @@ def links() -> str:
     stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in status.STAGES.items()]
     parts = [LINKS, "| state | applies if |", "|---|---|", *states]
     parts += [PARTITIONS, "| stage | applies if | ends with | state of the link |", "|---|---|---|---|", *stages]
+    ways = [f"| {way.when} | `{way.command}` | {way.does} |" for way in recovery.WAYS]
+    parts += [WAYS, "| shown if | command | effect |", "|---|---|---|", *ways]
     return "\n".join(parts) + "\n"
 
 

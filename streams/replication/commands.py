@@ -18,6 +18,12 @@ from trueup.streams.terminal.out import Column, Row, styled
 LOOK_S = 0.5
 FEW = 10
 """Partitions of a reset that are printed."""
+RESET = (
+    Column("PARTITION", lambda r: r["partition"]),
+    Column("OFFSET", lambda r: r["offset"] if r["offset"] >= 0 else "", number=True),
+    Column("WAS", lambda r: r["was"], number=True),
+    Column("EFFECT", lambda r: r["reason"] or _effect(r["offset"] - r["was"])),
+)
 REFILLED = (
     Column("TOPIC", lambda r: r["target_topic"]),
     Column("PARTITIONS", lambda r: r["partitions"], number=True),
@@ -26,6 +32,11 @@ REFILLED = (
     Column("STAGE", lambda r: r["stage"]),
     Column("REASON", lambda r: r["reason"], clips=True),
 )
+
+
+def _effect(step: int) -> str:
+    """What a reset by this number of offsets causes."""
+    return f"copies {-step:,} again" if step < 0 else f"skips {step:,}" if step > 0 else ""
 
 
 @click.group(short_help="Pause, resume, reset or refill a link.")
@@ -109,30 +120,44 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
     "--partition", "partitions", metavar="TOPIC-N", multiple=True,
     help="Reset only this partition; TOPIC@BROKER-N if its name contains its broker. Repeatable.",
 )  # fmt: skip
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Reset only this source topic. Repeatable.")
+@click.option("--yes", "certain", is_flag=True, help="Execute the reset. Without --yes it is only shown.")
 @options.output
 @options.api
-def reset(api: Target, output: str, name: str, partitions: tuple[str, ...], to: str) -> None:
+def reset(
+    api: Target, output: str, name: str, partitions: tuple[str, ...], topics: tuple[str, ...], to: str, certain: bool
+) -> int:
     """Set the source offsets at which link NAME continues with its next leases.
 
     Records at the target are not changed: an earlier offset duplicates records, a later offset skips records. The reset
-    is stored in the journal and in the history, and `trueup describe link` shows it.
+    is stored in the journal and in the history, and `trueup describe link` shows it. Without --topic and --partition
+    it applies to all partitions of the link.
+
+    Exits with 0 if the offsets are set, with 3 without --yes, and with 5 if the reset is refused.
 
     \b
-    Example:  trueup link reset east-west --partition orders-0 --to earliest
+    Example:  trueup link reset east-west --partition orders-0 --to earliest --yes
     """
-    body: dict[str, object] = {"to": to, **({"partitions": list(partitions)} if partitions else {})}
-    rows = Api(api).post(f"links/{segment(name)}/reset", body)
+    app, path = Api(api), f"links/{segment(name)}"
+    chosen = [*partitions, *_partitions(app, path, topics)]
+    rows = app.post(f"{path}/reset", {"to": to, "certain": certain, **({"partitions": chosen} if chosen else {})})
     if output == "json":
         out.as_json(rows)
-        return
-    if not rows:
-        click.echo("The link copies no partition yet.")
-        return
-    click.echo(f"{many(len(rows), 'partition')} of {name} will continue at {to}:")
-    for row in rows[:FEW]:
-        click.echo(f"  {row['partition']} at {row['offset']:,}")
-    if len(rows) > FEW:
-        click.echo(f"  and {len(rows) - FEW:,} more: trueup describe link {name}")
+    else:
+        out.table(rows[:FEW], RESET, "The link copies no partition yet.")
+        if len(rows) > FEW:
+            click.echo(f"and {len(rows) - FEW:,} more: trueup describe link {name}")
+        if rows and not certain:
+            click.echo("\nTo execute it, add --yes.")
+    return codes.OK if certain or not rows else codes.CHANGES
+
+
+def _partitions(app: Api, path: str, topics: tuple[str, ...]) -> list[str]:
+    """The partitions of these topics. Raises `Refused` for a topic that the link does not copy."""
+    copies = app.get(path)["copies"] if topics else []
+    if unknown := sorted(set(topics) - {copy["topic"] for copy in copies}):
+        raise Refused("topics that the link copies", ", ".join(unknown), "see `trueup describe link NAME`")
+    return [str(LogId(c["topic"], c["partition"], c["place"])) for c in copies if c["topic"] in topics]
 
 
 @link.command(short_help="Restore the data of a target that lost it.")
@@ -300,6 +325,10 @@ def describe_link(api: Target, output: str, name: str) -> None:
         out.table(found["checkpoints"], CHECKPOINTS, "")
     problems = [f"{LogId(c['topic'], c['partition'], c['place'])}: {c['error']}" for c in found["copies"] if c["error"]]
     out.bullets("Problems", [*problems, *found["unreadable"]])
+    out.bullets("Commands that continue the copy", [
+        f"{way['command']}: {way['topic']}, {many(way['partitions'], 'partition')}: {way['does']}"
+        for way in found["ways"]
+    ])  # fmt: skip
     out.bullets("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
 
 
@@ -320,7 +349,7 @@ def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     beat = found["heartbeat_age_ms"]
     arrived = f"{age(beat)} old, took {found['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
     yield "Heartbeat", arrived + (f"; {found['heartbeat_error']}" if found["heartbeat_error"] else "")
-    if found["differences"]:
+    if found["differences"] > 0:
         yield "Target", f"{many(found['differences'], 'difference')}: trueup plan"
     counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign", "foreign_tags")
     shown = (name for name in counted if found[name] or name == "copied")

@@ -37,8 +37,9 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
 def _reset(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     chosen = body.get("partitions")
     right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
-    right = right and set(body) <= {"to", "partitions"} and isinstance(body.get("to"), str)
-    return {"partitions": chosen, "to": body["to"]} if right else None
+    right = right and set(body) <= {"to", "partitions", "certain"} and isinstance(body.get("to"), str)
+    right = right and isinstance(body.get("certain", False), bool)
+    return {"partitions": chosen, "to": body["to"], "certain": body.get("certain", False)} if right else None
 
 
 def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
@@ -64,12 +65,15 @@ REPLICATION = Descriptor(
     things=(Thing("link", "links/<name>", names=by_field("name", "link")), Thing("refill", "links/<name>/refill")),
     kinds=dict.fromkeys(
         (kind.name.lower() for kind in ChangeKind), "changes the target of link {link}: {reason}"
-    ) | {"group": "commits offsets at the target of link {link}: {reason}"},
+    ) | {
+        "group": "commits offsets at the target of link {link}: {reason}",
+        "command": "an operator has to decide about link {link}: {reason}",
+    },
     trends=trends,
     verbs=(
         Verb("reset", "links/<name>/reset",
-             '{"to": "earliest, latest or an offset", "partitions": ["topic-0"]}', _reset,
-             "without partitions, the reset applies to all partitions of the link"),
+             '{"to": "earliest, latest or an offset", "partitions": ["topic-0"], "certain": true}', _reset,
+             "without partitions, the reset applies to all partitions of the link; without certain, nothing is set"),
         Verb("refill", "links/<name>/refill", '{"certain": true}', certain, "GET shows what would be copied"),
     ),
 )  # fmt: skip

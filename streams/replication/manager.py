@@ -3,9 +3,11 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from pyspark.sql import SparkSession
 
@@ -23,19 +25,24 @@ from trueup.streams.replication.links import checkpoints
 from trueup.streams.replication.links.link import COUNTED, Link
 from trueup.streams.replication.links.monitor import LinkMonitor, Sides
 from trueup.streams.replication.links.orders import Reporting
-from trueup.streams.replication.links.refill import Refilling, undecided
+from trueup.streams.replication.links.refill import Refilling
+from trueup.streams.replication.links.reset import Resetting
 from trueup.streams.replication.links.snapshot import NOTHING
+from trueup.streams.replication.links.standing import WayOut, ways_out
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.reports import message_of
-from trueup.streams.replication.rows import by_topic, checkpoint, lag, partition, remedies
+from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
 from trueup.streams.replication.topics import MEMORY, REPORTS
+from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 SLOW_MS = 10_000
+OPERATOR = "needs an operator"
+"""The stage of a row of the plan that Trueup does not execute."""
 Row = dict[str, Any]
 
 
@@ -184,8 +191,8 @@ class LinkManager:
             },
             "path": link.path, "path_reason": seen.choice.reason if seen.choice else "",
             "topics": len({source.topic for source in rows}), "partitions": len(rows),
-            "lag_records": lag(row.left for row in rows.values()) if rows or seen.facts is NOTHING else 0,
-            "lag_ms": max((row.lag_ms for row in rows.values()), default=-1), "leases": link.leases,
+            "lag_records": total((row.stage, row.left) for row in rows.values()),
+            "lag_ms": total(((row.stage, row.lag_ms) for row in rows.values()), max), "leases": link.leases,
             "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
             "stopped": sum(row.stage is PartitionStage.STOPPED for row in rows.values()),
             "error": link.problem or seen.blocked_reason or next(iter(errors), "") or beat_error(beat),
@@ -198,7 +205,8 @@ class LinkManager:
         beat, rows = watch.beat, watch.rows()
         return {
             "heartbeat_age_ms": now_ms - beat.arrived_ms if beat.arrived_ms else -1, "heartbeat_lag_ms": beat.lag_ms,
-            "differences": len(rows), "groups": len({row.group for row in watch.mover.checkpoints}),
+            "differences": len(rows) if watch.aligner.seen is not None else -1,
+            "groups": len({row.group for row in watch.mover.checkpoints}),
             "group_lag": watch.mover.lag(),
         }  # fmt: skip
 
@@ -215,35 +223,15 @@ class LinkManager:
             **found, "heartbeat_error": beat_error(watch.beat), "remedies": remedies(rules),
             "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
             "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
+            "ways": [asdict(way) for way in ways_out(watch)],
         }  # fmt: skip
 
-    def reset(self, name: str, partitions: list[str] | None, to: str) -> list[Row]:
-        """Set copies to other source offsets: earliest, latest or a number. Returns what was set. Raises `Refused`."""
-        link = self._link(name)
-        known = {str(source): source for source in link.copies}
-        if unknown := [text for text in partitions or () if text not in known]:
-            raise Refused("partitions that the link copies", ", ".join(unknown), f"see `trueup describe link {name}`")
-        chosen = [known[text] for text in (known if partitions is None else partitions)]
-        self._decided(name, [p for p in chosen if link.copies[p].excluded])
-        watch = self.watches[name]
-        watch.look()  # the copies continue between the topics that exist at this moment
-        offsets = watch.sides.offset(to, chosen)
-        link.reset(offsets, to)
-        watch.forget(offsets)
-        watch.accept_target()
-        rows = [{"partition": str(p), "offset": offsets[p], "was": to} for p in sorted(offsets)]
-        self.note(name, "reset", "set", ", ".join(f"{row['partition']} to {row['offset']}" for row in rows))
-        return rows
-
-    def _decided(self, name: str, partitions: Iterable[LogId]) -> None:
-        """Raise `Refused` if the source of the link lost records and neither a refill nor a reset has settled that."""
-        other = undecided(self.watches[name], partitions)
-        if other:
-            raise Refused(
-                f"a decision about the records that {self._link(name).declared.source} lost", "none",
-                f"`trueup link refill {other}` restores them and restarts this link, "
-                f"`trueup link reset {other} --to latest` skips them",
-            )  # fmt: skip
+    def reset(self, name: str, partitions: list[str] | None, to: str, certain: bool) -> list[Row]:
+        """The rows of a reset to other source offsets: earliest, latest or a number; with ``certain``, set them. Raises
+        `Refused`."""
+        self._link(name)
+        resetting = Resetting(self.watches[name], partitions, to)
+        return resetting.begin() if certain else resetting.rows()
 
     def refill(self, name: str, certain: bool) -> list[Row]:
         """The rows that a refill of the link's target would copy; with ``certain``, start it. Raises `Refused`."""
@@ -264,8 +252,8 @@ class LinkManager:
         return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
     def plan(self) -> list[PlanRow]:
-        """Changes at the targets that are due or wait for approval."""
-        return [row for watch in self.watches.values() for row in watch.rows()]
+        """Changes at the targets that are due or wait for approval, and the commands that partitions wait for."""
+        return [row for watch in self.watches.values() for row in (*watch.rows(), *_waiting_for(watch))]
 
     def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
         """Approve these actions of the plan, or all. Returns the approved actions."""
@@ -292,6 +280,20 @@ class LinkManager:
                 "see `trueup get links`",
             )
         return self.by_name[name]
+
+
+def _waiting_for(watch: LinkMonitor) -> list[PlanRow]:
+    """The recommended command of each stopped topic."""
+    return [_command(watch.link.name, way) for way in ways_out(watch) if way.recommended]
+
+
+def _command(link: str, way: WayOut) -> PlanRow:
+    identity = f"{way.topic} {way.command}".encode()
+    return PlanRow(
+        f"command-{link}-{crc32(identity):08x}", "command", "replication.partition-stopped",
+        f"{many(way.partitions, 'partition')}: run `{way.command}`: {way.does}", OPERATOR,
+        {"link": link, "topic": way.topic}, evidence={"command": way.command},
+    )  # fmt: skip
 
 
 def _not_remembered(record: Record, error: TrueupError) -> None:

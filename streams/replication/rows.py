@@ -1,6 +1,6 @@
 """Rows of a link for the API: partitions, topics and group checkpoints."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any
 
@@ -46,10 +46,10 @@ def remedies(rules: Iterable[str]) -> list[Row]:
     return [{"rule": rule.id, "remedy": rule.remedy} for rule in found if rule is not None]
 
 
-def lag(known: Iterable[int]) -> int:
-    """The records that partitions have not copied, without those of which this is unknown; -1 if it is of all."""
-    found = [left for left in known if left >= 0]
-    return sum(found) if found else -1
+def total(known: Iterable[tuple[PartitionStage, int]], combine: Callable[[list[int]], int] = sum) -> int:
+    """A number of all partitions; -1 if it is unknown of any that exists. Topics that are gone have nothing to copy."""
+    found = [number for stage, number in known if stage is not PartitionStage.GONE]
+    return combine(found) if found and min(found) >= 0 else -1
 
 
 def by_topic(copies: Iterable[Row]) -> list[Row]:
@@ -63,7 +63,7 @@ def _topic(topic: str, rows: list[Row]) -> Row:
         "topic": topic, "target_topic": rows[0]["target_topic"], "partitions": len(rows),
         "stage": next(stage.value for stage in PartitionStage if stage.value in stages),
         "stopped": sum(row["stopped"] for row in rows),
-        "lag_records": lag(row["lag_records"] for row in rows),
-        "lag_ms": max(row["lag_ms"] for row in rows),
+        "lag_records": total((PartitionStage(row["stage"]), row["lag_records"]) for row in rows),
+        "lag_ms": total(((PartitionStage(row["stage"]), row["lag_ms"]) for row in rows), max),
         "error": next((row["error"] for row in rows if row["error"]), ""),
     }  # fmt: skip

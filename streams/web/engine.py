@@ -73,8 +73,8 @@ class Engine(Protocol):
         oldest record not copied, 0: none, -1: unknown), leases (in progress; 0: nothing is written), rounds, taken_ms,
         error,
         heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups,
-        group_lag (records that a group has read and that are not copied); since the start of this run copied, bytes,
-        dropped, skipped, dismissed, filtered, lost, repeated, foreign, foreign_tags.
+        group_lag (records that a group has read and that are not copied; both -1: unknown); since the start of this run
+        copied, bytes, dropped, skipped, dismissed, filtered, lost, repeated, foreign, foreign_tags.
         directories: kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not
         reported), partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker
         strategy, skew, rule, reason, at_ms.
@@ -96,7 +96,8 @@ class Engine(Protocol):
         source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped, refill_until (-1: no
         refill)] of every partition, checkpoints [group, source, target, committed,
         translated, present, lag, action, reason], unreadable (texts), heartbeat_error (errors of the last heartbeat)
-        and remedies [rule, remedy] of its reasons and errors.
+        and remedies [rule, remedy] of its reasons and errors, and ways [topic, partitions, command, does, recommended
+        (bool)]: the commands that continue stopped partitions.
         refill: topics that the target of a link lost and its source has: link, topic, target_topic, partitions,
         records, bytes (-1: unknown), stage (planned, waiting, blocked, copying), reason.
         broker: kafka, broker, mode, strategy, skew, after (of the plan), rule, reason, at_ms, throttles (ours),
@@ -107,7 +108,8 @@ class Engine(Protocol):
         """Execute a verb of a stream. Raises `Refused`.
 
         reset: continue a link at other source offsets (``to``: earliest, latest or a number), for all its partitions or
-        these (topic-number, queues of RocketMQ topic@broker-number); rows of partition, offset. Copied records remain.
+        these (topic-number, queues of RocketMQ topic@broker-number); without ``certain`` nothing is set. Rows of
+        partition, offset (-1: not set), was and reason (why it is not set). Copied records remain.
         refill: restore the lost data of a link's target from its source; rows as of `describe` refill.
         topic: create a topic in directories selected by the strategy; rows of partition, broker, path.
         deletion: order the deletion of a ledger; its row of `markers`.

@@ -227,7 +227,7 @@ def test_a_link_in_observe_writes_nothing(trueup: Trueup, pair: Pair, topics: di
 
 def test_a_reset_is_a_record_and_holds(trueup: Trueup, whole: Stream) -> None:
     before = ends(whole.there)
-    result = trueup.json("link", "reset", "whole", "--partition", f"{whole.topic}-0", "--to", "earliest")
+    result = trueup.json("link", "reset", "whole", "--partition", f"{whole.topic}-0", "--to", "earliest", "--yes")
     assert [row["offset"] for row in result] == [0]
     wanted = before[0] + ends(whole.here)[0]
     trueup.until("all of the partition to be written again", lambda: ends(whole.there)[0] == wanted)
@@ -247,7 +247,7 @@ def test_a_reset_fills_a_deleted_target_topic(trueup: Trueup, pair: Pair, whole:
 
     for name, stream in streams.items():
         trueup.until(f"{name} to stop", lambda name=name: excluded(name))
-        assert trueup.run("link", "reset", name, "--to", "earliest").code == 0
+        assert trueup.run("link", "reset", name, "--to", "earliest", "--yes").code == 0
         trueup.until("all records to be there again", stream.arrived)
     rounds = {name: link(trueup, name)["rounds"] for name in streams}
     for name, before in rounds.items():

@@ -286,9 +286,8 @@ def test_a_queue_is_shown_with_its_broker(world: World) -> None:
 
 def test_a_queue_is_reset_by_its_name(world: World) -> None:
     end = len(world.bodies("east", east(3)))
-    assert world.trueup.json("link", "reset", LAKE, "--partition", str(east(3)), "--to", "latest") == [
-        {"partition": f"{ORDERS}@{MAIN}-3", "offset": end, "was": "latest"}
-    ]
+    (row,) = world.trueup.json("link", "reset", LAKE, "--partition", str(east(3)), "--to", "latest", "--yes")
+    assert (row["partition"], row["offset"]) == (f"{ORDERS}@{MAIN}-3", end)
 
 
 def test_in_approve_a_topic_waits_in_the_plan(world: World) -> None:

@@ -151,7 +151,7 @@ def test_a_standby_says_what_it_is(both: tuple[Trueup, Trueup]) -> None:
 def test_a_standby_refuses_writes_with_the_address_of_the_leader(both: tuple[Trueup, Trueup]) -> None:
     leader, standby = both
     results = [standby.run("approve", "--all"), standby.run("config", "set", "links.records.lease_s", "5")]
-    results.append(standby.run("link", "reset", "records", "--to", "earliest"))
+    results.append(standby.run("link", "reset", "records", "--to", "earliest", "--yes"))
     assert [(each.code, leader.url in each.err) for each in results] == [(5, True)] * 3, results
 
 

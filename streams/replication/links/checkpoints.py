@@ -24,8 +24,9 @@ REFILL = "refill"
 class Copy:
     """The copy of one source partition.
 
-    ``set_back``: an operator set the position after the running lease began. ``last``: the newest report of this run,
-    ``at_ms``: its time. ``again_ms``: earliest time of the next lease; ``excluded``: no lease before a reset.
+    ``sets``: how often a command set the position in this run; ``set_back``: it did so after the running lease began.
+    ``last``: the newest report of this run, ``at_ms``: its time. ``again_ms``: earliest time of the next lease;
+    ``excluded``: no lease before a reset.
     ``source_id`` and ``target_id``: ids of the topics at the start of the copy. ``foreign``: records between those of
     the link at the target that the link did not write, in this run. ``refill``: the refill in progress. ``written``:
     digests of the parts of the map that are in the journal.
@@ -39,6 +40,7 @@ class Copy:
     path: str = ""
     resume_states: dict[str, ResumeState] = field(default_factory=dict)
     reset: str = ""
+    sets: int = 0
     set_back: bool = False
     last: Progress | None = None
     at_ms: int = 0
@@ -89,7 +91,7 @@ class Copy:
         if replaced or 0 <= target_end < self.copied_end:
             self.map, self.start, self.foreign = OffsetMap(), offset, 0
         self.position, self.resume_states = Position(offset, chosen=True), {}
-        self.reset, self.set_back, self.again_ms = reason, True, 0
+        self.reset, self.set_back, self.again_ms, self.sets = reason, True, 0, self.sets + 1
         self.error, self.stopped, self.excluded = "", False, False
         self.source_id, self.target_id = ids
         self.refill = None

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment, Seen
@@ -37,6 +37,14 @@ COMMITTED_S, GROUPS_S, BACK_S = 0.25, 1.0, 3.0
 SPACED_S = 0.2
 """The minimum interval between two passes over the groups."""
 BEAT_WAIT_S = 2.0
+
+
+class Observed(NamedTuple):
+    """A copy before both clusters are observed. ``sets``: its `Copy.sets` at that time."""
+
+    copy: Copy
+    sets: int
+    look: Look
 
 
 class Sides(Protocol):
@@ -94,7 +102,7 @@ class LinkMonitor:
         self._heartbeat: Heartbeat | None = None
         self._looking = threading.Lock()
         self._noted: set[tuple[LogId, str]] = set()
-        self._looks, self._settled = dict[LogId, Look](), Settled()
+        self._looks, self._settled = dict[LogId, tuple[int, Look]](), Settled()
         self.second, self.replaced, self._refilling = "", "", 0
 
     def begin(self, supervisor: Supervisor) -> None:
@@ -120,7 +128,7 @@ class LinkMonitor:
     def _look(self) -> None:
         link, before = self.link, self.link.snapshot.facts
         with link.lock:
-            observed = [(copy, self._observed(copy)) for copy in link.copies.values()]
+            observed = [Observed(copy, copy.sets, self._observed(copy)) for copy in link.copies.values()]
         now = self.sides.look()
         link.update(facts=now)
         one = now.source.cluster and now.source.cluster == now.target.cluster
@@ -220,39 +228,45 @@ class LinkMonitor:
                 return link
         return None
 
-    def backwards(self) -> list[Link]:
+    def backwards(self) -> list["LinkMonitor"]:
         """All links from the target to the source, of any topics."""
         ends = self.link.declared.target, self.link.declared.source
-        links = (watch.link for watch in self._others.values())
-        return [link for link in links if (link.declared.source, link.declared.target) == ends]
+        return [
+            watch for watch in self._others.values()
+            if (watch.link.declared.source, watch.link.declared.target) == ends
+        ]  # fmt: skip
 
-    def _detect(self, observed: Iterable[tuple[Copy, Look]]) -> None:
+    def _detect(self, observed: Iterable[Observed]) -> None:
         """Note anomalies and stop the partitions that they affect. ``observed``: the copies before both clusters were
         observed; a copy that advanced later would appear to be past the end."""
-        detected: list[tuple[Copy, list[Anomaly]]] = []
-        for copy, was in observed:
-            if was.position > copy.position.offset:
-                continue  # it was reset in the meantime
-            before, now = self._looks.get(copy.source, was), seen(copy, self.link.snapshot.facts, was)
-            known = copy.source_id, copy.target_id
-            copy.meet(ids(copy, self.link.snapshot.facts))
-            detected.append((copy, anomalies(replace(before, source_id=known[0], target_id=known[1]), now)))
-            self._looks[copy.source] = now
+        detected: list[tuple[Observed, list[Anomaly]]] = []
+        for one in observed:
+            copy, sets, was = one
+            with self.link.lock:
+                if copy.sets != sets:
+                    continue  # a command set it in the meantime: what was observed concerns another position
+                known = copy.source_id, copy.target_id
+                copy.meet(ids(copy, self.link.snapshot.facts))
+            before, now = self._looks.get(copy.source, (sets, was)), seen(copy, self.link.snapshot.facts, was)
+            earlier = replace(before[1] if before[0] == sets else was, source_id=known[0], target_id=known[1])
+            detected.append((one, anomalies(earlier, now)))
+            self._looks[copy.source] = sets, now
         self._compare_target(detected)
-        for copy, found in detected:
+        for one, found in detected:
             for anomaly in found:
-                self._handle(copy, anomaly)
+                self._handle(one, anomaly)
 
-    def _compare_target(self, detected: Sequence[tuple[Copy, list[Anomaly]]]) -> None:
+    def _compare_target(self, detected: Sequence[tuple[Observed, list[Anomaly]]]) -> None:
         """Stop all partitions if the target cluster was replaced or lost its data."""
         now = self.link.snapshot.facts.target.cluster
-        written = [(copy, found) for copy, found in detected if self._looks[copy.source].copied_end >= 0]
-        parts = [(copy.target.topic, bare(self._looks[copy.source], found)) for copy, found in written]
+        looks = [(self._looks[one.copy.source][1], one.copy, found) for one, found in detected]
+        written = [row for row in looks if row[0].copied_end >= 0]
+        parts = [(copy.target.topic, bare(look, found)) for look, copy, found in written]
         self.replaced = target_replaced(parts, (self._cluster, now))
         if self.replaced:
-            for _, found in written:
+            for _, _, found in written:
                 found[:] = [one for one in found if one.rule not in TARGET]
-                text = f"{self.replaced}; `trueup link refill {self.link.name}` restores its data"
+                text = f"{self.replaced}; `trueup describe link {self.link.name}` shows the ways out"
                 found.append(Anomaly("replication.target-replaced", -1, text, stops=True))
         elif now and not self._cluster:
             self.accept_target()
@@ -263,9 +277,13 @@ class LinkMonitor:
             self._remember(now)
             self._cluster, self.replaced = now, ""
 
-    def _handle(self, copy: Copy, anomaly: Anomaly) -> None:
-        if anomaly.stops:
-            copy.exclude(f"{anomaly.rule}: {anomaly.text}")
+    def _handle(self, one: Observed, anomaly: Anomaly) -> None:
+        copy = one.copy
+        with self.link.lock:
+            if copy.sets != one.sets:
+                return
+            if anomaly.stops:
+                copy.exclude(f"{anomaly.rule}: {anomaly.text}")
         if (copy.source, anomaly.rule) not in self._noted:
             self._noted.add((copy.source, anomaly.rule))
             self.note(self.link.name, "found", anomaly.rule, f"{copy.source}: {anomaly.text}", anomaly.rule)

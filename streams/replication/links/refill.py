@@ -7,21 +7,26 @@ records. It must not copy from the new log before the fence is set: its records 
 ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
-from trueup.streams.replication.links.checkpoints import Copy
+from trueup.state.replication.recovery import WILL_BE, End, Refillable, Standing, refillable
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
+from trueup.streams.replication.links.standing import Ends, back_of, standing
 
 Row = dict[str, Any]
 REASON = "refill"
 BUSY = "an earlier lease has not ended"
-LOST = "replication.target-"
+STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked"}
+LOST = {
+    End.OTHER: "the target topic was recreated", End.GONE: "the target topic was deleted",
+    End.SHORT: "the target partition is empty", End.SAME: "the target partition is empty",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +96,7 @@ class Refilling:
         link.anew(begins, REASON)
         self._watch.accept_target()
         there = sides.logs([part.target for part in ready], at_target=True)
-        for back in self._watch.backwards():
+        for back in (watch.link for watch in self._watch.backwards()):
             mine: dict[LogId, tuple[LogId, int, Refill | None]] = {
                 part.target: (part.source, there[part.target][0], None)
                 for part in ready if part.back is back and part.target in there
@@ -103,19 +108,23 @@ class Refilling:
         self._watch.note(link.name, REASON, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
 
     def _held(self, source: LogId) -> int:
-        """The source offset below which the target had all records."""
-        copy = self._link.copies.get(source)
-        if copy is None:
+        """The source offset below which the target had all records; 0 if they were those of another log."""
+        link = self._link
+        copy, now = link.copies.get(source), link.snapshot.facts.source.ids.get(source.topic, "")
+        if copy is None or copy.source_id != now:
             return 0
         return max(copy.position.offset, copy.refill.held if copy.refill is not None else 0, 0)
 
     def parts(self) -> list[Part]:
         """All partitions whose target lost its records or is empty. Raises `Refused` if a cluster does not respond."""
-        self._watch.look()
-        link, facts = self._link, self._link.snapshot.facts
-        for one in (link, *self._watch.backwards()):
-            if problem := one.snapshot.facts.source.problem or one.snapshot.facts.target.problem:
-                raise Refused(f"a response from both clusters of {one.name}", problem, "repeat it after both respond")
+        link, backwards = self._link, self._watch.backwards()
+        for watch in (self._watch, *backwards):
+            watch.look()
+            facts = watch.link.snapshot.facts
+            if problem := facts.source.problem or facts.target.problem:
+                found_at = f"a response from both clusters of {watch.link.name}"
+                raise Refused(found_at, problem, "repeat it after both respond")
+        facts = link.snapshot.facts
         with link.lock:
             copies = {copy.source: copy for copy in link.current()}
         pairs = {**self._all(), **{source: copy.target for source, copy in copies.items()}}
@@ -123,76 +132,40 @@ class Refilling:
         here = self._watch.sides.logs(pairs)
         known = [target for target in pairs.values() if target in facts.target.topics.get(target.topic, ())]
         there = self._watch.sides.logs(known, at_target=True)
-        found = []
-        for source, target in sorted(pairs.items()):
-            start, end = here.get(source, (0, 0))
-            copy = copies.get(source)
-            if end > start and (reason := self._lost(copy, target, there)):
-                stage, why = self._stage(source, target, copy, there)
-                found.append(Part(source, target, start, end, stage, why or reason, self._back(source, target)))
-        return found
+        return [
+            part for source, target in sorted(pairs.items())
+            if (part := self._part(source, target, here, there)) is not None
+        ]  # fmt: skip
+
+    def _part(self, source: LogId, target: LogId, here: Ends, there: Ends) -> Part | None:
+        mine, back = standing(self._watch, source, here, there), back_of(self._watch, source)
+        stage = refillable(mine, standing(back.watch, back.source, there, here) if back is not None else None)
+        if stage is Refillable.NOTHING:
+            return None
+        start, end = here[source]
+        other = back.watch.link if back is not None else None
+        name = "waiting" if stage in WILL_BE else STAGES.get(stage, "planned")
+        return Part(source, target, start, end, name, self._why(stage, target, mine, other), other)
 
     def _all(self) -> Mapping[LogId, LogId]:
         """All partitions of the link, including those that were never copied."""
         logs = self._link.snapshot.facts.source.topics
         return {log: self._link.place(log) for topic in self._link.topics(logs) for log in logs[topic]}
 
-    def _lost(self, copy: Copy | None, target: LogId, there: Mapping[LogId, tuple[int, int]]) -> str:
-        """Why the target partition needs a refill; empty: it does not."""
-        facts = self._link.snapshot.facts.target
-        now, known = facts.ids.get(target.topic, ""), copy.target_id if copy is not None else ""
-        if known and now and known != now:
-            return "the target topic was recreated"
-        if copy is not None and copy.excluded and self._watch.replaced:
+    def _why(self, stage: Refillable, target: LogId, mine: Standing, back: Link | None) -> str:
+        """Why a partition needs a refill, or why that cannot start yet."""
+        if stage is Refillable.COPYING:
+            return ""
+        if stage is Refillable.NO_TARGET:
+            hold = (self._link.snapshot.waiting or {}).get(target.topic)
+            return hold.reason if hold is not None else str(stage)
+        if stage is Refillable.LEASED and not mine.stopped:
+            return f"the link is copying; run `trueup link pause {self._link.name}`"
+        if stage in (Refillable.LEASED, Refillable.BACK_LEASED):
+            return BUSY
+        if stage is Refillable.BACK_COPIED and back is not None:
+            why = f"{back.name} has copied from the new topic, so its records cannot be distinguished from lost records"
+            return f"{why}; when that link has no lag, delete the topic at the target"
+        if mine.stopped and self._watch.replaced:
             return self._watch.replaced
-        if copy is not None and copy.excluded and target.topic not in facts.topics:
-            return "the target topic was deleted"
-        if copy is not None and copy.refill is not None and not copy.excluded:
-            return "the refill is in progress"
-        return "the target partition is empty" if there.get(target, (0, -1))[1] == 0 else ""
-
-    def _stage(
-        self, source: LogId, target: LogId, copy: Copy | None, there: Mapping[LogId, tuple[int, int]]
-    ) -> tuple[str, str]:
-        """The stage, and why the refill cannot start now."""
-        link = self._link
-        if copy is not None and copy.refill is not None and not copy.excluded:
-            return "copying", ""
-        hold = (link.snapshot.waiting or {}).get(target.topic)
-        if link.snapshot.waiting is None or hold is not None or target not in there:
-            return "waiting", hold.reason if hold is not None else "the target topic does not exist yet"
-        if link.leased(source):
-            excluded = copy is not None and copy.excluded
-            return "waiting", BUSY if excluded else f"the link is copying; run `trueup link pause {link.name}`"
-        back = self._back(source, target)
-        if back is None:
-            return "planned", ""
-        other = back.copies[target]
-        if self._another_log(other, target, there[target][1]):
-            return ("planned", "") if other.excluded and not back.leased(target) else ("waiting", BUSY)
-        if other.offset <= there[target][0]:
-            return "planned", ""
-        why = f"{back.name} has copied from the new topic, so its records cannot be distinguished from lost records"
-        return "blocked", f"{why}; when that link has no lag, delete the topic at the target"
-
-    def _back(self, source: LogId, target: LogId) -> Link | None:
-        """The link that copies the target partition back."""
-        found = (link for link in self._watch.backwards() if target in link.copies)
-        return next((link for link in found if link.copies[target].target == source), None)
-
-    def _another_log(self, back: Copy, target: LogId, end: int) -> bool:
-        """Whether the opposite link's position belongs to a different log than the present one."""
-        now = self._link.snapshot.facts.target.ids.get(target.topic, "")
-        return back.offset > end or bool(back.source_id and now and back.source_id != now)
-
-
-def undecided(watch: LinkMonitor, partitions: Iterable[LogId]) -> str:
-    """The name of an opposite link whose target lost these partitions and was neither refilled nor reset since; until
-    then ``watch`` must not copy them again. Empty: there is none."""
-    chosen = set(partitions)
-    for link in watch.backwards():
-        with link.lock:
-            lost = any(c.target in chosen and c.excluded and LOST in c.error for c in link.copies.values())
-        if lost:
-            return link.name
-    return ""
+        return LOST[mine.target]

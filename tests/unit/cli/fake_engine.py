@@ -343,11 +343,16 @@ class FakeEngine:
             "unreadable": [],
             "heartbeat_error": "",
             "remedies": [],
-        }
+            "ways": [{
+                "topic": "orders", "partitions": 1, "command": f"trueup link refill {name} --yes",
+                "does": "all records of the source are copied to the target again", "recommended": True,
+            }],
+        }  # fmt: skip
 
-    def reset_link(self, name: str, partitions: list[str] | None, to: str) -> list[dict[str, Any]]:
-        rows = [{"partition": p, "offset": 0} for p in partitions or ("orders-0", "orders-1")]
-        self.resets.append((name, partitions, to))
+    def reset_link(self, name: str, partitions: list[str] | None, to: str, certain: bool) -> list[dict[str, Any]]:
+        chosen = partitions or ("orders-0", "orders-1")
+        rows = [{"partition": p, "offset": 0, "was": 7, "reason": ""} for p in chosen]
+        self.resets += [(name, partitions, to)] if certain else []
         return rows
 
     def refill(self, name: str, certain: bool = True) -> list[dict[str, Any]]:

@@ -356,38 +356,8 @@ def test_a_fixed_key_needs_a_restart(run: Run) -> None:
     assert (done.code, "needs a restart" in done.err) == (5, True)
 
 
-def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> None:
-    engine.reset_link = lambda **_: [{"partition": f"orders-{n}", "offset": n} for n in range(500)]  # type: ignore[method-assign]
-    assert len(run("link", "reset", "east-west", "--to", "earliest").out.splitlines()) == 12
-
-
 def test_pause_of_a_link_that_is_not_there(run: Run) -> None:
     assert run("link", "pause", "nowhere").code == 5
-
-
-def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
-    done = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest")
-    assert (done.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])
-
-
-def test_a_refill_is_shown_and_not_begun(run: Run, engine: FakeEngine) -> None:
-    done = run("link", "refill", "west-east")
-    assert (done.code, engine.refills, "4,000" in done.out) == (3, [], True)
-
-
-def test_a_refill_waits_until_all_of_it_is_copied(run: Run, engine: FakeEngine) -> None:
-    assert "copying" in rows(run("link", "refill", "west-east", "--yes"))[1]
-    assert engine.refills == ["west-east", "west-east"]
-
-
-def test_a_refill_that_still_waits_is_no_success(run: Run, engine: FakeEngine) -> None:
-    engine.refill_stages = ["waiting", "waiting"]
-    assert run("link", "refill", "west-east", "--yes", "--wait", "0").code == 4
-
-
-def test_reset_of_all(run: Run, engine: FakeEngine) -> None:
-    assert len(rows(run("link", "reset", "east-west", "--to", "latest"))) == 3
-    assert engine.resets == [("east-west", None, "latest")]
 
 
 def test_config_get_lists_live_keys(run: Run) -> None:

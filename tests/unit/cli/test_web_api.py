@@ -197,7 +197,8 @@ def test_a_link_that_is_not_there(client: FlaskClient) -> None:
 
 
 def test_a_reset_names_where_to(client: FlaskClient, engine: FakeEngine) -> None:
-    rows = client.post("/api/links/east-west/reset", json={"to": "latest", "partitions": ["orders-1"]}).get_json()
+    body = {"to": "latest", "partitions": ["orders-1"], "certain": True}
+    rows = client.post("/api/links/east-west/reset", json=body).get_json()
     assert (len(rows), engine.resets) == (1, [("east-west", ["orders-1"], "latest")])
 
 

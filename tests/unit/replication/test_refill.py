@@ -15,7 +15,8 @@ from trueup.state.replication.provenance import Refill
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.refill import Refilling, undecided
+from trueup.streams.replication.links.refill import Refilling
+from trueup.streams.replication.links.reset import Resetting
 from trueup.streams.replication.links.snapshot import LinkFacts, Side
 from trueup.streams.replication.links.worker import Answer
 from trueup.streams.replication.reports import Report
@@ -60,6 +61,10 @@ class FakeSides:
     def logs(self, partitions: Iterable[LogId], at_target: bool = False) -> dict[LogId, tuple[int, int]]:
         found = self._world.logs[self._ends[at_target]]
         return {partition: found[partition] for partition in partitions if partition in found}
+
+    def offset(self, to: str, partitions: Iterable[LogId]) -> dict[LogId, int]:
+        found = self.logs(partitions)
+        return {log: int(to) if to.isdecimal() else ends[to == "latest"] for log, ends in found.items()}
 
     def sizes(self, partitions: Iterable[LogId]) -> dict[LogId, int]:
         return dict.fromkeys(partitions, 1_000)
@@ -134,6 +139,9 @@ class Rig:
 
     def refill(self) -> list[dict[str, Any]]:
         return Refilling(self.watches["west-east"]).begin()
+
+    def reset(self, name: str, to: str) -> list[dict[str, Any]]:
+        return Resetting(self.watches[name], None, to).begin()
 
     def copies(self, name: str) -> Mapping[LogId, Copy]:
         return self.watches[name].link.copies
@@ -262,9 +270,10 @@ def test_what_came_back_from_the_new_topic_is_not_taken_for_what_was_lost(rig: R
 def test_the_opposite_link_is_not_reset_before_that_is_decided(rig: Rig) -> None:
     rig.world.lose()
     rig.look()
-    before = undecided(rig.watches["east-west"], [ZERO])
-    rig.watches["west-east"].link.reset({ZERO: 500, BILLS: 200}, "latest")
-    assert (before, undecided(rig.watches["east-west"], [ZERO])) == ("west-east", "")
+    with pytest.raises(Refused, match="west-east"):
+        rig.reset("east-west", "earliest")
+    rig.reset("west-east", "latest")
+    assert {row["offset"] for row in rig.reset("east-west", "earliest")} == {0}
 
 
 def test_an_empty_partition_that_is_being_copied_to_is_refilled_once_that_pauses(rig: Rig) -> None:

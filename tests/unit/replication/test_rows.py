@@ -2,11 +2,22 @@
 
 import pytest
 
-from trueup.streams.replication.rows import lag
+from trueup.state.replication.status import PartitionStage
+from trueup.streams.replication.rows import total
+
+COPYING, GONE = PartitionStage.COPYING, PartitionStage.GONE
 
 
 @pytest.mark.parametrize(
-    ("partitions", "link"), [([3, 4], 7), ([0, 0], 0), ([3, -1], 3), ([-1, -1], -1), ([], -1)], ids=str
+    ("partitions", "link"), [([3, 4], 7), ([0, 0], 0), ([3, -1], -1), ([-1, -1], -1), ([], -1)], ids=str
 )
-def test_the_lag_of_a_link_is_unknown_if_that_of_every_partition_is(partitions: list[int], link: int) -> None:
-    assert lag(partitions) == link
+def test_the_lag_of_a_link_is_unknown_if_that_of_any_partition_is(partitions: list[int], link: int) -> None:
+    assert total((COPYING, left) for left in partitions) == link
+
+
+def test_a_topic_that_is_gone_has_nothing_to_copy() -> None:
+    assert (total([(COPYING, 3), (GONE, -1)]), total([(GONE, -1)])) == (3, -1)
+
+
+def test_the_age_of_a_link_is_that_of_its_oldest_record() -> None:
+    assert total([(COPYING, 3), (COPYING, 9)], max) == 9

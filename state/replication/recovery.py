@@ -1,0 +1,189 @@
+"""The states of a stopped partition, and the commands that lead out of each of them, as a table.
+
+A copy stops if the log at either end is not the one that was copied. Which command continues it depends on both ends,
+and on the copy of an opposite link between the same logs: what one link would restore, the other must not copy first.
+`WAYS` lists the commands that an operator is shown, the recommended one first. A command is refused by the functions
+here, so none is shown that is refused, and `tests/property/rules/test_recovery_ways.py` shows that each state has one.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class End(StrEnum):
+    """The log at one end, compared with the one that was copied."""
+
+    SAME = "same"
+    OTHER = "recreated"
+    GONE = "missing"
+    SHORT = "shorter"
+
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """One partition of a link, as far as commands depend on it.
+
+    ``records``: its source log has records; ``empty``: its target log has none; ``ready``: the target log exists and
+    no change must precede its records. ``stopped``: not copied before a command; ``leased``: a task holds it;
+    ``refilling``: a refill is in progress; ``begun``: the copy has passed the beginning of the present source log.
+    """
+
+    source: End = End.SAME
+    target: End = End.SAME
+    records: bool = True
+    empty: bool = False
+    ready: bool = True
+    stopped: bool = False
+    leased: bool = False
+    refilling: bool = False
+    begun: bool = True
+
+    @property
+    def lost(self) -> bool:
+        """Whether the target does not have what the link wrote, and a refill can restore it."""
+        return self.target is End.OTHER or self.empty or (self.target is End.GONE and self.stopped)
+
+
+class Refillable(StrEnum):
+    """Whether a refill of a partition can start."""
+
+    NOTHING = "nothing"  # the target lost nothing, or the source has nothing
+    COPYING = "copying"
+    NO_TARGET = "the target topic does not exist yet"
+    LEASED = "a lease has not ended"
+    BACK_LEASED = "a lease of the opposite link has not ended"
+    BACK_COPIED = "the opposite link has copied from the new target log"
+    PLANNED = "planned"
+
+
+WILL_BE = frozenset({Refillable.NO_TARGET, Refillable.LEASED, Refillable.BACK_LEASED})
+"""A refill that can start later, without another command."""
+
+
+def refillable(mine: Standing, back: Standing | None) -> Refillable:
+    """Whether the target log of ``mine`` can be refilled. ``back``: the copy of the opposite link, None without one."""
+    copying = mine.refilling and not mine.stopped
+    if not mine.records or not (mine.lost or copying):
+        return Refillable.NOTHING
+    if copying:
+        return Refillable.COPYING
+    if not mine.ready:
+        return Refillable.NO_TARGET
+    if mine.leased:
+        return Refillable.LEASED
+    if back is None:
+        return Refillable.PLANNED
+    if back.source is not End.SAME:
+        return Refillable.PLANNED if back.stopped and not back.leased else Refillable.BACK_LEASED
+    return Refillable.BACK_COPIED if back.begun else Refillable.PLANNED
+
+
+def restores(back: Standing | None, mine: Standing) -> bool:
+    """Whether a refill of the opposite link restores records that the source of ``mine`` lost: its own source still is
+    the log from which it copied them."""
+    if back is None or not back.stopped or back.target is End.SAME or back.source not in (End.SAME, End.SHORT):
+        return False
+    return refillable(back, mine) in {Refillable.PLANNED, *WILL_BE}
+
+
+def may_reset(mine: Standing, back: Standing | None, to: str) -> bool:
+    """Whether a partition may be reset. What a refill of the opposite link would restore cannot be distinguished from
+    records that this link copies first. If its own target lost records, to continue at the end is the decision to do
+    without them."""
+    return not mine.stopped or not restores(back, mine) or (to == LATEST and mine.target is not End.SAME)
+
+
+Pair = tuple[Standing, Standing | None]
+
+
+def _reset(mine: Standing, back: Standing | None) -> Pair:
+    return replace(mine, source=End.SAME, target=End.SAME, stopped=False, refilling=False), back
+
+
+def _refilled(mine: Standing, back: Standing | None) -> Pair:
+    both = replace(mine, source=End.SAME, target=End.SAME, stopped=False, refilling=True)
+    if back is None:
+        return both, None
+    return both, replace(back, source=End.SAME, target=End.SAME, stopped=False, refilling=False, begun=False)
+
+
+def _back_refilled(mine: Standing, back: Standing | None) -> Pair:
+    assert back is not None, "an opposite link restores"
+    back, restarted = _refilled(back, mine)
+    assert restarted is not None, "it restarts this link"
+    return restarted, back
+
+
+class Way(NamedTuple):
+    """A command that leads out of a state. ``command``: with {link}, {back} (the opposite link), {part} (the option
+    that selects partitions), {exclude} (the excluded topics with this one) and {offset}.
+
+    ``applies``: the states in which it is shown, in words and as a
+    function; ``leads``: the state that follows."""
+
+    command: str
+    when: str
+    does: str
+    applies: Callable[[Standing, Standing | None], bool]
+    leads: Callable[[Standing, Standing | None], Pair]
+
+
+def _excluded(mine: Standing, back: Standing | None) -> Pair:
+    return replace(mine, source=End.SAME, target=End.SAME, stopped=False), back
+
+
+def _there(mine: Standing) -> bool:
+    return mine.stopped and mine.source is not End.GONE
+
+
+WAYS = (
+    Way(
+        "trueup config set links.{link}.exclude {exclude}", "the source topic does not exist",
+        "the link no longer lists the topic; if it was deleted by mistake, create it again instead",
+        lambda mine, _back: mine.source is End.GONE, _excluded,
+    ),
+    Way(
+        "trueup link refill {link} --yes", "the target lost its records, and the source has records",
+        "all records of the source are copied to the target again; an opposite link restarts",
+        lambda mine, back: _there(mine) and refillable(mine, back) in {Refillable.PLANNED, *WILL_BE}, _refilled,
+    ),
+    Way(
+        "trueup link refill {back} --yes",
+        "the source lost records, and the opposite link, which is stopped, can restore them",
+        "the source gets the records that the target has, and this link restarts",
+        lambda mine, back: _there(mine) and restores(back, mine), _back_refilled,
+    ),
+    Way(
+        "trueup link reset {link} {part} --to {offset} --yes", "the target has fewer records than were acknowledged",
+        "the records from the first lost one on are copied again",
+        lambda mine, back: (
+            _there(mine) and mine.target is End.SHORT and mine.source is End.SAME and may_reset(mine, back, "")
+        ),
+        _reset,
+    ),
+    Way(
+        "trueup link reset {link} {part} --to earliest --yes",
+        "the source topic was recreated, or the target lost all records",
+        "all records of the source are copied, after those that the target has",
+        lambda mine, back: (
+            _there(mine) and (mine.source is End.OTHER or mine.target in (End.OTHER, End.GONE))
+            and may_reset(mine, back, "")
+        ),
+        _reset,
+    ),
+    Way(
+        "trueup link reset {link} {part} --to latest --yes", "the partition is stopped by a rule",
+        "only records that are written from now on are copied",
+        lambda mine, back: _there(mine) and may_reset(mine, back, LATEST), _reset,
+    ),
+)  # fmt: skip
+
+
+def ways(mine: Standing, back: Standing | None) -> list[Way]:
+    """The commands that lead out of a state, the recommended one first; none if the partition is not stopped."""
+    return [way for way in WAYS if way.applies(mine, back)]

@@ -1,0 +1,79 @@
+"""Resets of partitions to other source offsets, as an operator decides."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from trueup.connectors.contract import LogId
+from trueup.state.common.errors import Refused
+from trueup.state.replication.recovery import may_reset
+from trueup.streams.replication.links.monitor import LinkMonitor
+from trueup.streams.replication.links.standing import back_of, standing
+
+Row = dict[str, Any]
+
+
+class Resetting:
+    """Resets of one link. ``partitions``: names of source partitions, None: all that the link copies; ``to``: earliest,
+    latest or an offset."""
+
+    def __init__(self, watch: LinkMonitor, partitions: Sequence[str] | None, to: str) -> None:
+        self._watch, self._link, self._to = watch, watch.link, to
+        self._named = partitions
+
+    def rows(self) -> list[Row]:
+        """One row per partition: where it would continue (-1: nowhere, with the reason), and where it is now. Raises
+        `Refused`."""
+        for watch in (self._watch, *self._watch.backwards()):
+            watch.look()  # the copies continue between the topics that exist at this moment
+        chosen = self._chosen()
+        self._check(chosen)
+        gone = [log for log in chosen if log.topic not in self._link.snapshot.facts.source.topics]
+        offsets = self._watch.sides.offset(self._to, [log for log in chosen if log not in gone])
+        if chosen and not offsets:
+            found = f"none of {', '.join(map(str, chosen[:3]))}" + (", ..." if len(chosen) > 3 else "")
+            raise Refused(f"partitions that {self._link.declared.source} has", found, self._look)
+        return [self._row(log, offsets.get(log, -1), log in gone) for log in sorted(chosen)]
+
+    def begin(self) -> list[Row]:
+        """Set the offsets. Returns `rows`. Raises `Refused`."""
+        rows = self.rows()
+        known = {str(log): log for log in self._link.copies}
+        offsets = {known[row["partition"]]: row["offset"] for row in rows if row["offset"] >= 0}
+        if offsets:
+            self._link.reset(offsets, self._to)
+            self._watch.forget(offsets)
+            self._watch.accept_target()
+            text = ", ".join(f"{log} to {offset}" for log, offset in offsets.items())
+            self._watch.note(self._link.name, "reset", "set", text)
+        return rows
+
+    @property
+    def _look(self) -> str:
+        return f"see `trueup describe link {self._link.name}`"
+
+    def _chosen(self) -> list[LogId]:
+        with self._link.lock:
+            known = {str(copy.source): copy.source for copy in self._link.current()}
+        if unknown := [text for text in self._named or () if text not in known]:
+            raise Refused("partitions that the link copies", ", ".join(unknown), self._look)
+        return [known[text] for text in (known if self._named is None else self._named)]
+
+    def _check(self, chosen: Iterable[LogId]) -> None:
+        """Raise `Refused` while an opposite link can restore what the source lost."""
+        for log in chosen:
+            if (back := back_of(self._watch, log)) is None:
+                continue
+            if not may_reset(standing(self._watch, log), standing(back.watch, back.source), self._to):
+                other = back.watch.link.name
+                raise Refused(
+                    f"a decision about the records of {log} that {self._link.declared.source} lost", "none",
+                    f"`trueup link refill {other} --yes` restores them and restarts this link, "
+                    f"`trueup link reset {other} --to latest --yes` skips them",
+                )  # fmt: skip
+
+    def _row(self, log: LogId, offset: int, gone: bool) -> Row:
+        reason = f"{self._link.declared.source} does not have the topic" if gone else "its offsets are not known"
+        return {
+            "partition": str(log), "offset": offset, "was": self._link.copies[log].offset,
+            "reason": "" if offset >= 0 else reason,
+        }  # fmt: skip

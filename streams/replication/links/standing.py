@@ -1,0 +1,138 @@
+"""The state of a partition for `state.replication.recovery`, and the commands that lead out of it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import NamedTuple
+
+from trueup.connectors.contract import LogId
+from trueup.state.replication.recovery import End, Standing, ways
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.monitor import LinkMonitor
+from trueup.streams.replication.links.snapshot import LinkFacts
+
+Ends = Mapping[LogId, tuple[int, int]]
+"""First and end offset of logs."""
+
+
+def standing(watch: LinkMonitor, source: LogId, here: Ends | None = None, there: Ends | None = None) -> Standing:
+    """The state of a partition. ``here`` and ``there``: the ends of the logs of both sides, if they were read since the
+    last observation."""
+    link, facts = watch.link, watch.link.snapshot.facts
+    copy = link.copies.get(source)
+    target = copy.target if copy is not None else link.place(source)
+    start, end = (facts.source.logs if here is None else here).get(source, (-1, -1))
+    found = (facts.target.logs if there is None else there).get(target)
+    there_end = -1 if found is None else found[1]
+    waiting = link.snapshot.waiting
+    return Standing(
+        source=_source(copy, source, facts, end),
+        target=_target(watch, copy, target, facts, there_end),
+        records=end > start,
+        empty=there_end == 0,
+        ready=waiting is not None and target.topic not in waiting and found is not None,
+        stopped=copy is not None and copy.excluded,
+        leased=link.leased(source),
+        refilling=copy is not None and copy.refill is not None,
+        begun=copy is not None and copy.offset > max(start, 0),
+    )
+
+
+def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> End:
+    if source.topic not in facts.source.topics:
+        return End.GONE
+    if copy is None:
+        return End.SAME
+    if _another(copy.source_id, facts.source.ids.get(source.topic, "")):
+        return End.OTHER
+    return End.SHORT if 0 <= end < copy.position.offset else End.SAME
+
+
+def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFacts, end: int) -> End:
+    if copy is None:
+        return End.SAME
+    if _another(copy.target_id, facts.target.ids.get(target.topic, "")) or (copy.excluded and watch.replaced):
+        return End.OTHER
+    if target.topic not in facts.target.topics:
+        # The target is asked for copies of the topics that the source has now.
+        return End.GONE if copy.source.topic in facts.source.topics else End.SAME
+    return End.SHORT if 0 <= end < copy.copied_end else End.SAME
+
+
+def _another(known: str, now: str) -> bool:
+    return bool(known and now and known != now)
+
+
+class Back(NamedTuple):
+    """The link that copies a target log back to its source log."""
+
+    watch: LinkMonitor
+    source: LogId
+
+    @property
+    def copy(self) -> Copy:
+        """Its copy."""
+        return self.watch.link.copies[self.source]
+
+
+def back_of(watch: LinkMonitor, source: LogId) -> Back | None:
+    """The opposite copy of a partition."""
+    copy = watch.link.copies.get(source)
+    target = copy.target if copy is not None else watch.link.place(source)
+    for other in watch.backwards():
+        back = other.link.copies.get(target)
+        if back is not None and back.target == source:
+            return Back(other, target)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """A command for some partitions of a topic. ``does``: its effect; ``recommended``: the first of the commands for
+    these partitions."""
+
+    topic: str
+    partitions: int
+    command: str
+    does: str
+    recommended: bool
+
+
+def ways_out(watch: LinkMonitor) -> list[WayOut]:
+    """The commands that lead out of the states of the link's partitions, by topic."""
+    link, found = watch.link, list[WayOut]()
+    with link.lock:
+        copies = link.current()
+    for topic, some in groupby(copies, key=lambda copy: copy.source.topic):
+        whole = list(some)
+        by_ways: dict[tuple[tuple[str, str], ...], list[Copy]] = {}
+        for copy in whole:
+            by_ways.setdefault(tuple(_commands(watch, copy)), []).append(copy)
+        for commands, chosen in by_ways.items():
+            parts = f"--topic {topic}" if len(chosen) == len(whole) else _parts(chosen)
+            found += [
+                WayOut(topic, len(chosen), command.replace("{part}", parts), does, number == 0)
+                for number, (command, does) in enumerate(commands)
+            ]
+    return found
+
+
+def _parts(copies: list[Copy]) -> str:
+    return " ".join(f"--partition {copy.source}" for copy in copies)
+
+
+def _commands(watch: LinkMonitor, copy: Copy) -> Iterator[tuple[str, str]]:
+    back = back_of(watch, copy.source)
+    other = standing(back.watch, back.source) if back is not None else None
+    for way in ways(standing(watch, copy.source), other):
+        offset = _first_lost(watch, copy) if "{offset}" in way.command else 0
+        if offset is not None:
+            command = way.command.replace("{link}", watch.link.name).replace("{offset}", str(offset))
+            command = command.replace("{exclude}", ",".join([*watch.link.declared.exclude, copy.source.topic]))
+            yield command.replace("{back}", back.watch.link.name if back is not None else ""), way.does
+
+
+def _first_lost(watch: LinkMonitor, copy: Copy) -> int | None:
+    """The source offset of the first record that the target lost; None: unknown."""
+    end = watch.link.snapshot.facts.target.logs.get(copy.target, (-1, -1))[1]
+    return copy.map.backward(end).offset if end >= 0 else None

@@ -1,0 +1,124 @@
+"""From every state of a partition and its opposite copy, a command that is shown leads out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from trueup.state.replication.recovery import (
+    LATEST,
+    WAYS,
+    End,
+    Pair,
+    Refillable,
+    Standing,
+    may_reset,
+    refillable,
+    restores,
+    ways,
+)
+
+FLAGS = (False, True)
+
+
+def observed(one: Standing) -> Standing:
+    """A copy after the monitor has seen its ends (`state.replication.anomalies`)."""
+    wrong = one.source in (End.OTHER, End.SHORT) or one.target is not End.SAME
+    return replace(one, stopped=one.stopped or (wrong and one.source is not End.GONE))
+
+
+def pairs() -> Iterator[Pair]:
+    """All states of a partition, alone and with every state of the opposite copy between the same two logs."""
+    for source, target, here, there, mine in product(End, End, FLAGS, FLAGS, product(FLAGS, repeat=3)):
+        stopped, refilling, begun = mine
+        one = Standing(
+            source, target, here and source is not End.GONE, target is not End.GONE and not there,
+            target is not End.GONE, stopped, False, refilling, begun,
+        )  # fmt: skip
+        yield observed(one), None
+        for to, back, (also, begins) in product(End, End, product(FLAGS, repeat=2)):
+            # Both ends exist for both links, or for neither.
+            if (to is End.GONE) == (target is End.GONE) and (back is End.GONE) == (source is End.GONE):
+                other = Standing(
+                    to, back, there and to is not End.GONE, back is not End.GONE and not here, back is not End.GONE,
+                    also, begun=begins,
+                )  # fmt: skip
+                yield observed(one), observed(other)
+
+
+STATES = list(dict.fromkeys(pairs()))
+
+
+def followers(pair: Pair) -> list[Pair]:
+    """The states after each command for either copy, as the monitor sees them then."""
+    mine, back = pair
+    found = [way.leads(mine, back) for way in ways(mine, back)]
+    if back is not None:
+        found += [(b, a) for a, b in (way.leads(back, mine) for way in ways(back, mine)) if b is not None]
+    return [(observed(a), observed(b) if b is not None else None) for a, b in found]
+
+
+def copied(pair: Pair) -> bool:
+    """Whether both copies continue."""
+    return all(one is None or (not one.stopped and one.source is one.target is End.SAME) for one in pair)
+
+
+def settled() -> set[Pair]:
+    """The states from which commands lead to one in which both copies continue."""
+    before: dict[Pair, set[Pair]] = {}
+    seen, todo = set(STATES), list(STATES)
+    while todo:
+        pair = todo.pop()
+        for after in followers(pair):
+            before.setdefault(after, set()).add(pair)
+            if after not in seen:
+                seen.add(after)
+                todo.append(after)
+    out, todo = set(), [pair for pair in seen if copied(pair)]
+    while todo:
+        pair = todo.pop()
+        if pair not in out:
+            out.add(pair)
+            todo += before.get(pair, ())
+    return out
+
+
+def test_commands_lead_out_of_every_state() -> None:
+    assert (len(STATES) > 1_000, set(STATES) - settled()) == (True, set())
+
+
+def test_every_stopped_partition_is_shown_a_command() -> None:
+    assert [pair for pair in STATES if pair[0].stopped and not ways(*pair)] == []
+
+
+def test_no_command_that_is_shown_is_refused() -> None:
+    """What the commands check is what the table shows."""
+    wrong = []
+    for mine, back in STATES:
+        for way in ways(mine, back):
+            to = LATEST if "latest" in way.command else ""
+            if "link reset" in way.command and not may_reset(mine, back, to):
+                wrong.append((mine, back, way.command))
+            if "refill {link}" in way.command and refillable(mine, back) in (
+                Refillable.NOTHING, Refillable.BACK_COPIED, Refillable.COPYING,
+            ):  # fmt: skip
+                wrong.append((mine, back, way.command))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("records", FLAGS)
+def test_two_links_whose_topics_were_recreated_on_both_sides_do_not_wait_for_each_other(records: bool) -> None:
+    purged = Standing(End.OTHER, End.OTHER, records=records, empty=not records, stopped=True)
+    assert [may_reset(purged, purged, to) for to in ("earliest", "latest")] == [True, True]
+
+
+def test_a_link_is_not_reset_while_the_opposite_one_can_restore_what_its_source_lost() -> None:
+    lost, whole = Standing(source=End.OTHER, stopped=True), Standing(target=End.OTHER, stopped=True)
+    assert (restores(whole, lost), may_reset(lost, whole, "latest"), may_reset(whole, lost, "latest")) == (
+        True, False, True,
+    )  # fmt: skip
+
+
+def test_every_command_of_the_table_leads_out_of_some_state() -> None:
+    assert {way.command for pair in STATES for way in ways(*pair)} == {way.command for way in WAYS}

@@ -26,9 +26,10 @@ LINK_RULES = Rules([
     ),
     Rule(
         "replication.topic-gone", _B, "the source topic does not exist",
-        "The topic was copied before, and the source no longer has it or no longer shows it to the link's user.",
-        "Nothing of the topic is copied and nothing is deleted at the target. The link continues when the topic "
-        "returns; a recreated topic has another id.",
+        "The link copied the topic before, or its settings name the topic, and the source does not have it. A topic "
+        "that the link's user must not describe is not reported as missing: its partitions are stopped.",
+        "Nothing of the topic is copied and nothing is deleted at the target. If the topic was deleted on purpose, add "
+        "it to exclude of the link. The link continues when the topic returns; a recreated topic has another id.",
     ),
     Rule(
         "replication.source-lost-records", _B, "the source has fewer records than were copied",
@@ -208,5 +209,11 @@ LINK_RULES = Rules([
         "are groups without members at the target; if a link leads back, only those with members at the source.",
         "The setting of the source is set at the target. Leave groups out of align of the link, or list the setting in "
         "config_exclude, to keep the one of the target.",
+    ),
+    Rule(
+        "replication.paused", _B, "a link or some of its topics are paused",
+        "An operator paused the link, or some of its topics. Their records are not copied, and wait at the source, "
+        "which may delete them by its retention.",
+        "`trueup link resume NAME`, with --topic for a topic, continues the copy at its position.",
     ),
 ])  # fmt: skip

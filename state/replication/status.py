@@ -11,29 +11,33 @@ from typing import NamedTuple
 
 
 class LinkState(StrEnum):
-    """The state of a link; if several apply, the first in this order is reported."""
+    """The state of a link; if several apply, the first in this order is reported. A link that does not copy because it
+    was told so is no better than what was observed of it."""
 
-    OBSERVING = "observing"
-    PAUSED = "paused"
     DOWN = "down"
     STOPPED = "stopped"
     STALLED = "stalled"
     WAITING = "waiting"
     SLOW = "slow"
     STARTING = "starting"
+    PAUSED = "paused"
+    OBSERVING = "observing"
     CATCHING_UP = "catching-up"
     UP = "up"
 
 
 MEANINGS: Mapping[LinkState, str] = {
-    LinkState.OBSERVING: "mode is observe: both clusters are observed, nothing is copied",
-    LinkState.PAUSED: "an operator paused the link; heartbeats and alignment continue",
     LinkState.DOWN: "a cluster does not respond",
     LinkState.STOPPED: "the link must not copy, or at least one partition requires an operator; others continue",
     LinkState.STALLED: "for longer than stalled_s no heartbeat arrived, or pending records were not copied",
-    LinkState.WAITING: "at least one partition waits for `trueup approve`, or no topic matches; others continue",
-    LinkState.SLOW: "a record or heartbeat has waited for longer than slow_s, or a partition or alignment is retried",
-    LinkState.STARTING: "at least one partition has not been copied yet in this run, for at most slow_s",
+    LinkState.WAITING: "at least one partition waits for `trueup approve`, a topic of the link does not exist, or no "
+    "topic matches; others continue",
+    LinkState.SLOW: "a record or heartbeat has waited for longer than slow_s, a partition or alignment is retried, or "
+    "the end of a partition is not known",
+    LinkState.STARTING: "both clusters are queried for the first time, or at least one partition has not been copied "
+    "yet in this run, for at most slow_s",
+    LinkState.PAUSED: "an operator paused the link or at least one topic; heartbeats and alignment continue",
+    LinkState.OBSERVING: "mode is observe: both clusters are observed, nothing is copied",
     LinkState.CATCHING_UP: "records that existed before their copy started are being copied",
     LinkState.UP: "every partition is copied, and records and heartbeats arrive within slow_s",
 }
@@ -50,9 +54,11 @@ class PartitionStage(StrEnum):
     """The stage of a partition's copy; if several apply, the first in this order is reported."""
 
     GONE = "gone"
-    PAUSED = "paused"
     STOPPED = "stopped"
+    PAUSED = "paused"
+    OBSERVED = "observed"
     WAITING = "waiting"
+    UNKNOWN = "unknown"
     RETRYING = "retrying"
     NEW = "new"
     CATCHING_UP = "catching-up"
@@ -69,15 +75,23 @@ class Meaning(NamedTuple):
 
 STAGES: Mapping[PartitionStage, Meaning] = {
     PartitionStage.GONE: Meaning(
-        "the source no longer has the topic", "its return; a recreated topic stops", LinkState.UP
+        "the source does not have the topic", "its creation; a recreated topic stops; or the topic is excluded",
+        LinkState.WAITING,
     ),
-    PartitionStage.PAUSED: Meaning("the link does not copy, or the topic is paused", "an operator", LinkState.UP),
     PartitionStage.STOPPED: Meaning(
         "an operator has to act; the error shows the reason", "a successful retry, or a reset", LinkState.STOPPED
+    ),
+    PartitionStage.PAUSED: Meaning("the link or the topic is paused", "`trueup link resume`", LinkState.PAUSED),
+    PartitionStage.OBSERVED: Meaning(
+        "mode is observe, or the link must not copy", "another mode; the reason no longer applies", LinkState.OBSERVING
     ),
     PartitionStage.WAITING: Meaning(
         "a change at the target is required before the first record and waits for approval", "`trueup approve`",
         LinkState.WAITING,
+    ),
+    PartitionStage.UNKNOWN: Meaning(
+        "a cluster does not respond, or the source does not report the end of the partition", "its response",
+        LinkState.SLOW,
     ),
     PartitionStage.RETRYING: Meaning(
         "the last task failed with a temporary error", "a successful retry", LinkState.SLOW
@@ -91,7 +105,10 @@ STAGES: Mapping[PartitionStage, Meaning] = {
     ),
     PartitionStage.COPYING: Meaning("new records are copied as they arrive", "any of the above", LinkState.UP),
 }  # fmt: skip
-MOVING = (PartitionStage.RETRYING, PartitionStage.NEW, PartitionStage.CATCHING_UP, PartitionStage.COPYING)
+MOVING = (
+    PartitionStage.UNKNOWN, PartitionStage.RETRYING, PartitionStage.NEW, PartitionStage.CATCHING_UP,
+    PartitionStage.COPYING,
+)  # fmt: skip
 """Stages in which progress is expected."""
 
 
@@ -99,7 +116,9 @@ class Part(NamedTuple):
     """The last observation of one partition.
 
     ``error``: why it is not copied; with ``stopped`` an operator must change something. ``approval``: the change that
-    waits for approval. ``begun``: a task has copied it in this run. ``left``: records not copied yet (-1: unknown).
+    waits for approval. ``begun``: a task has copied it in this run. ``observed``: the link does not copy, because of
+    its mode or because it must not; ``unknown``: why nothing is known of it now. ``left``: records not copied yet (-1:
+    unknown).
     ``backlog``: some of them existed when the copy began. ``idle_ms``: time without a copied record although some
     wait, or since it is new; ``wait_ms``: time for which the oldest one has waited, as observed (not by its
     timestamp).
@@ -111,8 +130,10 @@ class Part(NamedTuple):
     approval: str = ""
     begun: bool = True
     paused: bool = False
+    observed: bool = False
     gone: bool = False
-    left: int = -1
+    unknown: str = ""
+    left: int = 0
     backlog: bool = False
     idle_ms: int = 0
     wait_ms: int = 0
@@ -122,9 +143,11 @@ def stage_of(part: Part) -> PartitionStage:
     """The stage of a partition, derived from the observation only."""
     holds = {
         PartitionStage.GONE: part.gone,
-        PartitionStage.PAUSED: part.paused,
         PartitionStage.STOPPED: part.stopped,
+        PartitionStage.PAUSED: part.paused,
+        PartitionStage.OBSERVED: part.observed,
         PartitionStage.WAITING: bool(part.approval),
+        PartitionStage.UNKNOWN: bool(part.unknown),
         PartitionStage.RETRYING: part.begun and bool(part.error),
         PartitionStage.NEW: not part.begun,
         PartitionStage.CATCHING_UP: part.backlog,
@@ -162,10 +185,12 @@ def state_of(signs: Signs, now_ms: int) -> tuple[LinkState, list[Reason]]:
     """The state of a link, and all reasons for states other than ``up``, the most severe first."""
     found = list(_signs(signs, now_ms))
     reasons = [reason for state in LinkState for at, reason in found if at is state]
-    worst = min((at for at, _ in found), key=list(LinkState).index, default=LinkState.UP)
-    if signs.observing or signs.paused:
-        return (LinkState.OBSERVING if signs.observing else LinkState.PAUSED), reasons
-    return worst, reasons
+    states = {at for at, _ in found}
+    if signs.looked:
+        states |= {STAGES[stage_of(part)].state for part in signs.parts}
+    if signs.observing:
+        states.add(LinkState.OBSERVING)
+    return min(states, key=list(LinkState).index, default=LinkState.UP), reasons
 
 
 Found = tuple[LinkState, Reason]
@@ -174,6 +199,8 @@ Found = tuple[LinkState, Reason]
 def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
     if signs.refused:
         yield LinkState.STOPPED, Reason("replication.refused", signs.refused)
+    if signs.paused:
+        yield LinkState.PAUSED, Reason("replication.paused", "an operator paused the link")
     if not signs.looked:
         yield LinkState.STARTING, Reason("replication.starting", "both clusters are queried for the first time")
         return
@@ -181,38 +208,51 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
     for side, problem in sides.items():
         if problem:
             yield LinkState.DOWN, Reason("replication.down", f"the {side} does not respond: {problem}")
-    yield from _parts(signs.parts)
+    yield from _parts(signs)
     if not any(sides.values()):
         for text in signs.failing:
             yield LinkState.SLOW, Reason("replication.loop-failing", text)
+        if not signs.parts:
+            text = "the source shows the link's user no topic of the link"
+            yield LinkState.WAITING, Reason("replication.no-topics", text)
     if signs.observing or signs.paused:
         return
-    if not signs.parts and not any(sides.values()):
-        text = "the source shows the link's user no topic of the link"
-        yield LinkState.WAITING, Reason("replication.no-topics", text)
     moving = [part for part in signs.parts if stage_of(part) in MOVING]
     if moving and signs.since_ms:
         yield from _silent(signs, now_ms)
     yield from _waits(moving, signs)
 
 
-def _parts(parts: Sequence[Part]) -> Iterator[Found]:
+def _parts(signs: Signs) -> Iterator[Found]:
+    parts = signs.parts
     for stage, rule, text in (
         (PartitionStage.STOPPED, "replication.partition-stopped", "need an operator"),
+        (PartitionStage.GONE, "replication.topic-gone", "are of topics that the source does not have"),
         (PartitionStage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
+        (PartitionStage.UNKNOWN, "replication.partition-failing", "are not known"),
         (PartitionStage.RETRYING, "replication.partition-failing", "are being retried"),
         (PartitionStage.NEW, "replication.starting", "are not copied yet"),
+        (PartitionStage.PAUSED, "replication.paused", "are paused"),
     ):
         chosen = [part for part in parts if stage_of(part) is stage]
-        if chosen:
-            why = chosen[0].approval if stage is PartitionStage.WAITING else chosen[0].error
-            first = f"{chosen[0].name}: {why}"
+        told = (signs.paused and stage is PartitionStage.PAUSED) or (
+            bool(signs.source or signs.target) and stage is PartitionStage.UNKNOWN
+        )
+        if chosen and not told:
+            why = _why(stage, chosen[0])
+            first = f"{chosen[0].name}: {why}" if why else chosen[0].name
             yield STAGES[stage].state, Reason(rule, f"{len(chosen)} of {len(parts)} partitions {text}; {first}")
     behind = [part for part in parts if stage_of(part) is PartitionStage.CATCHING_UP]
     if behind:
         left = sum(max(0, part.left) for part in behind)
         text = f"{len(behind)} of {len(parts)} partitions copy existing records; {left:,} are left"
         yield LinkState.CATCHING_UP, Reason("replication.catching-up", text)
+
+
+def _why(stage: PartitionStage, part: Part) -> str:
+    if stage in (PartitionStage.GONE, PartitionStage.PAUSED):
+        return ""
+    return {PartitionStage.WAITING: part.approval, PartitionStage.UNKNOWN: part.unknown}.get(stage, part.error)
 
 
 def _silent(signs: Signs, now_ms: int) -> Iterator[Found]:

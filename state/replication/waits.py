@@ -25,7 +25,7 @@ class Wait:
         if moving and not self.moving:
             self.mark, self.moved_ms = end, now_ms
         self.moving = moving
-        if begun and (offset != self.offset or end <= offset):
+        if begun and (offset != self.offset or 0 <= end <= offset):
             self.moved_ms = now_ms
         self.offset = offset
         ends = [one for one in self.ends if one[0] > offset]

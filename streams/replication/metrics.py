@@ -36,10 +36,12 @@ class LinkMetrics(Part):
         self.link_groups = metrics.gauge("link_groups", "consumer groups whose offsets are translated", "link")
         self.link_group_lag = metrics.gauge(
             "link_group_lag_records",
-            "maximum number of records that a group has read and the link has not copied",
+            "maximum number of records that a group has read and the link has not copied; NaN: unknown",
             "link",
         )
-        self.link_differences = metrics.gauge("link_differences", "pending changes that would align the target", "link")
+        self.link_differences = metrics.gauge(
+            "link_differences", "pending changes that would align the target; NaN: not compared yet", "link"
+        )
         self.link_records = metrics.counter("link_records_total", "records of a link, by outcome", "link", "outcome")
         self.link_bytes = metrics.counter("link_bytes_total", "bytes written by a link", "link")
         self.link_foreign = metrics.counter(
@@ -87,8 +89,8 @@ class LinkMetrics(Part):
         for gauge, key in ((self.link_beat_age, "heartbeat_age_ms"), (self.link_beat_lag, "heartbeat_lag_ms")):
             gauge.at(name).set(_known(row[key]) / 1000)
         self.link_groups.at(name).set(row["groups"])
-        self.link_group_lag.at(name).set(row["group_lag"])
-        self.link_differences.at(name).set(row["differences"])
+        self.link_group_lag.at(name).set(_known(row["group_lag"]))
+        self.link_differences.at(name).set(_known(row["differences"]))
 
 
 def _known(value: float) -> float:

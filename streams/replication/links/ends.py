@@ -57,8 +57,9 @@ class Ends:
         try:
             cluster = self.cluster(name)
             names = cluster.names() if topics is None else []
-            chosen = self._link.topics(names) if topics is None else topics
-            found = cluster.topics(chosen, configs=False)
+            # A topic that the link's user must not describe is not listed; asked for by its name, it is an error.
+            known = self._link.topics({*names, *self._link.expected()}) if topics is None else topics
+            found = cluster.topics(known, configs=False)
             every = [log for topic in found.values() for log in topic.logs]
             logs = cluster.logs(every, committed_only=topics is None)
             cluster_id = cluster.cluster_id()
@@ -69,6 +70,7 @@ class Ends:
             {name: topic.id for name, topic in found.items() if topic.id},
             {one: (log.start, log.end) for one, log in logs.items() if log.end >= 0},
             cluster=cluster_id, names=frozenset(names), ends_lag_s=cluster.can.ends_lag_s,
+            unreadable={name: topic.error for name, topic in found.items() if topic.error},
         )  # fmt: skip
 
     def qualities(self, seen: Seen) -> Qualities:

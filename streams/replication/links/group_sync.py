@@ -38,7 +38,7 @@ class Mover:
         self._link, self._there, self._back, self._opposite, self._note = link, there, back, opposite, note
         self._approved: set[str] = set()
         self._noted: dict[str, tuple[frozenset[str], int]] = {}
-        self._committed = Commits({})
+        self._committed, self._looked = Commits({}), False
         self._to_target: Sequence[Checkpoint] = ()
         self._to_source: Sequence[Checkpoint] = ()
         self._lock = threading.Lock()
@@ -59,6 +59,7 @@ class Mover:
             committed = self._there.committed(self._link.declared.groups, self._topics(back=False))
         except Retry:
             return
+        self._looked = True
         if committed != self._committed:
             self._committed = committed
             self._link.grown.set()
@@ -145,8 +146,10 @@ class Mover:
             self._approved |= {name.removeprefix(head) for name in ids if name.startswith(head)}
 
     def lag(self) -> int:
-        """The maximum number of records that a group has read and the link has not copied."""
-        return max((row.lag for row in self.checkpoints), default=0)
+        """The maximum number of records that a group has read and the link has not copied; -1: unknown."""
+        rows = self.checkpoints
+        unknown = self._link.declared.groups and (not self._looked or any(row.committed < 0 for row in rows))
+        return -1 if unknown else max((row.lag for row in rows), default=0)
 
 
 def mappings(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:

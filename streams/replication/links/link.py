@@ -15,7 +15,7 @@ from typing import Protocol, Unpack
 
 from trueup.connectors.contract import Assignment, Endpoint, LogId, Progress
 from trueup.state.common.errors import Refused, Retry, TrueupError
-from trueup.state.common.patterns import matches
+from trueup.state.common.patterns import matches, regex_of
 from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import LinkSettings as Declared
@@ -216,6 +216,15 @@ class Link:
         declared = self.declared
         return topics_of(declared.topics, declared.exclude, names, self._live.now.journal.prefix)
 
+    def named(self) -> list[str]:
+        """The source topics that are declared by their names, not by an expression."""
+        return self.topics(name for name in self.declared.topics if regex_of(name) is None)
+
+    def expected(self) -> set[str]:
+        """The source topics that should exist: those declared by their names, and those that were copied."""
+        with self.lock:
+            return {*self.named(), *(copy.source.topic for copy in self.copies.values())}
+
     def _begin_new(self, wanted: Mapping[LogId, LogId]) -> None:
         """Store the first offsets of new partitions before any of their records is copied."""
         with self.lock:
@@ -313,7 +322,8 @@ class Link:
         stopped = not isinstance(error, Retry)
         for assignment in order.lease.assignments:
             copy = self.copies[assignment.source]
-            copy.error, copy.stopped = str(error), stopped
+            if not copy.excluded:
+                copy.error, copy.stopped = str(error), stopped
             copy.again_ms = now_ms + STOPPED_AGAIN_MS if stopped else 0
         log.warning("lease ended", extra={"link": self.name, "problem": str(error)})
 

@@ -18,7 +18,8 @@ class Side(NamedTuple):
     each log.
 
     ``problem``: why the last observation failed; the other fields are older then. ``cluster``: its id. ``names``: all
-    topics of the source. ``ends_lag_s``: by how much end offsets may lag acknowledged records.
+    topics of the source. ``ends_lag_s``: by how much end offsets may lag acknowledged records. ``unreadable``: topics
+    that cannot be read, with the reason.
     """
 
     topics: Mapping[str, Collection[LogId]] = {}
@@ -28,6 +29,7 @@ class Side(NamedTuple):
     cluster: str = ""
     names: frozenset[str] = frozenset()
     ends_lag_s: float = 0.0
+    unreadable: Mapping[str, str] = {}
 
 
 class LinkFacts(NamedTuple):

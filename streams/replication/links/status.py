@@ -69,7 +69,7 @@ class LinkStatus:
 
     def _row(self, source: LogId, copy: Copy | None, part: Part, now_ms: int) -> Row:
         lag_ms = self._lag_ms(source, copy, part, now_ms)
-        return Row(copy, stage_of(part), part.left, lag_ms, part.approval or part.error)
+        return Row(copy, stage_of(part), part.left, lag_ms, part.approval or part.error or part.unknown)
 
     def observe(self, now_ms: int) -> dict[LogId, Part]:
         """Observe every partition of the link, sorted. To be called every few seconds."""
@@ -84,11 +84,14 @@ class LinkStatus:
         return parts
 
     def _sources(self) -> list[LogId]:
-        link = self.link
+        link, facts = self.link, self.link.snapshot.facts
         known = {copy.source for copy in link.current()}
-        for topic in link.topics(link.snapshot.facts.source.topics):
+        for topic in link.topics(facts.source.topics):
             # A topic that cannot be read has no logs, but must be listed.
-            known.update(link.snapshot.facts.source.topics[topic] or (LogId(topic, 0),))
+            known.update(facts.source.topics[topic] or (LogId(topic, 0),))
+        if facts.complete:  # and so must one that is declared by its name and does not exist
+            have = {source.topic for source in known}
+            known.update(LogId(topic, 0) for topic in link.named() if topic not in have)
         return sorted(known)
 
     def _able(self) -> bool:
@@ -104,20 +107,25 @@ class LinkStatus:
         link, facts = self.link, self.link.snapshot.facts
         copy, topic = link.copies.get(source), source.topic
         part = Part(
-            str(source), copy.error if copy else "", bool(copy and copy.stopped),
-            paused=self._still or bool(link.snapshot.blocked_reason) or matches(link.declared.paused_topics, topic),
+            str(source), copy.error if copy else "", bool(copy and (copy.stopped or copy.excluded)),
+            paused=link.declared.paused or matches(link.declared.paused_topics, topic),
+            observed=link.declared.mode == "observe" or bool(link.snapshot.blocked_reason),
             gone=facts.complete and topic not in facts.source.topics,
             begun=copy is not None and bool(copy.at_ms or copy.error), left=self._left(source, copy),
+            unknown="; ".join(side.problem for side in (facts.source, facts.target) if side.problem),
         )  # fmt: skip
-        if part.stopped:
+        if part.stopped or part.gone:
             return part
         for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
             if name in seen.topics and not seen.topics[name]:  # it exists, but cannot be read
-                problem = self.unreadable().get(topic, f"the {side} does not report the partitions of {name}")
-                return part._replace(error=problem, stopped=True)
+                problem = seen.unreadable.get(name) or self.unreadable().get(topic)
+                none = f"the {side} does not report the partitions of {name}"
+                return part._replace(error=problem or none, stopped=True)
         if link.snapshot.waiting and (hold := link.snapshot.waiting.get(link.target(source.topic))) is not None:
             approval = hold.reason if hold.approval else ""
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)
+        if part.left < 0 and not part.unknown:
+            part = part._replace(unknown="the source does not report the end of the partition")
         return part if part.begun else part._replace(error=self._missing(source))
 
     def _missing(self, source: LogId) -> str:

@@ -4,6 +4,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trueup.connectors.replication.heartbeat import Beat
 from trueup.state.common.errors import Stop
@@ -60,8 +62,10 @@ def test_a_record_that_waits_too_long_is_reported_with_its_partition():
     assert reason == ("replication.slow", "a record of orders-1 has waited for 145 s; the copy continues")
 
 
-def test_a_paused_topic_does_not_make_the_link_slow():
-    assert state(parts=[Part("orders-1", idle_ms=NOW, paused=True)]) is LinkState.UP
+@pytest.mark.parametrize("others", [[], [Part("bills-0")]])
+def test_a_link_with_a_paused_topic_is_paused_and_not_slow(others: list[Part]):
+    parts = [*others, Part("orders-1", idle_ms=NOW, left=900, paused=True)]
+    assert (state(parts=parts), rules(parts=parts)) == (LinkState.PAUSED, ["replication.paused"])
 
 
 def test_a_cluster_that_does_not_answer_takes_the_link_down():
@@ -74,10 +78,47 @@ def test_the_gravest_reason_comes_first():
     ]  # fmt: skip
 
 
-def test_a_paused_link_still_reports_problems():
-    assert (state(paused=True, source="gone"), rules(paused=True, source="gone")) == (
-        LinkState.PAUSED, ["replication.down"],
+@pytest.mark.parametrize("held", [{"paused": True}, {"observing": True}, {"paused": True, "observing": True}])
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        ({"source": "timed out"}, LinkState.DOWN),
+        ({"refused": "one cluster"}, LinkState.STOPPED),
+        ({"parts": [Part("p", "recreated", stopped=True, paused=True)]}, LinkState.STOPPED),
+        ({"parts": [Part("p", gone=True, paused=True)]}, LinkState.WAITING),
+        ({"parts": []}, LinkState.WAITING),
+        ({"looked": False}, LinkState.STARTING),
+    ],
+)
+def test_a_link_that_is_held_still_reports_problems(held: dict[str, bool], wrong: dict, found: LinkState):
+    assert state(**held, **wrong) is found
+
+
+def test_a_paused_link_in_observe_shows_the_pause():
+    paused = [Part("p", paused=True, observed=True)]
+    assert (state(paused=True, observing=True, parts=paused), rules(paused=True, observing=True, parts=paused)) == (
+        LinkState.PAUSED, ["replication.paused"],
     )  # fmt: skip
+
+
+@given(st.builds(
+    Part, st.just("p"), st.sampled_from(["", "wrong"]), stopped=st.booleans(), approval=st.sampled_from(["", "a"]),
+    begun=st.booleans(), paused=st.booleans(), observed=st.booleans(), gone=st.booleans(),
+    unknown=st.sampled_from(["", "timed out"]), backlog=st.booleans(),
+))  # fmt: skip
+def test_a_link_with_a_partition_that_is_not_copied_is_never_up(part: Part):
+    copying = stage_of(part) is PartitionStage.COPYING
+    assert (state(parts=[Part("q"), part]) is LinkState.UP) == copying
+    assert copying == (
+        part == Part("p") or not any((
+            part.error, part.stopped, part.approval, not part.begun, part.paused, part.observed, part.gone,
+            part.unknown, part.backlog,
+        ))
+    )  # fmt: skip
+
+
+def test_only_copying_partitions_make_a_link_up():
+    assert [stage for stage, row in STAGES.items() if row.state is LinkState.UP] == [PartitionStage.COPYING]
 
 
 def test_observing_is_no_reason_to_be_late():
@@ -90,7 +131,10 @@ def test_observing_is_no_reason_to_be_late():
         (Part("p"), PartitionStage.COPYING),
         (Part("p", "no leader"), PartitionStage.RETRYING),
         (Part("p", "too large", stopped=True), PartitionStage.STOPPED),
-        (Part("p", "too large", stopped=True, paused=True), PartitionStage.PAUSED),
+        (Part("p", "too large", stopped=True, paused=True), PartitionStage.STOPPED),
+        (Part("p", "no leader", paused=True), PartitionStage.PAUSED),
+        (Part("p", observed=True), PartitionStage.OBSERVED),
+        (Part("p", unknown="no end"), PartitionStage.UNKNOWN),
         (Part("p", begun=False), PartitionStage.NEW),
         (Part("p", approval="retention.ms 1 > 2", begun=False), PartitionStage.WAITING),
         (Part("p", backlog=True), PartitionStage.CATCHING_UP),
@@ -115,7 +159,9 @@ def test_every_state_and_stage_is_explained():
         (Part("p", backlog=True, left=9, wait_ms=NOW), LinkState.CATCHING_UP),
         (Part("p", left=9, wait_ms=NOW), LinkState.SLOW),
         (Part("p", backlog=True, left=9, idle_ms=121_000), LinkState.STALLED),
-        (Part("p", gone=True), LinkState.UP),
+        (Part("p", gone=True), LinkState.WAITING),
+        (Part("p", unknown="no end", left=-1), LinkState.SLOW),
+        (Part("p", unknown="no end", left=-1, idle_ms=121_000), LinkState.STALLED),
     ],
 )
 def test_records_that_should_move_and_do_not_are_never_up(part: Part, found: LinkState):

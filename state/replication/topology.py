@@ -9,7 +9,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from trueup.state.common.patterns import regex_of
-from trueup.state.replication.leases import target_of, topics_of
+from trueup.state.replication.leases import target_of
+from trueup.state.replication.names import Names
 from trueup.state.replication.settings import LinkSettings
 
 Place = tuple[str, str]
@@ -40,26 +41,29 @@ def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[
     used, and each expression as if it were a topic: topics common to two expressions are not detected."""
     if names is None:
         names = _names(links)
+    every = Names(links)
     return [
-        LinkRoute(name, link.source, link.target, link.forward, _topics(link, names.get(link.source, ())), link.copy)
+        LinkRoute(
+            name, link.source, link.target, link.forward, _topics(every, link, names.get(link.source, ())), link.copy
+        )
         for name, link in links.items()
-    ]
+    ]  # fmt: skip
 
 
-def _topics(link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
-    chosen = topics_of(link.topics, link.exclude, names)
+def _topics(every: Names, link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
+    chosen = every.copied(link, names)
     chosen += [name for name in names if name in link.topics and regex_of(name) is not None]
     return {name: target_of(name, link.rename, link.into, link.source) for name in chosen}
 
 
 def _names(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
     """Names in the settings of links, and the names that they can have at other clusters."""
-    names: dict[str, set[str]] = {}
+    names, every = dict[str, set[str]](), Names(links)
     for link in links.values():
         names.setdefault(link.source, set()).update(link.topics)
     for _ in links:
         for link in links.values():
-            names.setdefault(link.target, set()).update(_topics(link, names[link.source]).values())
+            names.setdefault(link.target, set()).update(_topics(every, link, names[link.source]).values())
     return names
 
 

@@ -12,6 +12,8 @@ from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
 from trueup.state.replication.clusters import check_clusters, check_names, systems_of, tables_of
 from trueup.state.replication.leases import target_of, writer_id_of
+from trueup.state.replication.names import Names, circles_of
+from trueup.state.replication.names import shown as names_shown
 from trueup.state.replication.settings import DEAD_LETTERS, LinkSettings, start_of
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.section import Draft, Section
@@ -26,7 +28,7 @@ def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, 
         problem for name, link in declared.items()
         for problem in (*_ends(f"links.{name}", link, systems), *check_link(name, link, systems))
     ]  # fmt: skip
-    return problems + list(_writer_ids(declared))
+    return problems + list(_writer_ids(declared)) + (list(_named(declared)) if not problems else [])
 
 
 def check(draft: Draft) -> list[str]:
@@ -34,7 +36,23 @@ def check(draft: Draft) -> list[str]:
     clusters, links = tables_of(draft.sections), draft.table(LinkSettings)
     problems = [*check_clusters(clusters), *check_names("links", links)]
     problems += check_links(links, systems_of(draft.sections))
-    return problems or list(check_topology(routes_of({name: link for name, link in links.items() if link})))
+    valid = {name: link for name, link in links.items() if link}
+    return problems or circles_of(valid) or list(check_topology(routes_of(valid)))
+
+
+def _named(links: Mapping[str, LinkSettings]) -> Iterator[str]:
+    """Topics that a link names and would never copy, because of the names of all links."""
+    every = Names(links)
+    for name, link in links.items():
+        for topic in link.topics:
+            if regex_of(topic) is not None:
+                continue
+            way = every.returns(link, topic)
+            why = every.no_data(topic) or (
+                f"a copy that would return to {link.target}: {names_shown(way)}" if way else ""
+            )
+            if why:
+                yield f"links.{name}.topics: expected topics that applications write; found {shown(topic)}, {why}"
 
 
 def check_link(name: str, link: LinkSettings, systems: Mapping[str, str]) -> list[str]:

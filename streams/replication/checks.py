@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trueup.state.replication.clusters import clusters_of
-from trueup.state.replication.leases import target_of, topics_of
+from trueup.state.replication.leases import target_of
+from trueup.state.replication.names import Names, circles_of
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
@@ -29,9 +30,9 @@ def all_of(settings: Settings) -> Iterator[Check]:
         yield from tried(f"{clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
     for name, link in links.items():
         if {link.source, link.target} <= seen.keys():
-            yield _link(name, link, seen, settings.journal.prefix)
+            yield _link(name, link, seen, Names(links, settings.journal.prefix))
     names = {cluster: found.names for cluster, found in seen.items()}
-    for problem in check_topology(routes_of(links, names)):
+    for problem in (*check_topology(routes_of(links, names)), *circles_of(links, names)):
         yield fail("links", problem, "see `trueup explain refused`")
 
 
@@ -54,11 +55,11 @@ def _heartbeat_topic(settings: Settings, cluster: str) -> str:
     return next(link.heartbeat_topic for link in links if cluster in (link.source, link.target))
 
 
-def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], prefix: str) -> Check:
+def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], every: Names) -> Check:
     row, source, target = f"links.{name}", seen[link.source], seen[link.target]
     if source.id == target.id:
         return fail(row, f"{link.source} and {link.target} are one cluster, {source.id}", "correct their addresses")
-    topics = topics_of(link.topics, link.exclude, source.names, prefix)
+    topics = every.copied(link, source.names)
     called = {target_of(topic, link.rename, link.into, link.source) for topic in topics}
     missing = len(called - set(target.names))
     found = f"{many(len(topics), 'topic')} to copy, {missing} to create at the target, mode {link.mode}"

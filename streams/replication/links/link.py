@@ -16,7 +16,8 @@ from typing import Protocol, Unpack
 from trueup.connectors.contract import Assignment, Endpoint, LogId, Progress
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.patterns import matches, regex_of
-from trueup.state.replication.leases import target_of, topics_of
+from trueup.state.replication.leases import target_of
+from trueup.state.replication.names import Names
 from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective, LiveSection
@@ -66,6 +67,7 @@ class Link:
         self._silent_ms = reporting.silent_ms
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
+        self._known_names: tuple[object, Names] | None = None
         self._first = FirstOffsets(starts, self.declared, bool(copies))
         self._unsaved = Unsaved(journal)
         self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
@@ -213,8 +215,14 @@ class Link:
 
     def topics(self, names: Iterable[str]) -> list[str]:
         """The source topics that belong to the link."""
-        declared = self.declared
-        return topics_of(declared.topics, declared.exclude, names, self._live.now.journal.prefix)
+        return self._names().copied(self.declared, names)
+
+    def _names(self) -> Names:
+        """The names of all links, by the current settings."""
+        settings, known = self._live.now, self._known_names
+        if known is None or known[0] is not settings:
+            known = self._known_names = settings, Names(settings.table(Declared), settings.journal.prefix)
+        return known[1]
 
     def named(self) -> list[str]:
         """The source topics that are declared by their names, not by an expression."""

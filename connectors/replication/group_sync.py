@@ -17,7 +17,7 @@ from functools import cache
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.ports import NEVER, WITHOUT_MEMBERS, Answer, GroupOffsets, Refusals
+from trueup.connectors.replication.ports import NEVER, SHARE, WITHOUT_MEMBERS, Answer, GroupOffsets, Refusals
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.patterns import matches
 from trueup.state.replication.offset_map import OffsetMap, Translation, across
@@ -36,7 +36,8 @@ class OffsetMapping:
 
     ``there``: map of the link from here to there, ``back``: of the opposite link over the same partitions (None:
     there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map. ``ids``: ids of the
-    topics here and there to which the maps apply (empty: unknown). ``blocked_reason``: why no map applies now.
+    topics here and there to which the maps apply (empty: unknown). ``start``: first offset of the log here (-1:
+    unknown); a group that is behind it continues there. ``blocked_reason``: why no map applies now.
     """
 
     to: LogId
@@ -44,12 +45,16 @@ class OffsetMapping:
     back: OffsetMap | None = None
     reverse: bool = False
     ids: tuple[str, str] = ("", "")
+    start: int = -1
     blocked_reason: str = ""
 
     def translate(self, offset: int) -> tuple[Translation, int]:
         """The offset there, never past the copied records, and the number of offsets here by which it is reduced."""
         if self.blocked_reason:
             return Translation(None, self.blocked_reason), 0
+        if offset < self.start:  # retention deleted the records that the group would have read next
+            found, ahead = replace(self, start=-1).translate(self.start)
+            return found._replace(reason=found.reason or f"no record before {self.start} exists"), ahead
         if self.reverse:
             return self.there.backward(offset), 0
         reached = min(offset, self.there.until) if self.there.until >= 0 else offset
@@ -114,10 +119,18 @@ class Groups:
         self._ids_here: Mapping[str, str] = {}
         self._ids_there: dict[str, str] = {}
         self._sure_s = 0.0
+        self.shares: Sequence[str] = ()
 
     def names(self, patterns: Sequence[str]) -> list[str]:
-        """Groups of the source that match ``patterns`` (see `state.common.patterns.matches`), sorted."""
-        return sorted(name for name in self._source.states() if matches(patterns, name)) if patterns else []
+        """Groups of the source that match ``patterns`` (see `state.common.patterns.matches`), sorted. Share groups,
+        which have no offsets to translate, are in ``shares`` afterwards."""
+        found = (
+            {name: state for name, state in self._source.states().items() if matches(patterns, name)}
+            if patterns
+            else {}
+        )
+        self.shares = sorted(name for name, state in found.items() if state == SHARE)
+        return sorted(found.keys() - {*self.shares})
 
     def committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
         """Committed offsets of the source's groups that match ``patterns``, and the ids of their topics among

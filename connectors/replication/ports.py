@@ -76,11 +76,16 @@ class Sample(NamedTuple):
     record_bytes: float = -1.0
 
 
+SHARE = "share"
+"""The state of a group without one position per partition (KIP-932): records are acquired one by one."""
+
+
 class GroupOffsets(Protocol):
     """The consumer groups of one cluster. Safe to use from several threads."""
 
     def states(self) -> Mapping[str, str]:
-        """All groups with their states in lower case (`stable`, `empty` ...; `unknown` if not reported)."""
+        """All groups with their states in lower case (`stable`, `empty` ...; `unknown` if not reported, `share` for a
+        share group)."""
 
     def offsets(self, groups: Sequence[str]) -> Mapping[str, Answer]:
         """The committed offsets of each group; empty for one that does not exist."""

@@ -21,8 +21,9 @@ LINK_RULES = Rules([
         "The topic has another id than the topic whose records were copied. Its offsets started again at 0 and belong "
         "to other records, so the offset map is not valid. The records copied before remain at the target.",
         "The partitions of the topic stop. If a link copies in the opposite direction, refill that link first: it "
-        "restores the lost records and restarts this link. Otherwise `trueup link reset NAME --to earliest` copies "
-        "the new topic after the old records; delete the target topic first if it must contain only the new ones.",
+        "restores the lost records and restarts this link. Otherwise, also if the topic was recreated on both sides, "
+        "`trueup link reset NAME --to earliest --yes` copies the new topic after the old records; delete the target "
+        "topic first if it must contain only the new ones. `trueup describe link` shows the commands.",
     ),
     Rule(
         "replication.topic-gone", _B, "the source topic does not exist",
@@ -36,15 +37,16 @@ LINK_RULES = Rules([
         "In two consecutive checks a source partition ended before the position of the copy, under the same topic id. "
         "The source lost acknowledged records, for example by an unclean leader election or a restored disk. New "
         "records reuse offsets that the offset map assigns to other records.",
-        "The partition stops. The target still has the lost records; `trueup link reset NAME --to OFFSET`, with the "
-        "current end of the source partition, copies the records written from then on.",
+        "The partition stops. The target still has the lost records; `trueup link reset NAME --to OFFSET --yes`, with "
+        "the current end of the source partition, copies the records written from then on.",
     ),
     Rule(
         "replication.target-recreated", _B, "the target topic was deleted and recreated",
         "The target topic has another id than the topic to which the link wrote, so the copied records are lost "
         "there.",
         "The partitions of the topic stop. `trueup link refill NAME` copies all records that the source still has, "
-        "including those that originated at the target; `trueup link reset NAME --to latest` skips the past records.",
+        "including those that originated at the target; `trueup link reset NAME --to latest --yes` skips the past "
+        "records.",
     ),
     Rule(
         "replication.target-replaced", _B, "the target lost its data",
@@ -52,7 +54,7 @@ LINK_RULES = Rules([
         "The copied records are lost there, and so are the records that originated at that cluster.",
         "All partitions of the link stop. `trueup link refill NAME` shows what the source holds of them. With --yes "
         "it copies all of that to the target, including the records that originated there, and the opposite link "
-        "restarts. `trueup link reset NAME --to latest` skips the past records.",
+        "restarts. `trueup link reset NAME --to latest --yes` skips the past records.",
     ),
     Rule(
         "replication.target-gone", _B, "the target topic does not exist",
@@ -65,8 +67,7 @@ LINK_RULES = Rules([
         "replication.target-lost-records", _B, "the target has fewer records than were acknowledged",
         "In two consecutive checks a target partition ended before records that it had acknowledged, under the same "
         "topic id, for example after an unclean leader election or with a restored disk.",
-        "The partition stops. The finding shows the source offset of the first lost record; `trueup link reset NAME "
-        "--to OFFSET` copies from there.",
+        "The partition stops. `trueup describe link` shows the command that copies from the first lost record on.",
     ),
     Rule(
         "replication.target-written", _B, "other clients write to the target partition",
@@ -147,10 +148,12 @@ LINK_RULES = Rules([
     ),
     Rule(
         "replication.group-untranslated", _U, "the target offset of a group is not known",
-        "The group's offset is before the beginning of the offset map or after the last copied record, or nothing has "
-        "been copied yet; or the group has members at the target, which commit their own offsets.",
+        "The group's offset is before the beginning of the offset map, where the source still has records that were "
+        "not copied; or nothing has been copied yet; or the partition is stopped; or it is a share group (KIP-932), "
+        "which has no offset per partition.",
         "Nothing is committed for the group. An offset after the last copied record is committed when the records "
-        "have arrived. For an offset before the map, an operator must choose.",
+        "have arrived. An offset before the first record of the source is translated as that record. For an offset "
+        "before the map, an operator must choose; a share group starts at the target by its share.auto.offset.reset.",
     ),
     Rule(
         "alignment.topic-missing", _D, "a topic is missing at the target",

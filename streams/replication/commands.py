@@ -325,6 +325,9 @@ def describe_link(api: Target, output: str, name: str) -> None:
         out.table(found["checkpoints"], CHECKPOINTS, "")
     problems = [f"{LogId(c['topic'], c['partition'], c['place'])}: {c['error']}" for c in found["copies"] if c["error"]]
     out.bullets("Problems", [*problems, *found["unreadable"]])
+    out.bullets("Groups without an offset at the target", [
+        f"{each['group']}: {each['reason']}" for each in found["untranslated"]
+    ])  # fmt: skip
     out.bullets("Commands that continue the copy", [
         f"{way['command']}: {way['topic']}, {many(way['partitions'], 'partition')}: {way['does']}"
         for way in found["ways"]

@@ -223,6 +223,9 @@ class LinkManager:
             **found, "heartbeat_error": beat_error(watch.beat), "remedies": remedies(rules),
             "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
             "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
+            "untranslated": [
+                {"group": group, "reason": why} for group, why in watch.mover.untranslated().items()
+            ],
             "ways": [asdict(way) for way in ways_out(watch)],
         }  # fmt: skip
 
@@ -240,7 +243,7 @@ class LinkManager:
         return refilling.begin() if certain else refilling.rows()
 
     def findings(self, wanted: Filter) -> list[Finding]:
-        """The reasons of links that are not up, by rule."""
+        """The reasons of links that are not up, by rule, and groups without an offset at the target."""
         found = list[Finding]()
         for link in self._all():
             with link.lock:
@@ -249,6 +252,9 @@ class LinkManager:
                 rule = LINK_RULES.find(reason.rule)
                 verdict = rule.verdict.name.lower() if rule else "unknown"
                 found.append(Finding({"link": link.name}, verdict, reason.rule, reason.text, None))
+            for group, why in self.watches[link.name].mover.untranslated().items():
+                text = f"group {group}: {why}"
+                found.append(Finding({"link": link.name}, "unknown", "replication.group-untranslated", text, None))
         return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
     def plan(self) -> list[PlanRow]:

@@ -96,7 +96,8 @@ class Engine(Protocol):
         source_end, target_end, lag_records, lag_ms, path, runs, reset, at_ms, error, stopped, refill_until (-1: no
         refill)] of every partition, checkpoints [group, source, target, committed,
         translated, present, lag, action, reason], unreadable (texts), heartbeat_error (errors of the last heartbeat)
-        and remedies [rule, remedy] of its reasons and errors, and ways [topic, partitions, command, does, recommended
+        and remedies [rule, remedy] of its reasons and errors, untranslated [group, reason] (groups
+        without an offset at the target), and ways [topic, partitions, command, does, recommended
         (bool)]: the commands that continue stopped partitions.
         refill: topics that the target of a link lost and its source has: link, topic, target_topic, partitions,
         records, bytes (-1: unknown), stage (planned, waiting, blocked, copying), reason.

@@ -20,7 +20,7 @@ from trueup.connectors.kafka.client.connection import UNREADABLE
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.kafka.client.topic_ids import plain_text_of
-from trueup.connectors.replication.ports import Answer, Refusals
+from trueup.connectors.replication.ports import SHARE, Answer, Refusals
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, Unknown
 
 CONNECT_S = 10.0
@@ -48,9 +48,10 @@ class Committed(Closing):
                 client.close()
 
     def states(self) -> dict[str, str]:
-        """All groups with their states in lower case (`stable`, `empty` ...; `unknown` from brokers before 2.6)."""
+        """All groups with their states in lower case (`stable`, `empty` ...; `unknown` from brokers before 2.6);
+        `share` for share groups, which brokers report as their type (KIP-848)."""
         listed = self._ask("list its groups", lambda client: client.list_groups())
-        return {group["group_id"]: str(group.get("group_state") or "unknown").lower() for group in listed}
+        return {group["group_id"]: _state(group) for group in listed}
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
         """The committed offsets of each group, by partition; empty for a group that does not exist. One request per
@@ -116,6 +117,12 @@ class Committed(Closing):
         if self._client is None:
             self._client = CleanClient(**kafka_python(self._endpoint), bootstrap_timeout_ms=self._connect_ms)
         return self._client
+
+
+def _state(group: Mapping[str, object]) -> str:
+    if str(group.get("group_type") or "").lower() == SHARE:
+        return SHARE
+    return str(group.get("group_state") or "unknown").lower()
 
 
 def _id(found: str | None) -> str:

@@ -22,9 +22,11 @@ from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 NOTED_MS = 60_000
+NO_STARTS: Mapping[LogId, tuple[int, int]] = {}
 PARTS, PART = 4, 25
 """Maximum number of parts of a pass, because each part needs separate requests, and minimum number of groups per
 part."""
+NO_OFFSETS = "a share group has no offset per partition (KIP-932), so it starts at the target by its own settings"
 SHOWN = 5
 """Maximum number of partitions in one row of the history."""
 
@@ -145,6 +147,16 @@ class Mover:
         with self._lock:
             self._approved |= {name.removeprefix(head) for name in ids if name.startswith(head)}
 
+    def untranslated(self) -> dict[str, str]:
+        """The groups without an offset at the target, each with the reason."""
+        found = dict.fromkeys(self._there.shares, NO_OFFSETS)
+        for row in self._to_target:
+            if row.action in ("waiting", "failed") and row.group not in found:
+                found[row.group] = (
+                    f"{row.source} at {row.committed}: {row.reason}" if row.committed >= 0 else row.reason
+                )
+        return found
+
     def lag(self) -> int:
         """The maximum number of records that a group has read and the link has not copied; -1: unknown."""
         rows = self.checkpoints
@@ -154,8 +166,9 @@ class Mover:
 
 def mappings(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
     """Mappings of source offsets to target offsets."""
+    starts = link.snapshot.facts.source.logs
     with link.lock:
-        found = {copy.source: _mapping(copy, copy.target) for copy in link.copies.values()}
+        found = {copy.source: _mapping(copy, copy.target, starts=starts) for copy in link.copies.values()}
     if opposite is None:
         return found
     with opposite.lock:
@@ -165,15 +178,21 @@ def mappings(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
 
 def mappings_back(link: Link) -> dict[LogId, OffsetMapping]:
     """Mappings of target offsets to source offsets, from the offset map of this link only."""
+    starts = link.snapshot.facts.target.logs
     with link.lock:
-        return {copy.target: _mapping(copy, copy.source, reverse=True) for copy in link.copies.values()}
+        return {copy.target: _mapping(copy, copy.source, True, starts) for copy in link.copies.values()}
 
 
-def _mapping(copy: Copy, to: LogId, reverse: bool = False) -> OffsetMapping:
+def _mapping(
+    copy: Copy, to: LogId, reverse: bool = False, starts: Mapping[LogId, tuple[int, int]] = NO_STARTS
+) -> OffsetMapping:
     """The mapping of one copy. The map of a stopped partition is not used, because either log may be gone."""
     ids = copy.source_id, copy.target_id
     reason = "the partition is stopped" if copy.excluded else ""
-    return OffsetMapping(to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, blocked_reason=reason)
+    start, _ = starts.get(copy.target if reverse else copy.source, (-1, -1))
+    return OffsetMapping(
+        to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, start=start, blocked_reason=reason
+    )
 
 
 def _joined(source: LogId, mapping: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:

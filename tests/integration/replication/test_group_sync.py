@@ -1,5 +1,9 @@
 """Consumer groups continue at the other cluster, and in the opposite direction."""
 
+import base64
+import socket
+import struct
+import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -203,3 +207,31 @@ def test_a_group_is_set_only_between_the_topics_that_were_copied(both: tuple[Sid
     east.commit("late", {place: 4})
     mappings = [OffsetMapping(place, known, ids=ids) for ids in ((here, here), (there, there), (here, there))]
     assert [passed(both, "late", mapping, "anew").action for mapping in mappings] == ["waiting", "waiting", "moved"]
+
+
+def join_share_group(address: str, group: str, topic: str) -> int:
+    """Join a share group as a client of another library: ShareGroupHeartbeat version 1 (KIP-932), in compact fields.
+    Returns the error code."""
+
+    def compact(text: str) -> bytes:
+        return bytes([len(text) + 1]) + text.encode()
+
+    header = struct.pack(">hhih", 76, 1, 1, -1) + b"\0"  # no client id, no tagged fields
+    member = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    body = compact(group) + compact(member) + struct.pack(">i", 0) + b"\0" + b"\x02" + compact(topic) + b"\0"
+    host, _, port = address.rpartition(":")
+    with socket.create_connection((host, int(port)), 30.0) as connection, connection.makefile("rb") as answers:
+        connection.sendall(struct.pack(">i", len(header + body)) + header + body)
+        (size,) = struct.unpack(">i", answers.read(4))
+        answer = answers.read(size)
+    return int(struct.unpack(">h", answer[9:11])[0])  # after correlation id, tags and throttle time
+
+
+def test_a_share_group_is_named_and_has_no_offsets_to_translate(both: tuple[Side, Side]) -> None:
+    east, west = both
+    east.create("shared")
+    east.commit("share-not", {LogId("shared", 0): 0})
+    wait_until(lambda: join_share_group(east.endpoint.address, "share-group", "shared") == 0, 60.0, "the group")
+    groups = Groups(east.groups, west.groups)
+    wait_until(lambda: "share-group" in east.groups.states(), 60.0, "the group to be listed")
+    assert (groups.names(["/share-.*/"]), groups.shares) == (["share-not"], ["share-group"])

@@ -343,6 +343,7 @@ class FakeEngine:
             "unreadable": [],
             "heartbeat_error": "",
             "remedies": [],
+            "untranslated": [{"group": "share", "reason": "a share group has no offset per partition"}],
             "ways": [{
                 "topic": "orders", "partitions": 1, "command": f"trueup link refill {name} --yes",
                 "does": "all records of the source are copied to the target again", "recommended": True,

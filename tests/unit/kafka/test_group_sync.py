@@ -231,3 +231,29 @@ def test_a_group_that_is_there_is_not_created() -> None:
     target = Cluster({}, {"g": "empty"})
     sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
     assert (target.created, target.commits) == ([], [("g", {THERE: 7})])
+
+
+GONE = OffsetMap().extend([(500, 0, 100)], 600, 500)
+"""A copy that began at 500, where the log of the source began."""
+
+
+@pytest.mark.parametrize(
+    ("start", "offset", "there"),
+    [(500, 10, 0), (500, 499, 0), (500, 510, 10), (560, 10, 60), (-1, 10, None), (0, 10, None)],
+)  # fmt: skip
+def test_a_group_behind_the_retention_of_the_source_goes_on_with_its_first_record(
+    start: int, offset: int, there: int | None
+) -> None:
+    found, _ = OffsetMapping(THERE, GONE, start=start).translate(offset)
+    assert found.offset == there
+
+
+def test_a_group_behind_the_retention_of_an_empty_source_begins_at_what_will_come() -> None:
+    empty = OffsetMap().extend([], 500, 500, clear=0)
+    assert OffsetMapping(THERE, empty, start=500).translate(10)[0].offset == 0
+
+
+def test_share_groups_are_named_and_not_translated() -> None:
+    source = Cluster({"g": {HERE: 3}}, {"g": "stable", "shared": "share", "other": "share"})
+    groups = Groups(source, Cluster({}))  # type: ignore[arg-type]
+    assert (groups.names(["g", "shared"]), groups.shares) == (["g"], ["shared"])

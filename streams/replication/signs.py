@@ -39,11 +39,12 @@ def _links(links: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Copied records and bytes a second, and records that are not copied yet."""
+    """Copied records and bytes a second, and records that are not copied yet, if they are known of every link."""
     links = status["links"]
+    lags = [link["lag_records"] for link in links]
     return {
         "records/s": Total(sum(link["copied"] for link in links)),
         "bytes/s": Total(sum(link["bytes"] for link in links)),
-        "lag records": sum(max(0, link["lag_records"]) for link in links),
+        **({"lag records": sum(lags)} if min(lags, default=-1) >= 0 else {}),
         "stopped partitions": sum(link["stopped"] for link in links),
     }  # fmt: skip

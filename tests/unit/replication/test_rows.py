@@ -4,6 +4,7 @@ import pytest
 
 from trueup.state.replication.status import PartitionStage
 from trueup.streams.replication.rows import total
+from trueup.streams.replication.signs import trends
 
 COPYING, GONE = PartitionStage.COPYING, PartitionStage.GONE
 
@@ -21,3 +22,9 @@ def test_a_topic_that_is_gone_has_nothing_to_copy() -> None:
 
 def test_the_age_of_a_link_is_that_of_its_oldest_record() -> None:
     assert total([(COPYING, 3), (COPYING, 9)], max) == 9
+
+
+@pytest.mark.parametrize(("lags", "shown"), [([3, 4], {"lag records": 7}), ([3, -1], {}), ([], {})], ids=str)
+def test_the_chart_of_a_lag_has_a_gap_where_it_is_unknown(lags: list[int], shown: dict[str, int]) -> None:
+    links = [{"copied": 0, "bytes": 0, "stopped": 0, "lag_records": lag} for lag in lags]
+    assert {name: n for name, n in trends({"links": links}).items() if name == "lag records"} == shown

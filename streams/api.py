@@ -1,5 +1,6 @@
 """Status of the application and operators' requests: the API behind web page and command line."""
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from types import MappingProxyType
@@ -85,7 +86,10 @@ class Application:
         }  # fmt: skip
 
     def _problems(self, found: Mapping[str, StreamStatus]) -> list[str]:
-        refused = [f"config record refused, {where}: {why}" for where, why in list(self._live.refused.values())]
+        refused = [
+            f"config record refused, {where}: {why}; `trueup config set {shlex.quote(name)} --default` removes it"
+            for name, (where, why) in list(self._live.refused.items())
+        ]
         return [*refused, *self.other_problems(), *(problem for each in found.values() for problem in each.problems)]
 
     def _queries(self) -> list[dict[str, Any]]:
@@ -197,7 +201,8 @@ class Application:
         return given
 
     def config(self) -> dict[str, Any]:
-        """Live keys with value, default and description; other keys with their value."""
+        """Live keys with value, default and description; other keys with their value; keys of records that are refused,
+        with the reason."""
         now = self._live.now
         live = live_keys(now)
         return {
@@ -205,6 +210,7 @@ class Application:
                 name: {"value": value_of(now, name), "default": default_of(spec), "doc": spec.metadata["doc"]}
                 for name, spec in live.items()
             },
+            "refused": {name: why for name, (_, why) in list(self._live.refused.items())},
             "fixed": {
                 name: value_of(now, name)
                 for name, spec, _ in all_keys(now)

@@ -131,6 +131,11 @@ class Running:
         self._topics = topics
         self._supervisor.loop("journal topics", partial(topics.check, self._ending.fail), CHECK_S)
 
+    def _inspect(self) -> None:
+        """Find records of the journal that are not readable, apart from those that the start has read."""
+        self._supervisor.loop("journal records", lambda: self._journal.inspect(self._ending.stop))
+        self._metrics.unreadable.at().set_function(lambda: len(self._journal.unreadable))
+
     def _load_history(self) -> None:
         self._history.load()
         self._supervisor.loop("history", self._history.save, SAVE_S)
@@ -209,6 +214,8 @@ class Running:
         self._supervisor.loop("config", lambda: self._live.follow(self._ending.stop))
         for stream in self._streams.values():
             stream.watch()
+        if self._election is None:
+            self._inspect()
         application = Application(
             self._live, self._journal, self._streams, self._supervisor, self._listener, now_ms, self._history,
             self._election,
@@ -216,7 +223,7 @@ class Running:
         chosen, tls = self._settings.http, self._tls
         access = access_of(self._settings, lambda reason: self._metrics.refused.at(reason).inc())
         application.other_problems = lambda: [
-            *self._journal.unsigned.values(), *(self._topics.problems if self._topics else ()),
+            *self._journal.unreadable.problems(), *(self._topics.problems if self._topics else ()),
             *filter(None, [self._clock.problem(), self._disk.problem()]),
             *filter(None, [self._executors.problem if self._executors else ""]),
             *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
@@ -286,6 +293,7 @@ class Running:
         for stream in streams.values():
             stream.watch()
         self._streams = streams
+        self._inspect()
         application.lead(streams)
         for stream in streams.values():
             stream.begin(lambda: driver.session)

@@ -21,8 +21,7 @@ def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]
     of the topics. Raises `BadSettings` while an application uses the data directory, and `Retry` or `Stop` if the
     journal does not execute it; a repetition deletes the rest."""
     data = Path(settings.data_dir).absolute()
-    make_private(data)
-    with alone(data), opened(settings, data) as journal:
+    with alone_with(settings) as journal:
         forgotten = journal.forget(topics)
         if not settings.spark.checkpoint:
             for query in queries:
@@ -32,8 +31,16 @@ def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]
 
 
 @contextmanager
-def opened(settings: Settings, data: Path) -> Iterator[Journal]:
-    """The journal of an application that is not running."""
+def alone_with(settings: Settings) -> Iterator[Journal]:
+    """The journal of an application that is not running. Raises `BadSettings` while one uses the data directory."""
+    data = Path(settings.data_dir).absolute()
+    make_private(data)
+    with alone(data), _opened(settings, data) as journal:
+        yield journal
+
+
+@contextmanager
+def _opened(settings: Settings, data: Path) -> Iterator[Journal]:
     chosen = settings.journal
     if chosen.bootstrap:
         yield Journal(chosen.bootstrap, chosen, settings.cluster.name)

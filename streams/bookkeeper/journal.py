@@ -3,8 +3,8 @@
 from typing import Any
 
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.streams.bookkeeper.topics import TOPOLOGY
-from trueup.streams.journal.codec import decode, encode
+from trueup.streams.bookkeeper.topics import TOPOLOGY, TOPOLOGY_KEY
+from trueup.streams.journal.codec import checked, encode
 
 
 def topology_record(topology: Topology) -> dict[str, Any]:
@@ -27,5 +27,6 @@ def topology_of(record: dict[str, Any]) -> Topology:
 
 
 def topology_from(body: bytes) -> Topology:
-    """The inverse of `topology_bytes`."""
-    return topology_of(decode(TOPOLOGY, body))
+    """The inverse of `topology_bytes`. Raises `BadBytes`."""
+    found: Topology = checked(TOPOLOGY, TOPOLOGY_KEY, body, "a record of the topic topology")
+    return found

@@ -3,7 +3,8 @@ compared at every start, so that a ZooKeeper restored from an older copy is dete
 
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -11,7 +12,7 @@ from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import TrueupError
-from trueup.streams.bookkeeper.topics import REACHED
+from trueup.streams.bookkeeper.topics import LEDGERS, MARKS, REACHED
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
@@ -19,7 +20,6 @@ log = logging.getLogger(__name__)
 KEY = b"zookeeper"
 FORGET_MS = 86_400_000  # records of deleted ledgers are removed after a day, which is the longest replay
 EVERY_MS, WITHIN_S = 10_000, 5.0
-_HEAD = 6  # `known` needs the leading fields of a ledger record, ledger to state
 
 
 class Reached:
@@ -47,15 +47,16 @@ class Reached:
 def known(journal: Journal, now_ms: int) -> Known:
     """The journal's state, for the capture to compare with. Deletes records of ledgers that were deleted long ago."""
     newest: dict[int, tuple[int, int, int]] = {}
-    for record in journal.read("ledgers", head=_HEAD):
-        ledger = int.from_bytes(record.key, "big")
-        if record.value is None:
-            newest.pop(ledger, None)
+    for entries, rows in journal.columns(LEDGERS):
+        if rows is None:
+            for entry in entries:
+                newest.pop(int.from_bytes(entry.key, "big"), None)
             continue
-        seen = (record.value["mzxid"], record.value["state"], record.value["seen_ms"])
-        newest[ledger] = max(seen, newest.get(ledger, seen))
+        values = zip(rows.mzxid.tolist(), rows.state.tolist(), rows.seen_ms.tolist(), strict=True)
+        for ledger, seen in zip(rows.ledger.tolist(), values, strict=True):
+            newest[ledger] = max(seen, newest.get(ledger, seen))
     old = [i for i, (_, state, at) in newest.items() if state == LedgerState.GONE and now_ms - at > FORGET_MS]
-    journal.put(("ledgers", ledger_key(ledger), None) for ledger in old)
+    journal.put((LEDGERS, ledger_key(ledger), None) for ledger in old)
     live = sorted((i, mzxid) for i, (mzxid, state, _) in newest.items() if state != LedgerState.GONE)
     gone = sorted((i, zxid) for i, (zxid, state, _) in newest.items() if state == LedgerState.GONE)
     (ids, mzxids), (gone_ids, gone_zxids) = (np.array(rows, np.int64).reshape(-1, 2).T.copy() for rows in (live, gone))
@@ -69,15 +70,22 @@ def known(journal: Journal, now_ms: int) -> Known:
 def _marks(journal: Journal) -> tuple[dict[int, int], int]:
     """Zxid by ledger that is marked or locked, and the highest zxid."""
     found: dict[int, tuple[int, bool]] = {}
-    for record in journal.read("marks"):
-        if record.value is not None:
-            value = record.value
-            seen = (value["zxid"], value["version"] >= 0 or bool(value["locked_by"]))
-            found[value["ledger"]] = max(seen, found.get(value["ledger"], seen))
+    for _, marks in journal.columns(MARKS):
+        if marks is not None:
+            there = (marks["version"] >= 0) | (marks["locked"] > 0)
+            columns = (marks["ledger"].tolist(), marks["zxid"].tolist(), there.tolist())
+            for ledger, zxid, is_there in zip(*columns, strict=True):
+                found[ledger] = max((zxid, is_there), found.get(ledger, (zxid, is_there)))
     present = {ledger: zxid for ledger, (zxid, there) in found.items() if there}
     return present, max((zxid for zxid, _ in found.values()), default=0)
 
 
 def _observed(journal: Journal) -> tuple[int, str]:
-    values = [json.loads(record.value["value"]) for record in journal.read(REACHED) if record.value is not None]
-    return (int(values[-1]["zxid"]), str(values[-1]["instance"])) if values else (0, "")
+    found: tuple[int, str] = journal.newest(REACHED).get(KEY, (0, ""))
+    return found
+
+
+def observed(record: Mapping[str, Any]) -> tuple[int, str]:
+    """A record of the topic as the last observed zxid and the identity of the cluster."""
+    value = json.loads(record["value"])
+    return int(value["zxid"]), str(value["instance"])

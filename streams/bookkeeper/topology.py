@@ -14,12 +14,13 @@ from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
-from trueup.streams.bookkeeper.journal import topology_of, topology_record
+from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.topics import TOPOLOGY, TOPOLOGY_KEY
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
 
 log = logging.getLogger(__name__)
-KEY = b"topology"
+KEY = TOPOLOGY_KEY
 AGAIN_MS = 600_000  # minimum interval of epochs that are published only because time has passed
 
 
@@ -61,9 +62,7 @@ class Keeper:
 
     def load(self) -> None:
         """Load the last topology of the journal."""
-        for record in self._journal.read("topology"):
-            if record.value is not None:
-                self.topology = topology_of(record.value)
+        self.topology = self._journal.newest(TOPOLOGY).get(KEY)
 
     def seen(self, sightings: Sequence[Sighting]) -> None:
         """Take a complete list of registered bookies."""
@@ -148,7 +147,7 @@ class Keeper:
 
     def _publish(self, topology: Topology) -> None:
         try:
-            self._journal.put([("topology", KEY, topology_record(topology))])
+            self._journal.put([(TOPOLOGY, KEY, topology_record(topology))])
         except Retry as error:
             log.warning("topology not published yet", extra={"epoch": topology.epoch, "error": str(error)})
             return

@@ -173,7 +173,23 @@ def journal(settings: Settings) -> Check:
         return fail("journal", found, f"journal.replication is {chosen.replication}: add brokers or lower it")
     if brokers > 1 and chosen.replication < 2:
         return warn("journal", found, "journal.replication is 1: a lost broker loses topics; set 3")
-    return ok("journal", found)
+    return _records(settings, found)
+
+
+def _records(settings: Settings, found: str) -> Check:
+    """The records of the journal are readable, as far as they can be read in a short time."""
+    from trueup.streams.journal import repair
+    from trueup.streams.journal.journal import Journal
+
+    chosen = settings.journal
+    try:
+        bad, whole = repair.find(Journal(chosen.bootstrap, chosen, settings.cluster.name), JOURNAL_S)
+    except TrueupError as error:
+        return warn("journal", f"{found}; records not read: {error.found}", error.todo)
+    if bad:
+        first = f"{many(len(bad), 'record')} not readable, the first: {bad[0].problem}"
+        return warn("journal", f"{found}; {first}", "stop Trueup and run `trueup journal repair`")
+    return ok("journal", found if whole else f"{found}; not all records were read within {JOURNAL_S:.0f} s")
 
 
 def spark(settings: Settings) -> Check:

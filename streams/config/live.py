@@ -49,7 +49,7 @@ class Live:
 
     def load(self) -> None:
         """Apply the existing records of the topic."""
-        for record in self._journal.read(CONFIG, bad=self._refuse):
+        for record in self._journal.read(CONFIG):
             self._seen(record)
 
     def attribute(self, history: History) -> None:
@@ -61,7 +61,7 @@ class Live:
         call before all of them were."""
         self._following = True
         self._notify()
-        self._journal.follow(CONFIG, stop, self._seen, self._refuse)
+        self._journal.follow(CONFIG, stop, self._seen)
 
     def restrain(self, why: str) -> None:
         """Let every mode be observe for this reason; empty: let the modes apply."""
@@ -73,13 +73,15 @@ class Live:
             self._notify()
 
     def set(self, name: str, value: Any) -> Any:
-        """Publish a change and wait until it is effective here. Returns the new value. None restores the file's
-        value."""
+        """Publish a change and wait until it is effective here. Returns the new value. None restores the file's value,
+        or removes the refused record of a key that is not a live one, such as of a link that is not declared any more;
+        then there is no value."""
         if value is not None:
             change(self.now, name, value)
-        elif name not in live_keys(self._base):
+        elif name not in live_keys(self._base) and name not in self.refused:
             raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
         wanted = None if value is None else value_of(change(self._base, name, value), name)
+        known = name in live_keys(self._base)
         if (most := mode_at_most(self._base, name)) and exceeds(wanted, most):
             raise BadSettings([f"{name}: expected at most {most}, by access.modes_at_most; found {wanted}"])
         if self.restraint and name.endswith(".mode") and wanted != MODES[0]:
@@ -97,8 +99,10 @@ class Live:
         if not self._following:
             self.load()
         with self._changed:
-            self._changed.wait_for(lambda: self._overlay.get(name) == wanted, APPLY_S)
-        return value_of(self.now, name)
+            self._changed.wait_for(
+                lambda: self._overlay.get(name) == wanted and (known or name not in self.refused), APPLY_S
+            )
+        return value_of(self.now, name) if known else None
 
     def write_again(self) -> None:
         """Write the newest value of every key again, after the topic lost records. Raises `Retry`."""
@@ -120,7 +124,7 @@ class Live:
     def _seen(self, record: Record) -> None:
         if self._known(record):
             return
-        name = record.key.decode(errors="replace")
+        name = record.key.decode(errors="backslashreplace")
         try:
             value = None if record.value is None else json.loads(record.value["value"])
             most = mode_at_most(self._base, name)
@@ -169,10 +173,6 @@ class Live:
         for listener in self.listeners:
             listener()
 
-    def _refuse(self, record: Record, error: TrueupError) -> None:
-        if not self._known(record):
-            self._note(record, str(error))
-
     def _known(self, record: Record) -> bool:
         """Whether this record or a newer one of its key was applied: an old value must not be applied again."""
         known = record.offset <= self._newest.get(record.key, -1)
@@ -180,7 +180,7 @@ class Live:
         return known
 
     def _note(self, record: Record, problem: str) -> None:
-        self.refused[record.key.decode(errors="replace")] = record.where, problem
+        self.refused[record.key.decode(errors="backslashreplace")] = record.where, problem
         log.warning("config record refused", extra={"where": record.where, "problem": problem})
 
 

@@ -7,8 +7,10 @@ from typing import Any
 import fastavro
 import numpy as np
 
+from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import LISTED, NO_LEDGERS, NO_NODES, NODE, OWNED, Rows, Table
 from trueup.state.deletion.owners import Claim, OwnerStatus, claim_of
+from trueup.streams.journal.codec import WRONG
 from trueup.streams.journal.decode import Bodies, fragment_members
 
 _CUSTOM = fastavro.parse_schema({"type": "map", "values": "bytes"})
@@ -24,7 +26,9 @@ def owned_rows(bodies: Sequence[bytes]) -> Table:
     )
     fragment_members(read, read.counts(read.all), ensemble)
     codes, maps = read.maps(read.all)
-    claims = [_claim(encoded) for encoded in maps]
+    found = [_claim(encoded) for encoded in maps]
+    read.check(np.array([claim is not None for claim in found])[codes], read.all, "custom metadata with names in UTF-8")
+    claims = [claim for claim in found if claim is not None]
     names: dict[str, int] = {"": 0}
     table = np.array([
         (claim.component, names.setdefault(claim.owner, len(names)), names.setdefault(claim.name, len(names)))
@@ -36,13 +40,17 @@ def owned_rows(bodies: Sequence[bytes]) -> Table:
         "state": state, "last_entry": last_entry, "length": length,
         "component": table[codes, 0], "owner": table[codes, 1], "name": table[codes, 2],
     }  # fmt: skip
+    read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
     for name, column in columns.items():
-        rows[name] = column
+        rows[name] = read.fit(column, OWNED[name])
     return Table(rows, tuple(names))
 
 
-def _claim(encoded: bytes) -> Claim:
-    custom: Any = fastavro.schemaless_reader(io.BytesIO(encoded), _CUSTOM, None)
+def _claim(encoded: bytes) -> Claim | None:
+    try:
+        custom: Any = fastavro.schemaless_reader(io.BytesIO(encoded), _CUSTOM, None)
+    except WRONG:
+        return None
     return claim_of(custom)
 
 
@@ -54,7 +62,7 @@ def node_rows(bodies: Sequence[bytes]) -> Table:
     texts = {name: read.blobs(read.all) for name in ("path", "owner", "name")}
     rows = np.zeros(len(bodies), NODE)
     for name in ("status", "version", "mzxid", "seen_ms"):
-        rows[name] = read.longs(read.all)
+        rows[name] = read.fit(read.longs(read.all), NODE[name])
     read.check(np.isin(rows["status"], list(OwnerStatus)), read.all, "a status of a node")
     counts, ledgers = read.lists(read.all)
     dropped = read.lists(read.all)

@@ -2,6 +2,7 @@
 deletion, and confirmation by the bookies."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
@@ -164,13 +165,16 @@ def known(journal: Journal) -> tuple[dict[str, int], dict[str, int], int]:
     nodes that are gone; and the highest zxid of all records."""
     found, ended = dict[str, int](), dict[str, int]()
     reached = 0
-    for record in journal.read(OWNERS):
-        value, path = record.value, record.key.decode()
-        reached = max(reached, value["mzxid"] if value else 0)
-        found.pop(path, None)
-        ended.pop(path, None)
-        if value is not None and value["status"] == OwnerStatus.GONE:
+    for value in journal.newest(OWNERS).values():
+        reached, path = max(reached, value["mzxid"]), value["path"]
+        if value["status"] == OwnerStatus.GONE:
             ended[path] = value["mzxid"]
-        elif value is not None:
+        else:
             found[path] = value["mzxid"] if value["status"] == OwnerStatus.READABLE else -1
     return found, ended, reached
+
+
+def node_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A record of the topic ``owners`` whose values are those of a node. Raises `ValueError`."""
+    OwnerStatus(record["status"])
+    return {name: record[name] for name in ("path", "status", "mzxid")}

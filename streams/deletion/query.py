@@ -9,6 +9,7 @@ publishes, makes all buckets report their whole state.
 import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,8 +24,9 @@ from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joi
 from trueup.state.deletion.owners import Component, home, is_directory
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
+from trueup.streams.bookkeeper.journal import topology_from
 from trueup.streams.deletion.journal import node_rows, owned_rows
-from trueup.streams.journal.decode import Bodies
+from trueup.streams.journal.decode import good
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
 from trueup.streams.runtime.spark.spark_store import records_of
@@ -45,13 +47,14 @@ _EPOCH = struct.Struct("<q")
 
 
 def route(buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Sort records, kind int and value binary, into ``buckets``: rows of `ROUTED`."""
+    """Sort records, kind int and value binary, into ``buckets``: rows of `ROUTED`. What is not readable is skipped:
+    `streams.journal.journal.Journal.inspect` reports it."""
 
     def sorted_(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             found = [
-                *_parted(owned_rows(_of(batch, LEDGER)), LEDGER, buckets),
-                *_parted(node_rows(_of(batch, OWNER)), OWNER, buckets),
+                *(row for part in good(_of(batch, LEDGER), owned_rows) for row in _parted(part, LEDGER, buckets)),
+                *(row for part in good(_of(batch, OWNER), node_rows) for row in _parted(part, OWNER, buckets)),
                 *_asked(_of(batch, TOPOLOGY), buckets),
             ]
             if found:
@@ -66,11 +69,8 @@ def _of(batch: pa.RecordBatch, kind: int) -> list[bytes]:
 
 
 def _asked(bodies: Sequence[bytes], buckets: int) -> list[tuple[int, int, bytes]]:
-    if not bodies:
-        return []
-    read = Bodies(bodies, "topology")
-    epoch = _EPOCH.pack(int(read.longs(read.all).max()))
-    return [(bucket, TOPOLOGY, epoch) for bucket in range(buckets)]
+    epochs = [*chain(*good(bodies, lambda some: [topology_from(body).epoch for body in some]))]
+    return [(bucket, TOPOLOGY, _EPOCH.pack(max(epochs))) for bucket in range(buckets) if epochs]
 
 
 def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, bytes]]:

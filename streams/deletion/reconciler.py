@@ -104,12 +104,7 @@ class DeletionReconciler:
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
-        for record in self._journal.read(self._topic):
-            ledger = int.from_bytes(record.key, "big")
-            if record.value is None:
-                self.markers.pop(ledger, None)
-            else:
-                self.markers[ledger] = _marker(record.value)
+        self.markers = {marker.ledger: marker for marker in self._journal.newest(self._topic).values()}
 
     def batch(self, frame: DataFrame, _batch: int) -> None:
         """Sink of the deletion stream; idempotent."""
@@ -379,6 +374,7 @@ def _record(ledger: int, marker: Deletion | None) -> tuple[bytes, Any]:
     return ledger_key(ledger), {**marker._asdict(), "stage": marker.stage.value}
 
 
-def _marker(value: Mapping[str, Any]) -> Deletion:
+def marker_of(value: Mapping[str, Any]) -> Deletion:
+    """The inverse of `_record`."""
     lists = {name: tuple(value[name]) for name in ("bookies", "pending")}
     return Deletion(**{**value, **lists, "stage": DeletionStage(value["stage"])})

@@ -1,10 +1,17 @@
 """The journal's topics of the deletion stream."""
 
-from trueup.streams.journal.topic import JournalTopic, declare
+from trueup.streams.journal.topic import JournalTopic, declare, ledger_of
 
 TOPICS = declare(
-    JournalTopic("owners", "deletion/schemas/owner.avsc", observed=True),
-    JournalTopic("markers", "deletion/schemas/marker.avsc", observed=True, signed=True),
-    JournalTopic("strays", "deletion/schemas/marker.avsc", observed=True, signed=True),
-)
+    JournalTopic(
+        "owners", "deletion/schemas/owner.avsc", observed=True, key=lambda record: record["path"].encode(),
+        form="deletion.owners:node_of",
+    ),
+    *(
+        JournalTopic(
+            name, "deletion/schemas/marker.avsc", observed=True, signed=True, key=ledger_of,
+            form="deletion.reconciler:marker_of",
+        ) for name in ("markers", "strays")
+    ),
+)  # fmt: skip
 OWNERS, MARKERS, STRAYS = (topic.name for topic in TOPICS)

@@ -81,7 +81,7 @@ class Election:
 
     def follow(self) -> None:
         """Read the signs of all instances until `done`. Blocks."""
-        self._journal.follow(INSTANCES, self.done, self._seen, _ignored)
+        self._journal.follow(INSTANCES, self.done, self._seen)
 
     def beats(self) -> None:
         """Append signs until `done`. Blocks."""
@@ -184,8 +184,3 @@ class Election:
             self.elected.set()
         with suppress(Stop):
             self.prove()
-
-
-def _ignored(record: Record, error: TrueupError) -> None:
-    """Skip a record that is not readable: whoever wrote it does not follow this protocol."""
-    log.warning("a sign of life is not readable", extra={"where": record.where, "problem": str(error)})

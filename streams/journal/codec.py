@@ -13,7 +13,12 @@ from typing import Any
 import fastavro
 
 from trueup.state.common.errors import BadBytes
+from trueup.streams.journal.ranges import Check, check_of
 from trueup.streams.journal.topic import topic_of
+
+REMOVE = "it is skipped; `trueup journal repair` removes it"
+WRONG = (ValueError, EOFError, LookupError, ArithmeticError, MemoryError, TypeError, AttributeError, RecursionError)
+"""What the conversion of a record raises whose bytes or values its writer did not make."""
 
 
 @cache
@@ -44,6 +49,28 @@ def encode(topic: str, record: Any) -> bytes:
     return out.getvalue()
 
 
+def checked(topic: str, key: bytes, body: bytes, where: str) -> Any:
+    """The record of a topic in the form that readers use. Raises `BadBytes` if the topic's writer did not make it: the
+    body, a number, the key or the form differ."""
+    declared, record = topic_of(topic), decode(topic, body, where)
+    try:
+        if (check := _ranges(topic)) is not None:
+            check(record)
+        wanted = declared.key(record) if declared.key else key
+        found = declared.formed(record) if declared.form else record
+    except WRONG as error:
+        text = str(error)[:200] or type(error).__name__
+        raise BadBytes(where, 0, f"values of an Avro {declared.kind}", text, REMOVE) from error
+    if wanted != key:
+        raise BadBytes(where, 0, f"the key of this record, {wanted!r:.100}", f"the key {key!r:.100}", REMOVE)
+    return found
+
+
+@cache
+def _ranges(topic: str) -> Check | None:
+    return check_of(json.loads(schema_text(topic)))
+
+
 def decode(topic: str, body: bytes, where: str = "") -> Any:
     """The record in an Avro body. ``where``: its position, for errors. Raises `BadBytes`."""
     expected = f"an Avro {topic_of(topic).kind}"
@@ -61,8 +88,8 @@ def read(body: bytes, schema: Any, where: str, expected: str) -> Any:
     stream = io.BytesIO(body)
     try:
         return fastavro.schemaless_reader(stream, schema, None)
-    except (ValueError, EOFError, IndexError, OverflowError, MemoryError, TypeError) as error:
-        raise BadBytes(where, stream.tell(), expected, str(error)[:200] or "its end", "remove the record") from error
+    except WRONG as error:
+        raise BadBytes(where, stream.tell(), expected, str(error)[:200] or "its end", REMOVE) from error
 
 
 def ledger_key(ledger: int) -> bytes:

@@ -4,9 +4,9 @@ A field is decoded for all bodies together, at the current position of each. Arr
 writes them (Avro permits several). Trailing fields that are not needed are not decoded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,31 @@ _TOP = np.uint64(0x8080_8080_8080_8080)
 _FOLDS = (
     (np.uint64(0x007F_007F_007F_007F), 1), (np.uint64(0x0000_3FFF_0000_3FFF), 2), (np.uint64(0x0000_0000_0FFF_FFFF), 4),
 )  # fmt: skip
+
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def readable(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> Iterator[tuple[slice, R | BadBytes]]:
+    """``rows`` of these items, for example bodies: of all together; if one of them is not readable, of parts of them in
+    their order, and the error of each such one. ``rows`` raises `BadBytes`."""
+    todo = [(0, len(items))] if len(items) else []
+    while todo:
+        first, end = todo.pop()
+        try:
+            yield slice(first, end), rows(items[first:end])
+        except BadBytes as error:
+            if end - first == 1:
+                yield slice(first, end), error
+            else:
+                middle = (first + end) // 2
+                todo += [(middle, end), (first, middle)]
+
+
+def good(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> list[R]:
+    """`readable`, without the errors: the parts that are readable."""
+    return [found for _, found in readable(items, rows) if not isinstance(found, BadBytes)]
 
 
 class Bodies:
@@ -130,6 +155,13 @@ class Bodies:
         self.check(to <= self._ends[rows], rows, "the rest of the record")
         self.at[rows] = to
 
+    def fit(self, column: Array, dtype: np.dtype[Any]) -> Array:
+        """The column of all rows in another type of integers. Raises `BadBytes` for a number that it cannot hold."""
+        range_ = np.iinfo(dtype)
+        if column.dtype != dtype and np.can_cast(dtype, column.dtype):
+            self.check((column >= range_.min) & (column <= range_.max), self.all, f"numbers that {dtype} holds")
+        return column.astype(dtype)
+
     def check(self, good: Array, rows: Array, expected: str) -> None:
         """Raise `BadBytes` for the first of these rows whose ``good`` is false."""
         if good.all():
@@ -181,7 +213,8 @@ def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
         "fragments": fragments, "ensemble": ensemble, "quorum": quorum, "state": state,
         "entries": entries_of((state == LedgerState.CLOSED) & (fragments > 0), first_entry, last_entry),
     }  # fmt: skip
-    typed = {name: column.astype(getattr(EMPTY, name).dtype) for name, column in columns.items()}
+    read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
+    typed = {name: read.fit(column, getattr(EMPTY, name).dtype) for name, column in columns.items()}
     return Ledgers(**typed, members=members, names=names)
 
 
@@ -220,7 +253,8 @@ def mark_rows(bodies: Sequence[bytes]) -> Rows:
     for name in ("ledger", "zxid", "", "version", "ctime_ms"):
         values = read.longs(read.all)
         if name:
-            out[name] = values
+            out[name] = read.fit(values, out.dtype[name])
+    read.check(out["ledger"] >= 0, read.all, "the id of a ledger")
     replicas = read.counts(read.all)
     some = np.flatnonzero(replicas)
     for passed in range(int(replicas.max())):

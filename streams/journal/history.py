@@ -15,7 +15,7 @@ from typing import Any
 
 from trueup.state.common.errors import Retry
 from trueup.streams.journal.history_row import ACTIONS, HistoryRow
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import HISTORY
 
 actions = logging.getLogger(ACTIONS)
@@ -100,9 +100,5 @@ class History:
     def _read(self, limit: int) -> list[HistoryRow]:
         if self._journal is None:
             return []
-        found = {record.key: record.value for record in self._journal.read(HISTORY, bad=_ignored, last=limit)}
-        return [HistoryRow(**row) for row in found.values() if row is not None]
-
-
-def _ignored(_record: Record, _error: Exception) -> None:
-    """Skip a row that is not readable: it must not prevent the start."""
+        found = {record.key: record.value for record in self._journal.read(HISTORY, last=limit)}
+        return [row for row in found.values() if row is not None]

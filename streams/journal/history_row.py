@@ -1,6 +1,7 @@
 """A row of the history."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 ACTIONS = "trueup.actions"
 """The logger of executed actions."""
@@ -20,3 +21,8 @@ class HistoryRow(NamedTuple):
     rule: str = ""
     detail: str = ""
     who: str = ""
+
+
+def history_row(record: Mapping[str, Any]) -> HistoryRow:
+    """A record of the topic as a row."""
+    return HistoryRow(**record)

@@ -15,8 +15,10 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from typing import Any
 
-from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.state.common.errors import Retry, Stop
+from trueup.state.ha.leadership import ENDED, REFUSED, RUNNING, STANDBY, WAITING
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import COMPACTED, JournalTopic, declare
 
@@ -27,12 +29,16 @@ LAST = 100
 KEY = b"instance"
 TOPICS = declare(
     JournalTopic(
-        "instances", "journal/schemas/instance.avsc", configs={**COMPACTED, "segment.ms": "3600000"}, signed=True
+        "instances",
+        "journal/schemas/instance.avsc",
+        configs={**COMPACTED, "segment.ms": "3600000"},
+        signed=True,
+        form="journal.instances:sign_of",
+        ordered=False,
     )
 )
 INSTANCES = TOPICS[0].name
-WAITING, RUNNING, ENDED, REFUSED = "waiting", "running", "ended", "refused"
-"""Signs of life. ``refused``: ended without having run."""
+STATES = frozenset({WAITING, RUNNING, ENDED, REFUSED, STANDBY})
 
 
 class Instance:
@@ -88,17 +94,22 @@ class Instance:
 
         def seen(record: Record) -> None:
             value = record.value
-            if value["run"] != self.run and value["state"] == RUNNING and value["since"] > self._since:
+            if (
+                value is not None
+                and value["run"] != self.run
+                and value["state"] == RUNNING
+                and value["since"] > self._since
+            ):
                 log.error(
                     "another application replaced this one, which was silent for too long; stopping",
                     extra={"other": value["place"]},
                 )
                 replaced()
 
-        self._journal.follow(INSTANCES, stop, seen, _ignored, old=False)
+        self._journal.follow(INSTANCES, stop, seen, old=False)
 
     def _newest(self) -> list[Record]:
-        found = self._journal.read(INSTANCES, bad=_ignored, last=LAST)
+        found = self._journal.read(INSTANCES, last=LAST)
         return [record for record in found if record.value is not None]
 
     def _say(self, state: str, within_s: float = BEAT_S) -> None:
@@ -107,6 +118,13 @@ class Instance:
             "epoch": 0, "after": -1, "number": 0, "takeover_ms": 0,
         }  # fmt: skip
         self._journal.put([(INSTANCES, KEY, record)], within_s)
+
+
+def sign_of(record: dict[str, Any]) -> dict[str, Any]:
+    """A record with a state of this protocol. Raises `ValueError`."""
+    if record["state"] not in STATES:
+        raise ValueError(f"state {record['state']!r:.100}")
+    return record
 
 
 def may_run(records: Iterable[Record], before: int) -> set[str]:
@@ -121,8 +139,3 @@ def may_run(records: Iterable[Record], before: int) -> set[str]:
             entered[run] = record.offset if state[run] == WAITING else max(record.value["since"], entered.get(run, -1))
     last = max((entered[run] for run in state if state[run] in (RUNNING, ENDED)), default=-1)
     return {run for run in state if state[run] in (RUNNING, WAITING) and entered[run] >= last}
-
-
-def _ignored(record: Record, error: TrueupError) -> None:
-    """Skip a record that is not readable: whoever wrote it does not follow this protocol."""
-    log.warning("a sign of life is not readable", extra={"where": record.where, "problem": str(error)})

@@ -7,15 +7,12 @@ then publishes the same records again, which is safe because the newest record o
 """
 
 import hashlib
-import json
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import groupby
-from operator import itemgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
-
-import fastavro
 
 from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Topic, Topics
 from trueup.connectors.kafka.journal.transactions import Part
@@ -24,20 +21,23 @@ from trueup.state.common.errors import BadBytes, TrueupError
 from trueup.state.journal.topics import TopicState
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel, client_of
-from trueup.streams.journal.codec import decode, read, schema_text
+from trueup.streams.journal.codec import REMOVE, checked
+from trueup.streams.journal.decode import readable
 from trueup.streams.journal.encode import encode_all
-from trueup.streams.journal.signing import keys_of, signed, verify
+from trueup.streams.journal.seals import Seals
+from trueup.streams.journal.signing import keys_of
 from trueup.streams.journal.topic import CONFIG, HISTORY, declared, topic_of
+from trueup.streams.journal.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
 DAY_MS = 86_400_000
-UNSIGNED = 100
-"""Maximum number of refused records that are reported."""
+AT_ONCE = 20_000
+"""Records that are decoded together."""
 
 
 class Record(NamedTuple):
-    """One record of the journal. ``value`` None: the key was deleted. ``where``: topic, partition and offset as
-    text."""
+    """One record of the journal. ``value``: as its topic's form, None: the key was deleted. ``where``: topic, partition
+    and offset as text."""
 
     key: bytes
     value: Any
@@ -50,15 +50,16 @@ Bad = Callable[[Record, TrueupError], None]
 
 
 class Journal:
-    """The topics of one cluster. Safe to use from several threads. ``unsigned``: problems of records without a
-    valid signature, by place; such records are not read. ``shared``: by several instances, of which the leader writes
-    transactions."""
+    """The topics of one cluster. Safe to use from several threads. ``unreadable``: the records that no method returns,
+    because their topic's writer did not make them, or they have no valid signature; they end nothing. ``shared``: by
+    several instances, of which the leader writes transactions."""
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str, shared: bool = False) -> None:
         self.bootstrap, self.settings, self._cluster, self._shared = bootstrap, settings, cluster, shared
         self.topics = Topics(bootstrap, client_of(settings))
-        self._keys = keys_of(settings.key_file)
-        self.unsigned: dict[str, str] = {}
+        self._seals = Seals(keys_of(settings.key_file), settings.prefix, cluster)
+        self.unreadable = Unreadable()
+        self._read: dict[tuple[str, int], int] = {}
 
     def topic(self, what: str) -> str:
         """The full name of a topic."""
@@ -97,6 +98,7 @@ class Journal:
         names = [self.topic(what) for what in topics]
         self.topics.delete(names, timeout_s)
         self.create(timeout_s)
+        self.unreadable.forget({*names})
         return names
 
     def identity(self, topics: Iterable[str]) -> str:
@@ -126,33 +128,52 @@ class Journal:
         for what, some in groupby(records, key=itemgetter(0)):
             pairs = [(key, value) for _, key, value in some]
             bodies = iter(encode_all(what, [value for _, value in pairs if value is not None]))
-            parts.append((what, [key for key, _ in pairs], [
-                value if value is None else self._signed(what, key, next(bodies)) for key, value in pairs
-            ]))  # fmt: skip
-        self.send(parts, within_s)
+            encoded = [None if value is None else next(bodies) for _, value in pairs]
+            parts.append((what, [key for key, _ in pairs], encoded))
+        # Signed when they are written, in that order.
+        self.send(((what, keys, self._seals.seal(what, keys, bodies)) for what, keys, bodies in parts), within_s)
 
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
-        """Like `put`, for encoded records: (topic, keys, bodies). A body of None deletes its key."""
+        """Like `put`, for encoded records of topics that are not signed: (topic, keys, bodies). A body of None deletes
+        its key."""
         self.topics.send(((self.topic(what), keys, bodies) for what, keys, bodies in parts), within_s)
 
-    def read(
-        self, what: str, head: int | None = None, bad: Bad | None = None, last: int | None = None
-    ) -> Iterator[Record]:
-        """Every record of a topic up to its present end, in the order of each partition. ``head``: decode only this
-        number of leading fields; ``last``: only this number of newest records of each partition; ``bad``: receives
-        records that are not readable; without it they raise `BadBytes`."""
-        parse = _head(what, head) if head else None
-        for entry in self.topics.read(self.topic(what), last):
-            if parse and entry.body is not None:
-                yield Record(entry.key, parse(entry.body, _place(entry)), _place(entry), entry.offset)
-            elif (record := self._parsed(what, entry, bad)) is not None:
+    def read(self, what: str, bad: Bad | None = None, last: int | None = None) -> Iterator[Record]:
+        """The readable records of a topic up to its present end, in the order of each partition. ``last``: only this
+        number of newest records of each partition; ``bad``: receives the others."""
+        for entry in self.entries(what, last):
+            if (record := self._parsed(what, entry, bad)) is not None:
                 yield record
 
+    def newest(self, what: str) -> dict[bytes, Any]:
+        """The newest readable record of each key of a topic."""
+        found: dict[bytes, Any] = {}
+        for record in self.read(what):
+            found.pop(record.key, None)
+            if record.value is not None:
+                found[record.key] = record.value
+        return found
+
+    def entries(self, what: str, last: int | None = None) -> Iterator[Entry]:
+        """Like `read`, without decoding: whatever was written."""
+        read: dict[tuple[str, int], int] = {}
+        for entry in self.topics.read(self.topic(what), last):
+            read[entry.topic, entry.partition] = entry.offset + 1
+            yield entry
+        self._read |= read
+
+    def columns(self, what: str) -> Iterator[tuple[Sequence[Entry], Any]]:
+        """The readable records of a topic with columns up to its present end, in the order of each partition, many at
+        once: those with a body and their columns, or deletions and None."""
+        entries = self.entries(what)
+        while some := list(islice(entries, AT_ONCE)):
+            yield from self._columns(what, some)
+
     def follow(
-        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad, old: bool = True
+        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad | None = None, old: bool = True
     ) -> None:
-        """Call ``seen`` with every record of a topic of one partition until ``stop``, and ``bad`` with records that are
-        not readable. ``old``: start with existing records. Blocks."""
+        """Call ``seen`` with every readable record of a topic of one partition until ``stop``, and ``bad`` with the
+        others. ``old``: start with existing records. Blocks."""
 
         def parsed(entry: Entry) -> None:
             if (record := self._parsed(what, entry, bad)) is not None:
@@ -173,45 +194,75 @@ class Journal:
         """Whether a broker responds."""
         return self.topics.reachable(self.topic(CONFIG), timeout_s)
 
-    def _signed(self, what: str, key: bytes, body: bytes) -> bytes:
-        return signed(self._keys, what, key, body) if self._keys and topic_of(what).signed else body
+    def inspect(self, stop: threading.Event) -> None:
+        """Find the records of all topics that are not readable: those that no method has read yet, and new ones until
+        ``stop``. Blocks. Raises `Retry`."""
+        names = {self.topic(each.name): each.name for each in declared()}
+        begins = {(name, number): 0 for name in names for number in self.topics.ranges(name)}
 
-    def _parsed(self, what: str, entry: Entry, bad: Bad | None) -> Record | None:
-        where = _place(entry)
-        record = Record(entry.key, None, where, entry.offset)
-        if self._keys and topic_of(what).signed and entry.body is not None:
-            try:
-                verify(self._keys, what, entry.key, entry.body, where)
-            except BadBytes as error:
-                self._refuse(record, error, bad)
-                return None
+        def seen(entries: Sequence[Entry]) -> None:
+            for name, some in groupby(sorted(entries, key=attrgetter("topic")), attrgetter("topic")):
+                self.look(names[name], list(some))
+            self._read |= {(each.topic, each.partition): each.offset + 1 for each in entries}
+
+        self.topics.follow_all({**begins, **self._read}, stop, seen)
+
+    def look(self, what: str, entries: Sequence[Entry]) -> bool:
+        """Whether all these records of a topic are readable. Those that are not are in ``unreadable``."""
+        if topic_of(what).columns is None:
+            return None not in [self._parsed(what, entry) for entry in entries]
+        return sum(len(some) for some, _ in self._columns(what, entries)) == len(entries)
+
+    def write_again(self, what: str, partition: int, key: bytes, entry: Entry | None) -> None:
+        """Write a record that was read once more, as the newest of its key, into this partition; None deletes the key.
+        Raises `Retry`, or `Stop`."""
+        body = None if entry is None else self._seals.opened(what, entry)
+        (sealed,) = self._seals.seal(what, [key], [body])
+        self.topics.send([(self.topic(what), [key], [sealed])], partition=partition)
+
+    def _columns(self, what: str, entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], Any]]:
+        columns_of = topic_of(what).columns
+        assert columns_of is not None, f"the topic {what} has columns"
+
+        def keyed(some: Sequence[Entry]) -> Any:
+            ids, rows = columns_of([entry.body or b"" for entry in some])
+            keys = [entry.key for entry in some]
+            if b"".join(keys) != ids.astype(">i8").tobytes() or {*map(len, keys)} != {8}:
+                raise BadBytes(some[0].where, 0, "the id of the record as its key", f"{keys[0]!r:.100}", REMOVE)
+            return rows
+
+        for deleted, some in groupby(entries, lambda entry: entry.body is None):
+            run = list(some)
+            if deleted:
+                yield self._good(run), None
+                continue
+            for part, rows in readable(run, keyed):
+                if isinstance(rows, BadBytes):
+                    bad = run[part.start]
+                    self.unreadable.bad(bad, BadBytes(bad.where, rows.at, rows.wanted, rows.found, REMOVE))
+                else:
+                    yield self._good(run[part]), rows
+
+    def _good(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        for entry in entries:
+            self.unreadable.good(entry)
+        return entries
+
+    def _parsed(self, what: str, entry: Entry, bad: Bad | None = None) -> Record | None:
+        """A record, or None if it is not readable."""
         try:
-            return record._replace(value=None if entry.body is None else decode(what, entry.body, where))
-        except TrueupError as error:
-            if bad is None:
-                raise
-            bad(record, error)
+            if topic_of(what).signed:
+                self._seals.check(what, entry)
+            value = None if entry.body is None else checked(what, entry.key, entry.body, entry.where)
+        except BadBytes as error:
+            self.unreadable.bad(entry, error)
+            if bad is not None:
+                bad(Record(entry.key, None, entry.where, entry.offset), error)
             return None
-
-    def _refuse(self, record: Record, error: BadBytes, bad: Bad | None) -> None:
-        """Report a record without a valid signature. It does not end a start, which any writer could prevent then."""
-        if bad is not None:
-            bad(record, error)
-        elif len(self.unsigned) < UNSIGNED:
-            self.unsigned[record.where] = f"record refused: {error}"
-            log.warning("record refused", extra={"where": record.where, "problem": str(error)})
+        self.unreadable.good(entry)
+        return Record(entry.key, value, entry.where, entry.offset)
 
 
 def _state(identity: str, config: Mapping[str, str]) -> TopicState:
     limits = (int(config.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
     return TopicState(identity, 0, config.get("cleanup.policy", ""), *limits)
-
-
-def _place(entry: Entry) -> str:
-    return f"topic {entry.topic} partition {entry.partition} offset {entry.offset}"
-
-
-def _head(what: str, fields: int) -> Callable[[bytes, str], Any]:
-    whole = json.loads(schema_text(what))
-    front = fastavro.parse_schema({**whole, "name": whole["name"] + "Head", "fields": whole["fields"][:fields]})
-    return lambda body, where: read(body, front, where, f"the beginning of an Avro {topic_of(what).kind}")

@@ -5,7 +5,9 @@ of streams: code that reads or writes a topic takes its name from that module, s
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -18,7 +20,14 @@ class JournalTopic(NamedTuple):
     """A topic of the journal. ``schema``: of its records in Avro, or the path of its file below `streams/`;
     ``partitioned``: whether it has journal.partitions partitions instead of one; ``observed``: whether `trueup journal
     begin-anew` empties it, as its records are based on observations of ZooKeeper; ``signed``: whether records are
-    signed with journal.key_file, as settings and orders are."""
+    signed with journal.key_file, as settings and orders are; ``ordered``: whether a signed record is refused after
+    a newer one of its key.
+
+    ``key``: the key of a record (None: any); ``form``: the module below `streams/` and the function
+    that make of it what readers use; empty: nothing. Both raise one of `streams.journal.codec.WRONG` for a record that
+    the writer did not make, which is then not readable. ``columns``:
+    of many bodies, their ids, which are also the keys, as int64 big-endian, and their columns; raises `BadBytes` if one
+    is not readable."""
 
     name: str
     schema: str | Mapping[str, Any]
@@ -26,6 +35,10 @@ class JournalTopic(NamedTuple):
     observed: bool = False
     signed: bool = False
     configs: Mapping[str, str] = COMPACTED
+    key: Callable[[Any], bytes] | None = None
+    form: str = ""
+    columns: Callable[[Sequence[bytes]], tuple[Any, Any]] | None = None
+    ordered: bool = True
 
     @property
     def text(self) -> str:
@@ -37,9 +50,31 @@ class JournalTopic(NamedTuple):
         return json.dumps(self.schema)
 
     @property
+    def formed(self) -> Callable[[Any], Any]:
+        """``form`` as a function."""
+        return _function(self.form)
+
+    @property
     def kind(self) -> str:
         """What a record is, in messages."""
         return self.schema.rpartition("/")[2].removesuffix(".avsc") if isinstance(self.schema, str) else self.name
+
+
+@cache
+def _function(place: str) -> Callable[[Any], Any]:
+    module, _, name = place.partition(":")
+    found: Callable[[Any], Any] = getattr(import_module(f"trueup.streams.{module}"), name)
+    return found
+
+
+def name_of(record: Mapping[str, Any]) -> bytes:
+    """The key of records of `SETTING` and of live settings."""
+    return str(record["name"]).encode()
+
+
+def ledger_of(record: Mapping[str, Any]) -> bytes:
+    """The key of records about one ledger: its id, 8 bytes big-endian."""
+    return int(record["ledger"]).to_bytes(8, "big")
 
 
 _declared: dict[str, JournalTopic] = {}
@@ -66,7 +101,7 @@ def topic_of(name: str) -> JournalTopic:
 
 
 TOPICS = declare(
-    JournalTopic("config", "journal/schemas/config.avsc", signed=True),
-    JournalTopic("history", "journal/schemas/history.avsc"),
+    JournalTopic("config", "journal/schemas/config.avsc", signed=True, key=name_of),
+    JournalTopic("history", "journal/schemas/history.avsc", form="journal.history_row:history_row"),
 )
 CONFIG, HISTORY = (topic.name for topic in TOPICS)

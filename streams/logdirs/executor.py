@@ -9,13 +9,12 @@ milliseconds, later while it starts. Until then it shows the setting of before, 
 
 from collections.abc import Callable, Mapping
 from dataclasses import fields
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.logdirs.decision import NOTHING, Decision, Ours, after, cordons, ordered
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
-from trueup.streams.journal.journal import Record
 from trueup.streams.runtime.format import size
 
 Say = Callable[[int, str, str, str, str], None]
@@ -158,11 +157,11 @@ def description(move: Relocation) -> str:
     return words + (f": {move.detail}" if move.detail else "")
 
 
-def ours_of(record: Record) -> Ours:
-    """The inverse of `record_of`."""
-    value = record.value
+def ours_of(value: Mapping[str, Any]) -> tuple[str, int, Ours]:
+    """The inverse of `record_of`: the cluster, the broker and the changes."""
     moves = tuple(Relocation(**{**move, "stage": MoveStage(move["stage"])}) for move in value["moves"])
-    return Ours(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
+    ours = Ours(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
+    return value["kafka"], value["broker"], ours
 
 
 def record_of(kafka: str, broker: int, ours: Ours, at_ms: int) -> dict[str, object] | None:

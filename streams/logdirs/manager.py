@@ -23,9 +23,9 @@ from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
-from trueup.streams.logdirs.executor import DirectoryBalancer, ours_of, record_of
+from trueup.streams.logdirs.executor import DirectoryBalancer, record_of
 from trueup.streams.logdirs.metrics import LogDirMetrics
-from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_of, observed_record
+from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.runtime.format import many
@@ -54,11 +54,8 @@ class LogDirsManager:
     def load(self) -> None:
         """Load the observations and changes of earlier runs from the journal."""
         ours: dict[str, dict[int, Ours]] = {}
-        for record in self._journal.read(CHANGES):
-            if record.value is None:
-                ours.get(record.key.decode().rpartition("/")[0], {}).pop(_broker(record.key), None)
-            else:
-                ours.setdefault(record.value["kafka"], {})[record.value["broker"]] = ours_of(record)
+        for kafka, broker, changes in self._journal.newest(CHANGES).values():
+            ours.setdefault(kafka, {})[broker] = changes
         declared = self._live.now.table(LogDirsSettings)
         for name in declared:
             self.by_name[name] = self._dirs(name, ours.get(name, {}))
@@ -67,10 +64,9 @@ class LogDirsManager:
             "cordons or moves of Trueup; found nothing; declare it in mode observe to revert them"
             for name, brokers in ours.items() if brokers and name not in declared
         ]  # fmt: skip
-        seen = self._journal.read(DIRECTORIES) if declared else ()
-        for record in seen:
-            if record.value is not None and (dirs := self.by_name.get(record.value["kafka"])) is not None:
-                found = observed_of(record.value)
+        seen = self._journal.newest(DIRECTORIES) if declared else {}
+        for kafka, found in seen.values():
+            if (dirs := self.by_name.get(kafka)) is not None:
                 dirs.known = {**dirs.known, found.broker: Known(found, None, dirs.leveller.of(found.broker))}
 
     def _dirs(self, name: str, ours: dict[int, Ours]) -> Dirs:
@@ -237,7 +233,3 @@ class LogDirsManager:
             known = ", ".join(self.by_name) or "none"
             raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in section logdirs")
         return self.by_name[name]
-
-
-def _broker(key: bytes) -> int:
-    return int(key.decode().rpartition("/")[2])

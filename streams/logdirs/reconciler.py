@@ -216,11 +216,12 @@ def observed_record(kafka: str, found: Observed) -> Row:
     }  # fmt: skip
 
 
-def observed_of(record: Mapping[str, Any]) -> Observed:
-    """The inverse of `observed_record`."""
+def directories_of(record: Mapping[str, Any]) -> tuple[str, Observed]:
+    """The inverse of `observed_record`: the cluster and the observation."""
     values = {name: record[name] for name in Observed._fields}
     directories = tuple(Directory(**row) for row in record["directories"])
-    return Observed(**{**values, "directories": directories, "copying": tuple(Copying(**r) for r in record["copying"])})
+    copying = tuple(Copying(**row) for row in record["copying"])
+    return record["kafka"], Observed(**{**values, "directories": directories, "copying": copying})
 
 
 def _blocked_reason(known: Known, ours: Ours) -> str:

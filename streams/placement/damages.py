@@ -6,7 +6,7 @@ a bookie that the metadata of the ledger name.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,8 +16,9 @@ from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.damage import ReplicaDamage, ReplicaRange, ReplicaRead, crowded_out
 from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import ledger_of
 from trueup.streams.placement.metrics import PlacementMetrics
-from trueup.streams.placement.topics import DAMAGES
+from trueup.streams.placement.topics import DAMAGES, damage_key, replica_of
 from trueup.streams.runtime.stream import Filter, Finding
 
 log = logging.getLogger(__name__)
@@ -52,14 +53,7 @@ class DamageReports:
 
     def load(self) -> None:
         """Load the reports of earlier runs. Each replica is read again before its damage is confirmed."""
-        found: dict[bytes, ReplicaDamage] = {}
-        for record in self._journal.read(DAMAGES, bad=lambda *_: None):
-            found.pop(record.key, None)
-            if record.value is not None:
-                replica = ReplicaRange(*(record.value[name] for name in ReplicaRange._fields))
-                rest = (record.value[name] for name in ("missing", "reporter", "at_ms"))
-                found[record.key] = ReplicaDamage(replica, *rest)
-        self._known = {one.replica: one for one in found.values()}
+        self._known = {one.replica: one for one in self._journal.newest(DAMAGES).values()}
 
     def report(self, found: Iterable[tuple[ReplicaRange, bool]], reporter: str) -> int:
         """Remember reported replicas; returns the number of new ones. Raises `Retry` if the journal does not accept
@@ -72,8 +66,8 @@ class DamageReports:
                 for replica, missing in found if replica not in known
             }  # fmt: skip
             dropped = crowded_out([*known.values(), *fresh.values()])
-            records = [(DAMAGES, _key(replica), _record(one)) for replica, one in fresh.items()]
-            self._journal.put([*records, *((DAMAGES, _key(one.replica), None) for one in dropped)], REPORT_S)
+            records = [(DAMAGES, damage_key(replica), _record(one)) for replica, one in fresh.items()]
+            self._journal.put([*records, *((DAMAGES, damage_key(one.replica), None) for one in dropped)], REPORT_S)
             with self._lock:
                 self._known |= fresh
                 for one in dropped:
@@ -114,7 +108,7 @@ class DamageReports:
                 self._known[one.replica] = one
 
     def _forget(self, one: ReplicaDamage, why: str) -> None:
-        self._journal.put([(DAMAGES, _key(one.replica), None)])
+        self._journal.put([(DAMAGES, damage_key(one.replica), None)])
         with self._lock:
             self._known.pop(one.replica, None)
         self._metrics.damage("repaired" if one.confirmed else "refuted")
@@ -173,5 +167,7 @@ def _record(one: ReplicaDamage) -> dict[str, Any]:
     return {**one.replica._asdict(), "missing": one.missing, "reporter": one.reporter, "at_ms": one.at_ms}
 
 
-def _key(replica: ReplicaRange) -> bytes:
-    return "/".join(map(str, replica)).encode()
+def damage_of(record: Mapping[str, Any]) -> ReplicaDamage:
+    """The inverse of `_record`. Raises `OverflowError` for an id that is none."""
+    ledger_of(record)
+    return ReplicaDamage(replica_of(record), *(record[name] for name in ("missing", "reporter", "at_ms")))

@@ -33,13 +33,7 @@ class FindingsTopic:
 
     def load(self) -> Ages:
         """Load the findings of earlier runs, before any caller waits. Returns their ages."""
-        found: dict[int, int] = {}
-        for record in self._journal.read(FINDINGS, bad=lambda *_: None):
-            ledger = int.from_bytes(record.key, "big")
-            if record.value is None:
-                found.pop(ledger, None)
-            else:
-                found[ledger] = record.value["since_ms"]
+        found = {record["ledger"]: record["since_ms"] for record in self._journal.newest(FINDINGS).values()}
         self._there = {*found}
         rows = np.array(sorted(found.items()), np.int64).reshape(-1, 2)
         return Ages(rows[:, 0], rows[:, 1])

@@ -7,6 +7,7 @@ against it. A topology is copied to every bucket. `state.placement.view.Bucket` 
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from trueup.state.placement.fencing import Former
 from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
 from trueup.streams.bookkeeper import topics
 from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
-from trueup.streams.journal.decode import ledger_rows, mark_rows
+from trueup.streams.journal.decode import good, ledger_rows, mark_rows
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
 from trueup.streams.runtime.spark.spark_store import records_of
@@ -59,13 +60,14 @@ def row_of(answer: BucketAnswer) -> dict[str, Any]:
 
 
 def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | None]:
-    """Ledgers, marks and the newest topology in the rows of one bucket. Raises `BadBytes`."""
+    """Ledgers, marks and the newest topology in the rows of one bucket. What is not readable is skipped:
+    `streams.journal.journal.Journal.inspect` reports it."""
     ledgers, marks, topology = [EMPTY], [NO_MARKS], None
     for frame in frames:
         kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
-        ledgers.append(ledger_rows(value[kind == LEDGER]))
-        marks.append(mark_rows(value[kind == MARKED]))
-        found = [_topology(bytes(raw)) for raw in value[kind == TOPOLOGY]]
+        ledgers += good(value[kind == LEDGER], ledger_rows)
+        marks += good(value[kind == MARKED], mark_rows)
+        found = [*chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw)) for raw in some]))]
         topology = max([*found, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
     return concat(ledgers), np.concatenate(marks), topology
 

@@ -7,10 +7,10 @@ first epoch of a run, repairs are loaded from their topic, and an order is writt
 import logging
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -118,12 +118,7 @@ class PlacementReconciler:
     def load(self) -> None:
         """Load the repairs of earlier runs, and the findings that they published."""
         self.board = Board(self._topic.load())
-        for record in self._journal.read(REPAIRS):
-            ledger = int.from_bytes(record.key, "big")
-            if record.value is None:
-                self.repairs.pop(ledger, None)
-            else:
-                self.repairs[ledger] = Repair(**{**record.value, "stage": RepairStage(record.value["stage"])})
+        self.repairs = {repair.ledger: repair for repair in self._journal.newest(REPAIRS).values()}
 
     def lose_view(self) -> None:
         """The view was lost: nothing is known until every bucket has answered again."""
@@ -428,6 +423,11 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
 
 def _record(repair: Repair) -> tuple[str, bytes, Repair | None]:
     return REPAIRS, ledger_key(repair.ledger), None if repair.stage in ENDS else repair
+
+
+def repair_of(record: Mapping[str, Any]) -> Repair:
+    """The inverse of `_record`."""
+    return Repair(**{**record, "stage": RepairStage(record["stage"])})
 
 
 def entry(repair: Repair) -> HistoryRow:

@@ -14,7 +14,7 @@ from trueup.state.reads.settings import ReadsSettings
 from trueup.state.reads.view import Observation
 from trueup.streams.config.live import LiveSection
 from trueup.streams.priorities.executor import PolicyWriter
-from trueup.streams.priorities.topics import PRIORITIES, kept_of, record_of
+from trueup.streams.priorities.topics import PRIORITIES, record_of
 
 Say = Callable[[Change], None]
 """Receives each change whose stage changed."""
@@ -28,8 +28,8 @@ class Journal(Protocol):
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         """Write records. Raises `Retry`."""
 
-    def read(self, what: str) -> Iterable[Any]:
-        """All records of a topic."""
+    def newest(self, what: str) -> Mapping[bytes, Any]:
+        """The newest record of each key of a topic."""
 
 
 class Observes(Protocol):
@@ -58,15 +58,9 @@ class ReadsReconciler:
 
     def load(self) -> None:
         """Load what earlier runs remembered."""
-        found: dict[str, Kept] = {}
-        for record in self._journal.read(PRIORITIES):
-            target = record.key.decode()
-            self._stored.pop(target, None)
-            found.pop(target, None)
-            if record.value is not None:
-                found[target] = kept_of(record.value)
-                self._stored[target] = record.value
-        self.kept = found
+        found = self._journal.newest(PRIORITIES)
+        self.kept = dict(found.values())
+        self._stored = {target: record for target, kept in found.values() if (record := record_of(target, kept))}
 
     def reconcile(self) -> None:
         """One pass. A server that does not respond is reported; the next pass tries again."""

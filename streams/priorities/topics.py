@@ -7,7 +7,12 @@ from trueup.state.reads.lifecycle import Change, ChangeStage, Kept, Purpose, Swi
 from trueup.state.reads.tiers import ReadPriority
 from trueup.streams.journal.topic import JournalTopic, declare
 
-TOPICS = declare(JournalTopic("priorities", "priorities/schemas/priority.avsc", signed=True))
+TOPICS = declare(
+    JournalTopic(
+        "priorities", "priorities/schemas/priority.avsc", signed=True, key=lambda record: record["target"].encode(),
+        form="priorities.topics:kept_of",
+    )
+)  # fmt: skip
 (PRIORITIES,) = (topic.name for topic in TOPICS)
 
 
@@ -31,10 +36,10 @@ def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def kept_of(record: Mapping[str, Any]) -> Kept:
-    """The inverse of `record_of`."""
+def kept_of(record: Mapping[str, Any]) -> tuple[str, Kept]:
+    """The inverse of `record_of`: the target and what is remembered of it."""
     change, switch = record["change"], record["switch"]
-    return Kept(
+    return record["target"], Kept(
         change and Change(
             record["target"], Purpose(change["purpose"]), _priority(change["want"]), _priority(change["before"]),
             ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"], plain=change["plain"],

@@ -12,14 +12,14 @@ from zlib import crc32
 from pyspark.sql import SparkSession
 
 from trueup.connectors.contract import LogId, Progress
-from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.common.errors import Refused
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.status import PartitionStage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links import checkpoints
 from trueup.streams.replication.links.link import COUNTED, Link
@@ -32,7 +32,6 @@ from trueup.streams.replication.links.standing import WayOut, ways_out
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
-from trueup.streams.replication.reports import message_of
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.runtime.format import many
@@ -76,11 +75,7 @@ class LinkManager:
         if not self._live.now.table(Declared):
             return
         known = checkpoints.load(self._journal)
-        memory = {
-            record.key.decode(errors="replace"): record.value["value"]
-            for record in self._journal.read(MEMORY, bad=_not_remembered)
-            if record.value is not None
-        }
+        memory = {record["name"]: record["value"] for record in self._journal.newest(MEMORY).values()}
         for name in self._live.now.table(Declared):
             link = Link(
                 name, self._live, self._journal, known.get(name, {}), self._starts(name),
@@ -114,14 +109,11 @@ class LinkManager:
             watch.begin(supervisor)
 
     def _follow_reports(self, stop: threading.Event) -> None:
-        def bad(record: Record, error: TrueupError) -> None:
-            log.warning("report is not readable", extra={"where": record.where, "problem": str(error)})
-
-        self._journal.follow(REPORTS, stop, self._receive, bad, old=False)
+        self._journal.follow(REPORTS, stop, self._receive, old=False)
 
     def _receive(self, record: Record) -> None:
-        message = message_of(record.value)
-        if message.link in self.by_name:
+        message = record.value
+        if message is not None and message.link in self.by_name:
             self.by_name[message.link].receive(message)
 
     def copy(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
@@ -300,7 +292,3 @@ def _command(link: str, way: WayOut) -> PlanRow:
         f"{many(way.partitions, 'partition')}: run `{way.command}`: {way.does}", OPERATOR,
         {"link": link, "topic": way.topic}, evidence={"command": way.command},
     )  # fmt: skip
-
-
-def _not_remembered(record: Record, error: TrueupError) -> None:
-    log.warning("stored rights are not readable", extra={"where": record.where, "problem": str(error)})

@@ -1,13 +1,29 @@
 """The journal's topics of the replication stream."""
 
-from trueup.streams.journal.topic import SETTING, JournalTopic, declare
+from collections.abc import Mapping
+from typing import Any
+
+from trueup.connectors.contract import log_of
+from trueup.streams.journal.topic import SETTING, JournalTopic, declare, name_of
 
 _NEW = {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}
 """For records that are read only while they are new."""
+
+
+def _log(record: Mapping[str, Any]) -> bytes:
+    return f"{record['link']}/{log_of(record['topic'], record['partition'])}".encode()
+
+
 TOPICS = declare(
-    JournalTopic("links", "replication/schemas/copy.avsc"),
-    JournalTopic("offsets", "replication/schemas/offsets.avsc"),
-    JournalTopic("memory", SETTING, signed=True),
-    JournalTopic("reports", "replication/schemas/report.avsc", configs=_NEW),
-)
+    JournalTopic("links", "replication/schemas/copy.avsc", key=_log, form="replication.links.checkpoints:copy_of"),
+    JournalTopic(
+        "offsets", "replication/schemas/offsets.avsc", form="replication.links.checkpoints:part_of",
+        key=lambda record: b"%s/%d" % (_log(record), record["part"]),
+    ),
+    JournalTopic("memory", SETTING, signed=True, key=name_of),
+    JournalTopic(
+        "reports", "replication/schemas/report.avsc", configs=_NEW, form="replication.reports:message_of",
+        key=lambda record: f"{record['link']}/{record['part']}".encode(),
+    ),
+)  # fmt: skip
 LINKS, OFFSETS, MEMORY, REPORTS = (topic.name for topic in TOPICS)

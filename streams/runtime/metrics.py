@@ -66,6 +66,7 @@ class Metrics:
         )
         self.source = self.gauge("source_state", "1 for the current state of a source", "source", "state")
         self.problems = self.gauge("problems", "problems listed on the status page")
+        self.unreadable = self.gauge("journal_unreadable_records", "records of the journal that are skipped")
         self.leader = self.gauge("leader", "1 while this instance may act: it leads, or there is no section ha")
         self.epoch = self.gauge("epoch", "epoch of the leader, 0 without section ha")
         self.refused = self.counter(

@@ -246,13 +246,13 @@ def _writes(app: Flask, engine: Engine) -> None:
     @app.put("/api/config/<name>")
     def set_config(name: str) -> Response:
         known = engine.config()
-        live = known["live"]
-        if name in known["fixed"]:
+        live, body = known["live"], body_of_request()
+        removed = name in known["refused"] and body == {"value": None}
+        if name in known["fixed"] and not removed:
             found = f"{shown(name)}, which needs a restart"
             raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
-        if name not in live:
+        if name not in live and not removed:
             raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config lists all keys")
-        body = body_of_request()
         if set(body) != {"value"}:
             raise Rejected(400, '{"value": ...}, null to use the value of the file', shown(body), "send the new value")
         return jsonify(engine.set_config(name, body["value"]))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tests.journals import formed
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
 from tests.simulation.model import TRUEUP, Ledger, World
@@ -16,8 +17,8 @@ from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry
 from trueup.state.placement.view import MARK, Rows
-from trueup.streams.journal.codec import decode, encode
-from trueup.streams.journal.journal import Bad, Record
+from trueup.streams.journal.codec import encode
+from trueup.streams.journal.journal import Record
 
 BUCKETS = 3
 
@@ -69,7 +70,8 @@ class Topics:
         """See `Journal.ends`: every topic has one partition."""
         return {0: len(getattr(self, what))}
 
-    def read(self, what: str, bad: Bad | None = None) -> Iterator[Record]:
+    def read(self, what: str) -> Iterator[Record]:
+        """See `Journal.read`, of a compacted topic."""
         newest: dict[bytes, int] = {}
         for at, (key, _) in enumerate(self.bodies.get(what, [])):
             newest.pop(key, None)
@@ -77,7 +79,11 @@ class Topics:
         for at in newest.values():
             yield self._record(what, at)
 
-    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad) -> None:
+    def newest(self, what: str) -> dict[bytes, Any]:
+        """See `Journal.newest`."""
+        return {record.key: record.value for record in self.read(what) if record.value is not None}
+
+    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None]) -> None:
         """See `Journal.follow`, up to the current end."""
         for at in range(self.followed, len(self.bodies[what])):
             self.followed += 1
@@ -85,7 +91,7 @@ class Topics:
 
     def _record(self, what: str, at: int) -> Record:
         key, body = self.bodies[what][at]
-        return Record(key, None if body is None else decode(what, body), f"{what} {at}", at)
+        return Record(key, formed(what, key, body), f"{what} {at}", at)
 
 
 class Eyes:

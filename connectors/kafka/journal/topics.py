@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from confluent_kafka import (
@@ -35,7 +36,7 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
-from trueup.connectors.kafka.journal.transactions import Part, Transactions
+from trueup.connectors.kafka.journal.transactions import Body, Part, Transactions, produce
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
@@ -53,13 +54,19 @@ Ranges = dict[int, tuple[int, int]]
 
 
 class Entry(NamedTuple):
-    """One record of a topic. ``body`` None: the key was removed."""
+    """One record of a topic. ``body`` None: the key was removed; ``headers``: of such a record, by name."""
 
     key: bytes
     body: bytes | None
     topic: str
     partition: int
     offset: int
+    headers: Mapping[str, bytes] = MappingProxyType({})
+
+    @property
+    def where(self) -> str:
+        """Its place as text."""
+        return f"topic {self.topic} partition {self.partition} offset {self.offset}"
 
 
 class Topic(NamedTuple):
@@ -210,8 +217,9 @@ class Topics:
         """Whether writes are transactions."""
         return self._transactions is not None
 
-    def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
-        """Write these records and wait until all are acknowledged, for about ``within_s``."""
+    def send(self, parts: Iterable[Part], within_s: float = FLUSH_S, partition: int = -1) -> None:
+        """Write these records and wait until all are acknowledged, for about ``within_s``. ``partition`` -1: by the
+        key; another one is for writes that are no transactions."""
         if not self._lock.acquire(timeout=within_s):
             raise Retry("access to the journal", f"other writers for {within_s:.0f} s", "try again")
         try:
@@ -219,11 +227,10 @@ class Topics:
                 self._transactions.write(parts, within_s)
                 return
             self._failed.clear()
-            produce = self._producer.produce
             for topic, all_keys, bodies in parts:
                 for key, body in zip(all_keys, bodies, strict=True):
                     try:
-                        produce(topic, body, key)
+                        produce(self._producer, topic, key, body, partition)
                     except BufferError:
                         self._produce_later(topic, key, body)
             left = self._producer.flush(within_s)
@@ -236,12 +243,12 @@ class Topics:
         finally:
             self._lock.release()
 
-    def _produce_later(self, topic: str, key: bytes, body: bytes | None) -> None:
+    def _produce_later(self, topic: str, key: bytes, body: Body) -> None:
         """Add a record to the queue when there is room."""
         while True:
             self._producer.poll(0.1)
             with suppress(BufferError):
-                self._producer.produce(topic, body, key)
+                produce(self._producer, topic, key, body)
                 return
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
@@ -297,6 +304,23 @@ class Topics:
                 message = consumer.poll(0.2)
                 if message is not None and message.error() is None:
                     seen(_entry(message))
+        finally:
+            consumer.close()
+
+    def follow_all(
+        self, begins: Mapping[tuple[str, int], int], stop: threading.Event, seen: Callable[[list[Entry]], None]
+    ) -> None:
+        """Call ``seen`` with the records of these partitions from these offsets on, in the order of each, until
+        ``stop``. Blocks."""
+        consumer = Consumer({
+            **self.client, "group.id": "trueup", "enable.auto.commit": False, "auto.offset.reset": "earliest",
+            "queued.max.messages.kbytes": 8_192,
+        })  # fmt: skip
+        try:
+            consumer.assign([TopicPartition(topic, number, begin) for (topic, number), begin in begins.items()])
+            while not stop.is_set():
+                if found := [_entry(each) for each in consumer.consume(10_000, 0.2) if each.error() is None]:
+                    seen(found)
         finally:
             consumer.close()
 
@@ -386,4 +410,8 @@ def _entry(message: Message) -> Entry:
     assert topic is not None, "a message that was read has a topic"
     assert partition is not None, "a message that was read has a partition"
     assert offset is not None, "a message that was read has an offset"
-    return Entry(message.key() or b"", message.value(), topic, partition, offset)
+    body = message.value()
+    found = Entry(message.key() or b"", body, topic, partition, offset)
+    if body is None and (headers := message.headers()):
+        return found._replace(headers={name: value for name, value in [*headers] if isinstance(value, bytes)})
+    return found

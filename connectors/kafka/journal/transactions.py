@@ -7,20 +7,41 @@ all of its later writes (KIP-98).
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from trueup.state.common.errors import Stop, TrueupError
 
 ABORT_S = 5.0
-Part = tuple[str, Sequence[bytes], Sequence[bytes | None]]
-"""Topic, keys and bodies. A body of None removes its key."""
+
+
+class Signed(NamedTuple):
+    """A deletion with a header: its name and value."""
+
+    name: str
+    value: bytes
+
+
+Body = bytes | Signed | None
+"""None or a signed deletion removes its key."""
+Part = tuple[str, Sequence[bytes], Sequence[Body]]
+"""Topic, keys and bodies."""
 Translate = Callable[[KafkaError, str], TrueupError]
 FENCED = frozenset({
     KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
     KafkaError.INVALID_PRODUCER_ID_MAPPING,
 })  # fmt: skip
+
+
+def produce(producer: Producer, topic: str, key: bytes, body: Body, partition: int = -1) -> None:
+    """Add a record to the queue. ``partition`` -1: by the key. Raises `BufferError` if it is full."""
+    if isinstance(body, Signed):
+        producer.produce(topic, None, key, partition, headers=[body])
+    elif partition < 0:
+        producer.produce(topic, body, key)
+    else:
+        producer.produce(topic, body, key, partition)
 
 
 class Transactions:
@@ -57,10 +78,10 @@ class Transactions:
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
 
-    def _produce(self, topic: str, key: bytes, body: bytes | None) -> None:
+    def _produce(self, topic: str, key: bytes, body: Body) -> None:
         while True:
             try:
-                self._producer.produce(topic, body, key)
+                produce(self._producer, topic, key, body)
             except BufferError:
                 self._producer.poll(0.1)
             else:

@@ -79,12 +79,17 @@ def set_(api: Target, output: str, key: str, value: str | None, reset: bool) -> 
     Examples:  trueup config set placement.max_marks 50
                trueup config set links.east-west.topics orders,/pay\\..*/
                trueup config set placement.max_marks --default
+
+    With --default, KEY may also be a key whose record `trueup status` reports as refused, for example of a link that is
+    not declared any more: the record is removed.
     """
     if reset == (value is not None):
         raise click.UsageError("expected VALUE or --default; found " + ("both" if reset else "neither"))
     found = Api(api).put(f"config/{segment(key)}", {"value": value})
     if output == "json":
         out.as_json(found)
+    elif reset and found["value"] is None:
+        click.echo(f"The record of {key}, which is not a live key, is removed.")
     else:
         click.echo(f"{key} is {_plain(found['value'])}")
 

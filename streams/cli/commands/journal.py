@@ -6,6 +6,7 @@ import click
 
 from trueup.streams.catalog import observed_topics, observing
 from trueup.streams.cli import configuration
+from trueup.streams.runtime.format import many
 from trueup.streams.terminal import codes, options, out
 
 
@@ -16,6 +17,45 @@ def journal() -> None:
     \b
     Example:  trueup journal begin-anew -c trueup.yaml --yes
     """
+
+
+@journal.command(short_help="Remove records that are not readable.")
+@options.configuration
+@click.option("--yes", "certain", is_flag=True, help="Execute the repair. Without --yes the records are only listed.")
+def repair(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
+    """Remove the records of the journal that are not readable: Trueup did not write them, or they have no valid
+    signature of journal.key_file. Trueup skips them, and `trueup status` lists them.
+
+    If the topic still has a readable record of the same key, it is written again and takes effect. Otherwise the key is
+    deleted: observations are read again at the next start, settings return to the values of the file, and approvals
+    and positions are forgotten. The brokers delete the old records when they compact the topic.
+
+    Stop every Trueup that uses the journal, and run this command with the same configuration.
+
+    Exits with 3 if there are such records, without --yes.
+
+    \b
+    Example:  trueup journal repair -c trueup.yaml --yes
+    """
+    chosen = configuration.settings(path, pairs)
+    from trueup.streams.bookkeeper.anew import alone_with
+    from trueup.streams.journal import repair as repairs
+
+    with alone_with(chosen) as opened:
+        with out.progress("reading the journal"):
+            found = repairs.plan(opened)
+        for bad, _, before in found:
+            todo = f"the record at offset {before.offset} is written again" if before else "the key is deleted"
+            click.echo(f"{bad.problem}\n  key {bad.key!r:.100}: {todo}")
+        if not found:
+            click.echo("All records are readable.")
+            return codes.OK
+        if not certain:
+            click.echo("To execute it, add --yes.")
+            return codes.CHANGES
+        repairs.execute(opened, found)
+    click.echo(f"Repaired: {many(len(found), 'record')}.")
+    return codes.OK
 
 
 @journal.command("begin-anew", short_help="Remove all observations of ZooKeeper.")

@@ -3,6 +3,7 @@
 The offset map of a partition grows by a few runs per lease, so only changed parts of it are written.
 """
 
+import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,9 +13,11 @@ from trueup.connectors.contract import Assignment, LogId, Position, Progress, Re
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, from_records
 from trueup.state.replication.provenance import Refill
+from trueup.streams.journal.codec import WRONG
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.topics import LINKS, OFFSETS
 
+log = logging.getLogger(__name__)
 JournalRecord = tuple[str, bytes, Any]
 REFILL = "refill"
 """Key of a refill in the journal, in place of the name of a path."""
@@ -194,27 +197,29 @@ class Unsaved:
 def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
     """The copies of every link in the journal, by source partition."""
     found: dict[str, dict[LogId, Copy]] = {}
-    for value in _newest(journal, LINKS):
-        copy = _copy(value)
-        found.setdefault(value["link"], {})[copy.source] = copy
+    for link, copy in journal.newest(LINKS).values():
+        found.setdefault(link, {})[copy.source] = copy
     parts: dict[tuple[str, LogId], dict[int, Mapping[str, Any]]] = {}
-    for value in _newest(journal, OFFSETS):
-        place = value["link"], log_of(value["topic"], value["partition"])
-        parts.setdefault(place, {})[value["part"]] = _part(value)
+    for link, source, part in journal.newest(OFFSETS).values():
+        parts.setdefault((link, source), {})[part["part"]] = part
     for (link, source), known in parts.items():
         if (made := found.get(link, {}).get(source)) is not None:
-            made.map = from_records(known.values())
+            try:
+                made.map = from_records(known.values())
+            except WRONG as error:  # parts that do not belong together; translation begins anew
+                log.warning("offset map not readable", extra={"link": link, "log": str(source), "problem": str(error)})
             made.written = {number: digest(part) for number, part in known.items()}
     return found
 
 
-def _copy(value: Mapping[str, Any]) -> Copy:
+def copy_of(value: Mapping[str, Any]) -> tuple[str, Copy]:
+    """A record of the topic ``links`` as its link and a copy."""
     resume_states: dict[str, ResumeState] = {}
     for key, number in value["carry"].items():
         path, _, name = key.partition("/")
         resume_states[path] = {**resume_states.get(path, {}), name: number}
     refill = resume_states.pop(REFILL, None)
-    return Copy(
+    return value["link"], Copy(
         source=log_of(value["topic"], value["partition"]),
         target=log_of(value["target_topic"], value["target_partition"]),
         start=value["start"],
@@ -233,14 +238,8 @@ def _as_record(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"part": part["part"], "head": numbers, **{name: part.get(name, []) for name in LISTS}}
 
 
-def _part(value: Mapping[str, Any]) -> dict[str, Any]:
-    """A part in the form of `OffsetMap.records`."""
+def part_of(value: Mapping[str, Any]) -> tuple[str, LogId, dict[str, Any]]:
+    """A record of the topic ``offsets`` as its link, its log and a part in the form of `OffsetMap.records`."""
     lists = {name: value[name] for name in LISTS} if value["part"] != HEAD else {}
-    return {"part": value["part"], **value["head"], **lists}
-
-
-def _newest(journal: Journal, what: str) -> Iterable[Any]:
-    newest: dict[bytes, Any] = {}
-    for record in journal.read(what):
-        newest[record.key] = record.value
-    return [value for value in newest.values() if value is not None]
+    source = log_of(value["topic"], value["partition"])
+    return value["link"], source, {"part": value["part"], **value["head"], **lists}

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - its name everywhere
 
 from trueup.connectors.kafka.client.security import java_of
+from trueup.streams.journal.topic import topic_of
 
 if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
@@ -83,6 +84,7 @@ def _larger(block: bytes) -> bytes:
 def records_of(spark: SparkSession, journal: "Journal", topics: Sequence[str], max_records: int) -> DataFrame:
     """The stream of records of these topics: kind int (the index of its topic), key binary, value binary."""
     names = [journal.topic(what) for what in topics]
+    by_ledger = [name for what, name in zip(topics, names, strict=True) if topic_of(what).partitioned]
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", journal.bootstrap)
     for key, value in {**journal.settings.options, **java_of(journal.settings.security, "journal")}.items():
         reader = reader.option(f"kafka.{key}", value)
@@ -95,6 +97,7 @@ def records_of(spark: SparkSession, journal: "Journal", topics: Sequence[str], m
         .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .load()
         .where("value is not null")
+        .where((F.length("key") == 8) | ~F.col("topic").isin(by_ledger))
     )
     kind = F.array_position(F.array(*map(F.lit, names)), F.col("topic")) - 1
     return records.select(kind.cast("int").alias("kind"), "key", "value")

@@ -19,7 +19,8 @@ from trueup.streams.journal.decode import ledger_rows, mark_rows
 longs = st.integers(-(2**63), 2**63 - 1)
 MARKS = st.lists(
     st.fixed_dictionaries({
-        "ledger": longs, "zxid": longs, "seen_ms": longs, "version": st.integers(-1, 2**31 - 1), "ctime_ms": longs,
+        "ledger": st.integers(0, 2**63 - 1), "zxid": longs, "seen_ms": longs, "version": st.integers(-1, 2**31 - 1),
+        "ctime_ms": longs,
         "replicas": st.lists(st.text(max_size=80), max_size=3), "locked_by": st.text(max_size=3),
     }),
     max_size=5,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from tests.journals import newest
 from tests.memory_store import MemoryStore
 from tests.simulation.checkers import Violation
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
@@ -42,13 +43,6 @@ class Crash(BaseException):
     """Crash of the application."""
 
 
-class JournalRecord(NamedTuple):
-    """A record as read from the journal."""
-
-    key: bytes
-    value: Any
-
-
 class Journal:
     """An in-memory topic whose puts fail now and then, possibly after some records were written. ``confirmed``: ledgers
     whose markers ended after their metadata were deleted."""
@@ -67,8 +61,8 @@ class Journal:
         if fails:
             raise Retry("the journal", f"{taken} of {len(records)} taken", "again")
 
-    def read(self, _what: str) -> list[JournalRecord]:
-        return [JournalRecord(key, value) for key, value in self.records.items()]
+    def newest(self, what: str) -> dict[bytes, Any]:
+        return newest(what, self.records)
 
 
 class Connector:

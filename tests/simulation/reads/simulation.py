@@ -7,8 +7,9 @@ applies late or not at all; another client changes policies; copies break, retur
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
+from tests.journals import newest
 from tests.simulation.checkers import Violation
 from tests.simulation.reads.world import (
     BK,
@@ -43,13 +44,6 @@ class Crash(BaseException):
     """Crash of the application."""
 
 
-class JournalRecord(NamedTuple):
-    """A record as read from the journal."""
-
-    key: bytes
-    value: Any
-
-
 class Journal:
     """An in-memory topic whose writes fail now and then, possibly after the record was written."""
 
@@ -66,8 +60,8 @@ class Journal:
             if fails:
                 raise Retry("the journal", "no response", "again")
 
-    def read(self, _what: str) -> list[JournalRecord]:
-        return [JournalRecord(key, value) for key, value in self.records.items()]
+    def newest(self, what: str) -> dict[bytes, Any]:
+        return newest(what, self.records)
 
 
 @dataclass

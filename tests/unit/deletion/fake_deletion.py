@@ -2,10 +2,11 @@
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
+from tests.journals import newest
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
@@ -36,13 +37,6 @@ def leaks(*rows: dict[str, Any]) -> Leaks:
     return Leaks(made, tuple(names), 9, made["ledger"][made["version"] < 0])
 
 
-class JournalRecord(NamedTuple):
-    """A record as read from the journal."""
-
-    key: bytes
-    value: Any
-
-
 @dataclass
 class FakeJournal:
     """Keeps the newest record of each key. ``fail``: every put fails. ``puts``: the stages in each put."""
@@ -57,8 +51,8 @@ class FakeJournal:
         self.records |= {key: value for _, key, value in records}
         self.puts.append([value and value["stage"] for _, _, value in records])
 
-    def read(self, _what: str) -> list[JournalRecord]:
-        return [JournalRecord(key, value) for key, value in self.records.items()]
+    def newest(self, what: str) -> dict[bytes, Any]:
+        return newest(what, self.records)
 
 
 @dataclass

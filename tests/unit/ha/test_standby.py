@@ -254,8 +254,8 @@ class Rows:
     def __init__(self) -> None:
         self.written: list[Any] = []
 
-    def read(self, _what: str, bad: object, last: int) -> Iterator[Record]:
-        yield Record(b"1", HistoryRow(1, "a", "mark", "written")._asdict(), "", 0)
+    def read(self, _what: str, last: int) -> Iterator[Record]:
+        yield Record(b"1", HistoryRow(1, "a", "mark", "written"), "", 0)
 
     def put(self, records: Iterable[Any], _within_s: float) -> None:
         self.written += records

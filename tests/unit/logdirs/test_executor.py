@@ -12,7 +12,6 @@ from trueup.state.logdirs.lifecycle import MoveStage
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.config.live import LiveSection
-from trueup.streams.journal.journal import Record
 from trueup.streams.logdirs.executor import SETTLED_MS, DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.reconciler import Dirs
 
@@ -304,7 +303,8 @@ def test_what_is_ours_comes_back_from_the_journal(ours: Ours) -> None:
     bench.reconcile()
     for one in (ours, bench.ours):
         record = record_of("east", 1, one, 5)
-        assert (NOTHING if record is None else ours_of(Record(b"", record, "", 0))) == one
+        assert record is None or ours_of(record) == ("east", 1, one)
+        assert (record is None) == (one == NOTHING)
 
 
 def _names(bench: Bench) -> list[str]:

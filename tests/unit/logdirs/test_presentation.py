@@ -11,7 +11,7 @@ from trueup.state.logdirs.snapshot import cordoned, largest, observed
 from trueup.streams.catalog import all_metrics
 from trueup.streams.health import health
 from trueup.streams.logdirs.metrics import LogDirMetrics
-from trueup.streams.logdirs.reconciler import observed_of, observed_record
+from trueup.streams.logdirs.reconciler import directories_of, observed_record
 from trueup.streams.web.api import create_app
 
 GB = 1 << 30
@@ -112,7 +112,7 @@ def test_a_broker_in_rows() -> None:
 
 def test_rows_come_back_from_the_journal() -> None:
     found = observed(BROKER, 5)
-    assert observed_of(observed_record("east", found)) == found
+    assert directories_of(observed_record("east", found)) == ("east", found)
 
 
 def test_after_a_cordon_the_rows_show_it() -> None:

@@ -1,5 +1,5 @@
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import trueup.streams.placement.reconciler as module
+from tests.journals import newest
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
@@ -20,8 +21,7 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS
 from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
 from trueup.streams.config.live import LiveSection
-from trueup.streams.journal.codec import decode, ledger_key
-from trueup.streams.journal.journal import Record
+from trueup.streams.journal.codec import ledger_key
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler, lost_members
 from trueup.streams.runtime.metrics import Metrics
@@ -65,13 +65,8 @@ class Topics:
         for what, keys, bodies in parts:
             self.put((what, *pair) for pair in zip(keys, bodies, strict=True))
 
-    def read(self, what: str, bad: Any = None) -> Iterator[Record]:
-        found = [
-            (key, decode(what, value) if isinstance(value, bytes) else value)
-            for (topic, key), value in self.taken.items()
-            if topic == what
-        ]
-        return iter([Record(key, value, "", at) for at, (key, value) in enumerate(found)])
+    def newest(self, what: str) -> dict[bytes, Any]:
+        return newest(what, {key: value for (topic, key), value in self.taken.items() if topic == what})
 
     def there(self, what: str) -> set[int]:
         return {int.from_bytes(k, "big") for (w, k), value in self.taken.items() if w == what and value is not None}
@@ -288,7 +283,10 @@ def test_unpublished_findings_are_published_with_the_next():
 
 def test_findings_of_an_earlier_run_are_removed():
     driven = Driven(mode="observe")
-    driven.journal.taken["findings", ledger_key(7)] = {"ledger": 7, "since_ms": 1}
+    driven.journal.taken["findings", ledger_key(7)] = {
+        "ledger": 7, "verdict": "drifted", "rule": "r", "since_ms": 1, "version": 0, "mzxid": 1, "copies": 1,
+        "racks": 1, "fragment": 0,
+    }  # fmt: skip
     driven.answer(finding(1))
     assert driven.journal.there("findings") == {1}
 

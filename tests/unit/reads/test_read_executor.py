@@ -172,7 +172,7 @@ def test_a_topic_is_unloaded_at_most_once(error: TrueupError | None) -> None:
     ],
 )
 def test_what_is_remembered_survives_the_journal(kept: Kept) -> None:
-    assert kept_of(decode(PRIORITIES, encode(PRIORITIES, record_of(TARGET, kept)))) == kept
+    assert kept_of(decode(PRIORITIES, encode(PRIORITIES, record_of(TARGET, kept)))) == (TARGET, kept)
 
 
 def test_nothing_remembered_is_no_record() -> None:

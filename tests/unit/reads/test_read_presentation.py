@@ -40,8 +40,8 @@ class Views:
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         self.records.update({key: value for _, key, value in records})
 
-    def read(self, what: str) -> list[Any]:
-        return []
+    def newest(self, what: str) -> dict[bytes, Any]:
+        return {}
 
 
 class Writer:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.configuration import Effective, parse
+from tests.journals import newest
 from tests.unit.replication.fake_connector import NAME
 from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
@@ -14,7 +15,6 @@ from trueup.state.replication.anomalies import Choice, anomalies
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.status import LinkState, PartitionStage
 from trueup.state.settings.settings import Settings, change
-from trueup.streams.journal.journal import Record
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.orders import Reporting
@@ -31,16 +31,16 @@ class FakeJournal:
     """Keeps the newest record of each key, as a compacted topic does."""
 
     def __init__(self) -> None:
-        self.newest: dict[tuple[str, bytes], Any] = {}
+        self.taken: dict[tuple[str, bytes], Any] = {}
         self.down = False
 
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         if self.down:
             raise Retry("acknowledged records", "none", "try again")
-        self.newest |= {(what, key): value for what, key, value in records}
+        self.taken |= {(what, key): value for what, key, value in records}
 
-    def read(self, what: str) -> list[Record]:
-        return [Record(key, value, "", 0) for (topic, key), value in self.newest.items() if topic == what]
+    def newest(self, what: str) -> dict[bytes, Any]:
+        return newest(what, {key: value for (topic, key), value in self.taken.items() if topic == what})
 
 
 class Rig:
@@ -126,7 +126,7 @@ def test_every_partition_is_leased_once(rig: Rig) -> None:
 def test_where_a_partition_begins_is_on_the_journal_before_it_is_copied(rig: Rig) -> None:
     rig.first = 7
     rig.link.orders()
-    assert rig.journal.newest["links", b"east-west/orders-1"]["start"] == 7
+    assert rig.journal.taken["links", b"east-west/orders-1"]["start"] == 7
 
 
 def test_the_journal_must_know_where_a_partition_begins(rig: Rig) -> None:

@@ -23,12 +23,12 @@ class FakeJournal:
         self.down = False
 
     def put(self, records: Iterable[tuple[str, bytes, Any]], _within_s: float = 0.0) -> None:
-        made = [Record(key, value._asdict(), what, 0) for what, key, value in records]
+        made = [Record(key, value, what, 0) for what, key, value in records]
         self.records += made[: len(made) // 2] if self.down else made
         if self.down:
             raise Retry("acknowledged records", "none", "try again")
 
-    def read(self, what: str, bad: object, last: int) -> list[Record]:
+    def read(self, what: str, last: int) -> list[Record]:
         return [record for record in self.records if record.where == what][-last:]
 
 

@@ -32,11 +32,11 @@ class Log:
         for what, key, value in records:
             self.records.append(Record(key, value, what, len(self.records)))
 
-    def read(self, what: str, bad: object, last: int) -> Iterator[Record]:
+    def read(self, what: str, last: int) -> Iterator[Record]:
         self.at_look()
         yield from self.records[-last:]
 
-    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: object, old: bool) -> None:
+    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], old: bool) -> None:
         for record in self.records:
             seen(record)
 

@@ -15,7 +15,7 @@ from trueup.state.replication.settings import LinkSettings
 from trueup.streams.config.journal_topics import LOOKS, JournalTopics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import encode
-from trueup.streams.journal.journal import Bad, Journal, Record
+from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import declared
 
 FILE = {
@@ -49,7 +49,7 @@ class Broker:
         assert what == "config"
         return self.first
 
-    def read(self, what: str, bad: Bad) -> Iterator[Record]:
+    def read(self, what: str) -> Iterator[Record]:
         for offset, (key, value) in enumerate(self.records):
             if offset >= self.first:
                 yield Record(key, value, f"offset {offset}", offset)

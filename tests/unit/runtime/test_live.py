@@ -4,21 +4,23 @@ import json
 import logging
 import random
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import Any, cast
 
 import pytest
 
 from tests.configuration import parse
 from tests.fuzz import COUNT, SEED, mutated
+from trueup.state.common.errors import BadBytes, BadSettings
 from trueup.state.common.options import BYTES, YEAR_S
 from trueup.state.common.patterns import matches
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.settings.settings import Settings, live_keys, possible_keys, value_of
 from trueup.streams.catalog import sections
 from trueup.streams.config.live import Live
-from trueup.streams.journal.codec import decode, encode
-from trueup.streams.journal.journal import Bad, Journal, Record, TrueupError
+from trueup.streams.journal.codec import checked, encode
+from trueup.streams.journal.journal import Journal, Record
 
 BASE = parse({
     "cluster": {"zookeeper": "zk:2181"},
@@ -32,16 +34,17 @@ LIVE = live_keys(BASE)
 class Topic:
     """The config topic: record bodies by key, oldest first."""
 
-    def __init__(self, records: Sequence[tuple[bytes, bytes]]) -> None:
-        self.records = records
+    def __init__(self, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+        self.records = [*records]
 
-    def read(self, what: str, bad: Bad) -> Iterator[Record]:
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        self.records += [(key, None if value is None else encode(what, value)) for what, key, value in records]
+
+    def read(self, what: str) -> Iterator[Record]:
         for offset, (key, body) in enumerate(self.records):
             place = f"offset {offset}"
-            try:
-                yield Record(key, decode(what, body, place), place, offset)
-            except TrueupError as error:
-                bad(Record(key, None, place, offset), error)
+            with suppress(BadBytes):
+                yield Record(key, None if body is None else checked(what, key, body, place), place, offset)
 
 
 def record(name: str, value: str) -> tuple[bytes, bytes]:
@@ -60,6 +63,22 @@ def why(name: str, value: str) -> str:
     assert live.now == BASE
     ((_, problem),) = live.refused.values()
     return problem
+
+
+@pytest.mark.parametrize("name", ["links.gone.mode", "cluster.name"])
+def test_a_record_of_a_key_that_is_not_live_is_removed_by_its_name(name: str) -> None:
+    topic = Topic([record(name, '"enforce"'), record("placement.mode", '"approve"')])
+    live = Live(BASE, cast("Journal", topic), lambda: 0)
+    live.load()
+    assert (list(live.refused), live.set(name, None), live.refused) == ([name], None, {})
+    later = Live(BASE, cast("Journal", topic), lambda: 0)
+    later.load()
+    assert (later.now, later.refused) == (live.now, {})
+
+
+def test_a_key_that_is_not_live_and_has_no_record_is_refused() -> None:
+    with pytest.raises(BadSettings, match=r"links\.gone\.mode: expected a live key"):
+        loaded([]).set("links.gone.mode", None)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +176,7 @@ def test_no_record_of_the_config_topic_ends_a_start_or_a_run(caplog: pytest.LogC
 def see(live: Live, found: tuple[bytes, bytes], offset: int) -> None:
     """One more record, as delivered by following the topic."""
     topic = Topic([found])
-    refuse: Callable[[Record, TrueupError], None] = live._refuse
-    for one in topic.read("config", lambda bad, error: refuse(bad._replace(offset=offset), error)):
+    for one in topic.read("config"):
         live._seen(one._replace(offset=offset))
 
 

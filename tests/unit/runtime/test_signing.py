@@ -1,5 +1,6 @@
 """Signed records of the journal: forged ones are not read."""
 
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, cast
@@ -7,13 +8,14 @@ from typing import Any, cast
 import pytest
 
 from trueup.connectors.kafka.journal.topics import Entry
-from trueup.state.common.errors import BadBytes, Stop, TrueupError
+from trueup.connectors.kafka.journal.transactions import Body, Signed
+from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.settings.settings import JournalSettings
 from trueup.streams.catalog import sections
 from trueup.streams.deletion.topics import MARKERS
 from trueup.streams.journal.instances import INSTANCES
-from trueup.streams.journal.journal import Journal, Record
-from trueup.streams.journal.signing import SIZE, keys_of, signed, verify
+from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.signing import SIZE, Place, keys_of, signature, verify
 from trueup.streams.journal.topic import declared
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -26,10 +28,14 @@ class Broker:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def send(self, parts: Iterable[tuple[str, list[bytes], list[bytes | None]]], _within_s: float) -> None:
+    def send(self, parts: Iterable[tuple[str, list[bytes], list[Body]]], _within_s: float) -> None:
         for topic, keys, bodies in parts:
             for key, body in zip(keys, bodies, strict=True):
-                self.entries.append(Entry(topic=topic, partition=0, offset=len(self.entries), key=key, body=body))
+                headers = {body.name: body.value} if isinstance(body, Signed) else {}
+                self.add(Entry(key, None if isinstance(body, Signed) else body, topic, 0, 0, headers))
+
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry._replace(offset=len(self.entries)))
 
     def read(self, topic: str, _last: int | None) -> Iterator[Entry]:
         return (entry for entry in self.entries if entry.topic == topic)
@@ -40,73 +46,150 @@ def broker() -> Broker:
     return Broker()
 
 
-def journal(broker: Broker, root: Path, *keys: bytes) -> Journal:
+def journal(broker: Broker, root: Path, *keys: bytes, prefix: str = "trueup", cluster: str = "c") -> Journal:
     file = root / f"key-{len(list(root.iterdir()))}"
     file.write_bytes(b"\n".join(keys))
-    made = Journal("127.0.0.1:1", JournalSettings(key_file=str(file) if keys else ""), "c")
+    made = Journal("127.0.0.1:1", JournalSettings(prefix=prefix, key_file=str(file) if keys else ""), cluster)
     made.topics = cast("Any", broker)
     return made
 
 
 def read(journal: Journal, what: str = "config") -> tuple[list[Any], list[str]]:
-    refused: list[str] = []
+    found = [record.value for record in journal.read(what)]
+    return found, [bad.problem for bad in journal.unreadable.all()]
 
-    def bad(record: Record, error: TrueupError) -> None:
-        refused.append(f"{record.where}: {error.expected}")
 
-    return [record.value for record in journal.read(what, bad=bad)], refused
+def order(value: str = '"approve"') -> tuple[str, bytes, dict[str, Any]]:
+    return "config", b"placement.mode", {**SETTING, "value": value}
 
 
 def test_a_signed_setting_is_read_with_its_key(broker: Broker, tmp_path: Path) -> None:
     made = journal(broker, tmp_path, KEY)
-    made.put([("config", b"placement.mode", SETTING), ("config", b"other", None)])
+    made.put([order(), ("config", b"other", None)])
     assert read(made) == ([SETTING, None], [])
 
 
 def test_a_reader_without_a_key_ignores_signatures(broker: Broker, tmp_path: Path) -> None:
-    journal(broker, tmp_path, KEY).put([("config", b"placement.mode", SETTING)])
-    assert read(journal(broker, tmp_path)) == ([SETTING], [])
+    journal(broker, tmp_path, KEY).put([order(), ("config", b"other", None)])
+    assert read(journal(broker, tmp_path)) == ([SETTING, None], [])
 
 
 @pytest.mark.parametrize("keys", [(), (OTHER,)])
-def test_a_record_without_a_valid_signature_is_refused(broker: Broker, tmp_path: Path, keys: tuple[bytes, ...]) -> None:
-    journal(broker, tmp_path, *keys).put([("config", b"placement.mode", SETTING)])
+@pytest.mark.parametrize("value", [SETTING, None])
+def test_a_record_without_a_valid_signature_is_refused(
+    broker: Broker, tmp_path: Path, keys: tuple[bytes, ...], value: Any
+) -> None:
+    journal(broker, tmp_path, *keys).put([("config", b"placement.mode", value)])
     found, refused = read(journal(broker, tmp_path, KEY))
     assert (found, len(refused), "a signature of journal.key_file" in refused[0]) == ([], 1, True)
 
 
+def test_a_deletion_of_anybody_deletes_nothing(broker: Broker, tmp_path: Path) -> None:
+    made = journal(broker, tmp_path, KEY)
+    made.put([order()])
+    journal(broker, tmp_path).put([("config", b"placement.mode", None), ("config", b"\xff\0", None)])
+    assert (list(made.newest("config").values()), len(made.unreadable)) == ([SETTING], 2)
+
+
+@pytest.mark.parametrize("where", [{"prefix": "staging"}, {"cluster": "staging"}])
+def test_a_record_of_another_journal_is_refused(broker: Broker, tmp_path: Path, where: dict[str, str]) -> None:
+    other = journal(broker, tmp_path, KEY, **where)
+    other.put([order(), ("config", b"placement.mode", None)])
+    for entry in list(broker.entries):
+        broker.add(entry._replace(topic="trueup.c.config"))
+    found, refused = read(journal(broker, tmp_path, KEY))
+    assert (found, len(refused)) == ([], 1)
+
+
+def test_names_of_a_journal_that_are_joined_differently_are_another_journal() -> None:
+    one, other = Place("a.b", "c", "config", b"k"), Place("a", "b.c", "config", b"k")
+    with pytest.raises(BadBytes):
+        verify([KEY], other, b"body" + signature(KEY, one, 1, b"body"), b"", "here")
+
+
+@pytest.mark.parametrize("newest", [order('"observe"'), ("config", b"placement.mode", None)])
+def test_an_older_record_that_is_written_again_is_refused(
+    broker: Broker, tmp_path: Path, newest: tuple[str, bytes, Any]
+) -> None:
+    made = journal(broker, tmp_path, KEY)
+    made.put([order()])
+    made.put([newest])
+    broker.add(broker.entries[0])
+    late = journal(broker, tmp_path, KEY)
+    wanted = [newest[2]] if newest[2] else []
+    assert [list(late.newest("config").values()) for _ in range(2)] == [wanted] * 2
+    (problem,) = late.unreadable.problems()
+    assert "expected a record newer than the one at offset 1" in problem
+
+
+def test_an_older_deletion_that_is_written_again_is_refused(broker: Broker, tmp_path: Path) -> None:
+    made = journal(broker, tmp_path, KEY)
+    made.put([("config", b"placement.mode", None)])
+    made.put([order()])
+    broker.add(broker.entries[0])
+    assert list(journal(broker, tmp_path, KEY).newest("config").values()) == [SETTING]
+
+
+def test_a_writer_whose_clock_is_late_is_read_after_what_it_has_read(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 10**18)
+    journal(broker, tmp_path, KEY).put([order('"observe"')])
+    monkeypatch.setattr(time, "time_ns", lambda: 10**17)
+    late = journal(broker, tmp_path, KEY)
+    late.newest("config")
+    late.put([order()])
+    assert list(journal(broker, tmp_path, KEY).newest("config").values()) == [SETTING]
+
+
 def test_a_record_of_the_old_key_is_read_during_a_rotation(broker: Broker, tmp_path: Path) -> None:
-    journal(broker, tmp_path, OTHER).put([("config", b"placement.mode", SETTING)])
+    journal(broker, tmp_path, OTHER).put([order()])
     both = journal(broker, tmp_path, KEY, OTHER)
-    both.put([("config", b"placement.mode", SETTING)])
+    both.newest("config")
+    both.put([order()])
     assert (len(read(both)[0]), len(read(journal(broker, tmp_path, KEY))[0])) == (2, 1)
 
 
 def test_a_forged_order_does_not_end_a_start_and_is_reported(broker: Broker, tmp_path: Path) -> None:
     broker.send([("trueup.c.markers", [b"\0" * 8], [b"forged"])], 0)
     made = journal(broker, tmp_path, KEY)
-    assert (list(made.read(MARKERS)), list(made.unsigned)) == ([], ["topic trueup.c.markers partition 0 offset 0"])
+    assert list(made.read(MARKERS)) == []
+    assert [bad.where for bad in made.unreadable.all()] == ["topic trueup.c.markers partition 0 offset 0"]
 
 
-def test_every_changed_byte_breaks_the_signature() -> None:
-    body = signed([KEY], "config", b"key", b"body")
-    for at in range(len(body)):
-        changed = body[:at] + bytes([body[at] ^ 1]) + body[at + 1 :]
+PLACE = Place("trueup", "c", "config", b"key")
+
+
+@pytest.mark.parametrize("body", [b"body", None])
+def test_every_changed_byte_breaks_the_signature(body: bytes | None) -> None:
+    made = (body or b"") + signature(KEY, PLACE, 7, body)
+
+    def number(found: bytes) -> int:
+        return verify([KEY], PLACE, None if body is None else found, found, "here")
+
+    for at in range(len(made)):
+        changed = made[:at] + bytes([made[at] ^ 1]) + made[at + 1 :]
         with pytest.raises(BadBytes):
-            verify([KEY], "config", b"key", changed, "here")
-    verify([KEY], "config", b"key", body, "here")
+            number(changed)
+    assert number(made) == 7
+
+
+def test_a_signature_of_a_deletion_is_none_of_an_empty_body() -> None:
+    with pytest.raises(BadBytes):
+        verify([KEY], PLACE, signature(KEY, PLACE, 7, None), b"", "here")
 
 
 @pytest.mark.parametrize(("topic", "key"), [("memory", b"key"), ("config", b"kez"), ("configk", b"ey")])
 def test_a_record_cannot_be_moved(topic: str, key: bytes) -> None:
+    body = b"body" + signature(KEY, PLACE, 7, b"body")
     with pytest.raises(BadBytes):
-        verify([KEY], topic, key, signed([KEY], "config", b"key", b"body"), "here")
+        verify([KEY], PLACE._replace(topic=topic, key=key), body, b"", "here")
 
 
 @pytest.mark.parametrize("body", [b"", b"x", b"x" * SIZE])
 def test_a_short_body_is_refused(body: bytes) -> None:
     with pytest.raises(BadBytes):
-        verify([KEY], "config", b"key", body, "here")
+        verify([KEY], PLACE, body, b"", "here")
 
 
 @pytest.mark.parametrize("content", [b"", b"a-bad-key", KEY + b"\na-bad-key"])

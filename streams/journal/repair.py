@@ -1,0 +1,69 @@
+"""Repairs a journal with records that are not readable. Kafka deletes no single record, but a compacted topic keeps
+only the newest one of a key: the readable record before it is written again, or the key is deleted if there is none."""
+
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from trueup.connectors.kafka.journal.topics import Entry
+from trueup.streams.journal.journal import AT_ONCE, Journal
+from trueup.streams.journal.topic import declared
+from trueup.streams.journal.unreadable import Bad
+
+
+class Repair(NamedTuple):
+    """What is done about one record. ``before``: the readable record of its key that is written again; None: its key is
+    deleted."""
+
+    bad: Bad
+    what: str
+    before: Entry | None
+
+
+def find(journal: Journal, within_s: float = inf) -> tuple[list[Bad], bool]:
+    """The records of the topics that exist which are not readable, and whether all records were read within this time.
+    Raises `Retry`."""
+    until_s = time.monotonic() + within_s
+    for what in _existing(journal):
+        entries = journal.entries(what)
+        while some := list(islice(entries, AT_ONCE)):
+            journal.look(what, some)
+            if time.monotonic() > until_s:
+                return journal.unreadable.all(), False
+    return journal.unreadable.all(), True
+
+
+def plan(journal: Journal) -> list[Repair]:
+    """The repair of each record that is not readable. Raises `Retry`."""
+    found, _ = find(journal)
+    made: list[Repair] = []
+    for what in _existing(journal):
+        mine = [bad for bad in found if bad.topic == journal.topic(what)]
+        if mine:
+            before = _before(journal, what, mine)
+            made += [Repair(bad, what, before.get((bad.partition, bad.key))) for bad in mine]
+    return made
+
+
+def execute(journal: Journal, repairs: Iterable[Repair]) -> None:
+    """Write the repairs. Can be repeated. Raises `Retry`, or `Stop` without the permission."""
+    for bad, what, before in repairs:
+        journal.write_again(what, bad.partition, bad.key, before)
+
+
+def _existing(journal: Journal) -> Iterator[str]:
+    states = journal.states()
+    return (each.name for each in declared() if journal.topic(each.name) in states)
+
+
+def _before(journal: Journal, what: str, found: Iterable[Bad]) -> dict[tuple[int, bytes], Entry]:
+    """The newest readable record of each of these keys."""
+    wanted = {(bad.partition, bad.key) for bad in found}
+    known: dict[tuple[int, bytes], Entry] = {}
+    for entry in journal.entries(what):
+        place = entry.partition, entry.key
+        if place in wanted and journal.look(what, [entry]):
+            known[place] = entry
+    return known

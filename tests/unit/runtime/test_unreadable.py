@@ -1,0 +1,222 @@
+"""Records of the journal that others wrote: no reader of a topic fails because of one, and each is reported."""
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from tests.garbage import TOPICS, of
+from tests.integration.kafka.journals import LEDGER, topology
+from trueup.connectors.kafka.journal.topics import Entry
+from trueup.connectors.kafka.journal.transactions import Body, Signed
+from trueup.state.common.errors import BadBytes
+from trueup.state.settings.settings import JournalSettings
+from trueup.streams.bookkeeper import reached
+from trueup.streams.bookkeeper.journal import topology_bytes, topology_record
+from trueup.streams.deletion import owners
+from trueup.streams.deletion import query as deletion
+from trueup.streams.journal import repair
+from trueup.streams.journal.codec import encode
+from trueup.streams.journal.decode import readable
+from trueup.streams.journal.history import History
+from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import topic_of
+from trueup.streams.journal.unreadable import SHOWN
+from trueup.streams.placement import query as placement
+from trueup.streams.replication.links import checkpoints
+
+BROKEN = {"an empty body", "JSON", "bytes"}
+KEY = "k" * 32
+
+
+class Broker:
+    """The topics in memory, each with one partition."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry] = []
+
+    def send(self, parts: Iterable[tuple[str, Any, Any]], _within_s: float = 0, partition: int = -1) -> None:
+        for topic, keys, bodies in parts:
+            for key, body in zip(keys, bodies, strict=True):
+                self.write(topic, key, body)
+
+    def write(self, topic: str, key: bytes, body: Body) -> None:
+        headers = {body.name: body.value} if isinstance(body, Signed) else {}
+        content = None if isinstance(body, Signed) else body
+        self.entries.append(Entry(key, content, topic, 0, len(self.entries), headers))
+
+    def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
+        return (entry for entry in list(self.entries) if entry.topic == topic)
+
+    def identities(self, topics: Iterable[str]) -> dict[str, str]:
+        return {entry.topic: "id" for entry in self.entries}
+
+    def configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        return {topic: {} for topic in topics}
+
+
+def journal(broker: Broker, key_file: Path | None = None) -> Journal:
+    made = Journal("127.0.0.1:1", JournalSettings(key_file=str(key_file or "")), "c")
+    made.topics = cast("Any", broker)
+    return made
+
+
+@pytest.fixture
+def broker() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def everywhere(broker: Broker) -> Journal:
+    """A journal with all kinds of garbage in each topic."""
+    made = journal(broker)
+    for what in TOPICS:
+        for one in of(what):
+            broker.write(made.topic(what), one.key, one.body)
+    return made
+
+
+@pytest.fixture(params=[False, True])
+def key_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path | None:
+    if not request.param:
+        return None
+    (tmp_path / "key").write_text(KEY)
+    return tmp_path / "key"
+
+
+@pytest.mark.parametrize("what", TOPICS)
+def test_what_is_not_readable_is_skipped_and_reported_with_its_place(
+    broker: Broker, what: str, key_file: Path | None
+) -> None:
+    made = journal(broker, key_file)
+    for one in of(what):
+        broker.write(made.topic(what), one.key, one.body)
+    read = [record.where for record in made.read(what)] if topic_of(what).columns is None else []
+    read += [e.where for some, _ in made.columns(what) for e in some] if topic_of(what).columns is not None else []
+    reported = [bad.where for bad in made.unreadable.all()]
+    assert sorted([*read, *reported]) == sorted(entry.where for entry in broker.entries)
+    kinds = dict(zip((entry.where for entry in broker.entries), (one.kind for one in of(what)), strict=True))
+    wanted = {*kinds.values()} if key_file and topic_of(what).signed else BROKEN
+    assert wanted <= {kinds[where] for where in reported}
+
+
+@pytest.mark.parametrize(
+    ("load", "wanted"),
+    [
+        (lambda journal: reached.known(journal, 0).zxid, 0),
+        (owners.known, ({}, 0)),
+        (checkpoints.load, {}),
+        (lambda journal: journal.newest("findings"), {}),
+        (lambda journal: journal.newest("topology"), {}),
+        (lambda journal: journal.newest("repairs"), {}),
+        (lambda journal: journal.newest("markers"), {}),
+        (lambda journal: journal.newest("changes"), {}),
+        (lambda journal: journal.newest("priorities"), {}),
+        (lambda journal: journal.newest("directories"), {}),
+        (lambda journal: journal.newest("damages"), {}),
+        (lambda journal: journal.newest("reached"), {}),
+    ],
+)
+def test_no_load_takes_garbage(everywhere: Journal, load: Callable[[Journal], Any], wanted: Any) -> None:
+    assert load(everywhere) == wanted
+
+
+def test_the_history_is_loaded_without_garbage(everywhere: Journal) -> None:
+    made = History(everywhere)
+    made.load()
+    assert {row["at_ms"] for row in made.latest(100)} <= {1 << 40}
+
+
+SOUND = encode("ledgers", LEDGER)
+NAMES = ("ledgers", "marks", "topology")
+
+
+def test_the_query_of_placement_skips_garbage() -> None:
+    rows = [(kind, one.body) for kind, what in enumerate(NAMES) for one in of(what) if one.body is not None]
+    rows += [(placement.LEDGER, SOUND), (placement.TOPOLOGY, topology_bytes(topology(3)))]
+    frame = pd.DataFrame({"kind": [kind for kind, _ in rows], "value": [body for _, body in rows]})
+    ledgers, _, found = placement.split(iter([frame]))
+    assert 7 in ledgers.ledger.tolist()
+    assert found is not None
+    assert found.epoch == 3
+
+
+def test_the_query_of_deletion_skips_garbage() -> None:
+    names = ("ledgers", "owners", "topology")
+    rows = [(kind, one.body) for kind, what in enumerate(names) for one in of(what) if one.body is not None]
+    rows += [(deletion.LEDGER, SOUND), (deletion.TOPOLOGY, topology_bytes(topology(3)))]
+    batch = pa.RecordBatch.from_pydict({
+        "kind": pa.array([kind for kind, _ in rows], pa.int32()), "value": pa.array([b for _, b in rows], pa.binary()),
+    })  # fmt: skip
+    routed = [row for part in deletion.route(1)(iter([batch])) for row in part.to_pylist()]
+    ledgers, _, epoch = deletion.split(iter([pd.DataFrame(routed)]))
+    assert (7 in ledgers.rows["ledger"].tolist(), epoch) == (True, 3)
+
+
+def test_a_newer_record_of_the_key_ends_the_problem(broker: Broker) -> None:
+    made = journal(broker)
+    broker.write(made.topic("topology"), b"topology", b"")
+    made.newest("topology")
+    assert len(made.unreadable.problems()) == 1
+    made.put([("topology", b"topology", topology_record(topology(1)))])
+    assert (len(made.newest("topology")), made.unreadable.problems()) == (1, [])
+
+
+def test_an_older_record_of_the_key_stays_in_force(broker: Broker) -> None:
+    made = journal(broker)
+    made.put([("topology", b"topology", topology_record(topology(1)))])
+    broker.write(made.topic("topology"), b"topology", b"garbage")
+    assert made.newest("topology")[b"topology"].epoch == 1
+
+
+def test_many_records_are_reported_with_their_number(broker: Broker) -> None:
+    made = journal(broker)
+    for number in range(SHOWN + 5):
+        broker.write(made.topic("owners"), b"%d" % number, b"")
+    made.newest("owners")
+    assert (len(made.unreadable), made.unreadable.problems()[-1][:10]) == (SHOWN + 5, "5 more jou")
+
+
+def test_a_repair_writes_the_record_before_it_again_or_deletes_the_key(broker: Broker, key_file: Path | None) -> None:
+    made = journal(broker, key_file)
+    setting = {"name": "placement.mode", "value": '"approve"', "at_ms": 5, "by": "ada"}
+    made.put([("config", b"placement.mode", setting), ("topology", b"topology", topology_record(topology(4)))])
+    for what, key in (("config", b"placement.mode"), ("topology", b"topology"), ("config", b"\xff"), ("marks", b"m")):
+        broker.write(made.topic(what), key, b"garbage")
+    planned = repair.plan(journal(broker, key_file))
+    assert sorted((one.bad.key, one.before is not None) for one in planned) == [
+        (b"m", False), (b"placement.mode", True), (b"topology", True), (b"\xff", False),
+    ]  # fmt: skip
+    repair.execute(made, planned)
+    # Compaction keeps the newest of each key.
+    newest = {(entry.topic, entry.key): entry for entry in broker.entries}
+    broker.entries = sorted(newest.values(), key=lambda entry: entry.offset)
+    later = journal(broker, key_file)
+    assert repair.find(later) == ([], True)
+    assert (later.newest("config"), later.newest("topology")[b"topology"].epoch) == ({b"placement.mode": setting}, 4)
+
+
+def test_each_bad_item_is_found_among_many() -> None:
+    bad = {3, 4, 77}
+
+    def rows(items: Any) -> Any:
+        if bad & {*items}:
+            raise BadBytes("here", 0, "a good one", "a bad one")
+        return np.array(items)
+
+    found = list(readable(range(100), rows))
+    assert [part.start for part, each in found if isinstance(each, BadBytes)] == sorted(bad)
+    assert [i for _, each in found if not isinstance(each, BadBytes) for i in each] == [
+        i for i in range(100) if i not in bad
+    ]
+
+
+def test_every_form_is_a_function() -> None:
+    for what in TOPICS:
+        topic = topic_of(what)
+        assert topic.form == "" or callable(topic.formed), SimpleNamespace(topic=what)

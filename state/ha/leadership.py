@@ -28,11 +28,15 @@ SHARE = 0.7
 """The part of the takeover time for which a leader acts after its last proof."""
 BEATS = 10
 """Number of signs of life per takeover time."""
+LATE = 200
+"""A sign of a leader counts if its author had read the log up to at most this number of records before it: those of
+twenty instances in the takeover time. An old sign that is written again therefore does not count."""
 
 
 class Sign(NamedTuple):
     """One record. ``epoch``: 0 if the application has no section ha; ``since``: offset at which it began to lead;
-    ``after``: of a claim, offset of the last sign of the previous leader; ``number``: counts the records of a run;
+    ``after``: of a claim, offset of the last sign of the previous leader, otherwise of the last record that its author
+    had read; ``number``: counts the records of a run;
     ``takeover_ms``: silence that a standby must wait for, by the settings of its author, in ms."""
 
     offset: int
@@ -44,6 +48,13 @@ class Sign(NamedTuple):
     after: int = -1
     number: int = 0
     takeover_ms: int = 0
+
+    @property
+    def possible(self) -> bool:
+        """Whether an instance can have written it now. Each epoch begins with a record, so no epoch exceeds the number
+        of records."""
+        current = self.state == WAITING or self.offset - self.after <= LATE
+        return self.epoch == 0 or (self.epoch <= self.offset + 1 and current)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +74,7 @@ class Leader:
 
     def follow(self, sign: Sign) -> "Leader":
         """The leader after one more record."""
-        if sign.state == STANDBY:
+        if sign.state == STANDBY or not sign.possible:
             return self
         if sign.epoch == 0:
             return self._foreign(sign)
@@ -137,6 +148,7 @@ class Contender:
         self._heard_s = now_s
         self._current = False
         self._number, self._sent = 0, dict[int, float]()
+        self._read = -1
         self._last_s, self._claimed_s, self._proven_s = -terms.takeover_s, now_s - terms.takeover_s, -terms.takeover_s
 
     def due(self, now_s: float) -> Sign | None:
@@ -163,7 +175,7 @@ class Contender:
 
     def seen(self, sign: Sign, now_s: float) -> None:
         """One more record of the log was read."""
-        own, before = sign.run == self._run, self.leader
+        own, before, self._read = sign.run == self._run, self.leader, sign.offset
         self.leader = before.follow(sign)
         if self.leader != before:
             self._heard_s = now_s
@@ -225,4 +237,4 @@ class Contender:
     def _sign(self, state: str, since: int = -1) -> Sign:
         epoch = self.leader.epoch if self.role is Role.LEADER else 0
         takeover_ms = int(1000 * self.terms.takeover_s)
-        return Sign(-1, self._run, state, self._place, epoch, since, -1, self._number + 1, takeover_ms)
+        return Sign(-1, self._run, state, self._place, epoch, since, self._read, self._number + 1, takeover_ms)

@@ -21,11 +21,13 @@ def _marks(bodies: Sequence[bytes]) -> tuple[Any, Rows]:
 
 TOPOLOGY_KEY = b"topology"
 TOPICS = declare(
-    JournalTopic("reached", SETTING, observed=True, key=name_of, form="bookkeeper.reached:observed"),
+    JournalTopic(
+        "reached", SETTING, observed=True, signed=True, key=name_of, form="bookkeeper.reached:observed"
+    ),
     JournalTopic("ledgers", "bookkeeper/schemas/ledger.avsc", partitioned=True, observed=True, columns=_ledgers),
     JournalTopic("marks", "bookkeeper/schemas/mark.avsc", partitioned=True, observed=True, columns=_marks),
     JournalTopic(
-        "topology", "bookkeeper/schemas/topology.avsc", observed=True, key=lambda _: TOPOLOGY_KEY,
+        "topology", "bookkeeper/schemas/topology.avsc", observed=True, signed=True, key=lambda _: TOPOLOGY_KEY,
         form="bookkeeper.journal:topology_of",
     ),
 )  # fmt: skip

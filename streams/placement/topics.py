@@ -24,8 +24,8 @@ TOPICS = declare(
         form="placement.reconciler:repair_of",
     ),
     JournalTopic(
-        "damages", "placement/schemas/damage.avsc", observed=True, key=lambda record: damage_key(replica_of(record)),
-        form="placement.damages:damage_of",
+        "damages", "placement/schemas/damage.avsc", observed=True, signed=True,
+        key=lambda record: damage_key(replica_of(record)), form="placement.damages:damage_of",
     ),
 )  # fmt: skip
 FINDINGS, REPAIRS, DAMAGES = (topic.name for topic in TOPICS)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from trueup.state.ha.leadership import (
     ENDED,
+    LATE,
     REFUSED,
     RUNNING,
     STANDBY,
@@ -130,6 +131,38 @@ def test_of_two_claims_the_first_in_the_log_wins(log: Log) -> None:
         assert claim is not None
         log.append(claim, 11.0)
     assert [one.role for one in standbys] == [Role.STANDBY, Role.LEADER]
+
+
+def test_a_last_sign_that_is_written_again_and_again_keeps_no_standby_from_leading(log: Log) -> None:
+    leader = elected(log, "a")
+    log.step(leader, 1.0)
+    last, standby, now_s, again = log.signs[-1], log.instance("b", 1.0), 1.0, 0
+    while standby.role is not Role.LEADER:
+        now_s += 1.0
+        log.append(last, now_s)
+        log.step(standby, now_s)
+        again += 1
+        assert again <= LATE + TAKEOVER_S + 2
+    assert standby.leader.epoch == 2
+
+
+@pytest.mark.parametrize("epoch", [2**63 - 1, 2**31, 100])
+def test_an_epoch_that_no_log_can_have_reached_ends_no_election(log: Log, epoch: int) -> None:
+    standby = log.instance("b")
+    log.step(standby, 0.0)
+    log.append(Sign(-1, "x", RUNNING, "nowhere", epoch, after=len(log.signs) - 1), 0.5)
+    for now_s in (1.0, 2.0, 12.0):
+        log.step(standby, now_s)
+    assert (standby.role, standby.leader.epoch) == (Role.LEADER, 1)
+
+
+def test_after_the_highest_epoch_that_a_forger_can_write_the_next_one_is_valid(log: Log) -> None:
+    standby = log.instance("b")
+    log.step(standby, 0.0)
+    log.append(Sign(-1, "x", RUNNING, "nowhere", len(log.signs) + 1, after=len(log.signs) - 1), 0.5)
+    for now_s in (1.0, 5.0, 10.0, 11.0):
+        log.step(standby, now_s)
+    assert (standby.role, standby.leader.epoch) == (Role.LEADER, 3)
 
 
 def test_a_claim_is_void_if_the_leader_gave_a_sign_before_it(log: Log) -> None:

@@ -200,7 +200,8 @@ def test_a_file_without_a_sufficient_key_is_refused_without_its_content(tmp_path
     assert "a-bad-key" not in str(found.value)
 
 
-def test_settings_and_orders_are_signed() -> None:
+def test_settings_orders_and_what_only_the_leader_reads_are_signed() -> None:
     assert sections()  # imports the topics of all streams
     names = {topic.name for topic in declared() if topic.signed}
-    assert names == {"config", INSTANCES, "repairs", "markers", "strays", "changes", "priorities", "memory"}
+    orders = {"config", INSTANCES, "repairs", "markers", "strays", "changes", "priorities", "memory"}
+    assert names == {*orders, "topology", "reached", "damages"}

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
 
 from trueup.connectors.clock import now_ms
 from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
@@ -41,6 +41,7 @@ from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.disk import Disk, writable
 from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
 from trueup.streams.runtime.lock import Lock, alone, make_private
+from trueup.streams.runtime.patience import patiently
 from trueup.streams.runtime.spark import checkpoints
 from trueup.streams.runtime.spark.cluster import LOOK_S, Executors
 from trueup.streams.runtime.spark.driver import Driver
@@ -57,6 +58,9 @@ from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
 TICK_S, LEAVE_S, FORGET_S = 0.2, 0.5, 3_600.0
+LOOK_AGAIN_S = 30.0
+"""Time after which the log says that the embedded journal is waited for."""
+T = TypeVar("T")
 COLLECT = 100_000, 50, 100
 """Thresholds of garbage collections. The loss of a bookie creates hundreds of thousands of objects, none of them in a
 cycle: with Python's own thresholds, the search for cycles takes a fifth of the time until the last ledger is marked."""
@@ -112,7 +116,7 @@ class Running:
         if self._election is None:
             self._load_history()
         self._live = Live(settings, self._journal, now_ms, None if self._election else self._history)
-        self._live.load()
+        self._wait("the settings in the journal", self._live.load)
         if self._election is None:
             self._watch_topics()
             self._streams = self._make_streams()
@@ -127,7 +131,7 @@ class Running:
     def _watch_topics(self) -> None:
         """Compare the topics of the journal with those of earlier runs, now and from now on."""
         topics = JournalTopics(self._journal, self._live, self._created, self._data / "journal-topics.json")
-        topics.start()
+        self._wait("the topics of the journal", topics.start)
         self._topics = topics
         self._supervisor.loop("journal topics", partial(topics.check, self._ending.fail), CHECK_S)
 
@@ -137,7 +141,7 @@ class Running:
         self._metrics.unreadable.at().set_function(lambda: len(self._journal.unreadable))
 
     def _load_history(self) -> None:
-        self._history.load()
+        self._wait("the history", self._history.load)
         self._supervisor.loop("history", self._history.save, SAVE_S)
 
     def _make_streams(self) -> dict[str, Stream]:
@@ -150,11 +154,11 @@ class Running:
             session=lambda: self._driver.session if self._driver else None,
         )  # fmt: skip
         for each in STREAMS:
-            if (stream := each.make(context)) is not None:
+            if (stream := self._wait(each.name, partial(each.make, context))) is not None:
                 context.streams[each.name] = stream
                 # Queries are named after streams, too, and end in parallel with these.
                 self._quiet[f"stream {each.name}"], self._closes[f"stream {each.name}"] = stream.end, stream.close
-                stream.load()
+                self._wait(each.name, stream.load)
         return context.streams
 
     def _progressed(self, progress: dict[str, Any]) -> None:
@@ -174,13 +178,28 @@ class Running:
             log.info("starting", extra={"part": "journal", "data_dir": str(self._data)})
             broker = EmbeddedKafka(self._data / "journal", logs.Downloads())
             self._closes["journal"] = lambda: self._close_journal(broker)
-            broker.up()
-            self._supervisor.loop("embedded journal", lambda: _keep_alive(broker, self._disk), every_s=1.0)
+            self._up(broker)
+            self._supervisor.loop("embedded journal", lambda: self._keep_alive(broker), every_s=1.0)
             chosen = replace(chosen, bootstrap=broker.bootstrap, security=broker.security)
         journal = Journal(chosen.bootstrap, chosen, self._settings.cluster.name, shared=bool(self._settings.ha.id))
-        self._created = journal.create()
+        self._created = self._wait(f"the journal at {chosen.bootstrap}", journal.create)
         self._history = History(journal, acts=not self._settings.ha.id)
         return journal
+
+    def _wait(self, what: str, step: Callable[[], T]) -> T:
+        return patiently(what, step, self._ending.stop)
+
+    def _up(self, broker: EmbeddedKafka) -> None:
+        broker.start()
+        broker.ready_s = LOOK_AGAIN_S
+        self._wait("the embedded journal", broker.wait_ready)
+
+    def _keep_alive(self, broker: EmbeddedKafka) -> None:
+        if not broker.alive:
+            self._disk.check()
+            log.error("embedded journal ended; restarting it")
+            broker.kill()
+            self._up(broker)
 
     def _place(self) -> str:
         """Where operators find this instance."""
@@ -203,7 +222,7 @@ class Running:
     def _enter(self, lock: Lock) -> None:
         """Become the one application of the journal. Raises `Stop` if there is another one."""
         made = Instance(self._journal, self._place(), lock.before, now_ms)
-        made.enter(self._ending.stop)
+        self._wait("a sign of life in the journal", partial(made.enter, self._ending.stop))
         lock.note(made.run)
         self._supervisor.loop("instance", made.beat, BEAT_S)
         self._supervisor.loop("instances", lambda: made.follow(self._ending.stop, self._ending.fail))
@@ -244,7 +263,7 @@ class Running:
         log.info("starting", extra={"part": "Spark"})
         self._driver = driver
         self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
-        driver.begin()
+        self._wait("Spark", driver.begin)
         application.spark_ui = driver.session.sparkContext.uiWebUrl or ""
         if self._settings.spark.on_cluster:
             self._executors = Executors(lambda: driver.session)
@@ -339,13 +358,6 @@ class Running:
             self._supervisor.lose_queries(f"Spark: {why}")
             application.spark_ended = why
             raise Retry("Spark to run", why, "none: a new session starts, and queries continue from their checkpoints")
-
-
-def _keep_alive(broker: EmbeddedKafka, disk: Disk) -> None:
-    if not broker.alive:
-        disk.check()
-        log.error("embedded journal ended; restarting it")
-        broker.restart()
 
 
 @contextmanager

@@ -5,6 +5,7 @@ settings remain.
 """
 
 import shutil
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.lock import alone, make_private
+from trueup.streams.runtime.patience import patiently
 
 
 def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]) -> list[str]:
@@ -46,8 +48,9 @@ def _opened(settings: Settings, data: Path) -> Iterator[Journal]:
         yield Journal(chosen.bootstrap, chosen, settings.cluster.name)
         return
     broker = EmbeddedKafka(data / "journal")
-    broker.up()
+    broker.start()
     try:
+        patiently("the embedded journal", broker.wait_ready, threading.Event())
         yield Journal(broker.bootstrap, replace(chosen, security=broker.security), settings.cluster.name)
     finally:
         broker.stop()

@@ -387,7 +387,10 @@ def _answer(future: Future[Any], timeout_s: float) -> Any:
 
 
 def _without_leader(admin: Any, names: Sequence[str]) -> list[str]:
-    topics = admin.list_topics(timeout=10).topics
+    try:
+        topics = admin.list_topics(timeout=10).topics
+    except KafkaException as error:
+        raise translated(error.args[0], "list the topics of the journal") from error
     return [n for n in names if n not in topics or any(p.leader < 0 for p in topics[n].partitions.values())]
 
 

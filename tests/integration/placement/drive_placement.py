@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from tests.configuration import parse
 from trueup.state.placement.board import Board
-from trueup.streams.bookkeeper.journal import topology_of, topology_record
+from trueup.streams.bookkeeper.journal import topology_record
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import answer_of, answers
 from trueup.streams.runtime.spark.session import session
@@ -46,8 +46,8 @@ def main(job_path: str) -> None:
     )
     while query.isActive and not caught_up(query.lastProgress):
         time.sleep(0.1)
-    last = [record.value for record in journal.read("topology")][-1]
-    journal.put([("topology", b"topology", topology_record(replace(topology_of(last), epoch=job["epoch"])))])
+    last = journal.newest("topology")[b"topology"]
+    journal.put([("topology", b"topology", topology_record(replace(last, epoch=job["epoch"])))])
     while query.isActive and not board.settled(chosen.buckets, job["epoch"]):
         time.sleep(0.1)
     error = query.exception()

@@ -5,8 +5,9 @@ never lost. A bookie with only a cookie, and a name that ledgers use but that ha
 treated alike. A bookie whose cookie and registration are both gone was decommissioned: it stays LOST while a ledger
 may name it, and is removed once no ledger names a lost bookie.
 
-When too many bookies go away at once, the topology is *held*: no bookie becomes LOST until enough of them return or an
-operator releases the hold. A single bookie is never held, whatever the size of the cluster.
+When too many bookies go away at once, the topology is *held* until enough of them return or an operator releases the
+hold. A hold stops actions, not observations: its bookies become LOST like others, are marked as held, and no mark is
+written for ledgers that name them. A single bookie is never held, whatever the size of the cluster.
 """
 
 from collections.abc import Sequence
@@ -60,9 +61,9 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
         bookies = [bookie for bookie in bookies if not _decommissioned(bookie, sightings.get(bookie.id))]
     held = _held(bookies, policy)
     let_go = bool(held and before and before.held and 0 <= before.released < policy.release_hold)
-    if let_go or not held:
-        bookies = [_expire(bookie, 0 if let_go else policy.grace_ms, now_ms) for bookie in bookies]
-        held = ""
+    held = "" if let_go else held
+    bookies = [_marked(bookie, bool(held)) for bookie in bookies]
+    bookies = [_expire(bookie, 0 if let_go else policy.grace_ms, now_ms) for bookie in bookies]
     released = -1
     if held:
         still = before is not None and bool(before.held) and before.released >= 0
@@ -119,10 +120,20 @@ def _expire(bookie: Bookie, grace_ms: int, now_ms: int) -> Bookie:
     return bookie
 
 
+def _missing(bookie: Bookie) -> bool:
+    """Whether it went away, and nothing was decided on its ledgers yet."""
+    return bookie.status is Status.PENDING or bookie.held
+
+
+def _marked(bookie: Bookie, held: bool) -> Bookie:
+    here = held and _missing(bookie)
+    return bookie if bookie.held is here else replace(bookie, held=here)
+
+
 def _held(bookies: Sequence[Bookie], policy: MembershipPolicy) -> str:
-    """Why the missing bookies are not declared lost; empty if they may be."""
-    missing = [bookie.id for bookie in bookies if bookie.status is Status.PENDING]
-    counted = sum(bookie.status is not Status.LOST for bookie in bookies)
+    """Why the ledgers of the missing bookies are not repaired; empty if they may be."""
+    missing = [bookie.id for bookie in bookies if _missing(bookie)]
+    counted = sum(bookie.status is not Status.LOST or bookie.held for bookie in bookies)
     if len(missing) < 2 or len(missing) <= policy.hold_share * counted:
         return ""
     names = ", ".join(missing[:_NAMES_SHOWN])
@@ -135,9 +146,9 @@ def _held(bookies: Sequence[Bookie], policy: MembershipPolicy) -> str:
 
 
 def _next(topology: Topology, policy: MembershipPolicy) -> int | None:
-    """When the grace period of the next missing bookie ends; None while the topology is held."""
+    """When the grace period of the next missing bookie ends."""
     pending = [bookie.since_ms for bookie in topology.bookies if bookie.status is Status.PENDING]
-    return min(pending) + policy.grace_ms if pending and not topology.held else None
+    return min(pending) + policy.grace_ms if pending else None
 
 
 def _notes(known: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> list[str]:

@@ -27,6 +27,9 @@ class Bookie:
 
     ``registered_zxid``: of the current registration; ``begun_zxid``: of the first one since the bookie was last away,
     because a bookie that turns read-only or writable registers again in the same process.
+
+    ``held``: it went away in the mass loss that is held. It is PENDING or LOST like any other bookie, and no mark is
+    written for ledgers that name it.
     """
 
     id: str
@@ -36,6 +39,7 @@ class Bookie:
     registered_zxid: int = 0
     was: Status = Status.WRITABLE  # while PENDING: the status before
     begun_zxid: int = 0
+    held: bool = False
 
 
 @dataclass(frozen=True, slots=True)

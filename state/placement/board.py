@@ -18,6 +18,8 @@ from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, BucketAnswer, Row
 
 LOCKED_MS = 10_000  # how long a worker may hold the lock of a mark whose reason is gone
 GONE_RULE = "placement.gone"
+HOLD = "the release of the hold"
+"""What ledgers of a mass loss wait for, as `RepairPlan.waiting` names it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,11 @@ def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
     return riskiest(drifted[~np.isin(drifted["ledger"], taken)])
 
 
+def unheld(findings: Rows) -> Rows:
+    """The findings that do not name a bookie of a mass loss that is held: the others are not acted upon."""
+    return findings[findings["held"] == 0]
+
+
 def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int, rate: int) -> RepairPlan:
     """The actions that the policy permits now; ``rate``: marks that the rate limit permits."""
     if policy.mode == "observe":
@@ -188,8 +195,9 @@ def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings,
     withdrawals = tuple(r for r in repairs.values() if r.stage in leaving and _may_leave(r, board, now_ms))
     if policy.paused:
         return RepairPlan(withdrawals=withdrawals, waiting={"paused": len(wanted(board, repairs, now_ms))})
-    candidates = wanted(board, repairs, now_ms)
-    waiting: dict[str, int] = {}
+    drifted = wanted(board, repairs, now_ms)
+    candidates = unheld(drifted)
+    waiting = {HOLD: len(drifted) - len(candidates)}
     if policy.mode == "approve":
         approved = {r.ledger: r.version for r in repairs.values() if r.stage is RepairStage.APPROVED}
         versions = zip(candidates["ledger"].tolist(), candidates["version"].tolist(), strict=True)

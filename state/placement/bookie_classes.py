@@ -44,15 +44,16 @@ _PENDING = {
 class BookieClasses:
     """``of``: class of each bookie; ``kind`` and ``rack`` of each class; the last class is that of unknown bookies.
 
-    ``racks``: names by code; ``default``: code of the default rack; ``writable``: number of writable bookies with a
-    known rack, by rack; ``depth``: depth of their racks; ``level``: whether all bookies have this depth; ``others``:
-    other depths of writable bookies; ``depths``: depth by rack code; ``unplaced``: whether the rack of any writable
-    bookie is unknown.
+    ``held``: whether the bookies of each class belong to the mass loss that is held. ``racks``: names by code;
+    ``default``: code of the default rack; ``writable``: number of writable bookies with a known rack, by rack;
+    ``depth``: depth of their racks; ``level``: whether all bookies have this depth; ``others``: other depths of
+    writable bookies; ``depths``: depth by rack code; ``unplaced``: whether the rack of any writable bookie is unknown.
     """
 
     of: Mapping[str, int]
     kind: Column
     rack: Column
+    held: Column
     racks: tuple[str, ...]
     default: int
     writable: Column
@@ -85,17 +86,20 @@ def classes_of(topology: Topology) -> BookieClasses:
     votes = _votes(topology)
     level = max(votes, key=lambda level: votes[level], default=1)
     number: dict[str, int] = {}
-    classes: dict[tuple[int, BookieClass], int] = {}
+    classes: dict[tuple[int, BookieClass, bool], int] = {}
     of = {}
     for bookie in topology.bookies:
         rack = number.setdefault(_location(bookie), len(number))
-        of[bookie.id] = classes.setdefault((rack, _kind(bookie, level)), len(classes))
-    counts = Counter(rack for rack, kind in (list(classes)[at] for at in of.values()) if kind is BookieClass.WRITABLE)
-    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN)]
+        of[bookie.id] = classes.setdefault((rack, _kind(bookie, level), bookie.held), len(classes))
+    counts = Counter(
+        rack for rack, kind, _ in (list(classes)[at] for at in of.values()) if kind is BookieClass.WRITABLE
+    )
+    keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN, False)]
     return BookieClasses(
         of,
-        np.array([kind for _, kind in keys], np.uint8),
-        np.array([rack for rack, _ in keys], np.int32),
+        np.array([kind for _, kind, _ in keys], np.uint8),
+        np.array([rack for rack, _, _ in keys], np.int32),
+        np.array([held for _, _, held in keys], bool),
         tuple(number),
         number[DEFAULT_RACK],
         np.array([counts[rack] for rack in range(len(number))], np.int32),
@@ -103,7 +107,7 @@ def classes_of(topology: Topology) -> BookieClasses:
         all(depth(_location(bookie)) == level for bookie in topology.bookies),
         tuple(sorted(votes.keys() - {level})),
         np.array([depth(rack) for rack in number], np.int32),
-        any(kind is BookieClass.UNPLACED for _, kind in classes),
+        any(kind is BookieClass.UNPLACED for _, kind, _ in classes),
     )
 
 

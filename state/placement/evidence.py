@@ -124,10 +124,6 @@ def _returns(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
     return [f"the return of {' or '.join(_away(found))}"]
 
 
-def _held(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
-    return [bench.topology.held, f"the return of {' and '.join(_away(found))}"]
-
-
 def _unwritable(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
     names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.READONLY).tolist()]
     return [f"{' or '.join(names)} becoming writable again"]
@@ -191,7 +187,6 @@ _SAYS: dict[int, Callable[[Bench, EvidenceFinding, int], list[str]]] = {
     rule.PENDING: _returns,
     rule.WRITER: _returns,
     rule.OLDER: _returns,
-    rule.HELD: _held,
     rule.READONLY: _unwritable,
     rule.DEFAULT: _unmapped,
     rule.DEPTH: _deep,

@@ -39,7 +39,6 @@ REFUSED = _code("refused-by-target")
 WRITER = _code("open-waits-for-writer")
 OLDER = _code("open-older-fragment")
 OPEN_RACKS = _code("open-not-adhering")
-HELD = _code("mass-loss-held")
 PENDING = _code("pending-member")
 DEPTH = _code("odd-rack-depth")
 UNREADABLE = _code("unreadable")
@@ -134,7 +133,6 @@ class Bench:
         full = (stage == FragmentStage.CLOSED) | (stage == FragmentStage.OPEN_OLDER)
         first_that_holds = [
             ((facts.kinds == BookieClass.UNKNOWN).any(axis=1), UNKNOWN_BOOKIE),
-            (absent & bool(self.topology.held), HELD),
             (lost & full & (facts.copies == 0), ALL_LOST),
             (lost & (stage == FragmentStage.OPEN_OLDER), OLDER),
             (lost & (stage == FragmentStage.OPEN_TAIL), WRITER),

@@ -41,7 +41,7 @@ class RepairEvent(StrEnum):
     VANISH = "vanish"  # no mark of Trueup exists, and the ledger is unchanged
     HEAL = "heal"  # metadata and liveness show that the ledger is true, and no mark of Trueup is left
     FAIL = "fail"  # workers failed for the whole time placement.give_up_s
-    LAPSE = "lapse"  # nothing is left to repair, or no remedy exists any more
+    LAPSE = "lapse"  # nothing is left to repair, no remedy exists any more, or a mass loss is held
     WITHDRAW = "withdraw"  # Trueup removed its mark
     GO = "go"  # the ledger was deleted
 

@@ -118,12 +118,6 @@ RULES = Rules([
         "The ledger is not marked. It is repaired when it is closed.",
     ),
     Rule(
-        "placement.mass-loss-held", _B, "a member was lost together with too many others",
-        "More than placement.hold_share of the bookies were lost at the same time. The cause is probably a rack, a "
-        "switch or Trueup's own connection, and copying all data elsewhere may make the situation worse.",
-        "The ledger is not marked until enough bookies return or an operator increases placement.release_hold.",
-    ),
-    Rule(
         "placement.pending-member", _B, "a member is unavailable within the grace period, and the repair depends on it",
         "The ledger needs repair, and another member has been unavailable for less than placement.grace_s. A worker "
         "would copy the data of that member, too, or could not read the only live replica.",

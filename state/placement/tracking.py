@@ -66,7 +66,8 @@ def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows,
     rows = np.flatnonzero(waits & (finding >= 0) & (mark >= 0))
     marks, ctime_ms = board.marks[mark[rows]], np.array([repairs[at].mark_ctime_ms for at in rows.tolist()], np.int64)
     ours = (marks["version"] >= 0) & (marks["ctime_ms"] == ctime_ms) & (marks["locked"] == 0)
-    found[rows] = ours & (board.findings["verdict"][finding[rows]] == Verdict.DRIFTED)
+    known = board.findings[finding[rows]]
+    found[rows] = ours & (known["verdict"] == Verdict.DRIFTED) & (known["held"] == 0)
     return found
 
 
@@ -93,9 +94,10 @@ def _observed(
         return repair
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
-    if verdict is Verdict.BLOCKED and repair.stage in _LAPSE:
+    held = finding is not None and bool(finding["held"])
+    if (held or verdict is Verdict.BLOCKED) and repair.stage in _LAPSE:
         # Keep an order that was given up: its mark may still appear and must then be withdrawn.
-        return _lapsed(repair, now_ms, "no remedy exists any more")
+        return _lapsed(repair, now_ms, "a mass loss is held" if held else "no remedy exists any more")
     first_wait_ms = int(policy.decline_retry_s * 1000)
     if not ours and repair.stage is RepairStage.LEAVING:
         return advance(repair, RepairEvent.VANISH, now_ms, repair.detail)

@@ -26,7 +26,6 @@ __all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "ord
 ORDER = (
     "placement.unreadable",
     "placement.unknown-bookie",
-    "placement.mass-loss-held",
     "placement.lost-member",
     "placement.all-copies-lost",
     "placement.too-few-bookies",
@@ -64,6 +63,7 @@ class Verdicts:
     copies    uint16  fewest live replicas of any entry; Qw if there are no entries
     racks     uint16  fewest racks in any window of any fragment, as BookKeeper counts them
     fragment  uint32  index of the worst fragment; the first of several
+    held      bool    whether any fragment names a bookie of the mass loss that is held: the ledger is not marked
     ========  ======  ====================================================================
 
     Copies and racks are 0 for rows without readable members (gone, unreadable).
@@ -74,6 +74,7 @@ class Verdicts:
     copies: Column
     racks: Column
     fragment: Column
+    held: Column
 
     def __len__(self) -> int:
         return len(self.rule)
@@ -99,7 +100,17 @@ def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> V
                 rule[piece], copies[piece], racks[piece], fragment[piece] = several
     for row in _remembered(ledgers, former, rule):
         rule[row], fragment[row] = _again(bench, ledgers, row, former)
-    return Verdicts(_VERDICT[rule], rule, copies, racks, fragment)
+    return Verdicts(_VERDICT[rule], rule, copies, racks, fragment, _held(ledgers, bench))
+
+
+def _held(ledgers: Ledgers, bench: Bench) -> Column:
+    """Whether each row names a bookie of the mass loss that is held: bool."""
+    found = np.zeros(len(ledgers), bool)
+    if bench.topology.held and len(ledgers):
+        classes = bench.bookie_classes
+        hits = np.flatnonzero(classes.held[classes.classes(ledgers.names)][ledgers.members])
+        found[np.searchsorted(ledgers.starts, hits, "right") - 1] = True
+    return found
 
 
 def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Column:
@@ -222,20 +233,23 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: Former = NO
     """The reasons for the verdict on one row, and what would change it, as values that JSON supports.
 
     ``fragments``: for each its bookies (rack, status, whether BookKeeper counts the rack), rule, copies, racks,
-    failing windows, and the certainty of a repair. ``changes``: sentences.
+    failing windows, and the certainty of a repair. ``held``: it names a bookie of a mass loss that is held.
+    ``changes``: sentences.
     """
     bench = Bench(topology)
     if not list(_shapes(ledgers.take(np.array([row])))):
         rule = GONE if ledgers.state[row] == LedgerState.GONE else UNREADABLE
         plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
-        return {"rule": RULES[rule].id, "fragments": plain, "changes": [RULES[rule].remedy]}
+        return {"rule": RULES[rule].id, "fragments": plain, "held": False, "changes": [RULES[rule].remedy]}
     found = list(_fragments(bench, ledgers, row, former))
     quorum = int(ledgers.quorum[row])
     worst = _worst(found)
+    held = bool(_held(ledgers.take(np.array([row])), bench)[0])
     return {
         "rule": RULES[found[worst].rule].id,
         "fragment": worst,
+        "held": held,
         "needed_racks": min(quorum, topology.min_racks),
         "fragments": [shown(bench, one, quorum) for one in found],
-        "changes": changes(bench, found[worst], quorum),
+        "changes": [*([f"repairs are held: {topology.held}"] if held else []), *changes(bench, found[worst], quorum)],
     }

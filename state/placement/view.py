@@ -27,8 +27,10 @@ Rows = NDArray[Any]
 FINDING = np.dtype([
     ("ledger", "<i8"), ("mzxid", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"),
     ("fragment", "<u4"), ("copies", "<u2"), ("racks", "<u2"), ("verdict", "u1"), ("rule", "u1"),
+    ("held", "u1"),
 ])  # fmt: skip
-"""One finding: a ledger that is not true. ``since_ms``: when it stopped being true, ms since the epoch."""
+"""One finding: a ledger that is not true. ``since_ms``: when it stopped being true, ms since the epoch. ``held``: it
+names a bookie of the mass loss that is held."""
 MARK = np.dtype([("ledger", "<i8"), ("zxid", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"), ("locked", "u1")])
 """One under-replication mark. ``version`` -1: no mark, or removed."""
 NO_MARKS: Rows = np.zeros(0, MARK)
@@ -216,7 +218,7 @@ def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also
     out = np.zeros(len(pick), FINDING)
     for name in ("ledger", "mzxid", "ctime_ms", "version"):
         out[name] = getattr(rows, name)[pick]
-    for name in ("fragment", "copies", "racks", "verdict", "rule"):
+    for name in ("fragment", "copies", "racks", "verdict", "rule", "held"):
         out[name] = getattr(verdicts, name)[pick]
     out["since_ms"] = since[pick]
     if len(before) and len(out):

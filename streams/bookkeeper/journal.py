@@ -12,7 +12,8 @@ def topology_record(topology: Topology) -> dict[str, Any]:
     names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released", "collect_ms", "restarted")
     keys = ("id", "rack", "status", "since_ms", "registered_zxid", "begun_zxid", "was")
     record: dict[str, Any] = {name: getattr(topology, name) for name in names}
-    return {**record, "bookies": [{k: getattr(b, k) for k in keys} for b in topology.bookies]}
+    bookies = [{k: getattr(b, k) for k in keys} for b in topology.bookies]
+    return {**record, "bookies": bookies, "held_bookies": [b.id for b in topology.bookies if b.held]}
 
 
 def topology_bytes(topology: Topology) -> bytes:
@@ -22,8 +23,13 @@ def topology_bytes(topology: Topology) -> bytes:
 
 def topology_of(record: dict[str, Any]) -> Topology:
     """The inverse of `topology_record`."""
-    bookies = (Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}) for b in record["bookies"])
-    return Topology(**{**record, "bookies": tuple(bookies)})
+    rest, held = dict(record), {*record["held_bookies"]}
+    del rest["held_bookies"]
+    bookies = (
+        Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}, held=b["id"] in held)
+        for b in record["bookies"]
+    )
+    return Topology(**{**rest, "bookies": tuple(bookies)})
 
 
 def topology_from(body: bytes) -> Topology:

@@ -42,7 +42,8 @@ def _absent(settings: "Settings") -> Mapping[str, Any]:
     return {
         "watches_ledgers": False, "mode": chosen.mode, "paused": chosen.paused,
         "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
-        "oldest_drift_ms": None, "waiting": {}, "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0},
+        "oldest_drift_ms": None, "waiting": {}, "without_copies": 0,
+        "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0},
         "held": "", "unbound": "", "bookies": {},
         "damages": {"reported": 0, "confirmed": 0},
     }  # fmt: skip

@@ -37,7 +37,7 @@ ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binar
 """One row for each bucket with an answer: `state.placement.view.Answer` with its arrays as bytes."""
 TOPICS = (topics.LEDGERS, topics.MARKS, topics.TOPOLOGY)
 LEDGER, MARKED, TOPOLOGY = range(3)
-FORM = 4  # version of the state in the checkpoint
+FORM = 5  # version of the state in the checkpoint
 
 
 # All buckets of a task get the same topology.

@@ -25,7 +25,7 @@ from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
-from trueup.state.placement.board import Ages, Board, Cleared, RepairPlan, plan, wanted
+from trueup.state.placement.board import Ages, Board, Cleared, RepairPlan, plan, unheld, wanted
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, withdrawn
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -55,8 +55,8 @@ APPROVE_S = 5.0
 _UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
 _NAME_LOST = [
     RULES.code(f"placement.{name}") for name in (
-        "unreadable", "unknown-bookie", "mass-loss-held", "lost-member", "all-copies-lost", "too-few-bookies",
-        "refused-by-target", "pending-member", "open-waits-for-writer", "open-older-fragment",
+        "unreadable", "unknown-bookie", "lost-member", "all-copies-lost", "too-few-bookies", "refused-by-target",
+        "pending-member", "open-waits-for-writer", "open-older-fragment",
     )
 ]  # fmt: skip
 """Rules of ledgers that name a lost bookie, or may name one."""
@@ -229,7 +229,7 @@ class PlacementReconciler:
         try:
             now_ms = self._clock()
             with self.lock:
-                rows = wanted(self.board, self.repairs, now_ms)
+                rows = unheld(wanted(self.board, self.repairs, now_ms))
             if ledgers is not None:
                 missing = sorted(set(ledgers) - set(rows["ledger"].tolist()))
                 if missing:
@@ -317,7 +317,8 @@ class PlacementReconciler:
         # The decision, and an approval, hold for one version of the ledger; the view judges later versions.
         with self.lock:
             former = self.board.former.at(now_ms)
-        due = (found["version"] == fresh.version) & (judge(fresh, topology, former).verdict == Verdict.DRIFTED)
+        now = judge(fresh, topology, former)
+        due = (found["version"] == fresh.version) & (now.verdict == Verdict.DRIFTED) & ~now.held
         orders, repairs = [], []
         for known, lost in zip(self._fresh(found[due]), lost_members(fresh.take(due), topology), strict=True):
             # The mark of an abandoned order may exist unobserved; the same ctime identifies it as ours.

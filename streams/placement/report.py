@@ -33,6 +33,7 @@ from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, S
 
 SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
+ALL_LOST = RULES.code("placement.all-copies-lost")
 
 
 class PlacementReport:
@@ -71,9 +72,10 @@ class PlacementReport:
             oldest = self._oldest(now_ms)
             marks, repairs = self._board.marks, dict(self._reconciler.repairs)
             waiting = dict(self._reconciler.waiting)
+            lost = int((self._board.findings["rule"] == ALL_LOST).sum())
         return {
             "counts": counts, "not_judged": not_judged, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest,
-            "waiting": waiting,
+            "waiting": waiting, "without_copies": lost,
             "marks": {
                 "outstanding": int((marks["version"] >= 0).sum()),
                 "ours": sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
@@ -209,7 +211,7 @@ class PlacementReport:
         return Finding(
             {"ledger": ledger}, rule.verdict.name.lower(), rule.id, rule.title, int(row["since_ms"]),
             repair.stage.value if repair else "",
-            {**numbers, "marked": mark is not None and int(mark["version"]) >= 0},
+            {**numbers, "marked": mark is not None and int(mark["version"]) >= 0, "held": bool(row["held"])},
         )  # fmt: skip
 
     def ledgers(self, limit: int, every: bool, where: Where = ANY) -> Listing:
@@ -239,6 +241,7 @@ class PlacementReport:
                 "quorum": int(rows.quorum[at]), "fragments": int(rows.fragments[at]),
                 "copies": int(verdicts.copies[at]), "racks": int(verdicts.racks[at]),
                 "since_ms": int(finding["since_ms"]) if finding is not None else None, "marked": mark is not None,
+                "held": bool(verdicts.held[at]),
             })  # fmt: skip
         return out
 
@@ -264,7 +267,7 @@ class PlacementReport:
                 {"first_entry": f["first_entry"], "last_entry": end, **fragment}
                 for f, end, fragment in zip(fragments, ends, shown["fragments"], strict=True)
             ],
-            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title,
+            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title, "held": shown["held"],
             "changes": [*shown["changes"], *self._rack_problem(rule.id)],
             "since_ms": int(finding["since_ms"]) if finding is not None else None,
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
@@ -346,6 +349,7 @@ class PlacementReport:
     def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> PlanRow:
         rule, ledger, at = RULES[int(row["rule"])], int(row["ledger"]), int(row["version"])
         stage = "approved" if repair and repair.stage is RepairStage.APPROVED else AWAITING if ask else "planned"
+        stage = "held" if row["held"] else stage
         return PlanRow(
             action_id(ledger, at), "mark", rule.id, rule.title, stage, {"ledger": ledger},
             requirements={"version": at, "epoch": self._topology.epoch},

@@ -33,6 +33,8 @@ def _blind(status: Mapping[str, Any]) -> Iterator[str]:
 
 def _ledgers(status: Mapping[str, Any]) -> Iterator[str]:
     counts = status["counts"]
+    if count := status["without_copies"]:
+        yield f"{many(count, 'ledger')} without a live copy of some entries"
     if counts["drifted"]:
         oldest = status["oldest_drift_ms"]
         yield f"{many(counts['drifted'], 'ledger')} drifted" + (f", the oldest for {age(oldest)}" if oldest else "")

@@ -29,7 +29,8 @@ class Engine(Protocol):
         (zookeeper, journal, vote, spark), state (up, slow, down), age_ms (None: no observation yet, or its time is not
         known), detail], counts {verdict: ledgers},
         ledgers, not_judged (unknown ledgers whose present version has no verdict yet),
-        oldest_drift_ms (None: nothing drifted), marks {outstanding, ours, cap}, held (the reason, or ""),
+        oldest_drift_ms (None: nothing drifted), without_copies (ledgers), marks {outstanding, ours, cap}, held (why
+        repairs of a mass loss wait, or ""), waiting {what for: ledgers that are not marked yet},
         damages {reported, confirmed} (replicas),
         unbound (why hold and approve do not restrict BookKeeper's Auditor, or ""),
         watches_ledgers (bool; false: all fields about ledgers are empty), links [rows of `links`], logdirs [kafka,
@@ -52,15 +53,15 @@ class Engine(Protocol):
     ) -> list[Row]:  # fmt: skip
         """The findings of a stream, the most urgent first. ``where``: selectors that its descriptor names; bookie: of
         the damaged replica, or in any ensemble of the ledger; namespace: of the owner. The resource, verdict,
-        rule, reason, since_ms, stage; for ledgers also copies, racks, version, marked (bool); for replicas of a ledger
-        copies, racks and version are None, and the fields of damages in `describe` are added."""
+        rule, reason, since_ms, stage; for ledgers also copies, racks, version, marked and held (bool); for replicas of
+        a ledger copies, racks and version are None, and the fields of damages in `describe` are added."""
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """The rows of a noun of a stream. ``query``: the parameters that the noun declares.
 
-        ledgers: ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked; with all
-        "true" also ledgers whose verdict is true; with bookie those that have it in any ensemble, with namespace those
-        whose owner is in it.
+        ledgers: ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked, held; with
+        all "true" also ledgers whose verdict is true; with bookie those that have it in any ensemble, with namespace
+        those whose owner is in it.
         bookies: bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted).
         marks: ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage.
         unreferenced: ledgers without a reference, the oldest first, with namespace those whose owner is in it: ledger,
@@ -85,8 +86,8 @@ class Engine(Protocol):
 
         ledger, read at the call: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry,
         length, fragments [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies,
-        racks, failing_windows, repair], verdict, rule, reason, changes (texts), since_ms, mark (or None), stage,
-        history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
+        racks, failing_windows, repair], verdict, rule, reason, held (bool), changes (texts), since_ms, mark (or None),
+        stage, history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
         since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (a row of markers, or None),
         objects (texts)}, damages (reported replicas) [ledger, bookie, first, last, found (missing or digest),
         confirmed, reporter, at_ms, checked_ms (0: not read by Trueup), detail].
@@ -119,8 +120,8 @@ class Engine(Protocol):
 
     def plan(self) -> list[Row]:
         """The actions of the plan, in order: id, kind (mark, withdraw, move, cordon, others for links), ledger, rule,
-        reason, copies, racks, stage (planned, awaiting approval, approved, marked, working, declined), next_ms (or
-        None), requirements {version, epoch}, evidence."""
+        reason, copies, racks, stage (planned, held, awaiting approval, approved, marked, working, declined), next_ms
+        (or None), requirements {version, epoch}, evidence."""
 
     def approve(self, ids: list[str] | None) -> list[Row]:
         """Approve these actions of the plan, or all that it contains now. Returns the approved actions. Raises

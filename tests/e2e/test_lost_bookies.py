@@ -246,11 +246,13 @@ def test_a_mass_loss_is_held(
 ) -> None:
     with witness.counting() as marked:
         request.getfixturevalue("held")
-        overdue(trueup, cluster.bookie_id(3), TOGETHER_S + 1)
-        # The status shows a hold at once, the findings with the next batch.
-        rules = trueup.until("the findings", lambda: {row["rule"] for row in trueup.findings().values()})
+        for number in (3, 4):
+            gone(trueup, cluster.bookie_id(number), "lost")
+        found = trueup.until("the findings", lambda: trueup.findings("lost-member"))
+        overdue(trueup, cluster.bookie_id(3), 1)
     result = trueup.run("status")
-    assert (dict(marked), rules, result.out.startswith("Held")) == ({}, {"placement.mass-loss-held"}, True), result
+    copies = {(row["copies"], row["held"]) for row in found.values()}
+    assert (dict(marked), copies, result.out.startswith("Held")) == ({}, {(1, True)}, True), result
 
 
 def test_an_operator_ends_a_hold(

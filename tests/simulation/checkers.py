@@ -38,8 +38,7 @@ class Rank(IntEnum):
     PENDING = 4
     LOSS_BLOCKED = 5
     LOSS_DRIFTED = 6
-    HELD = 7
-    UNKNOWN = 8
+    UNKNOWN = 7
 
 
 VERDICT = {
@@ -52,20 +51,18 @@ VERDICT = {
 
 @dataclass
 class Attendance:
-    """Present, missing and lost bookies, derived from the received lists and the settings in force."""
+    """Present, missing and lost bookies, derived from the received lists and the settings in force. ``waiting``: those
+    that went away in the mass loss that is held, missing or lost."""
 
     last: dict[str, Sighting] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
     given_up: set[str] = field(default_factory=set)
+    waiting: set[str] = field(default_factory=set)
     held_at: int | None = None
 
     @property
     def missing(self) -> set[str]:
         return set(self.since) - self.given_up
-
-    @property
-    def held(self) -> bool:
-        return self.held_at is not None
 
     def see(self, sightings: Sequence[Sighting], now_ms: int) -> None:
         listed = {s.bookie: s for s in sightings}
@@ -73,19 +70,22 @@ class Attendance:
             if listed.get(name) is not None and listed[name].registered:
                 self.since.pop(name, None)
                 self.given_up.discard(name)
+                self.waiting.discard(name)
             else:
                 self.since.setdefault(name, now_ms)
         self.last |= listed
 
     def judge(self, policy: PlacementSettings, now_ms: int) -> None:
-        counted = len(self.last) - len(self.given_up)
-        many = len(self.missing) >= 2 and len(self.missing) > policy.hold_share * counted
+        away = self.missing | self.waiting
+        counted = len(self.last) - len(self.given_up - self.waiting)
+        many = len(away) >= 2 and len(away) > policy.hold_share * counted
         if many and self.held_at is not None and policy.release_hold > self.held_at:
             self.given_up |= self.missing
             many = False
+        self.given_up |= {b for b in self.missing if now_ms - self.since[b] >= policy.grace_s * 1000}
+        self.waiting = away if many else set()
         if not many:
             self.held_at = None
-            self.given_up |= {b for b in self.missing if now_ms - self.since[b] >= policy.grace_s * 1000}
         elif self.held_at is None:
             self.held_at = policy.release_hold
 
@@ -103,7 +103,7 @@ class Oracle:
         """All inputs of the verdicts."""
         seen = self.seen
         racks = (self.racks.writable, self.before.writable, tuple(sorted(self.racks.rack.items())), self.racks.enforce)
-        return *racks, self.racks.least, frozenset(seen.since), frozenset(seen.given_up), seen.held
+        return *racks, self.racks.least, frozenset(seen.since), frozenset(seen.given_up)
 
     def rank(self, ledger: Ledger, refusing: Iterable[str] = ()) -> Rank:
         if ledger.unreadable:
@@ -119,8 +119,6 @@ class Oracle:
         lost = {b for b in ensemble if b in self.seen.given_up}
         absent = {b for b in ensemble if b in self.seen.missing}
         refusing = frozenset() if hollow else refusing - set(ensemble)
-        if absent and self.seen.held:
-            return Rank.HELD
         if lost:
             whole = not hollow and not tail
             if whole and any(set(w) <= lost for w in windows(ensemble, ledger.quorum)):
@@ -221,6 +219,8 @@ class Checkers:
             raise Violation(f"{about} was marked while BookKeeper's recovery was disabled")
         if not ledger.closed:
             raise Violation(f"{about} was marked while it was {ledger.state.name}")
+        if held := ledger.members & self.attendance.waiting:
+            raise Violation(f"{about} was marked while the loss of {sorted(held)} was held")
         self._others_mark(ledger)
         known = self._refusing(ledger)
         rank = self.oracle().rank(ledger, known)
@@ -326,7 +326,10 @@ class Checkers:
 
     def todo(self) -> list[int]:
         """Ledgers that BookKeeper can certainly still improve."""
-        return [i for i, ledger in self.world.ledgers.items() if self.bounds(ledger) == {Verdict.DRIFTED}]
+        return [
+            i for i, ledger in self.world.ledgers.items()
+            if self.bounds(ledger) == {Verdict.DRIFTED} and not ledger.members & self.attendance.waiting
+        ]  # fmt: skip
 
     def ours(self) -> list[int]:
         """Our marks that must be removed: no other client wrote them, the ledger is readable, and a refusal by all

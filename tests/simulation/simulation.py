@@ -312,8 +312,7 @@ class Simulation:
         return mode == "observe" or not (self.checkers.todo() or self.checkers.ours())
 
     def _absence_unsettled(self) -> bool:
-        attendance = self.checkers.attendance
-        return bool(attendance.missing) and not attendance.held
+        return bool(self.checkers.attendance.missing)
 
 
 class _Crashes:

@@ -201,6 +201,15 @@ def test_a_wrong_judgement_is_caught(monkeypatch: pytest.MonkeyPatch, chosen: Ca
     assert complaint(Parts())
 
 
+def test_a_mark_of_a_held_ledger_is_caught(monkeypatch: pytest.MonkeyPatch):
+    def unheld(ledgers: Ledgers, topology: Topology, *rest: Any) -> Verdicts:
+        return replace(judge(ledgers, topology, *rest), held=np.zeros(len(ledgers), bool))
+
+    monkeypatch.setattr("trueup.state.placement.view.judge", unheld)
+    monkeypatch.setattr(reconciler, "judge", unheld)
+    assert "was held" in complaint(Parts())
+
+
 def test_marks_of_others_are_watched(monkeypatch: pytest.MonkeyPatch):
     class Greedy(PlacementReconciler):
         def reconcile(self) -> None:

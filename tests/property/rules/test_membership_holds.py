@@ -1,5 +1,7 @@
 """For any sequence of observations: no bookie is lost before the grace period ends, and settling is idempotent."""
 
+from dataclasses import replace
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,17 +63,27 @@ def test_epochs_count_changes(steps, policy):
 
 
 @given(looks, policies)
-def test_no_bookie_becomes_lost_while_held(steps, policy):
+def test_a_hold_delays_no_observation(steps, policy):
+    unheld = [settled.topology.bookies for _, _, settled, _ in _play(steps, replace(policy, hold_share=1.0))]
+    states = [settled.topology.bookies for _, _, settled, _ in _play(steps, policy)]
+    assert [[(b.id, b.status, b.since_ms) for b in each] for each in states] == [
+        [(b.id, b.status, b.since_ms) for b in each] for each in unheld
+    ]
+
+
+@given(looks, policies)
+def test_what_became_lost_in_a_hold_is_held_until_it_ends(steps, policy):
     for _, _, settled, before in _play(steps, policy):
-        was = {b.id for b in before.bookies if b.status is Status.LOST} if before else set()
-        lost = {b.id for b in settled.topology.bookies if b.status is Status.LOST}
-        assert not settled.topology.held or lost <= was
+        was = {b.id for b in before.bookies if b.status is Status.LOST and not b.held} if before else set()
+        unheld = {b.id for b in settled.topology.bookies if b.status is Status.LOST and not b.held}
+        held = {b.id for b in settled.topology.bookies if b.held}
+        assert (unheld <= was and held) if settled.topology.held else not held
 
 
 @given(looks, policies)
 def test_the_end_of_a_grace_is_always_announced(steps, policy):
     for now_ms, sightings, settled, _ in _play(steps, policy):
-        waits = any(b.status is Status.PENDING for b in settled.topology.bookies) and not settled.topology.held
+        waits = any(b.status is Status.PENDING for b in settled.topology.bookies)
         assert (settled.next_ms is not None) == waits
         if settled.next_ms is not None:
             assert settle(sightings, settled.topology, policy, max(now_ms, settled.next_ms)).changed

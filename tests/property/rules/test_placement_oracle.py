@@ -102,7 +102,9 @@ def columns(verdicts: Verdicts) -> list[list[int]]:
 @given(ledgers(), topologies)
 def test_a_row_is_judged_alike_alone_and_among_others(many: Ledgers, seen: Topology) -> None:
     alone = [columns(judge(many.take(np.array([at])), seen)) for at in range(len(many))]
-    assert columns(judge(many, seen)) == [[value for one in alone for value in one[n]] for n in range(5)]
+    assert columns(judge(many, seen)) == [
+        [value for one in alone for value in one[n]] for n in range(len(Verdicts.__slots__))
+    ]
 
 
 @given(ledgers(), topologies)

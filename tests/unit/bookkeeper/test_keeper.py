@@ -3,8 +3,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from trueup.state.bookkeeper.observations import Sighting
+from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
+from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
 from trueup.streams.bookkeeper.topology import AGAIN_MS, Keeper
 
 SEEN = [Sighting("b:1", "/r", "writable", True, 1)]
@@ -60,3 +62,9 @@ def test_every_bucket_is_asked_again_when_a_view_was_lost():
     driven.keeper.publish_again()
     assert driven.keeper.first_epoch is None
     assert (driven.epoch(0), driven.keeper.first_epoch) == (before + 1, before + 1)
+
+
+def test_a_topology_is_read_as_it_was_written():
+    bookies = (Bookie("a:1", "/r", Status.LOST, 3, 4, Status.READONLY, 5, True), Bookie("b:1", None, Status.PENDING, 6))
+    written = Topology(7, 8, bookies, held="too many", released=2, restarted=1)
+    assert topology_from(topology_bytes(written)) == written

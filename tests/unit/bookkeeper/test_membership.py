@@ -20,6 +20,10 @@ def started(now_ms: int = 0, policy: MembershipPolicy = POLICY) -> Topology:
     return settle(seen(), None, policy, now_ms).topology
 
 
+def started_with(*more: str) -> Topology:
+    return settle(seen(names=(*ALL, *more)), None, POLICY, 0).topology
+
+
 def run(
     *steps: tuple[int, list[Sighting]], policy: MembershipPolicy = POLICY, before: Topology | None = None
 ) -> Settled:
@@ -159,10 +163,33 @@ def test_more_than_the_share_is_held():
     assert "placement.release_hold" in held
 
 
-def test_no_bookie_is_lost_while_held():
-    settled = run((5, seen("b1", "b2", "b3")), (90_000, seen("b1", "b2", "b3")))
-    assert bookie(settled).status is Status.PENDING
-    assert settled.next_ms is None
+def states(settled: Settled) -> list[tuple[str, bool]]:
+    return [(b.status.name.lower(), b.held) for b in settled.topology.bookies]
+
+
+def test_bookies_are_lost_after_the_grace_while_their_loss_is_held():
+    before = run((5, seen("b1", "b2", "b3")))
+    settled = run((1_005, seen("b1", "b2", "b3")), before=before.topology)
+    assert (states(before), before.next_ms) == ([("pending", True)] * 3 + [("writable", False)], 1_005)
+    assert (states(settled), settled.next_ms) == ([("lost", True)] * 3 + [("writable", False)], None)
+    assert settled.topology.held
+
+
+def test_a_bookie_that_goes_later_belongs_to_the_hold():
+    most, every = seen("b1", "b2", "b3"), seen(*ALL)
+    settled = run((5, most), (1_005, most), (2_000, every), (3_000, every))
+    assert states(settled) == [("lost", True)] * 4
+
+
+def test_a_bookie_that_was_lost_before_is_not_held():
+    settled = run((0, seen("b4")), (1_000, seen("b4")), (1_001, seen(*ALL)))
+    assert states(settled) == [("pending", True)] * 3 + [("lost", False)]
+
+
+def test_a_bookie_that_returns_from_a_hold_is_not_held():
+    settled = run((5, seen("b1", "b2", "b3", names=(*ALL, "b5"))), (1_005, seen("b1", "b2", "b3", names=(*ALL, "b5"))),
+                  (2_000, seen("b2", "b3", names=(*ALL, "b5"))), before=started_with("b5"))  # fmt: skip
+    assert states(settled)[0] == ("writable", False)
 
 
 def test_one_bookie_is_never_too_many():
@@ -173,14 +200,14 @@ def test_one_bookie_is_never_too_many():
 def test_a_hold_ends_when_enough_return():
     settled = run((5, seen("b1", "b2", "b3")), (90_000, seen("b1", "b2")))
     assert settled.topology.held == ""
-    assert [b.status for b in settled.topology.bookies] == [Status.LOST, Status.LOST, Status.WRITABLE, Status.WRITABLE]
+    assert states(settled) == [("lost", False)] * 2 + [("writable", False)] * 2
     assert "the hold is over" in settled.notes
 
 
 def test_an_operator_ends_a_hold_for_all_that_are_away():
     before = run((5, seen("b1", "b2", "b3"))).topology
     settled = settle(seen("b1", "b2", "b3"), before, replace(POLICY, release_hold=1), 6)
-    assert (bookie(settled).status, settled.topology.held) == (Status.LOST, "")
+    assert (states(settled)[0], settled.topology.held) == (("lost", False), "")
     assert "the hold was released by an operator" in settled.notes
 
 
@@ -206,13 +233,13 @@ def test_losses_one_after_the_other_are_not_held():
     assert run((9_000, seen("b1", "b2", "b3")), before=first).topology.held == ""
 
 
-def test_a_first_observation_without_most_bookies_is_not_accepted():
+def test_a_first_observation_without_most_bookies_is_held():
     settled = settle(seen("b1", "b2", "b3"), None, POLICY, 0)
-    assert settled.topology.held
-    assert bookie(settle(seen("b1", "b2", "b3"), settled.topology, POLICY, 99_000)).status is Status.PENDING
+    assert states(settled)[0] == ("pending", True)
+    assert states(settle(seen("b1", "b2", "b3"), settled.topology, POLICY, 99_000))[0] == ("lost", True)
 
 
-def test_an_empty_observation_is_not_accepted():
+def test_an_empty_observation_is_held():
     assert run((5, [])).topology.held
 
 

@@ -31,7 +31,7 @@ def finding(ledger: int, verdict: str, rule: str, reason: str, **more: Any) -> d
 def healthy_status() -> dict[str, Any]:
     return {
         "version": "0.1.0", "cluster": "east", "mode": "observe", "paused": False, "ready": True,
-        "started_ms": NOW - 5 * 60 * MINUTE, "now_ms": NOW, "problems": [], "waiting": {},
+        "started_ms": NOW - 5 * 60 * MINUTE, "now_ms": NOW, "problems": [], "waiting": {}, "without_copies": 0,
         "streams": [{"name": "placement", "state": "running", "batch": 812, "rows_per_s": 5120.4, "batch_ms": 183,
                      "behind": 0, "restarts": 0, "error": ""}],
         "sources": [
@@ -208,7 +208,7 @@ class FakeEngine:
         self.state |= {
             "mode": "approve", "counts": {"true": 1184, "drifted": 17, "blocked": 2, "unknown": 1},
             "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
-            "waiting": {"approval": 16},
+            "waiting": {"approval": 16}, "without_copies": 1,
         }  # fmt: skip
         about = {"link": None, "broker": None, "who": "trueup"}
         self.done = [

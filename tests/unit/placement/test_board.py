@@ -15,10 +15,10 @@ NOW = 1_000_000
 
 
 def finding(
-    ledger: int, rule: str = "placement.too-few-racks", copies: int = 2, racks: int = 1, ctime: int = 0
+    ledger: int, rule: str = "placement.too-few-racks", copies: int = 2, racks: int = 1, ctime: int = 0, held: int = 0
 ) -> Rows:
     code = RULES.code(rule)
-    row = (ledger, 1, NOW - 5_000, ctime, 3, 0, copies, racks, RULES[code].verdict, code)
+    row = (ledger, 1, NOW - 5_000, ctime, 3, 0, copies, racks, RULES[code].verdict, code, held)
     return np.array([row], FINDING)
 
 
@@ -59,6 +59,26 @@ def test_enforce_orders_what_drifted():
 
 def test_blocked_ledgers_are_never_ordered():
     assert chosen(plan(board(finding(1, "placement.cannot-adhere")), {}, ENFORCE, NOW, 99).marks) == []
+
+
+def test_a_held_ledger_waits_for_the_release_and_others_do_not():
+    due = plan(board(finding(1, "placement.lost-member", held=1), finding(2)), {}, ENFORCE, NOW, 99)
+    assert (chosen(due.marks), due.waiting) == ([2], {"the release of the hold": 1})
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (RepairStage.APPROVED, RepairStage.DROPPED), (RepairStage.MARKED, RepairStage.LEAVING),
+        (RepairStage.WORKING, RepairStage.LEAVING), (RepairStage.STUCK, RepairStage.LEAVING),
+    ],
+)  # fmt: skip
+def test_what_was_under_way_is_taken_back_when_its_ledger_is_held(before: RepairStage, after: RepairStage):
+    repair = marked(1)._replace(stage=before, mark_ctime_ms=0 if before is RepairStage.APPROVED else 77)
+    seen = board(
+        finding(1, "placement.lost-member", held=1), marks=NO_MARKS if before is RepairStage.APPROVED else mark(1)
+    )
+    assert [(r.stage, r.detail) for r in observe(seen, {1: repair}, ENFORCE, NOW)] == [(after, "a mass loss is held")]
 
 
 def test_a_marked_ledger_is_not_marked_twice():

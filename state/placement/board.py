@@ -184,7 +184,8 @@ def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
 
 def unheld(findings: Rows) -> Rows:
     """The findings that do not name a bookie of a mass loss that is held: the others are not acted upon."""
-    return findings[findings["held"] == 0]
+    free: Rows = findings[findings["held"] == 0]
+    return free
 
 
 def plan(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings, now_ms: int, rate: int) -> RepairPlan:

@@ -26,7 +26,7 @@ AT_ONCE = 4
 """Replicas that one pass reads: a bookie that does not respond takes seconds."""
 REPORT_S = 5.0
 """Time within which the journal must accept a report."""
-_NO_LEDGER = {"copies": None, "racks": None, "version": None, "fragment": None, "marked": False}
+_NO_LEDGER = {"copies": None, "racks": None, "version": None, "fragment": None, "marked": False, "held": False}
 """Fields of a finding about a whole ledger."""
 
 

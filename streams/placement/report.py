@@ -8,7 +8,7 @@ import numpy as np
 from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
-from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.ledgers import Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Refused
@@ -20,7 +20,7 @@ from trueup.state.placement.lifecycle import Repair, RepairStage
 from trueup.state.placement.readiness import Readiness, few
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.verdicts import evidence, judge
+from trueup.state.placement.verdicts import Verdicts, evidence, judge
 from trueup.state.placement.view import MARK, Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
@@ -33,6 +33,7 @@ from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, S
 
 SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
+NOT_JUDGED = {"verdict": "unknown", "rule": "", "copies": None, "racks": None, "held": False}
 ALL_LOST = RULES.code("placement.all-copies-lost")
 
 
@@ -145,9 +146,11 @@ class PlacementReport:
         health = self._cluster.health()
         age_ms = health.age_ms(now_ms)
         current = health.synced and age_ms is not None and age_ms < SLOW_MS
-        zookeeper = "down" if not health.connected else "up" if current else "slow"
+        # Before the first observation, only an error shows that something is wrong.
+        down = not health.connected and (health.problem or age_ms is not None)
+        zookeeper = "down" if down else "up" if current and health.connected else "slow"
         return [
-            Source("zookeeper", zookeeper, age_ms, _seen(health)),
+            Source("zookeeper", zookeeper, age_ms, health.problem if down and health.problem else _seen(health)),
             Source("vote", "up", age_ms, self._cluster.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
             *(Source(*each) for each in self._workers.source(now_ms, self._policy.current.mode != "observe")),
@@ -215,35 +218,50 @@ class PlacementReport:
         )  # fmt: skip
 
     def ledgers(self, limit: int, every: bool, where: Where = ANY) -> Listing:
-        """Ledgers with a verdict other than true; with ``every`` the first ``limit`` of all; current reads."""
-        if every and where:
-            rows, total = self._cluster.search(limit, where)
-        elif every:
-            rows = self._cluster.first(limit)
-            total = max(len(rows), self._cluster.health().ledgers)
-        else:
-            with self._reconciler.lock:
-                found = self._board.findings
-            found = self._matching(found, where)
-            rows, total = self._cluster.read(riskiest(found)["ledger"][:limit].tolist()), len(found)
+        """Ledgers with a verdict other than true, highest risk first; with ``every`` then the others, by id. Current
+        reads."""
         with self._reconciler.lock:
-            return Listing(self._judged(rows), total)
+            found = self._board.findings
+        found = riskiest(self._matching(found, where))["ledger"]
+        rows, total = self._cluster.read(found[:limit].tolist()), len(found)
+        if every:
+            others, total = self._cluster.search(limit, where) if where else self._first(limit)
+            rows = concat([rows, others.take(~np.isin(others.ledger, rows.ledger))])
+        place = {ledger: at for at, ledger in enumerate(found[:limit].tolist())}
+        order = sorted(range(len(rows)), key=lambda at: (place.get(int(rows.ledger[at]), limit), rows.ledger[at]))
+        chosen = rows.take(np.array(order[:limit], np.int64))
+        unjudged = self._unjudged()
+        with self._reconciler.lock:
+            return Listing(self._judged(chosen, unjudged), total)
 
-    def _judged(self, rows: Ledgers) -> list[dict[str, Any]]:
+    def _first(self, limit: int) -> tuple[Ledgers, int]:
+        rows = self._cluster.first(limit)
+        return rows, max(len(rows), self._cluster.health().ledgers)
+
+    def _unjudged(self) -> Callable[[int], bool]:
+        """Whether the present version of a ledger is not judged yet, by the bookies of now."""
+        waiting = self._cluster.judging.waiting
+        with self._reconciler.lock:
+            settled = self._reconciler.settled
+        if waiting is None or not settled or not self._seen(self._clock(), runs=True):
+            return lambda _: True
+        return {*waiting.ledgers.tolist()}.__contains__
+
+    def _judged(self, rows: Ledgers, unjudged: Callable[[int], bool]) -> list[dict[str, Any]]:
         verdicts = judge(rows, self._topology, self._board.former.at(self._clock()))
-        out = []
-        for at in range(len(rows)):
-            ledger, rule = int(rows.ledger[at]), RULES[int(verdicts.rule[at])]
-            finding, mark = self._board.finding(ledger), self._board.mark(ledger)
-            out.append({
-                "ledger": ledger, "verdict": rule.verdict.name.lower(), "rule": rule.id,
-                "state": LedgerState(int(rows.state[at])).name.lower(), "ensemble": int(rows.ensemble[at]),
-                "quorum": int(rows.quorum[at]), "fragments": int(rows.fragments[at]),
-                "copies": int(verdicts.copies[at]), "racks": int(verdicts.racks[at]),
-                "since_ms": int(finding["since_ms"]) if finding is not None else None, "marked": mark is not None,
-                "held": bool(verdicts.held[at]),
-            })  # fmt: skip
-        return out
+        return [
+            {
+                **_shape(rows, at),
+                **(NOT_JUDGED if unjudged(int(rows.ledger[at])) else _verdict(verdicts, at)),
+                **self._known(int(rows.ledger[at])),
+            }
+            for at in range(len(rows))
+        ]
+
+    def _known(self, ledger: int) -> dict[str, Any]:
+        finding, mark = self._board.finding(ledger), self._board.mark(ledger)
+        since_ms = int(finding["since_ms"]) if finding is not None else None
+        return {"since_ms": since_ms, "marked": mark is not None}
 
     def ledger(self, ledger: int) -> tuple[dict[str, Any], Claim]:
         """All details of one ledger, from a current read, and the owner that its metadata names. Raises `Refused` if it
@@ -257,6 +275,9 @@ class PlacementReport:
         found = RULES.find(shown["rule"])
         assert found is not None, "evidence names a rule of the table"
         rule = found
+        verdict, reason = rule.verdict.name.lower(), rule.title
+        if self._unjudged()(ledger):
+            verdict, reason = "unknown", f"not judged yet; by this reading: {reason}"
         fragments = record["fragments"]
         ends = [*(f["first_entry"] - 1 for f in fragments[1:]), record["last_entry"]][: len(fragments)]
         numbers = ("ledger", "ensemble", "quorum", "ack_quorum", "version", "mzxid", "ctime_ms", "last_entry", "length")
@@ -267,7 +288,7 @@ class PlacementReport:
                 {"first_entry": f["first_entry"], "last_entry": end, **fragment}
                 for f, end, fragment in zip(fragments, ends, shown["fragments"], strict=True)
             ],
-            "verdict": rule.verdict.name.lower(), "rule": rule.id, "reason": rule.title, "held": shown["held"],
+            "verdict": verdict, "rule": rule.id, "reason": reason, "held": shown["held"],
             "changes": [*shown["changes"], *self._rack_problem(rule.id)],
             "since_ms": int(finding["since_ms"]) if finding is not None else None,
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
@@ -311,15 +332,13 @@ class PlacementReport:
 
     def _marks(self, rows: Rows) -> list[dict[str, Any]]:
         """Rows of these marks, with the current contents of their znodes."""
-        waiting = self._cluster.judging.waiting
+        unjudged = self._unjudged()
         written = self._cluster.marked(rows["ledger"][rows["version"] >= 0].tolist())
         owners = self._cluster.locks(rows["ledger"][rows["locked"] > 0].tolist())
         with self._reconciler.lock:
             repairs = self._reconciler.repairs
             made = [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
-            judged = waiting is not None and self._reconciler.settled
-        late = set(waiting.ledgers.tolist()) if waiting else set()
-        return [row | {"verdict": "unknown"} if not judged or row["ledger"] in late else row for row in made]
+        return [row | {"verdict": "unknown"} if unjudged(row["ledger"]) else row for row in made]
 
     def _mark(
         self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark]
@@ -374,6 +393,21 @@ class PlacementReport:
             raise Refused("ids of the current plan", ", ".join(unknown), "run `trueup plan` again")
         given = set(self._reconciler.approve([row.about["ledger"] for row in rows.values()])) if rows else set()
         return [row for row in rows.values() if row.about["ledger"] in given]
+
+
+def _shape(rows: Ledgers, at: int) -> dict[str, Any]:
+    return {
+        "ledger": int(rows.ledger[at]), "state": LedgerState(int(rows.state[at])).name.lower(),
+        "ensemble": int(rows.ensemble[at]), "quorum": int(rows.quorum[at]), "fragments": int(rows.fragments[at]),
+    }  # fmt: skip
+
+
+def _verdict(verdicts: Verdicts, at: int) -> dict[str, Any]:
+    rule = RULES[int(verdicts.rule[at])]
+    return {
+        "verdict": rule.verdict.name.lower(), "rule": rule.id, "copies": int(verdicts.copies[at]),
+        "racks": int(verdicts.racks[at]), "held": bool(verdicts.held[at]),
+    }  # fmt: skip
 
 
 def _measured(row: Rows) -> dict[str, int | None]:

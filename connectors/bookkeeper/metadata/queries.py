@@ -52,8 +52,8 @@ def instance(client: ZooKeeperClient, root: str) -> str:
 
 
 class Listing(NamedTuple):
-    """Ledgers of one directory, relative to the root. ``ids`` int64, one for each name. ``invalid_paths``: paths with
-    an id beyond 64 bits."""
+    """Ledgers of one directory, relative to the root. ``ids`` int64, ascending, one for each name. ``invalid_paths``:
+    paths with an id beyond 64 bits."""
 
     names: list[bytes]
     ids: Array
@@ -62,7 +62,7 @@ class Listing(NamedTuple):
 
 
 def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[Listing]:
-    """Every directory of ledgers. A directory that is deleted meanwhile is empty."""
+    """Every directory of ledgers, in the order of their ids. A directory that is deleted meanwhile is empty."""
     level = [""]
     while level:
         below: list[str] = []
@@ -81,7 +81,7 @@ def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[List
                     yield _listing(paths, "", [name for name in names if name[:1] == b"L" and name[1:].isdigit()], zxid)
             at += len(some)
             together = min(_LISTINGS, _NAMES_TOGETHER * len(some) // (1 + sum(map(len, lists))))
-        level = below
+        level = sorted(below)
 
 
 def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: int) -> Listing:
@@ -93,7 +93,8 @@ def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: i
         invalid_paths = [path for path in others if paths.classify(path)[0] is ZnodeKind.INVALID_ID]
         full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
         ids = ids[ids >= 0]
-    return Listing(full, ids, zxid, invalid_paths)
+    order = np.argsort(ids, kind="stable")
+    return Listing([full[at] for at in order.tolist()], ids[order], zxid, invalid_paths)
 
 
 def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:

@@ -160,9 +160,9 @@ class Frame:
         }]  # fmt: skip
 
 
-def finding(ledger: int, rule: str = "placement.too-few-racks", version: int = 0) -> Rows:
+def finding(ledger: int, rule: str = "placement.too-few-racks", version: int = 0, copies: int = 2) -> Rows:
     code = RULES.code(rule)
-    return np.array([(ledger, 1, NOW - 5_000, 0, version, 0, 2, 1, RULES[code].verdict, code, 0)], FINDING)
+    return np.array([(ledger, 1, NOW - 5_000, 0, version, 0, copies, 1, RULES[code].verdict, code, 0)], FINDING)
 
 
 def on_one_rack(ledger: int) -> Ledgers:

@@ -1,5 +1,6 @@
 """The placement report: a ledger counts as true only after it was judged in the version that the capture holds."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -9,7 +10,7 @@ import pytest
 from tests.unit.placement.test_reconciler import Driven, finding
 from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
-from trueup.state.bookkeeper.ledgers import concat, row
+from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.streams.bookkeeper.judging import Judging
@@ -52,11 +53,12 @@ class ReportSetting:
             forbidden=0,
             unreadable=0,
             rack_problem="",
+            problem="",
             age_ms=lambda now_ms: CaptureHealth.age_ms(cast("CaptureHealth", self.capture), now_ms),
         )
         self.cluster = cluster = SimpleNamespace(
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
-            vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW),
+            vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW), read=self.read, first=self.first,
         )  # fmt: skip
         policy = LiveSection(lambda: self.driven.policy)
         workers = RepairWorkers(list, 0, self.clock)
@@ -67,6 +69,16 @@ class ReportSetting:
 
     def clock(self) -> int:
         return self.driven.now_ms
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Ordered by id, as the cluster returns them."""
+        return concat([row(ledger, ["a1", "b1"], quorum=2) for ledger in sorted(ledgers)])
+
+    def first(self, limit: int) -> Ledgers:
+        return self.read(range(min(limit, self.capture.ledgers)))
+
+    def listed(self, limit: int = 10, every: bool = True) -> list[tuple[int, str]]:
+        return [(found["ledger"], found["verdict"]) for found in self.placed.ledgers(limit, every)]
 
     def publish(self, *ledgers: int) -> None:
         """The capture publishes new ledgers."""
@@ -103,6 +115,33 @@ def test_what_was_judged_is_true_or_found(setting: ReportSetting) -> None:
     setting.driven.answer(finding(3))
     setting.take()
     assert setting.counts() == (5, 1, 0, 0)
+
+
+def test_lists_are_in_the_order_of_risk_and_then_of_id(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.driven.answer(finding(3), finding(4, "placement.all-copies-lost", copies=0))
+    setting.take()
+    rows = [ledger for ledger, _ in setting.listed()]
+    found = [ledger for ledger, _ in setting.listed(every=False)]
+    assert (rows, found, [ledger for ledger, _ in setting.listed(3)]) == ([4, 3, 0, 1, 2, 5], [4, 3], [4, 3, 0])
+
+
+def test_a_ledger_that_waits_for_its_verdict_is_listed_as_unknown(setting: ReportSetting) -> None:
+    setting.publish(*range(2))
+    setting.take()
+    setting.publish(1)
+    setting.capture.ledgers -= 1
+    rows = setting.placed.ledgers(10, every=True)
+    assert [(row["verdict"], row["rule"], row["copies"]) for row in rows] == [
+        ("true", "placement.adheres", 2), ("unknown", "", None),
+    ]  # fmt: skip
+
+
+def test_nothing_is_listed_as_judged_before_the_stream_knows_the_bookies_as_they_are(setting: ReportSetting) -> None:
+    setting.publish(*range(2))
+    setting.take()
+    setting.driven.keeper.topology = replace(setting.driven.keeper.topology, epoch=2)
+    assert (setting.listed(), setting.placed.ledger(1)[0]["verdict"]) == ([(0, "unknown"), (1, "unknown")], "unknown")
 
 
 def test_a_finding_of_an_earlier_version_does_not_count(setting: ReportSetting) -> None:
@@ -183,7 +222,9 @@ def test_ledgers_are_selected_among_findings(placed: ReportSetting) -> None:
 
 def test_ledgers_are_selected_among_all(placed: ReportSetting) -> None:
     rows = placed.placed.ledgers(2, every=True, where=Where(bookie="a1"))
-    assert ([each["ledger"] for each in rows], rows.total) == ([0, 1], 7)
+    more = placed.placed.ledgers(4, every=True, where=Where(bookie="a1"))
+    assert ([each["ledger"] for each in rows], rows.total) == ([1, 3], 7)
+    assert [each["ledger"] for each in more] == [1, 3, 0, 2]
 
 
 def test_it_is_not_ready_before_all_was_judged() -> None:
@@ -229,6 +270,16 @@ def test_racks_in_zookeeper_that_cannot_be_read_are_a_slow_source(setting: Repor
 def test_a_list_made_before_the_first_observation_says_so(setting: ReportSetting) -> None:
     setting.capture.complete_ms, setting.cluster.blind = 0, lambda _: True
     assert setting.placed.incomplete(judged=False) == "ZooKeeper was not observed yet"
+
+
+@pytest.mark.parametrize(
+    ("problem", "observed", "state"), [("", 0, "slow"), ("refused", 0, "down"), ("", 1, "down"), ("refused", 1, "down")]
+)
+def test_before_the_first_observation_zookeeper_is_down_only_with_a_reason(
+    setting: ReportSetting, problem: str, observed: int, state: str
+) -> None:
+    setting.capture.connected, setting.capture.complete_ms, setting.capture.problem = False, observed, problem
+    assert next(one.state for one in setting.placed.sources(setting.clock()) if one.name == "zookeeper") == state
 
 
 def test_a_cluster_that_was_never_observed_was_not_heard(setting: ReportSetting) -> None:

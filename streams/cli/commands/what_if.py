@@ -1,17 +1,20 @@
 """trueup what-if."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
-from trueup.state.common.errors import BadSettings
+from trueup.state.common.errors import BadSettings, Refused, Retry
 from trueup.streams.cli import configuration
-from trueup.streams.runtime.format import many, size
+from trueup.streams.runtime.format import many, since, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.out import Column
+from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.out import Column, Row
+
+POLL_S = 0.5
 
 COLUMNS = [
     Column("FAILURE", lambda row: row["name"], wraps=True),
@@ -30,12 +33,18 @@ COLUMNS = [
 @click.argument("names", nargs=-1)
 @options.configuration
 @options.output
-def what_if(kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[str, ...], output: str) -> int:
+@options.api
+def what_if(
+    api: Target, kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[str, ...], output: str
+) -> int:
     """Show what would happen to ledgers if a rack or a bookie died now.
 
     Without NAMES, one row for each rack or bookie; with several names, one row for the loss of all of them at once. A
-    rack contains the racks below it. The command reads the metadata of all ledgers from ZooKeeper, and changes
-    nothing. Bookies that are not registered now count as lost in every row; the row "now" shows them alone.
+    rack contains the racks below it. Bookies that are not registered now count as lost in every row; the row "now"
+    shows them alone.
+
+    The running application reads the metadata of all ledgers, and answers with a reading of the last minutes. With -c
+    or --set, the command reads them itself, from ZooKeeper. It changes nothing.
 
     \b
     LEDGERS   ledgers with entries there
@@ -49,29 +58,59 @@ def what_if(kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[s
     Exits with 6 if the metadata of some ledgers are not readable.
 
     \b
-    Example:  trueup what-if rack -c trueup.yaml
-              trueup what-if bookie 10.0.0.1:3181 10.0.0.2:3181 -o json
+    Example:  trueup what-if rack
+              trueup what-if bookie 10.0.0.1:3181 10.0.0.2:3181 -c trueup.yaml -o json
     """
+    client = Api(api)
+    found = _read(kind, names, path, pairs) if path or pairs else _asked(client, kind, names)
+    if output == "json":
+        out.as_json(found)
+    else:
+        out.table(found["rows"], COLUMNS, "No bookies.")
+        for line in _notes(found["rows"], found["unread"]):
+            click.echo(line)
+        if not (path or pairs):
+            click.echo(f"\nRead {since(client.now_ms, found['at_ms'])} ago by the application.")
+    return codes.INCOMPLETE if found["unread"] else codes.OK
+
+
+def _read(kind: str, names: Sequence[str], path: Path | None, pairs: tuple[str, ...]) -> Row:
+    """The losses, from ZooKeeper: ledgers, missing (bookies), unread (ledgers), at_ms (of the reading), rows."""
     settings = configuration.settings(path, pairs)
     if not settings.cluster.zookeeper:
         raise BadSettings(["cluster.zookeeper: expected the servers of the cluster; found nothing"])
     from trueup.streams.bookkeeper.what_if import NOW, answer
     from trueup.streams.bookkeeper.what_if_job import worst_first
 
+    at_ms = time.time_ns() // 1_000_000
     with out.progress("reading ledgers") as better:
         found = answer(settings, kind, names, lambda count: better(f"read {many(count, 'ledger')}"))
     rows = sorted((asdict(loss) for loss in found.losses.values()), key=worst_first)
     rows.sort(key=lambda row: row["name"] != NOW)
-    if output == "json":
-        out.as_json({"ledgers": found.ledgers, "missing": [*found.missing], "unread": found.unread, "rows": rows})
-    else:
-        out.table(rows, COLUMNS, "No bookies.")
-        for line in _notes(rows, found.unread):
-            click.echo(line)
-    return codes.INCOMPLETE if found.unread else codes.OK
+    return {
+        "ledgers": found.ledgers, "missing": [*found.missing], "unread": found.unread, "at_ms": at_ms, "rows": rows,
+    }  # fmt: skip
 
 
-def _notes(rows: Sequence[dict[str, Any]], unread: int) -> list[str]:
+def _asked(api: Api, kind: str, names: Sequence[str]) -> Row:
+    """The same, from the application. Raises `Refused` for names that it has no row of, and for several of them."""
+    with out.progress("reading ledgers") as better:
+        while (found := api.get(f"what-if/{kind}"))["state"] == "computing":
+            better(f"the application has read {many(found['read'], 'ledger')}")
+            time.sleep(POLL_S)
+    if found["at_ms"] is None:
+        raise Retry("the metadata of all ledgers", found["error"], "see `trueup status`")
+    known = {row["name"]: row for row in found["failures"]}
+    if len(names) > 1 or not known.keys() >= {*names}:
+        raise Refused(
+            f"a {kind} by itself: {', '.join([*known][:10])}", " ".join(names), "name the cluster with -c FILE"
+        )
+    chosen = [known[name] for name in names] or found["failures"]
+    rows = ([found["now"]] if found["now"] else []) + chosen
+    return {**{name: found[name] for name in ("ledgers", "missing", "unread", "at_ms")}, "rows": rows}
+
+
+def _notes(rows: Sequence[Row], unread: int) -> list[str]:
     """What the table does not show."""
     lines = []
     for row in rows:

@@ -31,7 +31,9 @@ from trueup.streams.runtime.stream import (
 from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.runtime.trends import Trends
 
+STARTING_MS = 600_000  # a start that takes longer is blind
 SILENT_MS = 30_000  # a query without input still reports every 10 s
+STARTING = "starting"
 Rows = list[dict[str, Any]]
 
 
@@ -47,12 +49,13 @@ class Application:
         self._live, self._journal, self._streams = live, journal, streams
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms, self._heard_ms, self._trends = clock(), 0, Trends()
+        self._begun_ms, self._was_ready = self._started_ms, False
         self.spark_ui, self.spark_ended = "", ""
         self.other_problems: Callable[[], Iterable[str]] = tuple
 
     def lead(self, streams: Mapping[str, Stream]) -> None:
         """These streams run from now on."""
-        self._streams = streams
+        self._streams, self._begun_ms, self._was_ready = streams, self._clock(), False
 
     @property
     def _standby(self) -> Election | None:
@@ -77,13 +80,21 @@ class Application:
         if (standby := self._standby) is not None:
             not_ready.insert(0, standby.unable())
         fields = [found[each.name].fields if each.name in found else each.absent(now) for each in STREAMS]
+        sources = self._sources(found, now_ms)
+        self._was_ready = self._was_ready or not not_ready
         return {
             "version": version("trueup"), "cluster": now.cluster.name, "ready": not not_ready,
             "started_ms": self._started_ms, "now_ms": now_ms, "problems": [*not_ready, *self._problems(found)],
-            "streams": self._queries(), "sources": self._sources(found, now_ms), "spark_ui": self.spark_ui,
+            "streams": self._queries(), "sources": sources, "spark_ui": self.spark_ui,
+            "starting": self._starting(sources, now_ms),
             "subjects": [_subject(name, each) for name, each in found.items()],
             **{name: value for each in fields for name, value in each.items()}, "ha": self._ha(),
         }  # fmt: skip
+
+    def _starting(self, sources: Rows, now_ms: int) -> bool:
+        """Whether the streams have not seen everything yet since they were started, and nothing prevents it."""
+        stops = self._supervisor.failing() or any(s["state"] == "down" and s["detail"] != STARTING for s in sources)
+        return not (self._was_ready or stops) and now_ms - self._begun_ms < STARTING_MS
 
     def _problems(self, found: Mapping[str, StreamStatus]) -> list[str]:
         refused = [
@@ -127,7 +138,7 @@ class Application:
             ago_ms = now_ms - max(event_ms.values(), default=self._started_ms)
             return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
-            return Source("spark", "down", None, "starting")
+            return Source("spark", "down", None, STARTING)
         if self._standby is not None:
             return Source("spark", "up", 0, self.spark_ui)
         query = next((each.query for each in found.values() if each.query), "")

@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trueup.streams.catalog import STREAMS
-from trueup.streams.runtime.format import ago
+from trueup.streams.runtime.format import ago, many
 from trueup.streams.runtime.signs import Signs, signs_of
 
-LEVELS = ("healthy", "attention", "held", "blind")
+LEVELS = ("healthy", "starting", "attention", "held", "blind")
 """From good to bad; only `healthy` is good."""
 BLINDING = ("journal", "spark")
 """Sources that all streams need."""
@@ -30,6 +30,8 @@ def health(status: Mapping[str, Any]) -> Health:
     blind, held = list(_blind(status, each)), [reason for one in each for reason in one.held]
     reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, each)]))
     lines = tuple(line for one in each for line in one.lines)
+    if blind and status["starting"]:
+        return Health("starting", f"Starting{_judged(status)}", reasons, lines)
     if blind:
         return Health("blind", "Blind: the cluster cannot be seen as it is now", reasons, lines)
     if held:
@@ -37,6 +39,12 @@ def health(status: Mapping[str, Any]) -> Health:
     if reasons:
         return Health("attention", "Needs attention", reasons, lines)
     return Health("healthy", f"Healthy: {' and '.join(one.well for one in each if one.well)}", (), lines)
+
+
+def _judged(status: Mapping[str, Any]) -> str:
+    if not status["watches_ledgers"] or not status["ledgers"]:
+        return ""
+    return f": {status['ledgers'] - status['not_judged']:,} of {many(status['ledgers'], 'ledger')} judged"
 
 
 def _standby(status: Mapping[str, Any]) -> Health:

@@ -26,7 +26,7 @@ STYLES = {
     "true": "green", "drifted": "yellow", "blocked": "red", "unknown": "magenta", "ok": "green", "warn": "yellow",
     "fail": "red", "writable": "green", "readonly": "yellow", "pending": "magenta", "lost": "red", "up": "green",
     "slow": "yellow", "down": "red", "running": "green", "failed": "red", "healthy": "green", "attention": "yellow",
-    "held": "red", "blind": "magenta", "offline": "red", "cordoned": "yellow", "open": "green",
+    "held": "red", "blind": "magenta", "starting": "magenta", "offline": "red", "cordoned": "yellow", "open": "green",
 }  # fmt: skip
 QUIET_S = 2.0
 ENDLESS = 100_000
@@ -214,6 +214,11 @@ def progress(what: str) -> Iterator[Callable[[str], None]]:
 def ago(api: "Api", field: str) -> Callable[[Row], str]:
     """A cell with the time since a field of a row, by the application's clock."""
     return lambda row: since(api.now_ms, row[field])
+
+
+def first(row: Row, *fields: str) -> object:
+    """The first of these fields that has a value: 0 is one."""
+    return next((value for name in fields if (value := row.get(name)) not in (None, "")), "")
 
 
 def titled(lines: Iterable[tuple[str, str]]) -> None:

@@ -24,10 +24,10 @@ class Engine(Protocol):
     def status(self) -> Row:
         """The status of the application.
 
-        version, cluster, mode, paused, ready (bool), started_ms, now_ms, problems (texts), streams [name, state
-        (running, waiting, failed, stopped), batch, rows_per_s, batch_ms, behind, restarts, error], sources [name
-        (zookeeper, journal, vote, spark), state (up, slow, down), age_ms (None: no observation yet, or its time is not
-        known), detail], counts {verdict: ledgers},
+        version, cluster, mode, paused, ready (bool), starting (bool: not ready yet since its start), started_ms,
+        now_ms, problems (texts), streams [name, state (running, waiting, failed, stopped), batch, rows_per_s, batch_ms,
+        behind, restarts, error], sources [name (zookeeper, journal, vote, spark), state (up, slow, down), age_ms (None:
+        no observation yet, or its time is not known), detail], counts {verdict: ledgers},
         ledgers, not_judged (unknown ledgers whose present version has no verdict yet),
         oldest_drift_ms (None: nothing drifted), without_copies (ledgers), marks {outstanding, ours, cap}, held (why
         repairs of a mass loss wait, or ""), waiting {what for: ledgers that are not marked yet},

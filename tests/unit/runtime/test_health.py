@@ -13,6 +13,21 @@ def test_healthy() -> None:
     assert (health(healthy_status()).level, health(healthy_status()).reasons) == ("healthy", ())
 
 
+def test_a_start_shows_how_far_it_is() -> None:
+    counts = {"true": 0, "drifted": 0, "blocked": 0, "unknown": 1204}
+    status = healthy_status() | {"ready": False, "starting": True, "counts": counts, "not_judged": 1000}
+    assert (health(status).level, health(status).line) == ("starting", "Starting: 204 of 1,204 ledgers judged")
+
+
+def test_a_start_that_watches_no_ledgers_counts_none() -> None:
+    status = healthy_status() | {"ready": False, "starting": True, "watches_ledgers": False, "ledgers": 0}
+    assert health(status).line == "Starting"
+
+
+def test_lost_data_are_named() -> None:
+    assert "2 ledgers without a live copy of some entries" in health(healthy_status() | {"without_copies": 2}).reasons
+
+
 def test_few_that_are_not_judged_are_in_the_headline() -> None:
     status = healthy_status() | {"not_judged": 4}
     status["counts"] |= {"true": 1200, "unknown": 4}

@@ -174,6 +174,22 @@ def application() -> Iterator[Application]:
         STREAMS.remove(TALLY)
 
 
+def test_a_start_ends_with_the_first_readiness_or_with_a_failure(
+    application: Application, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits, fails = ["not seen yet"], list[str]()
+    monkeypatch.setattr(Tally, "status", lambda *_: StreamStatus("observe", not_ready=waits))
+    monkeypatch.setattr(application._supervisor, "failing", lambda: fails)
+    found = [application.status()["starting"]]
+    fails += ["stream tally failed"]
+    found += [application.status()["starting"]]
+    fails.clear()
+    waits.clear()
+    found += [application.status()["starting"]]
+    waits += ["not seen any more"]
+    assert [*found, application.status()["starting"]] == [True, False, False, False]
+
+
 Run = Callable[..., str]
 
 

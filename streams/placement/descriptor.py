@@ -88,8 +88,10 @@ PLACEMENT = Descriptor(
     selectors=("bookie", "namespace"),
     things=(
         Thing("ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
-              template="placement/templates/ledger.html"),
-        Thing("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html"),
+              template="placement/templates/ledger.html",
+              shown=("fragments", "changes", "mark", "owned", "held")),
+        Thing("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
+              shown=("if_lost",)),
         Thing("what-if", "what-if/<kind>"),
     ),
     kinds={

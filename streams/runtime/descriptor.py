@@ -49,7 +49,8 @@ class Thing(NamedTuple):
 
     ``names``: with it, the resource has a page at /PATH. It returns the variables of the path for a row (a finding, an
     action of the plan or of the history) that concerns the resource, and None for other rows. ``template``: path of a
-    file below `streams/` with the part of the page that the page does not derive from the description by itself."""
+    file below `streams/` with the part of the page that the page does not derive from the description by itself;
+    ``shown``: fields that this part shows."""
 
     name: str
     path: str
@@ -57,6 +58,7 @@ class Thing(NamedTuple):
     about: str = ""
     names: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
     template: str = ""
+    shown: Sequence[str] = ()
 
 
 def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Mapping[str, Any] | None]:

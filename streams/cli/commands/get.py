@@ -64,7 +64,7 @@ def _ledgers(app: Api) -> list[Column]:
         Column("RULE", lambda r: short(r["rule"])),
         Column("COPIES", lambda r: r["copies"], number=True),
         Column("RACKS", lambda r: r["racks"], number=True),
-        Column("REPAIR", lambda r: r["stage"] or ("marked" if r["marked"] else "")),
+        Column("REPAIR", lambda r: r["stage"] or ("held" if r["held"] else "marked" if r["marked"] else "")),
         Column("SINCE", out.ago(app, "since_ms")),
         Column("REASON", lambda r: r["reason"], clips=True),
     ]
@@ -96,7 +96,7 @@ def actions(api: Target, output: str, limit: int) -> int:
     app = Api(api)
     columns = [
         Column("ACTION", lambda r: r["id"]),
-        Column("ABOUT", lambda r: r["link"] or r["broker"] or r["ledger"] or ""),
+        Column("ABOUT", lambda r: str(out.first(r, "link", "broker", "ledger"))),
         Column("OUTCOME", lambda r: r["outcome"]),
         Column("RULE", lambda r: short(r["rule"])),
         Column("WHO", lambda r: r["who"]),

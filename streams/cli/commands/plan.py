@@ -12,7 +12,7 @@ COLUMNS = (
     Column("ACTION", lambda r: r["id"]),
     Column("KIND", lambda r: r["kind"]),
     Column("RULE", lambda r: short(r["rule"])),
-    Column("ABOUT", lambda r: r.get("topic") or r.get("link") or r["ledger"] or r.get("about")),
+    Column("ABOUT", lambda r: str(out.first(r, "topic", "link", "ledger", "about"))),
     Column("COPIES", lambda r: r["copies"], number=True),
     Column("RACKS", lambda r: r["racks"], number=True),
     Column("STAGE", lambda r: r["stage"]),

@@ -1,6 +1,6 @@
 """Descriptions of resources as facts and tables, and series of numbers as lines of a small chart."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -12,6 +12,9 @@ EPOCH_MS = 10**12
 """Times are larger, durations are smaller."""
 UNKNOWN = -1
 """Stands for a number that is not known, or that does not exist, in rows of the API."""
+PLAIN = ("ledger", "version", "broker")
+"""Numbers that are names."""
+WORDS = {"ctime_ms": "created", "mzxid": "last write, zxid"}
 ROWS, COLUMNS, POINTS = 100, 10, 60
 WIDTH, HEIGHT = 120.0, 24.0
 
@@ -27,13 +30,13 @@ class Table(NamedTuple):
 
 def words(name: str) -> str:
     """A field in words: since_ms is since."""
-    return name.removesuffix("_ms").replace("_", " ")
+    return WORDS.get(name) or name.removesuffix("_ms").replace("_", " ")
 
 
 def text(name: str, value: Any, now_ms: int) -> str:
     """The value of a field for a reader."""
     match value:
-        case None | "" | [] | {}:
+        case _ if value in (None, "", [], {}):  # the pattern {} matches every mapping
             return "-"
         case bool():
             return "yes" if value else "no"
@@ -46,7 +49,7 @@ def text(name: str, value: Any, now_ms: int) -> str:
         case float():
             return f"{value:,.3g}"
         case int():
-            return str(value) if name in ("ledger", "version", "mzxid", "broker") else f"{value:,}"
+            return f"{value:#x}" if name == "mzxid" else str(value) if name in PLAIN else f"{value:,}"
         case dict():
             return ", ".join(f"{words(key)} {text(key, part, now_ms)}" for key, part in value.items())
         case list() | tuple():
@@ -65,18 +68,18 @@ def _item(value: Any, now_ms: int) -> str:
     return " ".join(text(name, part, now_ms) for name, part in parts if part not in (None, ""))
 
 
-def facts(found: Mapping[str, Any], now_ms: int) -> list[tuple[str, str]]:
-    """The single values of a description. Empty texts and lists are left out."""
+def facts(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> list[tuple[str, str]]:
+    """The single values of a description. Empty ones are left out, and those that the page shows elsewhere."""
     return [
         (words(name), text(name, value, now_ms)) for name, value in found.items()
-        if not _is_rows(value) and value not in ("", [], {})
+        if name not in shown and not _is_rows(value) and value not in (None, "", [], {})
     ]  # fmt: skip
 
 
-def tables(found: Mapping[str, Any], now_ms: int) -> Iterator[Table]:
-    """The lists of rows in a description. Columns without a value are left out."""
+def tables(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> Iterator[Table]:
+    """The lists of rows in a description, likewise. Columns without a value are left out."""
     for name, rows in found.items():
-        if _is_rows(rows):
+        if name not in shown and _is_rows(rows):
             columns = [key for key in rows[0] if any(row.get(key) not in (None, "", [], {}) for row in rows)][:COLUMNS]
             cells = [[text(key, row.get(key), now_ms) for key in columns] for row in rows[:ROWS]]
             yield Table(words(name), [words(key) for key in columns], cells, max(0, len(rows) - ROWS))

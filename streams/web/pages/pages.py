@@ -29,6 +29,8 @@ TEMPLATES = Path(__file__).parents[1] / "templates"
 GENERIC = "stream.html"
 LONGEST = 500
 """Maximum characters of a text."""
+SHOWN = ("reason", "verdict", "rule", "history")
+"""Fields of a resource that have a place of their own on its page."""
 SELECTED_S = 30
 """Seconds between two refreshes of findings that are selected by reads of the metadata of ledgers."""
 URGENT, RECENT, LISTED, SEARCHED, FOUND = 5, 12, 200, 5_000, 50
@@ -230,13 +232,15 @@ class Pages:
         names |= {name: id_of(name, names[name]) for name in thing.ids}
         description, missing = self._described(thing, names)
         now_ms = self._status()["now_ms"]
+        shown = {thing.name, *names, *thing.shown, *SHOWN}
 
         def chosen(rows: list[Row]) -> list[Row]:
             return [row for row in rows if resources.concerns(thing, row, names)]
 
         page = self._render(
             "thing.html", "", title=resources.title(thing, names), stream=stream, thing=thing, found=description,
-            facts=facts.facts(description, now_ms), tables=list(facts.tables(description, now_ms)), missing=missing,
+            facts=facts.facts(description, now_ms, shown), tables=list(facts.tables(description, now_ms, shown)),
+            missing=missing,
             findings=[] if "verdict" in description else chosen(self._found(stream.name, SEARCHED)),
             upcoming=chosen(_or_none(self._engine.plan)),
             done=self._actions(LISTED, lambda row: resources.concerns(thing, row, names)),

@@ -24,13 +24,13 @@ DAY = 1440 * MINUTE
 def finding(ledger: int, verdict: str, rule: str, reason: str, **more: Any) -> dict[str, Any]:
     return {
         "ledger": ledger, "verdict": verdict, "rule": rule, "reason": reason, "copies": 1, "racks": 1,
-        "since_ms": NOW - 3 * MINUTE - ledger * 1000, "version": 3, "stage": "", "marked": False, **more,
+        "since_ms": NOW - 3 * MINUTE - ledger * 1000, "version": 3, "stage": "", "marked": False, "held": False, **more,
     }  # fmt: skip
 
 
 def healthy_status() -> dict[str, Any]:
     return {
-        "version": "0.1.0", "cluster": "east", "mode": "observe", "paused": False, "ready": True,
+        "version": "0.1.0", "cluster": "east", "mode": "observe", "paused": False, "ready": True, "starting": False,
         "started_ms": NOW - 5 * 60 * MINUTE, "now_ms": NOW, "problems": [], "waiting": {}, "without_copies": 0,
         "streams": [{"name": "placement", "state": "running", "batch": 812, "rows_per_s": 5120.4, "batch_ms": 183,
                      "behind": 0, "restarts": 0, "error": ""}],
@@ -270,10 +270,10 @@ class FakeEngine:
     def ledgers(self, limit: int, every: bool, **where: str) -> list[dict[str, Any]]:
         self._check()
         shape = {"state": "closed", "ensemble": 3, "quorum": 2, "fragments": 1}
-        named = ("ledger", "verdict", "rule", "copies", "racks", "since_ms", "marked")
+        named = ("ledger", "verdict", "rule", "copies", "racks", "since_ms", "marked", "held")
         rows = [{**{name: row[name] for name in named}, **shape} for row in self.judged]
         good = {"ledger": 1, "verdict": "true", "rule": "placement.adheres", "copies": 2, "racks": 2,
-                "since_ms": None, "marked": False, **shape}  # fmt: skip
+                "since_ms": None, "marked": False, "held": False, **shape}  # fmt: skip
         return [row for row in [*rows, *([good] if every else [])] if self._placed(row["ledger"], **where)][:limit]
 
     def ledger(self, ledger: int) -> dict[str, Any]:

@@ -22,10 +22,10 @@ def rows(done: CommandResult) -> list[list[str]]:
 
 def test_status_shows_why_it_is_not_healthy(run: Run) -> None:
     done = run("status")
-    assert (done.code, done.out.splitlines()[:2]) == (
-        1,
-        ["Needs attention", "  - 17 ledgers drifted, the oldest for 4m"],
-    )
+    assert (done.code, done.out.splitlines()[:3]) == (1, [
+        "Needs attention", "  - 1 ledger without a live copy of some entries",
+        "  - 17 ledgers drifted, the oldest for 4m",
+    ])  # fmt: skip
 
 
 def test_status_counts_bookies(run: Run) -> None:
@@ -182,6 +182,29 @@ def test_marks(run: Run) -> None:
 
 def test_actions(run: Run) -> None:
     assert rows(run("get", "actions"))[1][:4] == ["repair-21-v3", "21", "working", "lost-member"]
+
+
+def test_ledger_0_is_an_id_like_others(run: Run, engine: FakeEngine) -> None:
+    engine.done[0]["ledger"] = 0
+    assert rows(run("get", "actions"))[1][:2] == ["repair-21-v3", "0"]
+
+
+def test_what_would_happen_is_asked_of_the_application(run: Run) -> None:
+    done = run("what-if", "rack")
+    failures = [words[0] for words in rows(done)[1:4]]
+    assert (failures, done.out.splitlines()[-1].endswith(" ago by the application.")) == (
+        ["now", "/rack2", "/rack1"], True,
+    ), done  # fmt: skip
+
+
+def test_the_application_answers_for_one_bookie(run: Run) -> None:
+    found = json.loads(run("what-if", "bookie", "127.0.0.2:3181", "-o", "json").out)
+    assert ([row["name"] for row in found["rows"]], found["ledgers"]) == (["now", "127.0.0.2:3181"], 1204)
+
+
+def test_several_names_together_need_the_cluster(run: Run) -> None:
+    done = run("what-if", "bookie", "127.0.0.2:3181", "127.0.0.3:3181")
+    assert (done.code, "name the cluster with -c FILE" in done.err) == (5, True), done
 
 
 @pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "links", "actions"])

@@ -1,5 +1,7 @@
 """The status page shows the relevant state, and escapes all values."""
 
+import re
+
 import pytest
 from flask.testing import FlaskClient
 
@@ -156,6 +158,22 @@ def test_what_was_done_with_a_resource_is_shown_after_its_end(client: FlaskClien
 def test_a_ledger_shows_what_was_done_and_what_is_next(client: FlaskClient) -> None:
     page = client.get("/ledgers/21").text
     assert ("ar1 took it" in section(page, "done"), "working" in section(page, "next")) == (True, True)
+
+
+def test_a_marked_ledger_shows_the_worker_of_its_mark(client: FlaskClient) -> None:
+    page = client.get("/ledgers/21").text
+    assert ("Marked by Trueup" in section(page, "evidence"), "ar1 works on it" in section(page, "evidence")) == (
+        True,
+        True,
+    )
+
+
+def test_a_ledger_shows_each_fact_once(client: FlaskClient) -> None:
+    page = client.get("/ledgers/21").text
+    facts = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", section(page, "now"))
+    names = {name for name, _ in facts}
+    assert (names & {"ledger", "mark", "changes", "owned", "fragments", "mzxid"}, page.count("the return of 127.0.0.5"),
+            [name for name, value in facts if value == "-"]) == (set(), 1, [])  # fmt: skip
 
 
 def test_a_ledger_shows_its_replicas_with_their_racks(client: FlaskClient) -> None:

@@ -97,6 +97,8 @@ def _reason(error: Exception) -> str:
         return (
             "characters that are not allowed" if isinstance(error, yaml.YAMLError) else "a date or number out of range"
         )
+    if "'\\t'" in (error.problem or ""):
+        return "a tab; indent with spaces"
     return re.sub(r"'.*'", "something", error.problem or "something else", flags=re.DOTALL)
 
 

@@ -11,7 +11,7 @@ from trueup.state.common.patterns import matches
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import age, many, since, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, Target, segment
+from trueup.streams.terminal.client import Api, Listed, Target, segment
 from trueup.streams.terminal.options import Command
 from trueup.streams.terminal.out import Column, Row, styled
 
@@ -279,9 +279,9 @@ def links(api: Target, output: str) -> int:
 
 @click.command(short_help="Topics of links, with stage and lag.")
 @click.option("--link", "name", metavar="NAME", help="Show only topics of this link.")
-@options.output
+@options.listing
 @options.api
-def topics(api: Target, output: str, name: str | None) -> None:
+def topics(api: Target, output: str, name: str | None) -> int:
     """List the topics of links with stage and lag.
 
     STAGE is the most severe stage of the topic's partitions; `trueup describe link` shows each partition.
@@ -290,13 +290,11 @@ def topics(api: Target, output: str, name: str | None) -> None:
     Example:  trueup get topics --link east-west
     """
     app = Api(api)
-    names = [row["link"] for row in app.get("links")] if name is None else [name]
+    links = app.rows("links")
+    names = [row["link"] for row in links.rows] if name is None else [name]
     rows = [{"link": one, **row} for one in names for row in app.get(f"links/{segment(one)}")["by_topic"]]
-    columns = [Column("LINK", lambda r: r["link"]), *TOPIC]
-    if output == "json":
-        out.as_json(rows)
-    else:
-        out.table(rows, columns, "No link has a topic.")
+    columns = [*TOPIC[:1], Column("LINK", lambda r: r["link"]), *TOPIC[1:]]
+    return out.listing(output, Listed(rows, len(rows), links.incomplete), columns, "No link has a topic.")
 
 
 @click.command("link", short_help="State and partitions of a link.")

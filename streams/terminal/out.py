@@ -81,23 +81,39 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool
 def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str) -> int:
     """Print a list, whether a limit truncated it, and why it may be incomplete; returns the exit code."""
     shown = len(found.rows)
+    whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}
+    empty = "No data is available." if found.incomplete else empty
+    formatted(output, whole if found.incomplete else found.rows, found.rows, columns, empty)
     if output in ("json", "yaml"):
-        whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}
-        (as_json if output == "json" else as_yaml)(whole if found.incomplete else found.rows)
         if shown < found.total:
             click.echo(json.dumps({"shown": shown, "total": found.total}), err=True)
     elif output == "name":
-        for row in found.rows:
-            click.echo(columns[0].cell(row))
         if found.incomplete:
             click.echo(f"This list may be incomplete: {found.incomplete}", err=True)
     else:
-        table(found.rows, columns, "No data is available." if found.incomplete else empty, output == "wide")
         if shown < found.total:
             click.echo(f"\n{shown:,} of {found.total:,}; --limit shows more.")
         if found.incomplete:
             click.echo(f"\nThis list may be incomplete: {found.incomplete}")
     return codes.INCOMPLETE if found.incomplete else codes.OK
+
+
+def formatted(output: str, whole: object, rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
+    """Print rows in a format of a list. ``whole``: what JSON and YAML contain."""
+    if output == "name":
+        for row in rows:
+            click.echo(columns[0].cell(row))
+    elif not structured(output, whole):
+        table(rows, columns, empty, output == "wide")
+
+
+def structured(output: str, whole: object) -> bool:
+    """Whether the format is JSON or YAML; prints the value in it."""
+    if output == "json":
+        as_json(whole)
+    elif output == "yaml":
+        as_yaml(whole)
+    return output in ("json", "yaml")
 
 
 def _text(value: object) -> str:

@@ -25,7 +25,7 @@ def config() -> None:
 
 @config.command("get", short_help="Show live settings.")
 @click.argument("key", required=False)
-@options.output
+@options.listing
 @options.api
 def get_(api: Target, output: str, key: str | None) -> None:
     """Show all live settings, or the value of the setting KEY.
@@ -41,16 +41,12 @@ def get_(api: Target, output: str, key: str | None) -> None:
     if key not in known:
         expected = f"expected one of {', '.join(sorted(known))}"
         raise click.BadParameter(f"{expected}; found {key!r}{near(key, known)}", param_hint="KEY")
-    if output == "json" or isinstance(known[key], list | dict):
-        out.as_json(known[key])
-    else:
+    output = "json" if output != "yaml" and isinstance(known[key], list | dict) else output
+    if not out.structured(output, known[key]):
         click.echo(_plain(known[key]))
 
 
 def _show(found: dict[str, Any], output: str) -> None:
-    if output == "json":
-        out.as_json(found)
-        return
     rows = [{"key": name, **entry} for name, entry in found["live"].items()]
     columns = [
         Column("KEY", lambda r: r["key"]),
@@ -58,7 +54,7 @@ def _show(found: dict[str, Any], output: str) -> None:
         Column("DEFAULT", lambda r: _plain(r["default"])),
         Column("MEANING", lambda r: r["doc"], wraps=True),
     ]
-    out.table(rows, columns, "No live settings.")
+    out.formatted(output, found, rows, columns, "No live settings.")
 
 
 def _plain(value: object) -> str:

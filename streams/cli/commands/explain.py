@@ -15,7 +15,7 @@ from trueup.streams.web.engine import rule_row
 
 @click.command(short_help="Explain a rule.")
 @click.argument("rule", required=False)
-@options.output
+@options.listing
 def explain(rule: str | None, output: str) -> None:
     """Explain a rule: the meaning of its verdict, its conditions, what Trueup does, and what changes the verdict.
 
@@ -30,8 +30,7 @@ def explain(rule: str | None, output: str) -> None:
     found = rules().find(full_rule(rule) or "")
     if found is None:
         raise click.BadParameter(_unknown(rule), param_hint="RULE")
-    if output == "json":
-        out.as_json(rule_row(found))
+    if out.structured(output, rule_row(found)):
         return
     click.echo(f"{found.id}: {styled(found.verdict.name.lower())}\n{found.title}\n")
     for title, text in (("Why", found.why), ("Remedy", found.remedy)):
@@ -40,15 +39,12 @@ def explain(rule: str | None, output: str) -> None:
 
 def _list(output: str) -> None:
     rows = [rule_row(rule) for rule in rules()]
-    if output == "json":
-        out.as_json(rows)
-        return
     columns = [
         Column("RULE", lambda r: r["id"]),
         Column("VERDICT", lambda r: r["verdict"]),
         Column("TITLE", lambda r: r["title"], wraps=True),
     ]
-    out.table(rows, columns, "No rules.")
+    out.formatted(output, rows, rows, columns, "No rules.")
 
 
 def _unknown(rule: str) -> str:

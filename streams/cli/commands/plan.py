@@ -20,7 +20,7 @@ COLUMNS = (
 
 
 @click.command(short_help="Show the planned actions. Changes nothing.")
-@options.output
+@options.listing
 @options.api
 def plan(api: Target, output: str) -> int:
     """Show the planned actions in order of risk. Changes nothing.
@@ -40,7 +40,7 @@ def plan(api: Target, output: str) -> int:
     found = app.rows("plan")
     columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r)), Column("REASON", _reason, clips=True)]
     code = out.listing(output, found, columns, "Nothing to do.")
-    if output != "json" and out.hints():
+    if output in ("table", "wide") and out.hints():
         _hint(app, found.rows)
     return code or (codes.CHANGES if found.rows else codes.OK)
 

@@ -32,7 +32,7 @@ COLUMNS = [
 @click.argument("kind", type=click.Choice(["rack", "bookie"]))
 @click.argument("names", nargs=-1)
 @options.configuration
-@options.output
+@options.listing
 @options.api
 def what_if(
     api: Target, kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[str, ...], output: str
@@ -63,10 +63,8 @@ def what_if(
     """
     client = Api(api)
     found = _read(kind, names, path, pairs) if path or pairs else _asked(client, kind, names)
-    if output == "json":
-        out.as_json(found)
-    else:
-        out.table(found["rows"], COLUMNS, "No bookies.")
+    out.formatted(output, found, found["rows"], COLUMNS, "No bookies.")
+    if output in ("table", "wide"):
         for line in _notes(found["rows"], found["unread"]):
             click.echo(line)
         if not (path or pairs):

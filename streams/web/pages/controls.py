@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from trueup.state.access.tokens import Role
 from trueup.streams.catalog import STREAMS
 from trueup.streams.runtime.descriptor import Descriptor
+from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING
 from trueup.streams.web.roles import of_key
 
@@ -84,8 +85,8 @@ def approval(rows: Sequence[Row]) -> Button | None:
 
 def _says(waits: Sequence[Row]) -> str:
     lines = [does(row) for row in waits[:CERTAIN]]
-    rest = f" {len(waits) - CERTAIN:,} other actions are approved, too." if len(waits) > CERTAIN else ""
-    return " ".join(lines) + rest
+    more = many(len(waits) - CERTAIN, "other action is", "other actions are")
+    return " ".join(lines) + (f" {more} approved, too." if len(waits) > CERTAIN else "")
 
 
 def does(row: Row) -> str:

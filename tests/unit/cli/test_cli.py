@@ -189,24 +189,6 @@ def test_ledger_0_is_an_id_like_others(run: Run, engine: FakeEngine) -> None:
     assert rows(run("get", "actions"))[1][:2] == ["repair-21-v3", "0"]
 
 
-def test_what_would_happen_is_asked_of_the_application(run: Run) -> None:
-    done = run("what-if", "rack")
-    failures = [words[0] for words in rows(done)[1:4]]
-    assert (failures, done.out.splitlines()[-1].endswith(" ago by the application.")) == (
-        ["now", "/rack2", "/rack1"], True,
-    ), done  # fmt: skip
-
-
-def test_the_application_answers_for_one_bookie(run: Run) -> None:
-    found = json.loads(run("what-if", "bookie", "127.0.0.2:3181", "-o", "json").out)
-    assert ([row["name"] for row in found["rows"]], found["ledgers"]) == (["now", "127.0.0.2:3181"], 1204)
-
-
-def test_several_names_together_need_the_cluster(run: Run) -> None:
-    done = run("what-if", "bookie", "127.0.0.2:3181", "127.0.0.3:3181")
-    assert (done.code, "name the cluster with -c FILE" in done.err) == (5, True), done
-
-
 @pytest.mark.parametrize("what", ["findings", "ledgers", "bookies", "marks", "links", "actions"])
 def test_json_is_the_response_of_the_api(run: Run, engine: FakeEngine, what: str) -> None:
     asked: dict[str, tuple[Any, ...]] = {"findings": (None, None, 100), "ledgers": (100, False), "actions": (50,)}
@@ -370,7 +352,7 @@ def test_a_topic_that_an_expression_pauses_is_not_resumed_alone(run: Run, engine
 def test_topics_of_links(run: Run, engine: FakeEngine) -> None:
     engine.linked()
     assert rows(run("get", "topics"))[1] == [
-        "east-west", "orders", "orders", "stopped", "2", "1", "200", "1m5s", "too", "large",
+        "orders", "east-west", "orders", "stopped", "2", "1", "200", "1m5s", "too", "large",
     ]  # fmt: skip
 
 

@@ -8,6 +8,8 @@ import yaml
 
 from tests.unit.cli.conftest import Run
 from trueup.state.common.errors import Retry
+from trueup.streams.cli.commands.get import get
+from trueup.streams.cli.main import cli
 from trueup.streams.terminal import out
 
 
@@ -58,3 +60,31 @@ def test_watch_prints_json_whole_if_it_differs(capsys: pytest.CaptureFixture[str
     with pytest.raises(KeyboardInterrupt):
         out.watch(lambda: click.echo(answers.pop(0)), 1.0, slept)
     assert capsys.readouterr().out == "[\n1\n]\n[\n2\n]\n"
+
+
+LISTS = [*(f"get {name}" for name in get.list_commands(click.Context(get))), "plan", "explain", "config get", "what-if"]
+
+
+@pytest.mark.parametrize("words", LISTS)
+def test_every_list_has_all_formats_and_watch(words: str) -> None:
+    command: click.Command = cli
+    for word in words.split():
+        assert isinstance(command, click.Group)
+        found = command.get_command(click.Context(command), word)
+        assert found is not None
+        command = found
+    options = {option.name: option for option in command.params}
+    assert isinstance(options["output"].type, click.Choice)
+    assert ({*options["output"].type.choices}, "watch" in options) == ({"table", "wide", "json", "yaml", "name"}, True)
+
+
+def test_the_names_of_a_plan_can_be_approved(run: Run) -> None:
+    planned = json.loads(run("plan", "-o", "json").out)
+    assert run("plan", "-o", "name").out.splitlines() == [row["id"] for row in planned]
+
+
+def test_settings_and_rules_have_names(run: Run) -> None:
+    keys = json.loads(run("config", "get", "-o", "json").out)["live"]
+    rules = json.loads(run("explain", "-o", "json").out)
+    names = [run(*words, "-o", "name").out.splitlines() for words in (("config", "get"), ("explain",))]
+    assert names == [[*keys], [rule["id"] for rule in rules]]

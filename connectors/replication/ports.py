@@ -178,9 +178,6 @@ class ClusterAdmin(Protocol):
     def sample(self, logs: Sequence[LogId]) -> Sample:
         """Properties of the newest records of some of these logs."""
 
-    def unfit(self) -> Sequence[str]:
-        """Options that the batches path does not support, one line for each."""
-
     def notes(self, heartbeat_topic: str) -> Sequence[str]:
         """What `trueup doctor` says about the cluster besides its id, a few words for each."""
 

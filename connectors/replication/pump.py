@@ -433,7 +433,7 @@ class WriterLetters:
         if not logs:
             return "the topic does not exist"
         log = logs[crc32(record.key or b"") % len(logs)]
-        row = record.offset, record.key, record.value, max(0, record.timestamp), headers
+        row = record.offset, record.key, record.value, record.timestamp, headers
         written = self._writer.write({log: _columns([row])})[log]
         return written.refused or (str(written.error) if written.error is not None else "")
 

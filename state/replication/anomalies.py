@@ -117,9 +117,8 @@ class PartitionFacts:
     """The inputs of the choice of a path; -1 and "": unknown.
 
     ``copy``: the setting of the link; ``magic``: the oldest record format at the source; ``per_batch``: records per
-    batch of the source; ``record_bytes``: stored size of a record; ``unfit``: security options that the batches path
-    does not support; ``now``: the current path; ``into``: the common target topic; ``paths``: those between the
-    systems; ``compacted``: the source compacts all topics.
+    batch of the source; ``record_bytes``: stored size of a record; ``now``: the current path; ``into``: the common
+    target topic; ``paths``: those between the systems; ``compacted``: the source compacts all topics.
     """
 
     copy: str = "auto"
@@ -131,7 +130,6 @@ class PartitionFacts:
     target_times: str = ""
     source_max_bytes: int = -1
     target_max_bytes: int = -1
-    unfit: str = ""
     now: str = ""
     failures: str = "stop"
     record_bytes: float = -1.0
@@ -187,7 +185,7 @@ def _blocked_reason(facts: PartitionFacts) -> str:
         return "the target sets its own timestamps (message.timestamp.type LogAppendTime)"
     if 0 <= facts.target_max_bytes < facts.source_max_bytes:
         return f"the target accepts batches of {facts.target_max_bytes} bytes, the source of {facts.source_max_bytes}"
-    return facts.unfit
+    return ""
 
 
 def choose_together(links: Mapping[str, PartitionFacts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:

@@ -1,39 +1,46 @@
-"""The path of a record, which prevents loops: in the producer id of batches, or in a header of records.
+"""The path of a record, which prevents loops: the clusters that it passed.
 
-A cluster has a bit (0 to 31). A batch that links copy has a producer id of Trueup: a 15-bit mark that brokers never
-assign (they count from 0), then the bitmap of the clusters that it passed, then the writer id of the link that wrote it
-(setting ``flow``): ``0x5455 << 48 | path << 16 | writer_id``. An individually written record has the same path as names
-in a header.
+A cluster has a bit (0 to 31). A batch that a link wrote to Kafka has a producer id of Trueup: a mark of 15 bits that
+brokers never assign (they count from 0), then the bitmap of the clusters that its records passed, then the writer id of
+the link that wrote it (setting ``flow``): ``mark << 48 | path << 16 | writer_id``. A producer id says who wrote this
+very batch. Applications that copy the headers of a record do not copy it, so headers prove nothing: `HEADER`, which
+contains the same path as names, is for people, and for systems without producer ids, which bind it to the message.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 HEADER = "trueup-source"
-MARK = 0x5455
+WHOLE = 0x5455
+"""The mark of batches that were copied as they are. Their sequence numbers count all records of the producer id."""
+SINGLE = range(0x5480, 0x5500)
+"""The marks of batches of records that were copied one by one. Each producer chooses one of them."""
 BITS, WRITERS = 32, 1 << 16
+_UNNAMED = "#"
 
 
 class Tag(NamedTuple):
     """The content of a producer id of Trueup. ``path``: bitmap of clusters passed; ``writer_id``: the link that wrote
-    it."""
+    it; ``whole``: as a batch that was not opened."""
 
     path: int
     writer_id: int
+    whole: bool
 
 
-def producer_id(path: int, writer_id: int) -> int:
+def producer_id(path: int, writer_id: int, mark: int = WHOLE) -> int:
     """The producer id of batches that passed the clusters in ``path``, written by ``writer_id``. Raises ValueError."""
     if not 0 <= path < 1 << BITS or not 0 <= writer_id < WRITERS:
         raise ValueError(f"expected a path of {BITS} bits and a writer id of 16; found {path:#x} and {writer_id}")
-    return MARK << 48 | path << 16 | writer_id
+    return mark << 48 | path << 16 | writer_id
 
 
 def tag_of(producer_id: int) -> Tag | None:
     """The tag in a producer id; None for a batch that no link wrote."""
-    if producer_id >> 48 != MARK:
+    mark = producer_id >> 48
+    if mark != WHOLE and mark not in SINGLE:
         return None
-    return Tag(producer_id >> 16 & (1 << BITS) - 1, producer_id & WRITERS - 1)
+    return Tag(producer_id >> 16 & (1 << BITS) - 1, producer_id & WRITERS - 1, mark == WHOLE)
 
 
 class Refill(NamedTuple):
@@ -76,6 +83,24 @@ def tokens_of(value: bytes | None) -> tuple[str, ...]:
 def tokens_bytes(tokens: Sequence[str]) -> bytes:
     """The value of a header."""
     return ",".join(tokens).encode()
+
+
+def tokens_in(path: int, bits: Mapping[str, int]) -> tuple[str, ...]:
+    """The names for a bitmap, by ``bits``; ``#n`` for a bit n that no cluster has any more."""
+    names = {bit: name for name, bit in bits.items()}
+    return tuple(names.get(bit, f"{_UNNAMED}{bit}") for bit in range(BITS) if path >> bit & 1)
+
+
+def path_with(tokens: Iterable[str], bits: Mapping[str, int]) -> int:
+    """The bitmap for names, as `tokens_in` gives them. A cluster that is not configured has no bit."""
+    path = 0
+    for token in tokens:
+        bit = token.removeprefix(_UNNAMED)
+        if token in bits:
+            path |= 1 << bits[token]
+        elif bit != token and bit.isdecimal() and int(bit) < BITS:
+            path |= 1 << int(bit)
+    return path
 
 
 def onward_tokens(tokens: Sequence[str], source: str, target: str, forward: bool) -> tuple[str, ...] | None:

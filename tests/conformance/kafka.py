@@ -19,8 +19,6 @@ from trueup.streams.runtime.named import imported
 
 KEEP = {"retention.ms": "-1"}
 NONE: Mapping[str, str] = {}
-LIBRDKAFKA = {"sasl.kerberos.service.name": "kafka"}
-"""An option that only librdkafka knows, and that changes nothing without SASL."""
 
 
 class KafkaCluster:
@@ -57,7 +55,7 @@ class KafkaCluster:
 
     def read(self, topic: str, index: int) -> list[tuple[int, Written]]:
         return [
-            (message.offset(), Written(message.key(), message.value(), message.timestamp()[1], _headers(message)))
+            (message.offset(), Written(message.key(), message.value(), message.timestamp()[1], headers_of(message)))
             for message in committed(self._address, topic, [index])
         ]
 
@@ -86,7 +84,7 @@ class KafkaCluster:
         self._broker.up()
 
 
-def _headers(message: Message) -> tuple[tuple[str, bytes | None], ...]:
+def headers_of(message: Message) -> tuple[tuple[str, bytes | None], ...]:
     """The headers without those that links add."""
     return tuple(header for header in message.headers() or () if not header[0].startswith(OURS))
 

@@ -18,7 +18,7 @@ from tests.conformance.harness import CLUSTERS, TOO_LARGE, Written
 from tests.replication.audit import OURS
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint, Lease, LogId
-from trueup.connectors.replication.headers import mark_of
+from trueup.connectors.replication.headers import MARK, mark_of
 from trueup.connectors.replication.ports import (
     WITHOUT_MEMBERS,
     Answer,
@@ -37,24 +37,27 @@ from trueup.connectors.replication.pump import Pump
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
+from trueup.state.replication.provenance import HEADER
 from trueup.state.replication.settings import Start
 from trueup.streams.replication.clusters import MEDIA, imported
 
 SYSTEM, KEY = "memory", b"tests"
 LAG_S = 0.15
+_OURS = frozenset({HEADER, MARK})
 """Delay in seconds until an acknowledged record appears in ends and reads."""
 TAIL = 100
 Headers = Sequence[tuple[str, bytes | None]]
 
 
 class Row(NamedTuple):
-    """A record. ``at_s``: time of the acknowledgement, on the monotonic clock."""
+    """A record. ``at_s``: time of the acknowledgement, on the monotonic clock; ``linked``: a link wrote it."""
 
     key: bytes | None
     value: bytes | None
     stamp: int
     headers: Headers
     at_s: float
+    linked: bool = False
 
 
 def log_name(topic: str, index: int) -> LogId:
@@ -263,7 +266,9 @@ class MemoryReader(MemoryEnd):
         if rows is None:
             return Read(Columns(), offset, error=Retry(f"{log} from {offset} on", "another log", "it is looked at"))
         bounds = Bounds(*self.link.call("ends", [log])[0])
-        return Read(_columns(offset, rows), offset + len(rows), idle=len(rows) < most, bounds=bounds)
+        foreign = sum(not row.linked and not _OURS.isdisjoint(dict(row.headers)) for row in rows)
+        idle = len(rows) < most
+        return Read(_columns(offset, rows), offset + len(rows), idle=idle, bounds=bounds, foreign_tags=foreign)
 
 
 class MemoryWriter(MemoryEnd):
@@ -277,7 +282,7 @@ class MemoryWriter(MemoryEnd):
         for log, given in batches.items():
             columns = given.columns()
             rows = [
-                Row(*row, 0.0)
+                Row(*row, 0.0, True)
                 for row in zip(columns.keys, columns.values, columns.stamps, columns.headers, strict=True)
             ]
             try:
@@ -307,7 +312,7 @@ class MemoryTails:
         for log, search in searches.items():
             while (span := search.span()) is not None:
                 rows = self._link.call("read", log, span[0], span[1] - span[0]) or []
-                marks = ((mark_of(list(row.headers)), at) for at, row in enumerate(rows, span[0]))
+                marks = ((mark_of(list(row.headers)), at) for at, row in enumerate(rows, span[0]) if row.linked)
                 search.read(span[0], [(mark[0], Met(mark[1], at)) for mark, at in marks if mark is not None])
         return {}
 
@@ -378,9 +383,6 @@ class MemoryAdmin(MemoryEnd):
     def sample(self, logs: Sequence[LogId]) -> Sample:
         del logs
         return Sample()
-
-    def unfit(self) -> list[str]:
-        return []
 
     def notes(self, heartbeat_topic: str) -> list[str]:
         return []
@@ -458,8 +460,14 @@ class MemoryHeartbeats:
 def _columns(offset: int, rows: Sequence[Row]) -> Columns:
     return Columns(
         range(offset, offset + len(rows)), [row.key for row in rows], [row.value for row in rows],
-        [row.stamp for row in rows], [row.headers for row in rows],
+        [row.stamp for row in rows], [_believed(row) for row in rows],
     )  # fmt: skip
+
+
+def _believed(row: Row) -> Sequence[tuple[str, bytes | None]]:
+    """The headers of a record: that of its path only if a link wrote it."""
+    kept = [header for header in row.headers if header[0] not in _OURS]
+    return kept + [header for header in row.headers if header[0] == HEADER and row.linked]
 
 
 def pump() -> Pump:

@@ -24,7 +24,7 @@ from tests.conformance.harness import (
     numbered,
     untrue,
 )
-from tests.conformance.kafka import LIBRDKAFKA, KafkaCluster, kafka_harness
+from tests.conformance.kafka import KafkaCluster, kafka_harness
 from tests.conformance.memory import SYSTEM, MemoryCluster, pump
 from tests.conformance.rocketmq import ROCKETMQ
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
@@ -46,7 +46,7 @@ RELEASED = {pair: pytest.param(pair, marks=pytest.mark.release) for pair in PAIR
 """Every run includes both paths of Kafka, and the pump between clusters in memory."""
 FROM_IDS = ["records", "batches", RELEASED["kafka>memory"], RELEASED["kafka>rocketmq"]]
 TO_IDS = ["records", "batches", RELEASED["memory>kafka"], RELEASED["rocketmq>kafka"]]
-PUMPED = ["memory>memory", pytest.param("librdkafka", marks=pytest.mark.release), *RELEASED.values()]
+PUMPED = ["memory>memory", *RELEASED.values()]
 HOOKS = "tests.conformance.hooks:"
 
 
@@ -61,8 +61,6 @@ def memory() -> Iterator[Mapping[str, MemoryCluster]]:
 def made_of(request: pytest.FixtureRequest) -> Harness:
     """A path between Kafka clusters by its name, or the pump between two systems."""
     kind = str(request.param)
-    if kind == "librdkafka":
-        return kafka_harness(request.getfixturevalue("pair"), "records", LIBRDKAFKA)
     if ">" not in kind:
         return kafka_harness(request.getfixturevalue("pair"), kind)
     sides = zip(CLUSTERS, kind.split(">"), strict=True)

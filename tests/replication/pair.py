@@ -33,7 +33,9 @@ QUICK: Mapping[str, object] = {
     "producer.id.expiration.check.interval.ms": 500,
 }
 """A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill."""
-COUNTS = ("copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "repeated")
+COUNTS = (
+    "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "foreign_tags", "repeated",
+)  # fmt: skip
 RETRIES = 3
 EAST_TO_WEST, WEST_TO_EAST = 7, 8
 """Writer ids."""

@@ -9,19 +9,19 @@ from typing import Any, TypeVar
 from kafka.protocol.admin import DescribeProducersRequest
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
-from kafka.protocol.producer import InitProducerIdRequest
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.connection import Connection, connect
 from trueup.connectors.kafka.client.fetch_produce import Missing, problem
 from trueup.connectors.kafka.client.options import addresses_of, settings_of
 from trueup.connectors.kafka.client.topic_ids import IDS, METADATA, ids_body, ids_found, text_of
+from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 EARLIEST, LATEST = -2, -1
 _CONSUMER, _DEBUGGER = -1, -2
 """Replica ids: for the end that a consumer sees, and for the leader's end (ReplicaManager.fetchOffset)."""
-_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS, _INIT_PRODUCER = 10, 2, 0, 1  # versions of all brokers from 2.8 on
+_METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions of all brokers from 2.8 on
 SETTLE_S = 0.5
 T = TypeVar("T")
 
@@ -165,7 +165,22 @@ class KafkaClient:
 
     def producers(self, partitions: Iterable[LogId]) -> dict[LogId, dict[int, int] | TrueupError]:
         """Producer ids that the leader remembers (KIP-664), each with its last sequence number."""
+        return self._producers(partitions, lambda producer: int(producer.last_sequence))
 
+    def epochs(self, partitions: Iterable[LogId]) -> dict[LogId, dict[int, int] | TrueupError]:
+        """The same, each with its epoch."""
+        return self._producers(partitions, lambda producer: int(producer.producer_epoch))
+
+    def bounds(self, partitions: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """Start and end of partitions, whose leaders are read first. Raises as `refresh`."""
+        wanted = list(partitions)
+        self.refresh(partition.topic for partition in wanted)
+        starts, ends = self.ends(wanted, EARLIEST), self.ends(wanted)
+        return {partition: _bounds(starts[partition], ends[partition]) for partition in wanted}
+
+    def _producers(
+        self, partitions: Iterable[LogId], value: Callable[[Any], int]
+    ) -> dict[LogId, dict[int, int] | TrueupError]:
         def request(topics: Mapping[str, list[int]]) -> Any:
             kind = DescribeProducersRequest.TopicRequest
             return DescribeProducersRequest(
@@ -173,18 +188,9 @@ class KafkaClient:
             )
 
         def found(part: Any) -> dict[int, int]:
-            return {producer.producer_id: producer.last_sequence for producer in part.active_producers}
+            return {producer.producer_id: value(producer) for producer in part.active_producers}
 
         return self._ask_leaders(partitions, request, _DESCRIBE_PRODUCERS, "describe the producers of", found)
-
-    def new_producer(self) -> int:
-        """The id of a new idempotent producer, with epoch 0 (KIP-98). Raises `Retry` and `Stop`."""
-        answer = self._ask_any(
-            lambda: InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=0), _INIT_PRODUCER
-        )
-        if answer.error_code:
-            raise self._problem(answer.error_code, "get an id for a producer", plain=False)
-        return int(answer.producer_id)
 
     def lost(self, node: int) -> None:
         """Close the connection for short requests after the copier's connection broke."""
@@ -275,6 +281,12 @@ class KafkaClient:
 
     def _problem(self, code: int, what: str, plain: bool = True) -> TrueupError:
         return problem(code, f"{'find the leader of ' if plain else ''}{what} in {self.endpoint.name}")
+
+
+def _bounds(start: int | TrueupError, end: int | TrueupError) -> Bounds | TrueupError:
+    if isinstance(start, TrueupError):
+        return start
+    return end if isinstance(end, TrueupError) else Bounds(start, end)
 
 
 def cluster_id(endpoint: Endpoint) -> str:

@@ -2,7 +2,7 @@
 
 They are declared once, with librdkafka's names (CONFIGURATION.md of librdkafka 2.16), and what concerns security in
 the vocabulary of `state.settings.kafka_security`. librdkafka validates names and
-values. kafka-python, whose connections the batches path uses, receives the settings of connections under its own names
+values. kafka-python, whose connections links use, receives the settings of connections under its own names
 (``KafkaAdminClient.DEFAULT_CONFIG`` of 3.0.12); settings of librdkafka's own buffers and batches do not apply to it.
 """
 
@@ -93,11 +93,9 @@ def kafka_python(endpoint: Endpoint) -> dict[str, Any]:
 def settings_of(endpoint: Endpoint) -> dict[str, Any]:
     """Settings for kafka-python's connections and clients, without addresses.
 
-    Raises `BadSettings` with each invalid key, including those that only librdkafka supports.
+    Raises `BadSettings` with each invalid key.
     """
     _check(endpoint)
-    if found := only_records(endpoint.options):
-        raise BadSettings([f"kafka.{endpoint.name}.options.{problem}" for problem in found])
     options = {"client.id": "trueup", "security.protocol": "PLAINTEXT", **_plain(_given(endpoint))}
     translated = {_NAMES[key][0]: _NAMES[key][1](value) for key, value in options.items() if key in _NAMES}
     if options["security.protocol"].lower() in _TLS:
@@ -122,6 +120,7 @@ def problems(endpoint: Endpoint) -> list[str]:
     """Problems of the options and the security of a cluster, one line for each key; nothing is connected."""
     path = f"kafka.{endpoint.name}"
     reserved = [f"{path}.options.{key}: links set this; remove it" for key in endpoint.options if key in RESERVED]
+    reserved += [f"{path}.options.{problem}" for problem in _unsupported(endpoint.options)]
     if found := list(unreadable(endpoint.security, path)):
         return reserved + found
     given = _given(endpoint)
@@ -129,17 +128,18 @@ def problems(endpoint: Endpoint) -> list[str]:
     return reserved + [f"{path}.{_called(endpoint, problem)}" for problem in judged]
 
 
-def only_records(options: Mapping[str, str]) -> list[str]:
-    """The options that kafka-python, and thus the batches path, does not support; one line for each."""
+def _unsupported(options: Mapping[str, str]) -> list[str]:
+    """The options of security that kafka-python, and thus links, do not support; one line for each."""
     plain = _plain(options)
     unknown = [
-        f"{key}: only the records path supports this; set copy: records, or remove it"
+        f"{key}: links do not support this; remove it"
         for key in plain
         if key.startswith(_SECURITY) and key not in _NAMES and key not in _IN_CONTEXT
     ]
     mechanism = plain.get("sasl.mechanism", _MECHANISMS[0])
     if plain.get("security.protocol", "").lower().startswith("sasl") and mechanism.upper() not in _MECHANISMS:
-        unknown.append(f"sasl.mechanism: {mechanism} works only in the records path; set copy: records")
+        supported = ", ".join(_MECHANISMS)
+        unknown.append(f"sasl.mechanism: expected one of {supported}, or kafka.NAME.security; found {mechanism}")
     return unknown
 
 

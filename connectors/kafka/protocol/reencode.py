@@ -1,4 +1,4 @@
-"""Operations on the records of a batch: encoding without gaps, and reading a header of the first record.
+"""Operations on the records of a batch: encoding without gaps.
 
 Record layout (DefaultRecord.java): varint size, attributes (1 byte), varints of time delta and offset delta, then key,
 value and headers, each with a varint length (-1: null).
@@ -12,7 +12,6 @@ from trueup.connectors.kafka.protocol.varints import varint as varint
 from trueup.connectors.kafka.protocol.varints import zigzag as zigzag
 from trueup.state.common.errors import BadBytes
 
-_PEEK_BYTES = 1 << 16
 
 
 class Dense(NamedTuple):
@@ -70,38 +69,6 @@ def marks(header: Header, batch: memoryview, where: str, appended: bool = True) 
     except IndexError as error:
         raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
     return found
-
-
-def first_header(header: Header, batch: memoryview, name: bytes, where: str) -> bytes | None:
-    """The value of a header of the first record; None if it is absent. Raises `BadBytes`."""
-    codec, body = header.attributes & CODEC, batch[HEADER_BYTES:]
-    try:
-        return _header(opened(codec, body, where, _PEEK_BYTES), name)
-    except IndexError:
-        pass  # the record exceeds the decompressed start
-    try:
-        return _header(opened(codec, body, where), name)
-    except IndexError as error:
-        raise BadBytes(where, HEADER_BYTES, "a record", "the end", "read it with another client") from error
-
-
-def _header(body: memoryview, name: bytes) -> bytes | None:
-    size, start = varint(body, 0)
-    if start + size > len(body):
-        raise IndexError
-    _, _, at = _deltas(body, start)
-    for _ in ("key", "value"):
-        size, at = varint(body, at)
-        at += max(size, 0)
-    count, at = varint(body, at)
-    for _ in range(count):
-        size, at = varint(body, at)
-        key, at = body[at : at + size], _within(body, at, at + size)
-        size, at = varint(body, at)
-        if key == name:
-            return bytes(body[at : at + size]) if size >= 0 else b""
-        at += max(size, 0)
-    return None
 
 
 def _deltas(body: memoryview, start: int) -> tuple[int, int, int]:

@@ -26,7 +26,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery, Topic
-from trueup.connectors.kafka.client.options import only_records, problems
+from trueup.connectors.kafka.client.options import problems
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
@@ -127,17 +127,13 @@ class KafkaAdmin(Closing):
         """Properties of the newest batches of some partitions."""
         return sample(self.endpoint, logs)
 
-    def unfit(self) -> list[str]:
-        """Options that only librdkafka supports."""
-        return [f"kafka.{self.endpoint.name}.options.{problem}" for problem in only_records(self.endpoint.options)]
-
     def notes(self, heartbeat_topic: str) -> list[str]:
         """Nothing."""
         del heartbeat_topic
         return []
 
     def problems(self) -> list[str]:
-        """librdkafka's errors for the options."""
+        """Errors of the options."""
         return problems(self.endpoint)
 
 

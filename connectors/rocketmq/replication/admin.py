@@ -215,10 +215,6 @@ class RocketMqAdmin(Closing):
         del logs
         return Sample()
 
-    def unfit(self) -> list[str]:
-        """Empty: there is no batches path."""
-        return []
-
     def notes(self, heartbeat_topic: str) -> list[str]:
         """Whether ACL is in use, whether brokers differ in it, and the topic of heartbeats."""
         log = queue_of(self._client, heartbeat_topic)

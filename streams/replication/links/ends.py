@@ -83,9 +83,8 @@ class Ends:
         found = self._sample or Sample()
         called = self._link.called(seen.source)
         pair = hardest(seen, called)
-        unfit = "; ".join([*self.source.unfit(), *self.target.unfit()])
         return Qualities(
-            declared.copy, bool(declared.transform), found.magic, found.per_batch, *pair, unfit,
+            declared.copy, bool(declared.transform), found.magic, found.per_batch, *pair,
             self._link.path, declared.failures, found.record_bytes, declared.into,
             paths_of(self.source.endpoint.system, self.target.endpoint.system), compacted(seen, called),
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The records path: transforms, many topics into one, conflicts with the batches path, ends of sources."""
+"""The records path: transforms, many topics into one, ends of sources."""
 
 import time
 from collections.abc import Iterable
@@ -11,12 +11,10 @@ from confluent_kafka.admin import AdminClient
 
 from tests.conformance.harness import LONG, POISON, TODAY_MS, Harness, contents, numbered, untrue
 from tests.conformance.kafka import kafka_harness
-from tests.replication.pair import Copy, Pair, forgetting_producers
+from tests.replication.pair import Pair, forgetting_producers
 from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.records import reader
-from trueup.connectors.kafka.replication.records.source_guard import SourceGuard
+from trueup.connectors.kafka.replication.wire.reader import WireReader
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
@@ -87,14 +85,13 @@ def test_an_error_between_reads_leaves_no_hole(records: Harness, monkeypatch: py
     records.write("east", topic, {0: [*numbered(300), POISON, *numbered(300, 300)]})
     errors = [Retry("an answer", "none", "wait")]
 
-    def blocked_reasons(guard: SourceGuard, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
+    def unsure(reader: WireReader, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         if errors:
             raise errors.pop()
         return {}
 
     with closing(records.connector.open(records.lease(topic))) as copier:
-        monkeypatch.setattr(reader, "GUARD_S", 0.0)
-        monkeypatch.setattr(SourceGuard, "blocked_reasons", blocked_reasons)
+        monkeypatch.setattr(WireReader, "unsure", unsure)
         with pytest.raises(Retry):
             copier.copy(time.monotonic() + 60.0)
         copier.copy(time.monotonic() + 5.0)
@@ -120,17 +117,6 @@ def test_nothing_behind_a_refused_record_is_written_after_an_idle_time(pair: Pai
 
         wait_until(stopped, 180.0, "the copier to stop at the refused record")
     assert len(records.read("west", topic)) == 10
-
-
-def test_batches_that_may_not_go_on_stop_the_partition(pair: Pair, records: Harness) -> None:
-    # A broker expires the producers of old records.
-    fresh = [record._replace(timestamp=int(time.time() * 1000)) for record in numbered(10)]
-    topic = records.topic()
-    records.write("east", topic, {0: fresh})
-    Copy(Batches(), pair.lease(topic)).to_the_end()
-    [row] = records.copy(records.lease(topic, back=True)).to_the_end().rows.values()
-    assert (row.stopped, "same value of copy" in row.error) == (True, True)
-    assert contents(records.read("east", topic)) == fresh
 
 
 def test_what_the_source_deleted_too_early_is_counted(pair: Pair, records: Harness) -> None:

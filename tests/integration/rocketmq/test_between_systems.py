@@ -16,7 +16,6 @@ from tests.integration.rocketmq.test_copies import copied
 from tests.replication.pair import Pair
 from tests.replication.reading import committed
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.replication import medium
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.compression import ZSTD, closed
@@ -144,18 +143,6 @@ def test_a_record_becomes_this_message(in_rocketmq: dict[str, Message], case: st
 @pytest.mark.parametrize("case", TO_KAFKA)
 def test_a_message_becomes_this_record(in_kafka: dict[str, Written], case: str) -> None:
     assert in_kafka[case] == TO_KAFKA[case][1]
-
-
-def test_librdkafka_copies_the_same_where_its_options_are_needed(
-    rocketmq: RocketMqPair,
-    lake: KafkaCluster,
-    in_rocketmq: dict[str, Message],
-    in_kafka: dict[str, Written],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(medium, "only_records", lambda _: ["sasl.mechanism: OAUTHBEARER"])
-    assert made_in_rocketmq(rocketmq, lake) == in_rocketmq
-    assert made_in_kafka(rocketmq, lake) == in_kafka
 
 
 def test_many_usual_records_become_what_each_of_them_becomes(rocketmq: RocketMqPair, lake: KafkaCluster) -> None:

@@ -14,7 +14,7 @@ from tests.property.codecs.test_rocketmq_columns import Record
 from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.wire import decode, encode
-from trueup.connectors.kafka.replication.wire.decode import decoded
+from trueup.connectors.kafka.replication.wire.decode import Decoded, decoded
 from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.packed import Packed
@@ -46,9 +46,25 @@ def copied(record: Record, path: bytes | None, mark: bytes = bytes(16)) -> Recor
     return *record[:3], [*record[3], *own]
 
 
-def read(records: Sequence[Record]) -> Columns:
-    """Records from offset 7 on: 7, 9, 11 and so on."""
-    return decoded([batch_of(records, [0] * len(records), 7)], "here")[0]
+def read(records: Sequence[Record], paths: Sequence[bytes | None] | None = None) -> Columns:
+    """Records from offset 7 on: 7, 9, 11 and so on, each in a batch with its path. ``paths``: of the batches, if not
+    those of the headers."""
+    return everything(records, paths).columns
+
+
+def everything(records: Sequence[Record], paths: Sequence[bytes | None] | None = None) -> Decoded:
+    chosen = [path_in(record) for record in records] if paths is None else paths
+    ids = {path: at for at, path in enumerate(dict.fromkeys(chosen))}
+    texts = {at: path or b"" for path, at in ids.items()}
+    batches = []
+    for at, (record, path) in enumerate(zip(records, chosen, strict=True)):
+        header, body = batch_of([record], [0], 7 + 2 * at)
+        batches.append((header._replace(producer_id=ids[path]), body))
+    return decoded(batches, "here", texts.__getitem__)
+
+
+def path_in(record: Record) -> bytes | None:
+    return dict(record[3]).get(HEADER)
 
 
 def many(columns: Columns, forward: bool) -> Tagged:
@@ -97,8 +113,28 @@ def test_records_can_be_written_twice() -> None:
 @given(st.lists(st.tuples(USUAL, PATHS), min_size=1, max_size=6))
 def test_copies_are_read_as_they_were_written(contents: list[Any]) -> None:
     records = [copied(record, path) for record, path in contents]
-    wanted = [(7 + 2 * n, *record[:2], [*record[3]]) for n, record in enumerate(records)]
+    wanted = [
+        (7 + 2 * n, *record[:2], [*record[3], *([] if path is None else [(HEADER, path)])])
+        for n, (record, path) in enumerate(contents)
+    ]
     assert [(*row[:3], row[4]) for row in rows_of(read(records))] == wanted
+
+
+@given(st.lists(st.tuples(USUAL, PATHS, PATHS), min_size=1, max_size=6), st.sampled_from([1, 99]))
+def test_headers_of_links_are_believed_only_in_their_batches(contents: list[Any], least: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decode, "LEAST", least)
+        found = everything([copied(record, given) for record, given, _ in contents], [tag for *_, tag in contents])
+    wanted = [[*record[3], *([] if tag is None else [(HEADER, tag)])] for record, _, tag in contents]
+    assert [row[4] for row in rows_of(found.columns)] == wanted
+    assert found.foreign_tags == sum(given is not None and tag is None for _, given, tag in contents)
+
+
+def test_a_path_has_the_order_of_the_header_if_that_names_the_same_clusters() -> None:
+    record: Record = (b"k", b"v", 0, [])
+    records = [copied(record, b"west,north"), copied(record, b"west")]
+    headers = [[*row[4]] for row in rows_of(read(records, [b"north,west"] * 2))]
+    assert headers == [[(HEADER, b"west,north")], [(HEADER, b"north,west")]]
 
 
 @pytest.mark.parametrize("path", [b"north", b"north,south", LONG])
@@ -159,7 +195,8 @@ def test_a_path_with_separators_of_properties_is_handled_one_by_one() -> None:
 )
 def test_headers_in_other_places_are_handled_one_by_one(headers: list[Any]) -> None:
     record: Record = (b"k", b"v", 0, headers)
-    assert not isinstance(read([record]), Packed)
+    assert not isinstance(read([record], [b"north"]), Packed)
+    assert rows_of(read([record], [b"north"]))[0][4][-1] == (HEADER, b"north")
 
 
 def test_many_different_paths_are_handled_one_by_one() -> None:

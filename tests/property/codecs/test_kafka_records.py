@@ -1,6 +1,5 @@
 """Records that are read and written as arrays are what they are one by one, whatever they contain."""
 
-import time
 from collections.abc import Sequence
 
 import pytest
@@ -66,6 +65,11 @@ def body_of(records: Sequence[Record], deltas: Sequence[int]) -> bytes:
     return bytes(made)
 
 
+def unlinked(_producer: int) -> bytes:
+    """The path of batches that no link wrote."""
+    return b""
+
+
 def batch_of(records: Sequence[Record], deltas: Sequence[int], offset: int, attributes: int = 0) -> Batch:
     last = 2 * len(records)
     header = Header(offset, 0, 1, 2, 0, attributes, last, BORN, BORN + 9, -1, -1, -1, len(records))
@@ -87,7 +91,7 @@ def test_records_are_read_as_they_were_written(contents: list, appended: bool) -
         batch_of([record for record, _ in rows], [delta for _, delta in rows], 100 * n, APPEND_TIME * appended)
         for n, rows in enumerate(contents)
     ]
-    found, refused = decoded(batches, "here")
+    found, refused, _ = decoded(batches, "here", unlinked)
     wanted = [
         (100 * n + 2 * row, key, value, BORN + 9 if appended else BORN + delta, [*headers])
         for n, rows in enumerate(contents)
@@ -105,7 +109,7 @@ def test_damaged_records_are_bad_bytes_or_records(rows: list, data: st.DataObjec
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found, refused = decoded([(header, memoryview(raw))], "here")
+        found, refused, _ = decoded([(header, memoryview(raw))], "here", unlinked)
     except BadBytes:
         return
     assert refused or len(found.offsets) == len(rows)
@@ -113,7 +117,7 @@ def test_damaged_records_are_bad_bytes_or_records(rows: list, data: st.DataObjec
 
 def test_a_record_with_many_headers_is_read() -> None:
     headers: list[tuple[str, bytes | None]] = [(f"name {n}", b"%d" % n) for n in range(100)]
-    columns, _ = decoded([batch_of([(b"k", b"v", 0, headers), (None, b"", 0, [])], [0, 0], 0)], "here")
+    columns, *_ = decoded([batch_of([(b"k", b"v", 0, headers), (None, b"", 0, [])], [0, 0], 0)], "here", unlinked)
     assert [[*each] for each in columns.columns().headers] == [headers, []]
 
 
@@ -137,7 +141,7 @@ def comparable(count: int, born: int, body: bytes) -> tuple:
 @given(st.lists(st.tuples(ANY.filter(encodable), st.integers(0, 3)), min_size=1, max_size=5), st.data())
 def test_records_become_messages_as_they_do_one_by_one(rows: list, data: st.DataObject) -> None:
     deltas = [delta for _, delta in rows]
-    columns, _ = decoded([batch_of([record for record, _ in rows], deltas, 7)], "here")
+    columns, *_ = decoded([batch_of([record for record, _ in rows], deltas, 7)], "here", unlinked)
     if not isinstance(columns, Packed):
         return
     start, stop = sorted(data.draw(st.tuples(st.integers(0, len(rows) - 1), st.integers(1, len(rows)))))
@@ -151,13 +155,13 @@ def test_records_become_messages_as_they_do_one_by_one(rows: list, data: st.Data
 @given(st.lists(st.sampled_from(["key", "ключ", None]), min_size=1, max_size=4), st.binary(max_size=9))
 def test_usual_records_become_messages_as_arrays(keys: list, value: bytes) -> None:
     rows: list[Record] = [(key and key.encode(), value, 0, [("a", b"1"), ("TAGS", "é".encode())]) for key in keys]
-    columns, _ = decoded([batch_of(rows, [0] * len(rows), 7)], "here")
+    columns, *_ = decoded([batch_of(rows, [0] * len(rows), 7)], "here", unlinked)
     assert isinstance(columns, Packed)
     assert arrays.incoming(columns.tagged(PATH, PREFIX)) is not None
 
 
 def test_the_headers_of_a_copy_are_those_that_the_pump_adds() -> None:
-    columns, _ = decoded([batch_of([(b"k", b"v", 0, [("a", b"1")])], [0], 7)], "here")
+    columns, *_ = decoded([batch_of([(b"k", b"v", 0, [("a", b"1")])], [0], 7)], "here", unlinked)
     assert isinstance(columns, Packed)
     mark = next(iter(marks(PREFIX, [7])))
     assert [*columns.tagged(PATH, PREFIX).columns().headers[0]] == PATH.tagged([("a", b"1")], mark)
@@ -179,7 +183,7 @@ def read_back(columns: Columns, codec: int, most: int) -> list[tuple]:
         header = header_of(batch)
         assert sound(header, batch)
         assert (header.sequence, header.producer_id, header.epoch, header.records) == (sequence, 9, 1, made.records)
-        rows = decoded([(header, opened(codec, batch[HEADER_BYTES:], "here"))], "here")[0].columns()
+        rows = decoded([(header, opened(codec, batch[HEADER_BYTES:], "here"))], "here", unlinked)[0].columns()
         assert header.last_ms == max(rows.stamps)
         assert [*rows.offsets] == [*range(made.records)]
         found += ((*row[1:4], [*row[4]]) for row in zip(*rows, strict=True))
@@ -212,8 +216,10 @@ def test_messages_are_written_as_they_are_one_by_one(contents: list, data: st.Da
     assert made == rows
 
 
-def test_a_record_without_a_time_is_written_with_that_of_now() -> None:
-    before = time.time_ns() // 1_000_000
-    columns = Columns([0, 1], [None] * 2, [b""] * 2, [-1, BORN], [[]] * 2)
-    (batch,) = records_of(columns).batches(0)
-    assert before <= batch.first_ms <= batch.last_ms <= time.time_ns() // 1_000_000
+@pytest.mark.usefixtures("either")
+@given(st.lists(st.integers(-(2**61), 2**61) | st.sampled_from([0, -1, -1_000, 1]), min_size=1, max_size=20))
+def test_times_are_written_as_they_are(stamps: list[int]) -> None:
+    count = len(stamps)
+    columns = Columns(range(count), [None] * count, [b""] * count, stamps, [[]] * count)
+    found = [row[2] for row in read_back(columns, 0, 1 << 20)]
+    assert found == stamps

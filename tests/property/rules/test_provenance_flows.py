@@ -6,7 +6,18 @@ from itertools import pairwise, permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.state.replication.provenance import onward, onward_tokens, producer_id, tag_of, tokens_bytes, tokens_of
+from trueup.state.replication.provenance import (
+    SINGLE,
+    WHOLE,
+    onward,
+    onward_tokens,
+    path_with,
+    producer_id,
+    tag_of,
+    tokens_bytes,
+    tokens_in,
+    tokens_of,
+)
 from trueup.state.replication.topology import LinkRoute, doubled
 
 sizes = st.integers(2, 6)
@@ -116,12 +127,17 @@ def test_headers_and_producer_ids_agree(routes):
     assert all(by_bits(origin, routes) == by_names(origin, routes) for origin in clusters(routes))
 
 
-@given(paths, writer_ids)
-def test_a_tag_is_what_was_written(path, writer_id):
-    assert tag_of(producer_id(path, writer_id)) == (path, writer_id)
+@given(paths, writer_ids, st.sampled_from([WHOLE, *SINGLE]))
+def test_a_tag_is_what_was_written(path, writer_id, mark):
+    assert tag_of(producer_id(path, writer_id, mark)) == (path, writer_id, mark == WHOLE)
+
+
+@given(paths, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 31)))
+def test_names_of_a_path_give_its_bits(path, bits):
+    assert path_with(tokens_in(path, bits), bits) == path
 
 
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_a_producer_id_is_ours_only_if_we_could_have_made_it(producer):
     tag = tag_of(producer)
-    assert tag is None or producer_id(*tag) == producer
+    assert tag is None or producer_id(tag.path, tag.writer_id, producer >> 48) == producer

@@ -33,7 +33,7 @@ from trueup.connectors.kafka.client.connection import Connection as KafkaConnect
 from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol import record_batch as batches
 from trueup.connectors.kafka.protocol.aborted import Aborted
-from trueup.connectors.kafka.protocol.reencode import dense, first_header
+from trueup.connectors.kafka.protocol.reencode import dense
 from trueup.connectors.kafka.replication.wire.decode import decoded
 from trueup.connectors.pulsar import compressed, offload_index, schemas
 from trueup.connectors.pulsar import metadata as pulsar
@@ -76,9 +76,8 @@ def opened(data: bytes) -> None:
         if header.magic == 2:
             batches.sound(header, batch)
             dense(header, batch, "here")
-            first_header(header, batch, b"h", "here")
             body = compression.opened(header.attributes & batches.CODEC, batch[batches.HEADER_BYTES :], "here")
-            decoded([(header, body)], "here")
+            decoded([(header, body)], "here", lambda _: b"")
 
 
 def control(data: bytes) -> None:

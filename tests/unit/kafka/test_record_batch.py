@@ -19,7 +19,7 @@ from trueup.connectors.kafka.protocol.record_batch import (
     sound,
     walk,
 )
-from trueup.connectors.kafka.protocol.reencode import dense, first_header
+from trueup.connectors.kafka.protocol.reencode import dense
 from trueup.state.common.errors import BadBytes
 
 RECORDS: list["Record"] = [(b"k%d" % n, b"v" * n, [("n", b"%d" % n), ("none", None)]) for n in range(50)]
@@ -170,26 +170,6 @@ def test_holes_are_closed_and_remembered(codec: int) -> None:
     assert [record[0] for record in contents(plain(found.batch))] == list(range(len(kept)))
     assert [delta + n for delta, count in found.stretches for n in range(count)] == kept
     assert header_of(found.batch).dense
-
-
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("value", [b"west", b"", None])
-def test_the_header_of_the_first_record_is_found(codec: int, value: bytes | None) -> None:
-    batch = memoryview(built([(None, None, [("other", b"x"), ("trueup-source", value)]), (b"k", b"v", [])]))
-    packed = assemble(header_of(batch)._replace(attributes=codec), closed(codec, bytes(batch[HEADER_BYTES:])))
-    assert first_header(header_of(packed), packed, b"trueup-source", "test") == (value or b"")
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_header_behind_a_large_value_is_found(codec: int) -> None:
-    batch = memoryview(built([(b"k", bytes(300_000), [("trueup-source", b"west")])]))
-    packed = assemble(header_of(batch)._replace(attributes=codec), closed(codec, bytes(batch[HEADER_BYTES:])))
-    assert first_header(header_of(packed), packed, b"trueup-source", "test") == b"west"
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_record_without_the_header_has_none(codec: int) -> None:
-    assert first_header(header_of(compressed(codec)), compressed(codec), b"trueup-source", "test") is None
 
 
 def test_an_entry_of_the_aborted_list_counts_once() -> None:

@@ -2,10 +2,7 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import KafkaError, KafkaException
-
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Run
-from trueup.connectors.kafka.replication.records.clients import dropped, served
 from trueup.connectors.replication.headers import MARK, Path, mark_of, prefix_of
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.replication.pump import Tagged, Tagging
@@ -135,28 +132,6 @@ def test_a_rate_grants_no_more_than_its_burst_beyond_time() -> None:
         rate.take(records, 0)
         granted += records
     assert 190 <= granted <= 100 * 2 + 10
-
-
-class Ended:
-    """A client with a fatal error during a callback."""
-
-    def fail(self, *_: object) -> None:
-        try:
-            raise KafkaException(KafkaError(KafkaError._FATAL, "gone"))
-        except KafkaException as error:
-            raise SystemError("a call returned a result with an exception set") from error
-
-    poll = purge = flush = fail
-
-
-def test_a_client_that_fails_while_it_calls_back_is_an_error_of_the_client() -> None:
-    error = served(Ended(), 0.0)  # type: ignore[arg-type]
-    assert error is not None
-    assert (error.code(), "gone" in error.str()) == (KafkaError._FATAL, True)
-
-
-def test_a_client_that_failed_for_good_is_dropped() -> None:
-    dropped(Ended())  # type: ignore[arg-type]
 
 
 def test_records_that_stand_before_those_acknowledged_are_none_of_the_copy() -> None:

@@ -13,11 +13,13 @@ from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
 from trueup.connectors.kafka.protocol.records import parsed
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.kafka.replication.wire import producers
 from trueup.connectors.kafka.replication.wire import writer as wire
 from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES
 from trueup.connectors.kafka.replication.wire.writer import WireWriter
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Retry
+from trueup.state.replication.provenance import HEADER, SINGLE, Tag, producer_id, tag_of
 
 SENT_AGAIN = 6
 A, B = LogId("copy", 0), LogId("copy", 1)
@@ -37,6 +39,7 @@ class Broker:
         self.closed = 0
         self.most, self.bad = 1 << 30, -1
         self.asked = 0
+        self.epochs: dict[int, int] = {}
         self._responses: list[bytes | None] = []
 
     def takes(self, _key: int, _version: int) -> bool:
@@ -77,13 +80,13 @@ class Broker:
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
-    made, ids = Broker(), iter(range(77, 99))
+    made = Broker()
     monkeypatch.setattr(wire.select, "select", lambda ready, *_: ([], [], []))
     monkeypatch.setattr(wire, "_AGAIN_S", 0.0)
     monkeypatch.setattr(KafkaClient, "refresh", lambda *_: None)
     monkeypatch.setattr(KafkaClient, "leader", lambda *_: 1)
     monkeypatch.setattr(KafkaClient, "take", lambda *_: made)
-    monkeypatch.setattr(KafkaClient, "new_producer", lambda *_: next(ids))
+    monkeypatch.setattr(KafkaClient, "epochs", lambda _, logs: dict.fromkeys(logs, made.epochs))
     monkeypatch.setattr(Identity, "unsure", lambda *_: {})
     return made
 
@@ -130,12 +133,12 @@ def test_a_write_that_was_prepared_before_a_response_was_lost_has_the_next_epoch
     broker: Broker, writer: WireWriter
 ) -> None:
     broker.errors[0] = [LOST]
-    first, second = writer.prepare({A: columns(2)}), writer.prepare({B: columns(3)})
+    first, second = writer.prepare({A: columns(2)}), writer.prepare({A: columns(3)})
     first.send()
     assert isinstance(first.written()[A].error, Retry)
     second.send()
     second.written()
-    assert places(broker.stored[1]) == [(1, 0, 3)]
+    assert places(broker.stored[0]) == [(0, 0, 2), (1, 0, 3)]
 
 
 def test_large_writes_are_several_batches_one_after_another(broker: Broker, writer: WireWriter) -> None:
@@ -215,11 +218,41 @@ def test_after_a_lost_response_the_producer_has_another_epoch(broker: Broker, wr
 def test_after_the_last_epoch_the_producer_has_another_id(
     broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire, "_LAST_EPOCH", 0)
+    monkeypatch.setattr(producers, "LAST_EPOCH", 0)
     broker.errors[0] = [LOST]
     writer.write({A: columns(1)})
     writer.write({A: columns(1)})
-    assert [(header.producer_id, header.epoch) for header in broker.stored[0]] == [(77, 0), (78, 0)]
+    assert [header.epoch for header in broker.stored[0]] == [0, 0]
+    assert len({header.producer_id for header in broker.stored[0]}) == 2
+
+
+def test_a_producer_begins_with_an_epoch_that_the_leader_has_not_seen(broker: Broker, writer: WireWriter) -> None:
+    broker.epochs = {producer_id(1, 1, mark): 5 for mark in SINGLE}
+    writer.write({A: columns(1)})
+    assert places(broker.stored[0]) == [(6, 0, 1)]
+
+
+def test_a_batch_says_which_clusters_its_records_passed(broker: Broker, writer: WireWriter) -> None:
+    rows = columns(4)._replace(headers=[[(HEADER, b"east")], [(HEADER, b"east")], [(HEADER, b"west,east")], []])
+    assert [*writer.write({A: rows})[A].offsets] == [0, 1, 2, 3]
+    found = [(tag_of(header.producer_id), header.sequence, header.records) for header in broker.stored[0]]
+    assert found == [(Tag(0b01, 1, False), 0, 2), (Tag(0b11, 1, False), 0, 1), (Tag(0b01, 1, False), 2, 1)]
+
+
+def test_a_refused_record_among_those_of_several_paths_is_found(broker: Broker, writer: WireWriter) -> None:
+    broker.bad = 7
+    paths: list[list[tuple[str, bytes | None]]] = [[(HEADER, b"east")], [(HEADER, b"west,east")]]
+    rows = sizes(5, 5, 5, 7, 5)._replace(headers=[paths[n // 2 % 2] for n in range(5)])
+    done = writer.write({A: rows})[A]
+    assert ([*done.offsets], done.alone) == ([0, 1, 2], True)
+
+
+def test_a_leader_whose_producers_are_not_known_gets_no_batch(
+    broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(KafkaClient, "epochs", lambda _, logs: dict.fromkeys(logs, problem(29, "describe producers")))
+    done = writer.write({A: columns(1)})[A]
+    assert (broker.asked, "READ" in str(done.error)) == (0, True)
 
 
 def test_a_batch_that_was_not_appended_is_sent_again(broker: Broker, writer: WireWriter) -> None:

@@ -86,7 +86,6 @@ def test_whole_batches_are_preferred():
         (PartitionFacts(target_compression="zstd", source_compression="producer"), "recompresses"),
         (PartitionFacts(target_times="LogAppendTime"), "own timestamps"),
         (PartitionFacts(source_max_bytes=10, target_max_bytes=9), "accepts batches of 9 bytes"),
-        (PartitionFacts(unfit="Kerberos is not to be had"), "Kerberos"),
         (PartitionFacts(copy="records"), "set by the link's copy"),
     ],
 )

@@ -1,14 +1,17 @@
 import pytest
 
 from trueup.state.replication.provenance import (
+    SINGLE,
     Tag,
     onward,
     onward_tokens,
+    path_with,
     producer_id,
     refilled,
     refilled_tokens,
     tag_of,
     tokens_bytes,
+    tokens_in,
     tokens_of,
 )
 
@@ -29,13 +32,31 @@ def test_what_does_not_fit_is_refused(path: int, writer_id: int):
         producer_id(path, writer_id)
 
 
-@pytest.mark.parametrize("other", [-1, 0, 17, 2**62, 2**63 - 1, -(2**63), 0x5454 << 48, 0x5456 << 48])
+NOT_OURS = (0x5454, 0x5456, 0x547F, 0x5500)
+
+
+@pytest.mark.parametrize("other", [-1, 0, 17, 2**62, 2**63 - 1, -(2**63), *(mark << 48 for mark in NOT_OURS)])
 def test_other_producers_have_no_tag(other: int):
     assert tag_of(other) is None
 
 
 def test_a_tag_is_read_from_its_producer_id():
-    assert tag_of(producer_id(1 << NORTH | 1, 9)) == Tag(1 << NORTH | 1, 9)
+    assert tag_of(producer_id(1 << NORTH | 1, 9)) == Tag(1 << NORTH | 1, 9, whole=True)
+
+
+@pytest.mark.parametrize("mark", [SINGLE[0], SINGLE[-1]])
+def test_a_tag_says_whether_records_were_copied_one_by_one(mark: int):
+    assert tag_of(producer_id(1, 9, mark)) == Tag(1, 9, whole=False)
+
+
+def test_a_cluster_that_is_not_configured_any_more_keeps_its_bit():
+    assert tokens_in(0b1101, {"east": 0, "west": 2}) == ("east", "west", "#3")
+    assert path_with(("east", "west", "#3"), {"east": 0, "west": 2}) == 0b1101
+
+
+@pytest.mark.parametrize("token", ["gone", "#", "#32", "#x", "#-1"])
+def test_other_names_have_no_bit(token: str):
+    assert path_with((token,), {"east": 0}) == 0
 
 
 def test_a_record_produced_at_the_source_is_copied_with_the_source_in_its_path():

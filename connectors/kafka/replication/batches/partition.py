@@ -78,7 +78,7 @@ class Track:
         self.queued = self.flying = 0
         self.source_start = self.source_end = self.target_end = -1
         self._where = f"{self.source} of {lease.source.name}"
-        self._route = LoopFilter(assignment, lease, self._where)
+        self._route = LoopFilter(assignment, lease)
         self._counts = dict(self.place.counts)
         self._known: set[int] = set()
         self._alone = self._whole = False
@@ -206,7 +206,7 @@ class Track:
             return self._pass(header.following, 0)
         if aborted.holds(header) or not header.records:
             return self._pass(header.following, 0)
-        producer = self._route.of(header, batch)
+        producer = self._route.of(header)
         if producer is None:
             return self._pass(header.following, header.records)
         return self._write(header, batch, producer)

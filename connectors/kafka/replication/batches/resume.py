@@ -120,7 +120,7 @@ def _facts(
 
 def _ours(producer_id: int, writer_id: int) -> bool:
     tag = tag_of(producer_id)
-    return tag is not None and tag.writer_id == writer_id
+    return tag is not None and tag.whole and tag.writer_id == writer_id
 
 
 class _Look:

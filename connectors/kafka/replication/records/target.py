@@ -1,29 +1,36 @@
-"""What both writers of Kafka know of the target of a lease besides how to write: its ends, tails, and topics' ids."""
+"""What the writer of Kafka knows of the target of a lease besides how to write: its ends, and topics' ids."""
 
 from collections.abc import Iterable
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.topic_ids import id_of
-from trueup.connectors.kafka.replication.records.target_tail import KafkaTails, TargetEnds
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.kafka.replication.wire.tails import KafkaTails
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import TrueupError
 
 
 class KafkaTarget:
-    """A part of `connectors.replication.ports.Writer`. ``cluster``: a client of its own; None: options do not permit
-    one."""
+    """A part of `connectors.replication.ports.Writer`."""
 
     lag_s = 0.0
 
-    def __init__(self, lease: Lease, cluster: KafkaClient | None) -> None:
-        self._identity = Identity(cluster, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
-        self._ends, self._tails = TargetEnds(lease.target, cluster), KafkaTails(lease.target)
+    def __init__(self, lease: Lease) -> None:
+        self._identity = Identity(
+            KafkaClient(lease.target), {a.target.topic: id_of(a.target_id) for a in lease.assignments}
+        )
+        self._ends = KafkaClient(lease.target)
+        self._tails = KafkaTails(KafkaClient(lease.target), lease.writer_id)
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of partitions, after everything that their leaders have is replicated."""
-        return self._ends(logs)
+        """Start and end of partitions, after everything that their leaders have is replicated: before that, records are
+        hidden and may belong to this copy."""
+        wanted = set(logs)
+        self._ends.refresh(log.topic for log in wanted)
+        settled = self._ends.settled(wanted)
+        wrong = {log: end for log, end in settled.items() if isinstance(end, TrueupError)}
+        return {**self._ends.bounds(wanted), **wrong}
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Partitions of recreated topics."""
@@ -37,3 +44,4 @@ class KafkaTarget:
         """Close the connections."""
         self._tails.close()
         self._identity.close()
+        self._ends.close()

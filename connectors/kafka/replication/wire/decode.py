@@ -1,6 +1,10 @@
-"""Records of Kafka's batches as records of `connectors.replication.ports`."""
+"""Records of Kafka's batches as records of `connectors.replication.ports`.
 
-from collections.abc import Sequence
+The path of a record is that of its batch (`kafka.replication.tags`). The headers of links are removed: applications
+copy them. Those of a batch that no link wrote are counted.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -11,6 +15,7 @@ from trueup.connectors.byte_rows import optional_slices
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
 from trueup.connectors.kafka.protocol.records import Records, parsed
 from trueup.connectors.kafka.protocol.reencode import varint
+from trueup.connectors.kafka.replication.tags import ordered
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Earlier, Packed
 from trueup.connectors.replication.ports import Columns
@@ -18,37 +23,77 @@ from trueup.state.replication.provenance import HEADER
 
 Array = NDArray[Any]
 _OURS = HEADER.encode(), MARK.encode()
+_NAMES = frozenset({HEADER, MARK})
 _ASCII = 128
 _PATHS = 16
 """Maximum number of different paths of earlier copies in one response of the form of arrays."""
 LEAST = 16
 """Fewer records are read one by one: calls of numpy cost more than they save."""
+Texts = Callable[[int], bytes]
+"""The path of the records of a batch by its producer id; empty: no link wrote it (`tags.Paths.text`)."""
+Given = Sequence[tuple[str, bytes | None]]
 
 
-def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, first: int = 0) -> tuple[Columns, str]:
-    """The records of batches (`records.parsed`) from offset ``first`` on, and why the last of them cannot be copied;
-    empty: it can. There may be fewer records than the batches have: they end with one that has a name of a header that
-    is not text.
+class Decoded(NamedTuple):
+    """``refused``: why the last of the records cannot be copied; empty: it can. ``foreign_tags``: the records with
+    headers of a link that no link wrote."""
+
+    columns: Columns
+    refused: str = ""
+    foreign_tags: int = 0
+
+
+def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, texts: Texts, first: int = 0) -> Decoded:
+    """The records of batches (`records.parsed`) from offset ``first`` on. There may be fewer records than the batches
+    have: they end with one that has a name of a header that is not text.
 
     Raises `BadBytes`.
     """
     if sum(header.records for header, _ in batches) < LEAST:
-        rows = [row for row in _few(batches) if row[0] >= first]
+        rows = [row for row in _few(batches, texts) if row[0] >= first]
         if rows:
-            return Columns(*zip(*rows, strict=True)), ""
-    records = parsed(batches, where)
+            *columns, tags = zip(*rows, strict=True)
+            return Decoded(Columns(*columns), "", sum(tags))
+    records, paths = parsed(batches, where), _Paths.of(batches, texts)
     start = int(np.searchsorted(records.offsets, first))
-    if (content := _content(records)) is not None:
-        return Packed(content, slice(start, len(records))), ""
-    return _columns(records, start)
+    if (found := _content(records, paths)) is not None:
+        content, foreign = found
+        return Decoded(Packed(content, slice(start, len(records))), "", int(foreign[start:].sum()))
+    return _columns(records, paths, start)
 
 
-def _few(batches: Sequence[tuple[Header, memoryview]]) -> list[tuple[int, Any, Any, int, Any]]:
-    """The rows of a few records; none if there is anything unusual, which `parsed` reports."""
-    rows, last = list[tuple[int, Any, Any, int, Any]](), -1
+class _Paths(NamedTuple):
+    """The path of each record, as its place in ``texts``; the first of these is empty."""
+
+    number: Array
+    texts: list[bytes]
+
+    @classmethod
+    def of(cls, batches: Sequence[tuple[Header, memoryview]], texts: Texts) -> "_Paths":
+        every = [texts(header.producer_id) for header, _ in batches]
+        places = {text: at for at, text in enumerate(dict.fromkeys((b"", *every)))}
+        numbers = np.array([places[text] for text in every], np.int64)
+        return cls(np.repeat(numbers, [header.records for header, _ in batches]), list(places))
+
+
+def _cleaned(headers: list[tuple[str, bytes | None]], text: bytes) -> tuple[Given, bool]:
+    """The headers of a record with its path, and whether it has headers of a link that are not believed."""
+    if not text and _NAMES.isdisjoint([name for name, _ in headers]):
+        return headers, False
+    kept = [header for header in headers if header[0] not in _NAMES]
+    if not text:
+        return kept, True
+    given = next((value for name, value in headers if name == HEADER), None)
+    return [*kept, (HEADER, ordered(text, given))], False
+
+
+def _few(batches: Sequence[tuple[Header, memoryview]], texts: Texts) -> list[tuple[int, Any, Any, int, Given, bool]]:
+    """The rows of a few records, each with whether it has a foreign tag; none if there is anything unusual, which
+    `parsed` reports."""
+    rows, last = list[tuple[int, Any, Any, int, Given, bool]](), -1
     try:
         for header, body in batches:
-            at, own = 0, header.attributes & APPEND_TIME
+            at, own, text = 0, header.attributes & APPEND_TIME, texts(header.producer_id)
             for _ in range(header.records):
                 size, start = varint(body, at)
                 at = start + size
@@ -57,7 +102,8 @@ def _few(batches: Sequence[tuple[Header, memoryview]]) -> list[tuple[int, Any, A
                 if end != at or delta < 0 or offset <= last:
                     return []
                 last = offset
-                rows.append((offset, key, value, header.last_ms if own else header.first_ms + time, headers))
+                stamp = header.last_ms if own else header.first_ms + time
+                rows.append((offset, key, value, stamp, *_cleaned(headers, text)))
             if at != len(body):
                 return []
     except (IndexError, UnicodeDecodeError):
@@ -92,29 +138,32 @@ def _bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
     return bytes(body[at:end]) if size >= 0 else None, end
 
 
-class Copies(NamedTuple):
-    """The headers of earlier copies: which of all headers they are, the records that have them, where they start, and
-    each record's path, as in `Earlier`."""
+class _Own(NamedTuple):
+    """The headers of links: which of all headers they are, the records that have them, where they start, and each
+    record's path according to them, as in `_Paths`."""
 
     own: Array
     rows: Array
     at: Array
-    number: Array
-    paths: list[bytes]
+    given: _Paths
 
 
-def _content(records: Records) -> Content | None:
-    """The records in the form of arrays; None: not all headers are short with a name in ASCII, or those of earlier
-    copies are not the last ones of their records."""
-    copies = _copies(records)
-    if copies is None:
+def _content(records: Records, paths: _Paths) -> tuple[Content, Array] | None:
+    """The records in the form of arrays, and which of them have a foreign tag; None: not all headers are short with a
+    name in ASCII, or those of links are not the last ones of their records."""
+    own = _own_headers(records)
+    if own is None:
         return None
-    headings, data, others = records.headings, records.data, ~copies.own
-    counts, head_end, earlier = records.counts.copy(), records.end.copy(), None
-    if len(copies.rows):
-        counts[copies.rows] -= len(_OURS)
-        head_end[copies.rows] = copies.at
-        earlier = Earlier(copies.number, copies.paths, lambda: _columns(records, 0)[0])
+    headings, data, others = records.headings, records.data, ~own.own
+    counts, head_end, foreign = records.counts.copy(), records.end.copy(), np.zeros(len(records), bool)
+    if len(own.rows):
+        counts[own.rows] -= len(_OURS)
+        head_end[own.rows] = own.at
+        foreign[own.rows] = paths.number[own.rows] == 0
+    earlier = None
+    if len(paths.texts) > 1:
+        number, texts = _believed(paths, own.given)
+        earlier = Earlier(number, texts, lambda: _columns(records, paths, 0).columns)
     names, values = headings.name_end - headings.name_at, headings.value_end - headings.value_at
     names, values, values_at = names[others], values[others], headings.value_at[others]
     if (head_end - records.head_at).sum() != (names + values + 2).sum() or values_at.min(initial=0) < 0:
@@ -124,15 +173,25 @@ def _content(records: Records) -> Content | None:
     names_at = headings.name_at[others]
     if np.frombuffer(data, np.uint8)[ranges(names_at, names)].max(initial=0) >= _ASCII:
         return None
-    return Content(
+    content = Content(
         records.offsets, records.stamps, data, records.key_at, records.key_end, records.value_at,
         records.value_end, data, records.head_at, head_end, counts, names_at - 1, values_at - 1, earlier,
         body_at=records.body_at if (records.head_at - records.count_at == 1).all() else None,
     )  # fmt: skip
+    return content, foreign
 
 
-def _copies(records: Records) -> Copies | None:
-    """The headers of earlier copies; None: they are not the last two of their records, or have too many values."""
+def _believed(paths: _Paths, given: _Paths) -> _Paths:
+    """The paths of the batches, in the order of the headers where these name the same clusters."""
+    several = len(given.texts)
+    pairs, number = np.unique(paths.number * several + given.number, return_inverse=True)
+    texts = [ordered(paths.texts[pair // several], given.texts[pair % several]) for pair in pairs.tolist()]
+    places = {text: at for at, text in enumerate(dict.fromkeys((b"", *texts)))}
+    return _Paths(np.array([places[text] for text in texts], np.int64)[number], list(places))
+
+
+def _own_headers(records: Records) -> _Own | None:
+    """The headers of links; None: they are not the last two of their records, or have too many values."""
     headings, raw = records.headings, np.frombuffer(records.data, np.uint8)
     path, mark = (_alike(raw, headings.name_at, headings.name_end, name) for name in _OURS)
     at = np.flatnonzero(path)
@@ -141,16 +200,16 @@ def _copies(records: Records) -> Copies | None:
     last = np.cumsum(records.counts) - 1
     if len(at) != mark.sum() or (at + 1 != last[rows]).any() or not marked[at + 1].all() or start.min(initial=0) < 0:
         return None
-    number, paths, left = np.zeros(len(records), np.int64), [b""], np.arange(len(at))
+    number, texts, left = np.zeros(len(records), np.int64), [b""], np.arange(len(at))
     while len(left):
-        if len(paths) == _PATHS:
+        if len(texts) == _PATHS:
             return None
         value = bytes(records.data[start[left[0]] : end[left[0]]])
         same = _alike(raw, start[left], end[left], value)
-        number[rows[left[same]]] = len(paths)
-        paths.append(value)
+        number[rows[left[same]]] = len(texts)
+        texts.append(value)
         left = left[~same]
-    return Copies(path | mark, rows, headings.name_at[at] - 1, number, paths)
+    return _Own(path | mark, rows, headings.name_at[at] - 1, _Paths(number, texts))
 
 
 def _alike(raw: Array, starts: Array, ends: Array, value: bytes) -> Array:
@@ -169,7 +228,7 @@ def ranges(starts: Array, lengths: Array) -> Array:
     return found
 
 
-def _columns(records: Records, start: int) -> tuple[Columns, str]:
+def _columns(records: Records, paths: _Paths, start: int) -> Decoded:
     """The records from row ``start`` on."""
     headings, data = records.headings, memoryview(records.data)
     places = zip(headings.name_at.tolist(), headings.name_end.tolist(), strict=True)
@@ -190,7 +249,22 @@ def _columns(records: Records, start: int) -> tuple[Columns, str]:
                 name = ""
         pairs.append((name, value))
     edges = np.concatenate(([0], np.cumsum(records.counts))).tolist()
-    headers = [pairs[first:last] for first, last in pairwise(edges)]
+    texts = map(paths.texts.__getitem__, paths.number.tolist())
+    cleaned = [_cleaned(pairs[first:last], text) for (first, last), text in zip(pairwise(edges), texts, strict=True)]
+    headers, foreign = [given for given, _ in cleaned], sum(one for _, one in cleaned[start:stop])
     keys = optional_slices(data, records.key_at, records.key_end)
     bodies = optional_slices(data, records.value_at, records.value_end)
-    return Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers).cut(start, stop), refused
+    columns = Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers)
+    return Decoded(columns.cut(start, stop), refused, foreign)
+
+
+def marks_in(batches: Sequence[tuple[Header, memoryview]], where: str) -> Iterable[tuple[bytes, int, int]]:
+    """The marks in records that links wrote (`headers.mark_of`): prefix, source offset, and offset of the record.
+    Raises `BadBytes`."""
+    records = parsed(batches, where)
+    headings, data = records.headings, memoryview(records.data)
+    named = _alike(np.frombuffer(data, np.uint8), headings.name_at, headings.name_end, _OURS[1])
+    chosen = np.flatnonzero(named & (headings.value_end - headings.value_at == MARK_BYTES))
+    offsets = records.offsets[headings.row[chosen]].tolist()
+    for at, offset in zip(headings.value_at[chosen].tolist(), offsets, strict=True):
+        yield bytes(data[at : at + 8]), int.from_bytes(data[at + 8 : at + MARK_BYTES], "big"), offset

@@ -1,8 +1,11 @@
-"""Records of `connectors.replication.ports` as record batches (version 2; the layout of a record is in `reencode`)."""
+"""Records of `connectors.replication.ports` as record batches (version 2; the layout of a record is in `reencode`).
 
-import time
-from collections.abc import Iterator, Sequence
+All records of a batch passed the same clusters, because the producer id of the batch says which (`provenance`).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,15 +46,20 @@ class Sender:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records with the parts that follow the delta of the offset, in order. ``sizes``: the bytes of all parts."""
+    """Records with the parts that follow the delta of the offset, in order. ``sizes``: the bytes of all parts;
+    ``path``: the clusters that they passed, as bits."""
 
     stamps: Array
     sizes: Array
     parts: Sequence[Column]
+    path: int = 0
+
+    def __len__(self) -> int:
+        return len(self.stamps)
 
     def cut(self, rows: slice) -> "Records":
         """A range of the records."""
-        return Records(self.stamps[rows], self.sizes[rows], [part[rows] for part in self.parts])
+        return Records(self.stamps[rows], self.sizes[rows], [part[rows] for part in self.parts], self.path)
 
     def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["Batch"]:
         """Batches of at most about ``most`` bytes before compression, or of one record."""
@@ -63,12 +71,14 @@ class Records:
         fields = [_varints(each) for each in (np.zeros_like(numbers), self.stamps - self.stamps[0], numbers)]
         sizes = np.sum([self.sizes, *(field.width for field in fields)], axis=0)
         raw = joined((_pieces([_varints(sizes), *fields]), *self.parts))
-        return Batch(len(numbers), int(self.stamps[0]), int(self.stamps.max()), codec, len(raw), closed(codec, raw))
+        first_ms, last_ms = int(self.stamps[0]), int(self.stamps.max())
+        return Batch(len(numbers), first_ms, last_ms, codec, len(raw), closed(codec, raw), self.path)
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch without its producer. Times in ms since 1970; ``size`` in bytes before compression."""
+    """A batch without its producer. Times in ms since 1970; ``size`` in bytes before compression; ``path``: as in
+    `Records`."""
 
     records: int
     first_ms: int
@@ -76,6 +86,7 @@ class Batch:
     codec: int
     size: int
     body: bytes
+    path: int = 0
 
     def sent_by(self, sender: Sender) -> memoryview:
         """The bytes of the batch."""
@@ -92,30 +103,78 @@ class Few:
     and key, value and headers as in a record."""
 
     rows: Sequence[tuple[int, bytes]]
+    path: int = 0
+
+    def __len__(self) -> int:
+        return len(self.rows)
 
     def cut(self, rows: slice) -> "Few":
         """A range of the records."""
-        return Few(self.rows[rows])
+        return Few(self.rows[rows], self.path)
 
     def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[Batch]:
         """See `Records`."""
         for rows in cuts(np.array([len(content) + _AROUND for _, content in self.rows]), most):
-            yield _few_batch(self.rows[rows], codec)
+            yield _few_batch(self.rows[rows], codec, self.path)
 
 
-def _few_batch(rows: Sequence[tuple[int, bytes]], codec: int) -> Batch:
+def _few_batch(rows: Sequence[tuple[int, bytes]], codec: int, path: int) -> Batch:
     first, made = rows[0][0], bytearray()
     for number, (stamp, content) in enumerate(rows):
         record = b"\0" + zigzag(stamp - first) + zigzag(number) + content
         made += zigzag(len(record)) + record
-    return Batch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(made), closed(codec, made))
+    return Batch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(made), closed(codec, made), path)
 
 
-def records_of(columns: Columns) -> Records | Few:
-    """The parts of records. A record without a time has that of now."""
+@dataclass(frozen=True, slots=True)
+class Stretches:
+    """Records in parts of consecutive ones that passed the same clusters."""
+
+    parts: Sequence[Records | Few]
+
+    def behind(self, count: int) -> "Stretches":
+        """Without the first records."""
+        left = list[Records | Few]()
+        for part in self.parts:
+            if count < len(part):
+                left.append(part.cut(slice(count, None)))
+            count = max(0, count - len(part))
+        return Stretches(left)
+
+    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[Batch]:
+        """See `Records`."""
+        for part in self.parts:
+            yield from part.batches(codec, most)
+
+
+def stretches_of(columns: Columns, path: Callable[[bytes | None], int]) -> Stretches:
+    """The records of a copy. ``path``: the bits for the value of the header that has the path (None: no header)."""
+    if isinstance(columns, Packed) and columns.prefix:
+        paths = [path(text) for text in columns.passed]
+        if len(paths) == 1:
+            return Stretches([records_of(columns, paths[0])])
+        of_row = np.array(paths, np.int64)[columns.numbers].tolist()
+    else:
+        columns = columns.columns()
+        of_row = [path(_path_in(headers)) for headers in columns.headers]
+    parts, at = list[Records | Few](), 0
+    for bits, rows in groupby(of_row):
+        end = at + sum(1 for _ in rows)
+        parts.append(records_of(columns.cut(at, end), bits))
+        at = end
+    return Stretches(parts)
+
+
+def _path_in(headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
+    """The value of the header that has the path, which is one of the last."""
+    return next((value for name, value in reversed(headers) if name == HEADER), None)
+
+
+def records_of(columns: Columns, path: int = 0) -> Records | Few:
+    """The parts of records that passed the same clusters."""
     few = len(columns.offsets) < LEAST
     if isinstance(columns, Packed) and columns.prefix and not few:
-        return _of_packed(columns)
+        return _of_packed(columns, path)
     columns = columns.columns()
     known = dict[str, bytes]()
     heads = [
@@ -123,23 +182,23 @@ def records_of(columns: Columns) -> Records | Few:
         for headers in columns.headers
     ]
     if few:
-        stamps = _times(columns.stamps).tolist()
         counts = map(zigzag, map(len, columns.headers))
         parts = zip(map(_part, columns.keys), map(_part, columns.values), counts, heads, strict=True)
-        return Few([*zip(stamps, map(b"".join, parts), strict=True)])
+        return Few([*zip(map(int, columns.stamps), map(b"".join, parts), strict=True)], path)
     made = map(_column, (columns.keys, columns.values, heads))
-    return _parts(_times(columns.stamps), np.fromiter(map(len, columns.headers), np.int64), *made)
+    stamps = np.array(columns.stamps, np.int64)
+    return _parts(path, stamps, np.fromiter(map(len, columns.headers), np.int64), *made)
 
 
-def _of_packed(records: Packed) -> Records:
+def _of_packed(records: Packed, path: int) -> Records:
     content, rows = records.content, records.rows
-    stamps, ends = _times(content.stamps[rows]), _ends(records)
+    stamps, ends = np.asarray(content.stamps[rows], np.int64), _ends(records)
     if content.body_at is not None and (whole := _whole(content, content.body_at, rows)) is not None:
-        return Records(stamps, whole[1] + ends[1], (whole[0], ends[0]))
+        return Records(stamps, whole[1] + ends[1], (whole[0], ends[0]), path)
     keys = _ranges(content.data, content.key_at[rows], content.key_end[rows])
     values = _ranges(content.data, content.value_at[rows], content.value_end[rows])
     heads = _ranges(content.heads, content.head_at[rows], content.head_end[rows])
-    return _parts(stamps, content.counts[rows] + _OWN, keys, values, heads, ends)
+    return _parts(path, stamps, content.counts[rows] + _OWN, keys, values, heads, ends)
 
 
 def _whole(content: Content, body_at: Array, rows: slice) -> _Sized | None:
@@ -152,13 +211,13 @@ def _whole(content: Content, body_at: Array, rows: slice) -> _Sized | None:
     return ranges(content.data, at, end), end - at
 
 
-def _parts(stamps: Array, counts: Array, keys: _Sized, values: _Sized, *heads: _Sized) -> Records:
+def _parts(path: int, stamps: Array, counts: Array, keys: _Sized, values: _Sized, *heads: _Sized) -> Records:
     """Records of parts as they are in a batch: after the lengths of key and value, and the number of headers."""
     numbers = [_varints(each) for each in (keys[1], values[1], counts)]
     sizes = [np.maximum(size, 0) for _, size in (keys, values, *heads)] + [number.width for number in numbers]
     key, value, count = (_pieces([number]) for number in numbers)
     parts = key, keys[0], value, values[0], count, *(raw for raw, _ in heads)
-    return Records(stamps, np.sum(sizes, axis=0), parts)
+    return Records(stamps, np.sum(sizes, axis=0), parts, path)
 
 
 def _ranges(data: Bytes, starts: Array, ends: Array) -> _Sized:
@@ -182,11 +241,6 @@ def _ends(records: Packed) -> _Sized:
     numbers = records.numbers
     raw = joined((column_of(paths).take(indices(numbers)), rows_of(marks)))
     return split(raw, np.concatenate(([0], np.cumsum(sizes[numbers])))), sizes[numbers]
-
-
-def _times(stamps: Sequence[int] | Array) -> Array:
-    found = np.array(stamps, np.int64)
-    return np.where(found > 0, found, time.time_ns() // 1_000_000) if (found <= 0).any() else found
 
 
 def _named(known: dict[str, bytes], name: str) -> bytes:

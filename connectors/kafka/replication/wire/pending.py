@@ -7,12 +7,11 @@ from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, Header, sound, walk
-from trueup.connectors.kafka.replication.wire.decode import decoded
+from trueup.connectors.kafka.replication.wire.decode import Texts, decoded
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import BadBytes, Retry
 
-_MAGIC = 2
 TOGETHER = 4_000
 """Records that are decoded together, if they are there: fewer cost more each."""
 ROOM = 1 << 26
@@ -25,23 +24,18 @@ class Damaged(Retry):
 
 class Pending:
     """``at``: the offset of the next fetch. ``wanted``: the next offset to give; what is before it was given, or is not
-    there. ``idle``: the leader had nothing more."""
+    there. ``idle``: the leader had nothing more. ``texts``: the path of the records of a batch."""
 
-    def __init__(self, log: LogId, at: int) -> None:
-        self._log, self.at, self.wanted, self.idle = log, at, at, False
+    def __init__(self, log: LogId, at: int, texts: Texts) -> None:
+        self._log, self.at, self.wanted, self.idle, self._texts = log, at, at, False, texts
         self._batches = deque[tuple[Header, memoryview]]()
-        self._rows, self._refused = Columns(), ""
+        self._rows, self._refused, self._foreign_tags = Columns(), "", 0
         self._told, self._bounds = False, Bounds(-1, -1)
 
     @property
     def empty(self) -> bool:
         """Whether more can be fetched."""
         return not self._batches and not self._rows.offsets
-
-    @property
-    def old(self) -> bool:
-        """Whether the next batch has a format before version 2."""
-        return not self._rows.offsets and bool(self._batches) and self._batches[0][0].magic != _MAGIC
 
     @property
     def ready(self) -> bool:
@@ -54,22 +48,20 @@ class Pending:
             return
         aborted, self._bounds = Aborted(answer.aborted), Bounds(answer.start, answer.end)
         for header, batch in walk(answer.records):
-            if header.magic == _MAGIC and header.following <= self.at:
+            if header.following <= self.at:
                 continue
-            if header.magic == _MAGIC and not sound(header, batch):
+            if not sound(header, batch):
                 if self.at > at:
                     return
                 where = f"the checksum of the batch at offset {header.offset} of {self._log}"
                 raise Damaged(where, "another checksum", "check the disks of the source")
-            if header.magic != _MAGIC or not _is_skipped(header, batch, aborted):
+            if not _is_skipped(header, batch, aborted):
                 self._batches.append((header, batch))
-            if header.magic != _MAGIC:
-                break
             self.at = header.following
         self.idle = self.at >= answer.end or self.at == at
 
     def given(self, most: int) -> Read:
-        """About ``most`` records; only if the next batch is not `old`. Raises `BadBytes`."""
+        """About ``most`` records. Raises `BadBytes`."""
         if not self._rows.offsets:
             self._decode(max(most, TOGETHER))
         now, self._rows = self._rows.cut(0, most), self._rows.cut(most)
@@ -81,7 +73,8 @@ class Pending:
             self.wanted = self.at = now.offsets[-1] + 1
             self._batches.clear()
         self._told = self.idle and self.empty
-        return Read(now, self.wanted, self._told, refused=refused, bounds=self._bounds)
+        foreign, self._foreign_tags = self._foreign_tags, 0
+        return Read(now, self.wanted, self._told, refused=refused, bounds=self._bounds, foreign_tags=foreign)
 
     def _first(self) -> int:
         """The offset from which batches are not decoded yet."""
@@ -91,7 +84,7 @@ class Pending:
         """Decode batches with about ``most`` records."""
         chosen, where = list[tuple[Header, memoryview]](), f"records of {self._log}"
         records = size = 0
-        while self._batches and self._batches[0][0].magic == _MAGIC and records < most and size < ROOM:
+        while self._batches and records < most and size < ROOM:
             header, batch = self._batches[0]
             try:
                 body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where)
@@ -103,7 +96,7 @@ class Pending:
             self._batches.popleft()
             records, size = records + header.records, size + len(body)
         if chosen:
-            self._rows, self._refused = decoded(chosen, where, self.wanted)
+            self._rows, self._refused, self._foreign_tags = decoded(chosen, where, self._texts, self.wanted)
 
 
 def _is_skipped(header: Header, batch: memoryview, aborted: Aborted) -> bool:

@@ -1,6 +1,6 @@
 """Reader of Kafka for the generic pump: one fetch in flight per leader; batches are decoded when they are given.
 
-Only committed records are given (read_committed, KIP-98). Topics with an older format are read by librdkafka.
+Only committed records are given (read_committed, KIP-98).
 """
 
 import select
@@ -22,8 +22,9 @@ from trueup.connectors.kafka.client.fetch_produce import (
     problem,
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, fetch_by_id, fetched_by_id, id_of
-from trueup.connectors.kafka.replication.records.clients import bounds
-from trueup.connectors.kafka.replication.records.reader import KafkaReader, SourceChecks
+from trueup.connectors.kafka.replication.records.topic_identity import Identity
+from trueup.connectors.kafka.replication.tags import Paths
+from trueup.connectors.kafka.replication.wire.decode import Texts
 from trueup.connectors.kafka.replication.wire.pending import Damaged, Pending
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
@@ -46,10 +47,10 @@ class WireReader:
     def __init__(self, lease: Lease) -> None:
         self._lease, self._client = lease, KafkaClient(lease.source)
         self._meant = {a.source.topic: id_of(a.source_id) for a in lease.assignments}
-        self._checks = SourceChecks(lease, KafkaClient(lease.source))
+        self._ends, self._texts = KafkaClient(lease.source), Paths(lease).text
+        self._identity = Identity(KafkaClient(lease.source), self._meant)
         self._fetches: dict[int, _Fetch] = {}
         self._logs: dict[LogId, _Log] = {}
-        self._old: KafkaReader | None = None
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -57,25 +58,21 @@ class WireReader:
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of partitions."""
-        return bounds(self._lease.source, logs)
+        return self._ends.bounds(set(logs))
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
-        """See `SourceChecks`."""
-        return self._checks.unsure(logs, self._logs)
+        """Partitions of recreated topics."""
+        return self._identity.unsure(logs)
 
     def seek(self, places: Mapping[LogId, int]) -> None:
         """Read these partitions from these offsets. Responses in flight are ignored for those that move."""
-        if self._old is not None:
-            self._old.seek(places)
         self._logs = {
-            log: self._logs[log] if log in self._logs and self._logs[log].stands(at) else _Log(log, at)
+            log: self._logs[log] if log in self._logs and self._logs[log].stands(at) else _Log(log, at, self._texts)
             for log, at in places.items()
         }
 
     def poll(self, most: int, wait_s: float) -> dict[LogId, Read]:
         """The next records: those that arrived, or the first within this time."""
-        if self._old is not None:
-            return self._old.poll(most, wait_s)
         until_s = time.monotonic() + wait_s
         while True:
             self._ask()
@@ -86,19 +83,10 @@ class WireReader:
                 break
             waiting = [fetch.connection for fetch in self._fetches.values() if fetch.asked]
             select.select(waiting, [], [], min(left_s, self._pause_s()))
-        if any(log.pending.old for log in ready):
-            return self._fallen_back()
         share = max(1, most // max(1, len(ready)))
         found = {log.id: self._given(log, share) for log in ready}
         self._ask()  # while these are written
         return found
-
-    def _fallen_back(self) -> dict[LogId, Read]:
-        """Read everything with librdkafka from now on."""
-        self._old = KafkaReader(self._lease)
-        self._old.seek({log.id: log.pending.wanted for log in self._logs.values()})
-        self._drop_all()
-        return {}
 
     def _given(self, log: "_Log", most: int) -> Read:
         if log.failed is not None:
@@ -157,10 +145,10 @@ class WireReader:
     def _take(self, log: "_Log", at: int, answer: Fetched, by_id: bool) -> None:
         try:
             if answer.error:
-                self._checks.identity.doubted(log.id)
+                self._identity.doubted(log.id)
                 raise problem(answer.error, f"read {log.id} of {self._lease.source.name}")
             if by_id:
-                self._checks.identity.proved(log.id)
+                self._identity.proved(log.id)
             log.pending.take(answer, at)
             log.well()
         except TrueupError as error:
@@ -198,25 +186,20 @@ class WireReader:
         now = time.monotonic()
         return max(0.0, min((log.not_before - now for log in self._logs.values() if log.node is None), default=1.0))
 
-    def _drop_all(self) -> None:
+    def close(self) -> None:
+        """Close the connections."""
         for fetch in self._fetches.values():
             fetch.connection.close()
         self._fetches.clear()
-        self._client.close()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._drop_all()
-        self._checks.close()
-        if self._old is not None:
-            self._old.close()
+        for part in (self._client, self._ends, self._identity):
+            part.close()
 
 
 class _Log:
     """A partition that is read. ``node``: its leader, None until it is found. ``failed``: the error to report."""
 
-    def __init__(self, log: LogId, at: int) -> None:
-        self.id, self.topic_id, self.pending = log, b"", Pending(log, at)
+    def __init__(self, log: LogId, at: int, texts: Texts) -> None:
+        self.id, self.topic_id, self.pending = log, b"", Pending(log, at, texts)
         self.node: int | None = None
         self.failed: TrueupError | None = None
         self.failures, self.not_before, self._since_s = 0, 0.0, 0.0

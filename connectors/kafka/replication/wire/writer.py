@@ -5,7 +5,8 @@ refused or lost one: a leader that has forgotten the producer, for example becau
 sequence number (``ProducerAppendInfo.checkSequence``). A batch that is refused because of its size or of a record is
 divided until the refused record is alone. After a lost or unexpected response the producer continues with its next
 epoch, as Java's clients do (KIP-360). The pump reads the target before it writes again; a request of the former epoch
-that is still on its way is refused once a partition has a batch of the next one.
+that is still on its way is refused once a partition has a batch of the next one. The id of a producer says which
+clusters its records passed (`producers`).
 """
 
 import select
@@ -28,9 +29,11 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
-from trueup.connectors.kafka.replication.records.clients import DENIED, MISSING, REFUSED
+from trueup.connectors.kafka.replication.records.errors import DENIED, MISSING, REFUSED
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
-from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES, Batch, Few, Records, Sender, records_of
+from trueup.connectors.kafka.replication.tags import Paths
+from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES, Batch, Stretches, stretches_of
+from trueup.connectors.kafka.replication.wire.producers import Producers
 from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -49,8 +52,6 @@ _PARTS = 4
 """A refused batch is divided into this number of batches."""
 _PATIENCE_S, _AGAIN_S = 1.0, 0.1
 """Seconds for which such batches are sent again in one write, and between two attempts."""
-_LAST_EPOCH = (1 << 15) - 2
-_SEQUENCES = (1 << 31) - 1
 _TODO = "their presence at the target is checked"
 _COMPRESSION = ("compression.type", "compression.codec")
 
@@ -59,13 +60,14 @@ class WireWriter(KafkaTarget):
     """Implements `connectors.replication.ports.Writer` for the target of a lease."""
 
     def __init__(self, lease: Lease) -> None:
-        super().__init__(lease, KafkaClient(lease.target))
+        super().__init__(lease)
         self._client = KafkaClient(lease.target)
         self._meant = {a.target.topic: id_of(a.target_id) for a in lease.assignments}
         self._codec = _codec(lease.target.options)
         self._open: dict[int, Connection] = {}
-        self._producer = _Producer()
+        self._producers, self._paths = Producers(lease.writer_id), Paths(lease)
         self._found = set[str]()
+        self._unlearned = dict[LogId, TrueupError]()
         self._unknown_s = dict[LogId, float]()
         self._sizes = dict[LogId, int]()
 
@@ -87,9 +89,13 @@ class WireWriter(KafkaTarget):
     def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
         """A write to several partitions: to each one batch after another. One that fails gets no more."""
         return _Write(self, {
-            log: _Sending(log, records_of(columns), self._codec, self._sizes.get(log, BATCH_BYTES))
+            log: _Sending(log, stretches_of(columns, self._path), self._codec, self._sizes.get(log, BATCH_BYTES))
             for log, columns in batches.items()
         })  # fmt: skip
+
+    def _path(self, text: bytes | None) -> int:
+        """The bits for a header; without one, those of a record that was produced at the source."""
+        return self._paths.path(text) if text else self._paths.default
 
     def again(self) -> None:
         """Look for leaders again."""
@@ -101,19 +107,24 @@ class WireWriter(KafkaTarget):
 
     def failed(self) -> None:
         """The fate of some batches is unknown."""
-        self._producer.change()
+        self._producers.forget()
         self._found.clear()
 
     def _ready(self, logs: Iterable[LogId]) -> bool:
-        """Get a producer and find leaders. Returns whether all were known, which means that no time has passed."""
+        """Find leaders and the producers that they know. Returns whether all were known, which means that no time has
+        passed."""
+        logs = list(logs)
         topics = {log.topic for log in logs}
-        known = self._producer.id >= 0 and topics <= self._found
-        if self._producer.id < 0:
-            self._producer.begin(self._client.new_producer())
-        if not topics <= self._found:
+        known = topics <= self._found
+        if not known:
             self._client.refresh(topics | self._found)
             self._found |= topics
-        return known
+        if not (unknown := self._producers.unknown(logs)):
+            return known
+        epochs = self._client.epochs(unknown)
+        self._unlearned = {log: one for log, one in epochs.items() if isinstance(one, TrueupError)}
+        self._producers.learn({log: one for log, one in epochs.items() if not isinstance(one, TrueupError)})
+        return False
 
     def _prepared(self, sendings: Mapping[LogId, "_Sending"]) -> list["_Sending"]:
         """Those whose topics are the intended ones."""
@@ -134,7 +145,10 @@ class WireWriter(KafkaTarget):
         for one in self._prepared({one.log: one for one in sendings}):
             try:
                 self._meant[one.log.topic] = self._client.identify(one.log.topic, self._meant.get(one.log.topic, b""))
-                of_node.setdefault(self._client.leader(one.log), {})[one.log] = one
+                leader = self._client.leader(one.log)
+                if one.log in self._unlearned:
+                    raise self._unlearned[one.log]
+                of_node.setdefault(leader, {})[one.log] = one
             except Missing as error:
                 if self._may_be_new(one.log):
                     one.waits = error
@@ -166,7 +180,7 @@ class WireWriter(KafkaTarget):
         ids = {log.topic: self._meant[log.topic] for log in sent}
         try:
             connection = self._connection(node)
-            batches = {log: one.bytes(self._producer) for log, one in sent.items()}
+            batches = {log: one.bytes(self._producers) for log, one in sent.items()}
             if all(ids.values()) and connection.takes(PRODUCE, BY_ID):
                 connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
                 return {topic_id: topic for topic, topic_id in ids.items()}
@@ -201,7 +215,7 @@ class WireWriter(KafkaTarget):
             one.fail(Retry("a response for every batch", "a missing one", _TODO))
         elif not answer.error:
             self._unknown_s.pop(one.log, None)
-            one.stored(answer.offset, self._producer)
+            one.stored(answer.offset, self._producers)
         elif answer.error in REFUSED and not (answer.error in MISSING and self._may_be_new(one.log)):
             one.refuse(answer.error)
         else:
@@ -286,39 +300,11 @@ class _Write:
         return begun
 
 
-class _Producer:
-    """The id of the producer (-1: none yet), its epoch, and the next sequence number of each partition."""
-
-    def __init__(self) -> None:
-        self.id, self.epoch = -1, 0
-        self._next = dict[LogId, int]()
-
-    def begin(self, producer_id: int) -> None:
-        """Take a new id."""
-        self.id, self.epoch = producer_id, 0
-        self._next.clear()
-
-    def change(self) -> None:
-        """Take the next epoch, in which sequence numbers start again, or a new id after the last one."""
-        self.epoch += 1
-        self._next.clear()
-        if self.epoch > _LAST_EPOCH:
-            self.id = -1
-
-    def sender(self, log: LogId) -> Sender:
-        """The sender of the next batch for a partition."""
-        return Sender(self.id, self.epoch, self._next.get(log, 0))
-
-    def wrote(self, log: LogId, records: int) -> None:
-        """Count acknowledged records."""
-        self._next[log] = (self._next.get(log, 0) + records) & _SEQUENCES
-
-
 class _Sending:
     """The batches for one partition in a write, and their outcome. ``waits``: why the batch that was taken could not be
     sent, or was not appended; then it is sent again."""
 
-    def __init__(self, log: LogId, records: Records | Few, codec: int, size: int) -> None:
+    def __init__(self, log: LogId, records: Stretches, codec: int, size: int) -> None:
         self.log, self._records, self._codec, self._size = log, records, codec, size
         self._batches: Iterator[Batch] = records.batches(codec, size)
         self._too_large = self._alone = False
@@ -346,16 +332,16 @@ class _Sending:
         if self._ahead is None:
             self._ahead = next(self._batches, None)
 
-    def bytes(self, producer: _Producer) -> memoryview:
+    def bytes(self, producers: Producers) -> memoryview:
         """The batch that was taken."""
         assert self._batch is not None, "asked only after `next`"
-        return self._batch.sent_by(producer.sender(self.log))
+        return self._batch.sent_by(producers.sender(self.log, self._batch.path))
 
-    def stored(self, offset: int, producer: _Producer) -> None:
+    def stored(self, offset: int, producers: Producers) -> None:
         """The batch is at the target, from this offset on."""
         assert self._batch is not None, "asked only after `next`"
         self.waits = None
-        producer.wrote(self.log, self._batch.records)
+        producers.wrote(self.log, self._batch.path, self._batch.records)
         self._offsets = following(self._offsets, offset, self._batch.records)
 
     def refuse(self, error: int) -> None:
@@ -368,7 +354,7 @@ class _Sending:
             return
         self._too_large |= error in _TOO_LARGE
         self._size = max(1, min(self._size, self._batch.size) // _PARTS)
-        self._batches = self._records.cut(slice(len(self._offsets), None)).batches(self._codec, self._size)
+        self._batches = self._records.behind(len(self._offsets)).batches(self._codec, self._size)
         self._ahead = None
 
     @property

@@ -1,6 +1,6 @@
 """Anomalies of a link that cause no error, and the choice of its copy path. See also `state.replication.status`."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -108,8 +108,9 @@ of a record and of a stored byte of it if it is copied individually.
 The values are derived from the rows "900 a batch" and "10 a batch" of `python -m bench.replication --only copy`, for
 batches and for records of 100 and 1,000 bytes, each with its row "CPU of both brokers", by `bench.replication.costs`.
 Each run prints its own values beside them; the choice depends on their ratios."""
-RETURN = 2.0
-"""A link that copies records switches back to batches when they are this many times larger than necessary."""
+STAY = 2.0
+"""A link changes its path when batches are this many times larger, or smaller, than the size at which both cost the
+same: the newest batches differ from one start to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class Choice(NamedTuple):
 
 
 def choose(facts: PartitionFacts) -> Choice:
-    """The path of a link that shares no topic with another."""
+    """The path of a link."""
     if facts.copy != "auto" and facts.copy in facts.paths:
         return Choice(facts.copy, "set by the link's copy")
     blocked_reason = _blocked_reason(facts)
@@ -154,7 +155,7 @@ def choose(facts: PartitionFacts) -> Choice:
         return Choice("records", blocked_reason)
     if facts.compacted:
         return Choice("records", "the source compacts all topics; batches with gaps would be encoded again")
-    least = worth_while(facts.record_bytes) * (RETURN if facts.now == "records" else 1.0)
+    least = worth_while(facts.record_bytes) * {"records": STAY, "batches": 1 / STAY}.get(facts.now, 1.0)
     if 0 <= facts.per_batch < least:
         found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
         return Choice("records", f"{found}; copying single records costs less")
@@ -186,22 +187,3 @@ def _blocked_reason(facts: PartitionFacts) -> str:
     if 0 <= facts.target_max_bytes < facts.source_max_bytes:
         return f"the target accepts batches of {facts.target_max_bytes} bytes, the source of {facts.source_max_bytes}"
     return ""
-
-
-def choose_together(links: Mapping[str, PartitionFacts], meeting: Collection[frozenset[str]]) -> dict[str, Choice]:
-    """The path of every link. Links that share a topic (`state.replication.topology.meeting`) use one path, because
-    records that are copied individually cannot carry a batch's producer id: a link between systems without batches
-    decides, then a link's setting, then a limitation of any of them, then large batches in any of them."""
-    chosen = {name: choose(facts) for name, facts in links.items()}
-    for group in meeting:
-        names = sorted(group & chosen.keys())
-        single = [name for name in names if "batches" not in links[name].paths]
-        declared = [name for name in names if links[name].copy != "auto"]
-        limited = [name for name in names if _blocked_reason(links[name])]
-        large = [name for name in names if chosen[name].path == "batches"]
-        leader = (single or declared or limited or large or names or [""])[0]
-        for name in names:
-            if chosen[name].path != chosen[leader].path:
-                path, why = chosen[leader]
-                chosen[name] = Choice(path, f"it shares a topic with {leader}: {why}")
-    return chosen

@@ -25,7 +25,6 @@ class LinkRoute(NamedTuple):
     target: str
     forward: bool
     topics: Mapping[str, str]
-    copy: str = "auto"
 
 
 class Doubled(NamedTuple):
@@ -43,9 +42,7 @@ def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[
         names = _names(links)
     every = Names(links)
     return [
-        LinkRoute(
-            name, link.source, link.target, link.forward, _topics(every, link, names.get(link.source, ())), link.copy
-        )
+        LinkRoute(name, link.source, link.target, link.forward, _topics(every, link, names.get(link.source, ())))
         for name, link in links.items()
     ]  # fmt: skip
 
@@ -95,19 +92,6 @@ def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, s
                 yield Doubled(origin, there, (came[there], extended))
 
 
-def meeting(routes: Collection[LinkRoute]) -> list[frozenset[str]]:
-    """Groups of links that must use one path, because records of one can reach another: links with a common topic of
-    a common cluster, transitively. Only groups of more than one."""
-    group = {route.link: {route.link} for route in routes}
-    holder: dict[Place, str] = {}
-    for route in routes:
-        places = {(route.source, topic) for topic in route.topics} | {(route.target, t) for t in route.topics.values()}
-        for place in places:
-            joined = group[route.link] | group[holder.setdefault(place, route.link)]
-            group |= dict.fromkeys(joined, joined)
-    return [frozenset(links) for links in {id(links): links for links in group.values()}.values() if len(links) > 1]
-
-
 def second_routes(routes: Iterable[LinkRoute]) -> dict[str, str]:
     """Links that deliver records of another route again: the first case of each, as expectation and finding."""
     problems: dict[str, str] = {}
@@ -120,13 +104,4 @@ def second_routes(routes: Iterable[LinkRoute]) -> dict[str, str]:
 
 def check_topology(routes: Collection[LinkRoute]) -> list[str]:
     """The problems of all links together."""
-    problems = [f"links.{link}.forward: expected {text}" for link, text in second_routes(routes).items()]
-    copies = {route.link: route.copy for route in routes}
-    for links in meeting(routes):
-        paths = {copies[link]: link for link in sorted(links)}
-        if {"batches", "records"} <= set(paths):
-            problems.append(
-                f"links.{paths['records']}.copy: expected the path of links.{paths['batches']}, because they share a "
-                "topic, and records cannot show the path of batches; found 'records'"
-            )
-    return problems
+    return [f"links.{link}.forward: expected {text}" for link, text in second_routes(routes).items()]

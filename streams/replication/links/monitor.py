@@ -17,10 +17,11 @@ from trueup.connectors.replication.config_sync import Alignment, Seen
 from trueup.connectors.replication.group_sync import Groups
 from trueup.connectors.replication.heartbeat import Beat, Heartbeat
 from trueup.state.common.errors import TrueupError
-from trueup.state.replication.anomalies import Anomaly, Look, anomalies, bare, choose_together, target_replaced
+from trueup.state.replication.anomalies import Anomaly, Look, anomalies, bare, target_replaced
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
+from trueup.state.replication.anomalies import choose as path_of
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.state.replication.topology import meeting, routes_of, second_routes
+from trueup.state.replication.topology import routes_of, second_routes
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.config_sync import Aligner, Made, rights_from
 from trueup.streams.replication.links.group_sync import Mover
@@ -308,12 +309,8 @@ def choose(watches: Mapping[str, LinkMonitor]) -> None:
     names = {cluster: {t for watch in known.values() for t in _topics_at(watch.link, cluster)} for cluster in clusters}
     routes = routes_of(declared, names)
     second = second_routes(routes)
-    groups = meeting(routes)
-    # Links that share a topic choose together.
-    early = {name for group in groups if group - facts.keys() for name in group}
-    ripe = {name: one for name, one in facts.items() if name not in early}
-    for name, choice in choose_together(ripe, groups).items():
-        known[name].link.update(choice=choice)
+    for name, one in facts.items():
+        known[name].link.update(choice=path_of(one))
     for name, watch in known.items():
         watch.second = f"expected {second[name]}" if name in second else ""
 

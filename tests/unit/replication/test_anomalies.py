@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import pytest
 
-from trueup.state.replication.anomalies import Look, PartitionFacts, anomalies, choose, choose_together
+from trueup.state.replication.anomalies import Look, PartitionFacts, anomalies, choose
 from trueup.state.replication.rules import LINK_RULES
 from trueup.streams import catalog
 
@@ -103,11 +103,15 @@ def test_a_target_that_compresses_as_the_source_does_takes_batches_as_they_are()
     assert choose(PartitionFacts(source_compression="lz4", target_compression="lz4")).path == "batches"
 
 
-def test_the_path_does_not_change_to_and_fro():
-    assert [choose(PartitionFacts(per_batch=60.0, now=now)).path for now in ("batches", "records")] == [
-        "batches",
-        "records",
-    ]
+@pytest.mark.parametrize("per_batch", [30.0, 60.0, 90.0])
+@pytest.mark.parametrize("now", ["batches", "records"])
+def test_the_path_does_not_change_to_and_fro(per_batch: float, now: str):
+    assert choose(PartitionFacts(per_batch=per_batch, now=now)).path == now
+
+
+@pytest.mark.parametrize(("per_batch", "now", "path"), [(20.0, "batches", "records"), (110.0, "records", "batches")])
+def test_the_path_changes_where_the_other_one_costs_much_less(per_batch: float, now: str, path: str):
+    assert choose(PartitionFacts(per_batch=per_batch, now=now)).path == path
 
 
 @pytest.mark.parametrize(
@@ -119,45 +123,3 @@ def test_the_path_does_not_change_to_and_fro():
 )  # fmt: skip
 def test_the_path_that_was_measured_to_take_less_is_chosen(per_batch: float, record_bytes: float, better: str):
     assert choose(PartitionFacts(per_batch=per_batch, record_bytes=record_bytes)).path == better
-
-
-def together(**links: PartitionFacts) -> dict[str, str]:
-    return {name: choice.path for name, choice in choose_together(links, [frozenset(links)]).items()}
-
-
-def test_links_that_meet_take_one_path_when_one_of_them_cannot_copy_batches():
-    assert together(there=PartitionFacts(), back=PartitionFacts(transform=True)) == {
-        "there": "records",
-        "back": "records",
-    }
-
-
-def test_small_batches_of_one_link_give_way_to_large_ones_of_another():
-    assert together(there=PartitionFacts(per_batch=2), back=PartitionFacts(per_batch=900)) == {
-        "there": "batches",
-        "back": "batches",
-    }
-
-
-def test_the_setting_of_one_link_applies_to_all_that_share_a_topic():
-    assert together(there=PartitionFacts(copy="records"), back=PartitionFacts()) == {
-        "there": "records",
-        "back": "records",
-    }
-
-
-def test_a_link_between_other_systems_never_takes_the_path_that_another_link_declares():
-    assert together(kafka=PartitionFacts(copy="batches"), rocketmq=PartitionFacts(paths=("records",))) == {
-        "kafka": "records",
-        "rocketmq": "records",
-    }
-
-
-def test_the_reason_names_the_link_that_decided():
-    chosen = choose_together({"a": PartitionFacts(), "b": PartitionFacts(magic=0)}, [frozenset("ab")])
-    assert chosen["a"].reason == "it shares a topic with b: the source has records of the old format 0"
-
-
-def test_links_that_do_not_meet_choose_for_themselves():
-    chosen = choose_together({"a": PartitionFacts(), "b": PartitionFacts(magic=0)}, [])
-    assert [chosen[name].path for name in "ab"] == ["batches", "records"]

@@ -154,16 +154,6 @@ def test_renamed_copies_are_other_topics():
     assert len(parse({"kafka": KAFKA, "links": links}).table(LinkSettings)) == 2
 
 
-def test_links_that_share_a_topic_may_not_use_different_paths():
-    links = {"a": {**EAST_WEST, "copy": "records"}, "b": {**WEST_EAST, "copy": "batches"}}
-    assert problems({"kafka": KAFKA, "links": links}) == [
-        (
-            "links.a.copy: expected the path of links.b, because they share a topic, and records cannot show the path "
-            "of batches; found 'records'"
-        )
-    ]
-
-
 def test_links_over_other_topics_take_what_path_they_like():
     links = {"a": {**EAST_WEST, "copy": "records"}, "b": {**WEST_EAST, "topics": ["x"], "copy": "batches"}}
     assert len(parse({"kafka": KAFKA, "links": links}).table(LinkSettings)) == 2

@@ -1,8 +1,8 @@
 """The path of a record, which prevents loops: the clusters that it passed.
 
-A cluster has a bit (0 to 31). A batch that a link wrote, in a system with producer ids, has one of Trueup: a mark of 15 bits that
-brokers never assign (they count from 0), then the bitmap of the clusters that its records passed, then the writer id of
-the link that wrote it (setting ``flow``): ``mark << 48 | path << 16 | writer_id``. A producer id says who wrote this
+A cluster has a bit (0 to 31). In a system with producer ids, a batch that a link wrote has one of Trueup: a mark of 15
+bits that brokers never assign (they count from 0), then the bitmap of the clusters that its records passed, then the
+writer id of the link (setting ``flow``): ``mark << 48 | path << 16 | writer_id``. A producer id says who wrote this
 very batch. Applications that copy the headers of a record do not copy it, so headers prove nothing: `HEADER`, which
 contains the same path as names, is for people, and for systems without producer ids, which bind it to the message.
 """

@@ -19,7 +19,7 @@ from trueup.state.replication.status import PartitionStage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links import checkpoints
 from trueup.streams.replication.links.link import COUNTED, Link

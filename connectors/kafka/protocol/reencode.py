@@ -13,7 +13,6 @@ from trueup.connectors.kafka.protocol.varints import zigzag as zigzag
 from trueup.state.common.errors import BadBytes
 
 
-
 class Dense(NamedTuple):
     """A batch without gaps, and the original offsets: (relative to the batch's, number of records from there on)."""
 

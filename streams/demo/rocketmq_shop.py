@@ -32,7 +32,7 @@ _SHORTEST, _CUSTOMERS, _PULL = "1", 8, 1_000
 _TAGS, _KINDS = ("new", "paid", "sent"), (LZ4, ZSTD, ZLIB)
 _OURS = frozenset({HEADER, MARK, names.NATIVE})
 _TRANSACTION = "__transactionId__"
-_ADDED = frozenset(name.decode() for name in names.STORED_BY_BROKER | names.OWN)
+_ADDED = frozenset(name.decode() for name in names.STORED_BY_BROKER | names.TAG)
 
 
 class Order(NamedTuple):

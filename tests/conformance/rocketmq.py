@@ -14,10 +14,12 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.protocol.stored import Stored
 from trueup.connectors.rocketmq.replication.ends import bounds
+from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
+from trueup.connectors.rocketmq.replication.writer import batches
 from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer, Tls
 
 ROCKETMQ = "rocketmq"
@@ -62,6 +64,10 @@ class RocketMqCluster:
     def endpoint(self) -> Endpoint:
         return Endpoint(self._name, self.name_server.address, CLUSTERS[self._name], self._options, ROCKETMQ)
 
+    def binding(self, log: LogId) -> Binding:
+        """What binds the tags of copies to a queue."""
+        return Binding(cluster_id(self.client), log)
+
     def log(self, topic: str, index: int) -> LogId:
         return LogId(topic, index, NARROW if topic in self._narrow else MAIN)
 
@@ -83,14 +89,14 @@ class RocketMqCluster:
             for first in range(0, len(some), PER_BATCH):
                 rows = some[first : first + PER_BATCH]
                 keys, values, stamps, headers = zip(*rows, strict=True)
-                made = Encoder().messages(Columns(range(len(rows)), keys, values, stamps, headers))
-                body = batch.encode(made.bodies, made.properties, made.flags)
-                self.client.ask(log.place, messages.send_batch(log, body, made.born))
+                made = Encoder().messages(Columns(range(len(rows)), keys, values, stamps, headers), self.binding(log))
+                for each in batches(made):
+                    self.client.ask(log.place, messages.send_batch(log, each.body, each.born))
 
     def read(self, topic: str, index: int) -> list[tuple[int, Written]]:
         log, found = self.log(topic, index), list[tuple[int, Written]]()
         for stored in self.stored(log):
-            columns, _ = Decoder(raw=False).columns(stored, topic)
+            columns = Decoder(raw=False).columns(stored, self.binding(log)).columns
             found += [
                 (offset, Written(key, value, stamp, tuple(h for h in headers if not h[0].startswith(OURS))))
                 for offset, key, value, stamp, headers in zip(*columns, strict=True)

@@ -117,6 +117,12 @@ def _titles(first: Array, last: Array, length: Array) -> Titles:
     return Titles(first, last, length, (first ^ last * _FACTOR) * _FACTOR ^ length)
 
 
+def hash_of(text: bytes) -> int:
+    """The number of `Titles.hashes` for one text."""
+    first, last = int.from_bytes(text[:WORD], "little"), int.from_bytes(text[-WORD:], "little")
+    return ((first ^ last * int(_FACTOR)) * int(_FACTOR) ^ len(text)) & (1 << 64) - 1
+
+
 class Names:
     """A set of names of properties."""
 
@@ -152,7 +158,7 @@ class Parts:
     def __init__(self, raw: bytes, sizes: Array) -> None:
         self.raw, self.titles = raw, None if raw else _titles(*np.zeros((3, 0), np.uint64))
         self.first = np.concatenate(([0], np.cumsum(sizes)))
-        padded = np.frombuffer(bytes(WORD) + raw + bytes(WORD), np.uint8)
+        self._padded = padded = np.frombuffer(bytes(WORD) + raw + bytes(WORD), np.uint8)
         given = padded[WORD:-WORD]
         self.ends = np.flatnonzero(given == _NEXT) + 1
         self.starts = starts = np.concatenate(([0], self.ends[:-1]))[: len(self.ends)]
@@ -162,6 +168,18 @@ class Parts:
             self.titles = titles_in(padded, starts, values)
         self.lengths = self.ends - starts
         self.edges = np.searchsorted(self.ends, self.first, side="right")
+
+    def hashes(self, name: bytes) -> Array:
+        """A number for the value that the property with this name has in each message (`hash_of`), 0 without it. Asked
+        only for properties with names."""
+        found = np.zeros(len(self.first) - 1, np.uint64)
+        assert self.titles is not None, "see above"
+        at = np.flatnonzero(self.titles.hashes == np.uint64(hash_of(name)))
+        if len(at):
+            starts = self.starts[at]
+            values = titles_in(self._padded, starts + len(name) + 1, self.ends[at] - 1)
+            found[np.searchsorted(self.first, starts, side="right") - 1] = values.hashes
+        return found
 
     def without(self, chosen: Array) -> tuple[bytes, Array]:
         """The bytes without these properties, and ``first`` of them."""

@@ -9,6 +9,7 @@ from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import Response
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.replication.identity import cluster_id
+from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.state.common.errors import Stop, TrueupError
 
 
@@ -18,11 +19,19 @@ class RocketMqEnd:
     lag_s = 0.0
 
     def __init__(self, endpoint: Endpoint) -> None:
-        self._client = RocketMqClient(endpoint)
+        self._client, self._id = RocketMqClient(endpoint), ""
+        self._bindings = dict[LogId, Binding]()
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
-        return cluster_id(self._client)
+        self._id = self._id or cluster_id(self._client)
+        return self._id
+
+    def binding(self, log: LogId) -> Binding:
+        """What binds the tags of copies to a queue."""
+        if log not in self._bindings:
+            self._bindings[log] = Binding(self.cluster_id(), log)
+        return self._bindings[log]
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of queues, after everything that their brokers acknowledged is visible."""

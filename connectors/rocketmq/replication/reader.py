@@ -17,6 +17,7 @@ from trueup.connectors.rocketmq.client.connection import Connection, Pending
 from trueup.connectors.rocketmq.client.options import REPLICATOR
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
+from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, untouched
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -36,7 +37,7 @@ class RocketMqReader(RocketMqEnd):
             for end in (lease.source, lease.target)
             if (replicator := end.options.get(REPLICATOR))
         }
-        self._decoder = Decoder(untouched(lease), called)
+        self._decoder = Decoder(untouched(lease), REPLICATOR in lease.source.options, called)
         self._open: dict[str, Connection] = {}
         self._queues: dict[LogId, _Queue] = {}
         self._last = {
@@ -105,7 +106,8 @@ class RocketMqReader(RocketMqEnd):
                 continue
             pending, queue.pending = queue.pending, None
             try:
-                queue.put(messages.pulled(connection.wait(pending), together=True), self._decoder)
+                pulled = messages.pulled(connection.wait(pending), together=True)
+                queue.put(pulled, self._decoder, self.binding(log))
             except TrueupError as error:
                 failed[log] = Read(Columns(), queue.wanted, error=error)
         return failed
@@ -165,6 +167,7 @@ class _Queue:
         self.pending: Pending | None = None
         self.rows: Columns | None = None
         self._stored, self._bounds = list[int](), Bounds(-1, -1)
+        self._foreign: Sequence[int] = ()
         self._refused = ""
 
     def use(self, connection: Connection, last: _Last | None) -> None:
@@ -174,7 +177,7 @@ class _Queue:
             self._check = last if last is not None and last.offset == self.wanted - 1 else None
             self.at = self.wanted if self._check is None else self.wanted - 1
 
-    def put(self, pulled: messages.Pulled, decoder: Decoder) -> None:
+    def put(self, pulled: messages.Pulled, decoder: Decoder, binding: Binding) -> None:
         """Take the response to a pull. Raises `Retry` if the queue starts or ends elsewhere."""
         check, start, self._bounds = self._check, pulled.start, Bounds(pulled.start, pulled.end)
         expired = check is not None and pulled.moved and check.offset < start <= self.wanted <= pulled.end
@@ -184,7 +187,7 @@ class _Queue:
         stored = pulled.block or pulled.messages
         if stored is None:
             self._go(self.wanted if expired else min(pulled.next, pulled.end), pulled)
-            self.rows, self._stored, self._refused = Columns(), [], ""
+            self.rows, self._stored, self._refused, self._foreign = Columns(), [], "", ()
             return
         if pulled.messages is not None and any(sys & flags.INNER_BATCH for sys in pulled.messages.sys):
             found = "batches that are stored as one message"
@@ -198,7 +201,7 @@ class _Queue:
                 "another message there",
                 "the topic was recreated or lost messages: exclude it from the link, or set another target topic",
             )
-        self.rows, self._refused = decoder.columns(stored, f"messages of {self.log}", int(again))
+        self.rows, self._refused, self._foreign = decoder.columns(stored, binding, int(again))
         end = again + len(self.rows.offsets)
         self._stored = list(stored.stored[again:end])
         self._go(pulled.next if end == len(stored) else stored.offsets[end], pulled)

@@ -1,12 +1,13 @@
 """Tails of queues, for the searches of `connectors.replication.tail`."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.tail import Met, TailSearch
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import Connection
+from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import mark_in
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -14,10 +15,10 @@ MOST = 1_000
 
 
 class RocketMqTails:
-    """Implements `connectors.replication.tail.Tails`."""
+    """Implements `connectors.replication.tail.Tails`. ``binding``: of each queue."""
 
-    def __init__(self, client: RocketMqClient) -> None:
-        self._client = client
+    def __init__(self, client: RocketMqClient, binding: Callable[[LogId], Binding]) -> None:
+        self._client, self._binding = client, binding
         self._open: dict[str, Connection] = {}
 
     def run(self, searches: Mapping[LogId, TailSearch]) -> dict[LogId, TrueupError]:
@@ -36,8 +37,8 @@ class RocketMqTails:
         return refused
 
     def _read(self, log: LogId, low: int, high: int) -> list[tuple[bytes, Met]]:
-        """The marks of messages from ``low`` on, before ``high``."""
-        found, connection = list[tuple[bytes, Met]](), self._connection(log.place)
+        """The marks of messages that links wrote, from ``low`` on, before ``high``."""
+        found, connection, binding = list[tuple[bytes, Met]](), self._connection(log.place), self._binding(log)
         at = low
         while at < high:
             pulled = messages.pulled(connection.ask(messages.pull(log, at, min(MOST, high - at))))
@@ -45,9 +46,10 @@ class RocketMqTails:
                 expected = f"messages of {log} from {at} to {high}"
                 raise Retry(expected, f"{pulled.start} to {pulled.end}", "retrying; check its broker")
             at = pulled.next
-            if pulled.messages is not None:
-                for raw, offset in zip(pulled.messages.properties, pulled.messages.offsets, strict=True):
-                    if offset < high and (mark := mark_in(bytes(raw))) is not None:
+            if (some := pulled.messages) is not None:
+                sizes = map(len, some.bodies)
+                for raw, offset, born, size in zip(some.properties, some.offsets, some.born, sizes, strict=True):
+                    if offset < high and (mark := mark_in(bytes(raw), born, size, binding)) is not None:
                         found.append((mark[0], Met(mark[1], offset)))
         return found
 

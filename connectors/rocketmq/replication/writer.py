@@ -31,7 +31,7 @@ class RocketMqWriter(RocketMqEnd):
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.target)
-        self._tails, self._encoder = RocketMqTails(self._client), Encoder(untouched(lease))
+        self._tails, self._encoder = RocketMqTails(self._client, self.binding), Encoder(untouched(lease))
         self._connections = _Connections(self._client)
 
     def tails(self) -> RocketMqTails:
@@ -54,16 +54,19 @@ class RocketMqWriter(RocketMqEnd):
     def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
         """A write to several queues: to each one request after the other. After a lost response its queue gets no
         more."""
-        return _Write(self._connections, [_Sending(log, *self._batches(columns)) for log, columns in batches.items()])
+        return _Write(
+            self._connections, [_Sending(log, *self._batches(log, columns)) for log, columns in batches.items()]
+        )
 
-    def _batches(self, columns: Columns) -> tuple[Iterator[Batch], str]:
+    def _batches(self, log: LogId, columns: Columns) -> tuple[Iterator[Batch], str]:
         """The batches for one queue, and why the record after them cannot be a message."""
+        binding = self.binding(log)
         if isinstance(columns, Rows):
-            return columns.batches(BATCH_BYTES), ""
+            return columns.batches(BATCH_BYTES, binding), ""
         if isinstance(columns, Packed) and (arrays := incoming(columns)) is not None:
-            return arrays.batches(BATCH_BYTES), ""
-        made = self._encoder.messages(columns.columns())
-        return _batches(made), made.refused
+            return arrays.batches(BATCH_BYTES, binding), ""
+        made = self._encoder.messages(columns.columns(), binding)
+        return batches(made), made.refused
 
     def close(self) -> None:
         """Close the connections."""
@@ -186,18 +189,16 @@ class _Sending:
         return Written(self.offsets, self._unfit if done else self.refused, self.error)
 
 
-def _batches(made: Messages) -> Iterator[Batch]:
-    """Messages with the same system flag, in order."""
-    first = 0
-    while first < len(made.bodies):
-        last, size, sys = first, 0, made.sys[first]
-        while last < len(made.bodies) and made.sys[last] == sys:
+def batches(made: Messages) -> Iterator[Batch]:
+    """Messages with the same system flag and time of birth, in order."""
+    first, kinds = 0, [*zip(made.sys, made.born, strict=True)]
+    while first < len(kinds):
+        last, size, (sys, born) = first, 0, kinds[first]
+        while last < len(kinds) and kinds[last] == (sys, born):
             size += batch.size_of(len(made.bodies[last]), len(made.properties[last]))
             if size > BATCH_BYTES and last > first:
                 break
             last += 1
         rows = slice(first, last)
-        yield Batch(
-            last - first, made.born, sys, batch.encode(made.bodies[rows], made.properties[rows], made.flags[rows])
-        )
+        yield Batch(last - first, born, sys, batch.encode(made.bodies[rows], made.properties[rows], made.flags[rows]))
         first = last

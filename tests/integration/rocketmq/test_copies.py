@@ -57,7 +57,7 @@ def one(cluster: RocketMqCluster, topic: str) -> Stored:
 
 def kept(raw: memoryview | bytes) -> dict[str, str]:
     """The properties that the copy of a message must have."""
-    gone = {name.decode() for name in names.STORED_BY_BROKER | names.OWN}
+    gone = {name.decode() for name in names.STORED_BY_BROKER | names.TAG}
     return {name: value for name, value in properties.decoded(raw).items() if name not in gone}
 
 

@@ -12,6 +12,7 @@ from tests.property.codecs.test_kafka_records import batch_of, comparable
 from tests.property.codecs.test_kafka_records import written as messages
 from tests.property.codecs.test_rocketmq_columns import Record
 from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES
+from tests.unit.rocketmq.stored_messages import HERE
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.wire import decode, encode
 from trueup.connectors.kafka.replication.wire.decode import Decoded, decoded
@@ -170,7 +171,7 @@ def test_copies_become_messages_as_arrays() -> None:
     assert isinstance(made, Packed)
     found = arrays.incoming(made)
     assert found is not None
-    assert [comparable(each.messages, each.born, each.body) for each in found.batches(1 << 20)] == messages(
+    assert [comparable(each.messages, each.born, each.body) for each in found.batches(1 << 20, HERE)] == messages(
         made.columns()
     )
 

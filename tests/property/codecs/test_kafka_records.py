@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.property.codecs.test_rocketmq_columns import RECORDS, Record
 from tests.property.codecs.test_rocketmq_native import BORN, PATH, PREFIX
 from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES, PAIRS
-from tests.unit.rocketmq.stored_messages import Message
+from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, HEADER_BYTES, Header, header_of, sound
 from trueup.connectors.kafka.protocol.reencode import zigzag
@@ -25,7 +25,7 @@ from trueup.connectors.rocketmq.protocol.properties import decoded as properties
 from trueup.connectors.rocketmq.replication.records import incoming as arrays
 from trueup.connectors.rocketmq.replication.records.columns import Encoder
 from trueup.connectors.rocketmq.replication.records.plain import columns_of
-from trueup.connectors.rocketmq.replication.writer import _batches
+from trueup.connectors.rocketmq.replication.writer import batches
 from trueup.state.common.errors import BadBytes
 
 Batch = tuple[Header, memoryview]
@@ -123,7 +123,7 @@ def test_a_record_with_many_headers_is_read() -> None:
 
 def written(columns: Columns) -> list[tuple]:
     """The batches for records of a copy, one by one; properties without their order."""
-    return [comparable(made.messages, made.born, made.body) for made in _batches(Encoder().messages(columns))]
+    return [comparable(made.messages, made.born, made.body) for made in batches(Encoder().messages(columns, HERE))]
 
 
 def comparable(count: int, born: int, body: bytes) -> tuple:
@@ -148,7 +148,7 @@ def test_records_become_messages_as_they_do_one_by_one(rows: list, data: st.Data
     copied = columns.tagged(PATH, PREFIX).cut(start, max(stop, start + 1))
     made = arrays.incoming(copied)
     if made is not None:
-        found = [comparable(each.messages, each.born, each.body) for each in made.batches(1 << 20)]
+        found = [comparable(each.messages, each.born, each.body) for each in made.batches(1 << 20, HERE)]
         assert found == written(copied.columns())
 
 

@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from tests.property.codecs.test_rocketmq_columns import MESSAGES, message_of
-from tests.unit.rocketmq.stored_messages import Message
+from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.replication.headers import Path, marks
 from trueup.connectors.replication.ports import Columns
@@ -37,11 +37,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def one_by_one(raw: bytes, rows: slice = slice(None)) -> bytes:
     """The body of a batch with these messages, as columns make it."""
-    columns = Decoder(raw=True).columns(decode(memoryview(raw), "here"), "here")[0].cut(rows.start or 0, rows.stop)
+    columns = Decoder(raw=True).columns(decode(memoryview(raw), "here"), HERE)[0].cut(rows.start or 0, rows.stop)
     headers = [
         PATH.tagged(given, mark) for given, mark in zip(columns.headers, marks(PREFIX, columns.offsets), strict=True)
     ]
-    made = Encoder(raw=True).messages(columns._replace(headers=headers))
+    made = Encoder(raw=True).messages(columns._replace(headers=headers), HERE)
     return batch.encode(made.bodies, made.properties, made.flags)
 
 
@@ -72,7 +72,7 @@ def test_usual_messages_are_what_they_are_one_by_one(contents: list, data: st.Da
     assert rows is not None
     start = data.draw(st.integers(0, len(contents) - 1))
     stop = data.draw(st.integers(start + 1, len(contents)))
-    made = [*rows.cut(start, stop).tagged(PATH, PREFIX).batches(1 << 20)]
+    made = [*rows.cut(start, stop).tagged(PATH, PREFIX).batches(1 << 20, HERE)]
     assert [(each.messages, each.body) for each in made] == [(stop - start, one_by_one(raw, slice(start, stop)))]
 
 
@@ -82,7 +82,7 @@ def test_any_messages_are_what_they_are_one_by_one(contents: list) -> None:
     raw = stored([replace(message, offset=n) for n, message in enumerate(messages)])
     rows = together(raw)
     if rows is not None:
-        assert b"".join(each.body for each in rows.tagged(PATH, PREFIX).batches(1 << 20)) == one_by_one(raw)
+        assert b"".join(each.body for each in rows.tagged(PATH, PREFIX).batches(1 << 20, HERE)) == one_by_one(raw)
 
 
 @given(st.data())

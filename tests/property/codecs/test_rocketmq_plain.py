@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from tests.property.codecs.test_rocketmq_columns import MESSAGES, RECORDS, Record, message_of
 from tests.property.codecs.test_rocketmq_native import DROPPED, PATH, PREFIX, TEXT, USUAL
-from tests.unit.rocketmq.stored_messages import Message
+from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.replication.headers import Headers, marks
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import block
@@ -38,7 +38,7 @@ def together(messages: Sequence[Message]) -> Columns | None:
 
 def one_by_one(messages: Sequence[Message]) -> Columns:
     raw = b"".join(message.encoded() for message in messages)
-    return Decoder(raw=False).columns(decode(memoryview(raw), "here"), "here")[0]
+    return Decoder(raw=False).columns(decode(memoryview(raw), "here"), HERE)[0]
 
 
 def lists(columns: Columns) -> list[list]:
@@ -86,7 +86,7 @@ def written(record: Record, usual: bool, monkeypatch: pytest.MonkeyPatch) -> tup
     with monkeypatch.context() as patch:
         if not usual:
             patch.setattr(Encoder, "_usual", lambda *_: b"")
-        made = Encoder().messages(Columns([7], [key], [value], [stamp], [tagged(headers)]))
+        made = Encoder().messages(Columns([7], [key], [value], [stamp], [tagged(headers)]), HERE)
     return made.properties, made.flags
 
 

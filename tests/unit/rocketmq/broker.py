@@ -1,5 +1,6 @@
 """A name server and broker in one listener, whose responses a test sets."""
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -8,6 +9,8 @@ from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Posit
 from trueup.connectors.rocketmq.client.codes import RequestCode
 
 BROKER, LOG = "broker-a", LogId("orders", 0, "broker-a")
+ID = "0" * 32
+"""The id of the cluster."""
 Answers = Mapping[RequestCode, Callable[[dict[str, Any]], bytes | None]]
 
 
@@ -18,6 +21,9 @@ def broker(answers: Answers) -> Peer:
         code = RequestCode(request["code"])
         if code in answers:
             return answers[code](request)
+        if code is RequestCode.ALL_GROUPS:
+            group = {"groupName": f"trueup-cluster-{ID}"}
+            return answer(request, body=json.dumps({"subscriptionGroupTable": {group["groupName"]: group}}).encode())
         assert code is RequestCode.CLUSTER
         addresses = f'{{"0":"{peer.address}"}}'
         table = f'{{"brokerAddrTable":{{"{BROKER}":{{"brokerName":"{BROKER}","brokerAddrs":{addresses}}}}}}}'

@@ -4,7 +4,12 @@ import struct
 import zlib
 from dataclasses import dataclass
 
+from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.protocol.flags import BORN_IN_V6, MAGIC_1, MAGIC_2, STORED_IN_V6
+from trueup.connectors.rocketmq.replication.records.binding import Binding
+
+HERE = Binding("0" * 32, LogId("orders", 3, "broker-a"))
+"""The queue of these messages."""
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,18 @@
 """What messages become in other systems, and records in RocketMQ."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
-from tests.unit.rocketmq.stored_messages import Message
+from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol.compression import LZ4, closed
 from trueup.connectors.rocketmq.protocol.stored import Stored, decode
-from trueup.connectors.rocketmq.replication.records import columns
-from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder, Messages, mark_in
+from trueup.connectors.rocketmq.replication.records import columns, names
+from trueup.connectors.rocketmq.replication.records.binding import Binding
+from trueup.connectors.rocketmq.replication.records.columns import Decoded, Decoder, Encoder, Header, Messages, mark_in
 from trueup.state.replication.provenance import HEADER
 
 NATURE = b"KEYS\x01k1 k2\x02TAGS\x01paid\x02__SHARDINGKEY\x01fifo\x02own\x01\xc3\xbc\x02UNIQ_KEY\x017F00\x02"
@@ -16,15 +20,21 @@ TRAPS = ["DELAY", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "TIMER_DELAY_S
          "CLUSTER", "MSG_REGION", "TRACE_ON"]  # fmt: skip
 
 
-def read(message: Message, raw: bool = False, **called: str) -> Columns:
+def decoded(
+    message: Message, raw: bool = False, there: Binding = HERE, replicated: bool = False, **called: str
+) -> Decoded:
     names = {name.encode(): known.encode() for name, known in called.items()}
-    return Decoder(raw, names).columns(decode(memoryview(message.encoded()), "here"), "here")[0]
+    return Decoder(raw, replicated, names).columns(decode(memoryview(message.encoded()), "here"), there)
+
+
+def read(message: Message, raw: bool = False) -> Columns:
+    return decoded(message, raw).columns
 
 
 def written(
     key: bytes | None = None, value: bytes | None = b"v", *headers: tuple[str, bytes | None], stamp: int = 5
 ) -> Messages:
-    return Encoder().messages(Columns([0], [key], [value], [stamp], [headers]))
+    return Encoder().messages(Columns([0], [key], [value], [stamp], [headers]), HERE)
 
 
 def test_keys_tags_and_properties_become_key_and_headers() -> None:
@@ -44,7 +54,7 @@ def test_key_and_text_headers_become_keys_and_properties() -> None:
 @pytest.mark.parametrize("raw", [True, False])
 def test_what_a_broker_added_is_not_sent_again(name: str, raw: bool) -> None:
     found = read(Message(b"body", f"{name}\x013\x02a\x011\x02".encode(), flag=0), raw)
-    assert Encoder(raw).messages(found).properties == [b"a\x011\x02"]
+    assert Encoder(raw).messages(found, HERE).properties == [b"a\x011\x02"]
 
 
 @pytest.mark.parametrize("name", [*TRAPS, "KEYS", "RETRY_TOPIC", "trueup-time", "", "a\x01", "__RMQ.TRANSIENT.a"])
@@ -64,18 +74,35 @@ def test_a_null_value_is_not_an_empty_one() -> None:
     assert null.properties != empty.properties == [b""]
 
 
-def test_a_time_that_differs_from_that_of_the_batch_is_a_property() -> None:
-    made = Encoder().messages(Columns([0, 1], [None] * 2, [b"v"] * 2, [5, 6], [(), ()]))
-    assert (made.born, made.properties) == (5, [b"", b"trueup-time\x016\x02"])
+def copies(*stamps: int, body: bytes = b"v", more: Sequence[Header] = ()) -> list[Message]:
+    """What a broker stores for copies of records with these times, in one batch."""
+    count = len(stamps)
+    headers = [(("a", b"1"), *more, (HEADER, b"east"), (MARK, bytes(16))) for _ in stamps]
+    made = Encoder().messages(Columns(range(count), [None] * count, [body] * count, stamps, headers), HERE)
+    rows = zip(made.bodies, made.properties, made.born, strict=True)
+    return [Message(each, props, born=born, offset=n, flag=0) for n, (each, props, born) in enumerate(rows)]
 
 
-def test_the_time_of_birth_of_a_copy_is_that_of_the_original() -> None:
-    assert read(Message(b"body", b"trueup-time\x0177\x02", born=9)).stamps == (77,)
+@pytest.mark.parametrize("raw", [True, False])
+def test_each_copy_of_a_batch_has_its_own_time(raw: bool) -> None:
+    times = 5, 6, 0, -1, -1_000, 1, 1_700_000_000_000_000_000, (1 << 63) - 1, -(1 << 63)
+    made = copies(*times)
+    assert {message.born for message in made} == {5}
+    assert tuple(read(message, raw).stamps[0] for message in made) == times
+
+
+def test_records_that_are_no_copies_have_the_time_of_birth_itself() -> None:
+    made = Encoder().messages(Columns([0, 1], [None] * 2, [b"v"] * 2, [5, -6], [(), ()]), HERE)
+    assert (made.born, made.properties) == ([5, -6], [b"", b""])
+
+
+def test_a_time_that_an_application_passed_on_is_not_that_of_the_message() -> None:
+    assert read(Message(b"body", b"trueup-time\x0177\x02", born=9)).stamps == (9,)
 
 
 def test_a_record_that_no_message_can_be_is_refused_after_those_before_it() -> None:
     rows = [(None, b"v", 5, (("a", b"x" * size),)) for size in (10, 40_000, 10)]
-    made = Encoder().messages(Columns(range(3), *zip(*rows, strict=True)))
+    made = Encoder().messages(Columns(range(3), *zip(*rows, strict=True)), HERE)
     assert (len(made.bodies), "32767" in made.refused) == (1, True)
 
 
@@ -83,7 +110,7 @@ def test_a_compressed_body_is_opened_for_other_systems_only() -> None:
     body, sys = closed(b"long" * 100, LZ4)
     message = Message(body, sys=sys)
     assert read(message).values == (b"long" * 100,)
-    made = Encoder(raw=True).messages(read(message, raw=True))
+    made = Encoder(raw=True).messages(read(message, raw=True), HERE)
     assert (made.bodies, made.sys) == ([body], [sys])
 
 
@@ -95,26 +122,26 @@ def several(*bodies: tuple[bytes, int]) -> Stored:
 @pytest.mark.parametrize("first", [0, 1])
 def test_the_records_end_with_one_whose_body_cannot_be_opened(first: int) -> None:
     good, damaged = closed(b"good" * 100, LZ4), (b"damaged", closed(b"", LZ4)[1])
-    found, refused = Decoder(raw=False).columns(several(good, (b"plain", 0), damaged, good), "here", first)
+    found, refused, _ = Decoder(raw=False).columns(several(good, (b"plain", 0), damaged, good), HERE, first)
     assert (found.values, found.offsets) == ((b"good" * 100, b"plain", b"damaged")[first:], (0, 1, 2)[first:])
     assert "a compressed body" in refused
 
 
 def test_a_body_that_is_damaged_passes_between_clusters_of_rocketmq() -> None:
     damaged = b"damaged", closed(b"", LZ4)[1]
-    found, refused = Decoder(raw=True).columns(several(damaged, (b"plain", 0)), "here")
+    found, refused, _ = Decoder(raw=True).columns(several(damaged, (b"plain", 0)), HERE)
     assert (found.values, refused) == ((b"damaged", b"plain"), "")
 
 
 def test_decompressed_bodies_have_limited_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(columns, "ROOM", 1_000)
     large = closed(bytes(600), LZ4)
-    found, refused = Decoder(raw=False).columns(several((bytes(5_000), 0), large, large, large), "here")
+    found, refused, _ = Decoder(raw=False).columns(several((bytes(5_000), 0), large, large, large), HERE)
     assert (found.offsets, refused) == ((0, 1, 2), "")
 
 
 def test_the_flag_survives_in_another_system() -> None:
-    assert Encoder().messages(read(Message(flag=-7))).flags == [-7]
+    assert Encoder().messages(read(Message(flag=-7)), HERE).flags == [-7]
 
 
 def test_a_copy_names_the_clusters_passed_and_that_of_its_birth() -> None:
@@ -124,26 +151,100 @@ def test_a_copy_names_the_clusters_passed_and_that_of_its_birth() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("properties", "passed"), [
-    (b"trueup-source\x01a,b\x02ROCKETMQ_REPLICATOR_SOURCE\x01a\x02", b"a,b"),
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_tag_counts_at_the_message_that_a_link_wrote(raw: bool) -> None:
+    [copy] = copies(5)
+    found = decoded(copy, raw)
+    assert (dict(found.columns.headers[0])[HEADER], found.foreign) == (b"east", [])
+
+
+AGAIN = {
+    "at another time": lambda copy: (replace(copy, born=copy.born + 1), HERE),
+    "in another topic": lambda copy: (copy, Binding("0" * 32, HERE.log._replace(topic="other"))),
+    "in another queue": lambda copy: (copy, Binding("0" * 32, HERE.log._replace(number=4))),
+    "in another cluster": lambda copy: (copy, Binding("1" * 32, HERE.log)),
+    "with another body": lambda copy: (replace(copy, body=copy.body + b"."), HERE),
+    "with a key of its own": lambda copy: (replace(copy, properties=b"UNIQ_KEY\x01new\x02" + copy.properties), HERE),
+    "with another path": lambda copy: (replace(copy, properties=copy.properties.replace(b"east", b"west")), HERE),
+    "with another time": lambda copy: (replace(copy, properties=copy.properties + b"trueup-time\x019\x02"), HERE),
+    "without the mark": lambda copy: (replace(copy, properties=copy.properties.replace(b"trueup-offset", b"x")), HERE),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", AGAIN)
+@pytest.mark.parametrize("raw", [True, False])
+def test_a_message_that_is_sent_again_is_born_anew(how: str, raw: bool) -> None:
+    [copy] = copies(5)
+    again, there = AGAIN[how](copy)
+    found = decoded(again, raw, there)
+    assert ([name for name, _ in found.columns.headers[0] if name in (HEADER, MARK)], found.foreign) == ([], [0])
+    assert found.columns.stamps == (again.born,)
+    assert mark_in(again.properties, again.born, len(again.body), there) is None
+    [properties] = Encoder(raw).messages(found.columns, HERE).properties
+    assert names.FOREIGN.isdisjoint(pair.partition(b"\x01")[0] for pair in properties.split(b"\x02"))
+
+
+def test_a_copy_keeps_its_tag_in_every_queue_of_the_same_number() -> None:
+    """Brokers can get another name."""
+    [copy] = copies(5)
+    assert decoded(copy, there=Binding("0" * 32, HERE.log._replace(place="renamed"))).foreign == []
+
+
+THEIRS = [
     (b"ROCKETMQ_REPLICATOR_SOURCE\x01a\x02", b"a"),
     (b"REPLICATOR-BORN-SOURCE\x01c_x_r,c_y_r,\x02", b"east,c_y_r"),
     (b"connect-ext-REPLICATOR-BORN-SOURCE\x01abc_x_r,\x02", b"abc_x_r"),
-])  # fmt: skip
+    (b"connect-ext-trueup-source\x01a,b\x02connect-ext-ROCKETMQ_REPLICATOR_SOURCE\x01a\x02", b"a,b"),
+]
+
+
+@pytest.mark.parametrize(("properties", "passed"), THEIRS)
 @pytest.mark.parametrize("raw", [True, False])
-def test_the_marks_of_replicators_are_the_clusters_passed(properties: bytes, passed: bytes, raw: bool) -> None:
-    [headers] = read(Message(b"body", properties, flag=0), raw, c_x_r="east").headers
-    assert dict(headers)[HEADER] == passed
+def test_the_marks_of_another_replicator_count_where_it_is_declared(
+    properties: bytes, passed: bytes, raw: bool
+) -> None:
+    message = Message(b"body", properties, flag=0, offset=0)
+    found, other = (decoded(message, raw, replicated=there, c_x_r="east") for there in (True, False))
+    assert (dict(found.columns.headers[0])[HEADER], found.foreign) == (passed, [])
+    assert (HEADER in dict(other.columns.headers[0]), other.foreign) == (False, [0])
+
+
+@pytest.mark.parametrize("raw", [True, False])
+def test_the_tag_of_a_copy_that_is_sent_again_is_not_that_of_another_replicator(raw: bool) -> None:
+    [copy] = copies(5)
+    found = decoded(replace(copy, born=6), raw, replicated=True)
+    assert (HEADER in dict(found.columns.headers[0]), found.foreign) == (False, [0])
+
+
+def test_a_header_with_the_name_of_a_tag_is_none() -> None:
+    """A record of another system, in which its application wrote such headers."""
+    [properties] = written(None, b"v", (HEADER, b"west"), ("a", b"1"), (MARK, bytes(16)), ("b", None)).properties
+    assert b"west" not in properties
+    found = decoded(Message(b"v", properties, flag=0, offset=0))
+    assert ([*found.columns.headers[0]], found.foreign) == ([("a", b"1"), ("b", None)], [])
+
+
+def test_a_forged_part_of_a_record_is_no_tag() -> None:
+    rest = names.to_base64(b"\0" + (0).to_bytes(4, "big") + len(HEADER).to_bytes(4, "big") + (4).to_bytes(4, "big")
+                           + HEADER.encode() + b"west")  # fmt: skip
+    found = decoded(Message(b"v", b"trueup-record\x01" + rest + b"\x02", flag=0, offset=0))
+    assert (found.columns.headers[0], found.foreign) == ([], [0])
+
+
+def test_the_keys_of_a_message_that_is_sent_again_are_its_key() -> None:
+    [properties] = written(b"\xff").properties
+    assert read(Message(b"v", properties)).keys == (b"\xff",)
+    assert read(Message(b"v", b"KEYS\x01new\x02" + properties)).keys == (b"new",)
 
 
 def test_the_mark_of_a_copy_is_found_in_its_properties() -> None:
     mark = b"prefix!!" + (77).to_bytes(8, "big")
     [raw] = written(b"k", b"v", (HEADER, b"a"), (MARK, mark)).properties
-    assert mark_in(raw) == (b"prefix!!", 77)
+    assert mark_in(raw, 5, 1, HERE) == (b"prefix!!", 77)
 
 
 @pytest.mark.parametrize(
-    "raw", [b"", b"a\x011\x02", b"trueup-offset\x01AAAA\x02", b"xtrueup-offset\x01" + b"A" * 22 + b"==\x02"]
+    "raw", [b"", b"a\x011\x02", b"trueup-offset\x01AAAA\x02", b"xtrueup-offset\x01" + b"A" * 32 + b"\x02"]
 )
 def test_properties_without_a_mark_have_none(raw: bytes) -> None:
-    assert mark_in(raw) is None
+    assert mark_in(raw, 5, 1, HERE) is None

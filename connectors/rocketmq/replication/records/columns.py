@@ -4,7 +4,8 @@ Message                            Record
 KEYS                               key
 body, decompressed                 value; an empty body with the mark of a null value in trueup-record: null
 time of birth, or trueup-time      timestamp
-trueup-source                      header trueup-source
+trueup-source, if a link wrote     header trueup-source
+this very message (binding.py)
 TAGS, other properties             headers of the same names, in order
 flag; properties with a meaning    header trueup-rocketmq, if there are any
 for RocketMQ, repeated names
@@ -17,11 +18,10 @@ bodies stay compressed. Text is UTF-8 without the bytes 1 and 2, which separate 
 """
 
 import struct
-from binascii import Error as Base64Error
-from binascii import a2b_base64, b2a_base64
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from itertools import compress
 from typing import NamedTuple, cast
 
 from trueup.connectors.contract import Lease
@@ -34,6 +34,7 @@ from trueup.connectors.rocketmq.protocol.compression import opened
 from trueup.connectors.rocketmq.protocol.properties import MOST
 from trueup.connectors.rocketmq.protocol.stored import Stored, decode
 from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.native import rows_of
 from trueup.connectors.rocketmq.replication.records.plain import columns_of
 from trueup.state.common.errors import BadBytes
@@ -46,10 +47,11 @@ _FLAG, _FLAGS = struct.Struct(">i"), struct.Struct(">ii")
 _LENGTH, _ENTRY = struct.Struct(">i"), struct.Struct(">iii")
 _NULL, _KEY = 1, 2
 _LAST = (1 << 31) - 1
-_DROPPED = names.STORED_BY_BROKER | names.OWN
-_NOTED = _DROPPED | frozenset(names.PATHS)
-_UNUSUAL = names.RESERVED - {names.KEYS} | frozenset(names.PATHS)
-_LONG = 1 << 63
+_DROPPED = names.STORED_BY_BROKER | names.TAG
+_NOTED = _DROPPED | names.FOREIGN
+_UNUSUAL = names.RESERVED - {names.KEYS} | names.FOREIGN
+_Row = tuple[bytes | None, bytes | None, int, list[Header], bool]
+"""Key, value, timestamp and headers of a record, and whether its tag is foreign."""
 ROOM = 1 << 26
 """Bytes of decompressed bodies after which the records of one response end. The last one may exceed it: a response with
 32 bodies of 8 KB could have 2 GB."""
@@ -60,42 +62,59 @@ def untouched(lease: Lease) -> bool:
     return lease.source.system == lease.target.system and not lease.transform
 
 
+class _Head(NamedTuple):
+    """What is stored with a message: its flag, system flag, time of birth, and the bytes of its body as stored."""
+
+    flag: int
+    sys: int
+    born: int
+    size: int
+
+
+class Decoded(NamedTuple):
+    """The records for messages. ``refused``: why the last one cannot be copied; empty: it can. ``foreign``: offsets of
+    those with a tag that neither a link nor the declared replicator wrote; the records do not have it."""
+
+    columns: Columns
+    refused: str = ""
+    foreign: Sequence[int] = ()
+
+
 class Decoder:
-    """Converts stored messages to columns. ``raw``: for a writer of RocketMQ. ``called``: cluster names by the names
-    that other replicators use for them."""
+    """Converts stored messages to columns. ``raw``: for a writer of RocketMQ. ``replicated``: RocketMQ's own replicator
+    writes to the cluster; ``called``: cluster names by the names that it uses for them."""
 
-    def __init__(self, raw: bool, called: Mapping[bytes, bytes] | None = None) -> None:
-        self.raw, self._called = raw, called or {}
+    def __init__(self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None) -> None:
+        self.raw, self._replicated, self._called = raw, replicated, called or {}
 
-    def columns(self, stored: Stored | Block, where: str, first: int = 0) -> tuple[Columns, str]:
-        """The records from message ``first`` on, and why the last of them cannot be copied; empty: it can. There may be
-        fewer records than messages: they end with one whose body cannot be decompressed, which has it as it is stored,
-        or when they have `ROOM` bytes of decompressed bodies."""
+    def columns(self, stored: Stored | Block, binding: Binding, first: int = 0) -> Decoded:
+        """The records from message ``first`` of a queue on. There may be fewer records than messages: they end with one
+        whose body cannot be decompressed, which has it as it is stored, or when they have `ROOM` bytes of decompressed
+        bodies."""
+        where = f"messages of {binding.log}"
         if isinstance(stored, Block):
             data = memoryview(stored.data)
-            together = rows_of(stored, partial(self._columns_of, data, where)) if self.raw else columns_of(stored)
+            together = rows_of(stored, partial(self._columns_of, data, binding)) if self.raw else columns_of(stored)
             if together is not None:
-                return together.cut(first), ""
+                return Decoded(together.cut(first))
             stored = decode(data, where)
-        each = self._as_it_is if self.raw else self._translated
+        each = partial(self._as_it_is if self.raw else self._translated, binding)
         bodies, refused = (stored.bodies[first:], "") if self.raw else _opened(stored, where, first)
         chosen = slice(first, first + len(bodies))
+        sizes, offsets = map(len, stored.bodies[chosen]), stored.offsets[chosen]
+        heads = map(_Head._make, zip(stored.flags[chosen], stored.sys[chosen], stored.born[chosen], sizes, strict=True))
         rows = [
-            each(bytes(body), bytes(raw), flag, sys, born)
-            for body, raw, flag, sys, born in zip(
-                bodies, stored.properties[chosen], stored.flags[chosen], stored.sys[chosen], stored.born[chosen],
-                strict=True,
-            )
-        ]  # fmt: skip
-        keys, values, stamps, headers = zip(*rows, strict=True) if rows else ((), (), (), ())
-        return Columns(stored.offsets[chosen], keys, values, stamps, headers), refused
+            each(bytes(body), bytes(raw), head)
+            for body, raw, head in zip(bodies, stored.properties[chosen], heads, strict=True)
+        ]
+        keys, values, stamps, headers, wrong = zip(*rows, strict=True) if rows else ((), (), (), (), ())
+        foreign = [*compress(offsets, wrong)]
+        return Decoded(Columns(offsets, keys, values, stamps, headers), refused, foreign)
 
-    def _columns_of(self, data: memoryview, where: str) -> Columns:
-        return self.columns(decode(data, where), where)[0]
+    def _columns_of(self, data: memoryview, binding: Binding) -> Columns:
+        return self.columns(decode(data, f"messages of {binding.log}"), binding).columns
 
-    def _as_it_is(
-        self, body: bytes, raw: bytes, flag: int, sys: int, born: int
-    ) -> tuple[bytes | None, bytes | None, int, list[Header]]:
+    def _as_it_is(self, binding: Binding, body: bytes, raw: bytes, head: _Head) -> _Row:
         found = dict([pair.split(_VALUE, 1) for pair in raw.split(_NEXT) if _VALUE in pair])
         usual = _NOTED.isdisjoint(found)
         if not usual:
@@ -103,43 +122,55 @@ class Decoder:
         elif raw and raw[-1:] != _NEXT:
             raw += _NEXT
         headers: list[Header] = [(names.RAW, raw)]
-        if flag or sys & flags.KEPT:
-            headers.append((names.FLAGS, _FLAGS.pack(flag, sys & flags.KEPT)))
+        if head.flag or head.sys & flags.KEPT:
+            headers.append((names.FLAGS, _FLAGS.pack(head.flag, head.sys & flags.KEPT)))
         if usual:
-            return found.get(names.KEYS), body, born, headers
-        headers += self._path(found)
-        return found.get(names.KEYS), body, _stamp(found, born), headers
+            return found.get(names.KEYS), body, head.born, headers, False
+        path, stamp, foreign = self._tag(binding, found, head)
+        return found.get(names.KEYS), body, stamp, headers + path, foreign
 
-    def _translated(
-        self, value: bytes, raw: bytes, flag: int, _sys: int, born: int
-    ) -> tuple[bytes | None, bytes | None, int, list[Header]]:
+    def _translated(self, binding: Binding, value: bytes, raw: bytes, head: _Head) -> _Row:
         pairs = _pairs(raw)
         found = dict(pairs)
         headers: list[Header]
-        if not flag and raw.isascii() and _plain(raw, pairs, found):
+        if not head.flag and raw.isascii() and _plain(raw, pairs, found):
             key = found.pop(names.KEYS, None)
             headers = [(str(name, "ascii"), each) for name, each in found.items()]
-            return key, value, born, headers
+            return key, value, head.born, headers, False
         key, headers, odd = _sorted(pairs)
+        path, stamp, foreign = self._tag(binding, found, head)
         record = _record_in(pairs)
         if record is not None:
-            key = record.key if record.has_key else key
+            key = record.key if record.has_key and names.KEYS not in found else key
             for place, header in record.headers:
-                headers.insert(place, header)
-        if flag or odd:
-            headers.append((names.NATIVE, _FLAG.pack(flag) + odd))
-        headers += self._path(found)
+                if header[0] in _OURS:
+                    foreign = True
+                else:
+                    headers.insert(place, header)
+        if head.flag or odd:
+            headers.append((names.NATIVE, _FLAG.pack(head.flag) + odd))
         null = record is not None and record.null and not value
-        return key, None if null else value, _stamp(found, born), headers
+        return key, None if null else value, stamp, headers + path, foreign
 
-    def _path(self, found: Mapping[bytes, bytes]) -> list[Header]:
-        """The header for the clusters passed, in the order in which the properties name them; none if there are none.
+    def _tag(self, binding: Binding, found: Mapping[bytes, bytes], head: _Head) -> tuple[list[Header], int, bool]:
+        """The header for the clusters passed, the time of birth, and whether there is a foreign tag.
 
         Names are compared whole: a cluster whose name is a part of another's is another cluster.
         """
-        tokens = (token for name in names.PATHS for token in found.get(name, b"").split(b","))
-        passed = dict.fromkeys(self._called.get(token, token) for token in tokens if token)
-        return [(HEADER, b",".join(passed))] if passed else []
+        if names.FOREIGN.isdisjoint(found):
+            return [], head.born, False
+        if (tag := binding.tag_of(found, head.born, head.size)) is not None:
+            return [(HEADER, tag.passed)], tag.time_ms, False
+        passed = self._passed(found) if self._replicated else b""
+        return [(HEADER, passed)] if passed else [], head.born, not passed
+
+    def _passed(self, found: Mapping[bytes, bytes]) -> bytes:
+        """The clusters passed in the order in which RocketMQ's replicator names them. A message that has parts of a tag
+        of Trueup was not written by it: it renames them."""
+        if names.SOURCE in found:
+            return b""
+        tokens = (token for name in names.OTHERS for token in found.get(name, b"").split(b","))
+        return b",".join(dict.fromkeys(self._called.get(token, token) for token in tokens if token))
 
 
 def _opened(stored: Stored, where: str, first: int) -> tuple[Sequence[memoryview | bytes], str]:
@@ -159,14 +190,14 @@ def _opened(stored: Stored, where: str, first: int) -> tuple[Sequence[memoryview
 
 
 class Messages(NamedTuple):
-    """Messages to send to one queue, as columns; properties without the time. ``refused``: why the next record cannot
-    be a message; empty if there is none. ``born``: the time of birth that a batch of them has."""
+    """Messages to send to one queue, as columns. ``refused``: why the next record cannot be a message; empty if there
+    is none. ``born``: the time of birth that each must have in its batch."""
 
     bodies: list[bytes]
     properties: list[bytes]
     flags: list[int]
     sys: list[int]
-    born: int
+    born: list[int]
     refused: str = ""
 
 
@@ -178,29 +209,42 @@ class Encoder:
         self._paths, self._names = Remembered[bytes, bytes](), Remembered[str, bytes]()
         self._forms = Remembered[tuple[str, ...], bytes]()
 
-    def messages(self, columns: Columns) -> Messages:
-        """The messages for records, up to one whose properties are too long."""
-        born = max(0, columns.stamps[0]) if columns.stamps else 0
-        made = Messages([], [], [], [], born)
+    def messages(self, columns: Columns, binding: Binding) -> Messages:
+        """The messages of a queue for records, up to one whose properties are too long. Copies, whose last headers are
+        those that the pump adds, have the time of birth of the first record, and their own in the tag."""
+        made = Messages([], [], [], [], [])
         for key, value, stamp, headers in zip(
             columns.keys, columns.values, columns.stamps, columns.headers, strict=True
         ):
+            given, own = _apart(headers)
             if self._raw:
-                parts, flag, kept = self._untouched(headers)
-            elif value is not None and (usual := self._usual(key, headers)):
+                parts, flag, kept = self._untouched(given)
+            elif value is not None and (usual := self._usual(key, given)):
                 parts, flag, kept = [usual], 0, 0
             else:
-                parts, flag, kept = self._translated(key, value, headers)
-            if stamp != born:
-                parts += names.TIME, _VALUE, b"%d" % stamp, _NEXT
-            properties = b"".join(parts)
+                parts, flag, kept = self._translated(key, value, given)
+            properties, born = b"".join(parts), columns.stamps[0] if own else stamp
+            if own:
+                properties += self._tag(binding, own, (born, stamp, len(value or b"")), properties)
             if len(properties) > MOST:
                 return made._replace(refused=f"{len(properties)} bytes of properties; at most {MOST} are possible")
             made.properties.append(properties)
             made.bodies.append(value or b"")
             made.flags.append(flag)
             made.sys.append(kept)
+            made.born.append(born)
         return made
+
+    def _tag(self, binding: Binding, own: tuple[bytes, bytes], times: tuple[int, int, int], properties: bytes) -> bytes:
+        """The tag of a copy."""
+        passed = self._paths.get(own[0])
+        if passed is None:
+            text = own[0].replace(_VALUE, b"?").replace(_NEXT, b"?")
+            passed = self._paths.keep(own[0], len(text), text)
+        born, stamp, size = times
+        mark = binding.marked(passed, own[1], born, stamp, size, properties)
+        late = b"" if stamp == born else b"".join((names.TIME, _VALUE, b"%d" % stamp, _NEXT))
+        return b"".join((names.path_of(passed), names.MARKED, mark, _NEXT, late))
 
     def _untouched(self, headers: Sequence[Header]) -> tuple[list[bytes], int, int]:
         """Properties, flag and system flag of a message of RocketMQ. Most have no header besides its own and ours."""
@@ -208,50 +252,43 @@ class Encoder:
         if rest and rest[0][0] == names.FLAGS:
             flag, sys = _FLAGS.unpack(cast("bytes", rest[0][1]))
             rest = rest[1:]
-        if len(rest) == len(_OURS) and (rest[0][0], rest[1][0]) == _OURS:
-            path, mark = cast("bytes", rest[0][1]), cast("bytes", rest[1][1])
-            return [raw, self._path(path), names.MARKED, b2a_base64(mark, newline=False), _NEXT], flag, sys
+        if not rest:
+            return [raw], flag, sys
         return [raw, *self._translated(None, b"", rest, last=True)[0]], flag, sys
 
     def _usual(self, key: bytes | None, headers: Sequence[Header]) -> bytes:
-        """The properties of a record of which each part becomes one; empty if there are other parts."""
+        """The properties of a record of which each part becomes one; empty if there are other parts, or none."""
         known, given = zip(*headers, strict=True) if headers else ((), ())
         form = self._forms.get(known)
         if form is None:
             form = self._forms.keep(known, len(known) + sum(map(len, known)), self._form(known))
-        if not form or key == b"" or None in given or len(given[-1]) != _MARK_BYTES:
+        if (known and not form) or key == b"" or None in given:
             return b""
-        text = b"".join((key or b"", *given[:-2]))
+        text = b"".join((key or b"", *given))
         if not text.isascii() or _VALUE in text or _NEXT in text:
             return b""
-        more = form % (*given[:-2], self._path(given[-2]), b2a_base64(given[-1], newline=False))
+        more = form % given
         return more if key is None else b"".join((names.KEYS, _VALUE, key, _NEXT, more))
 
     def _form(self, known: tuple[str, ...]) -> bytes:
-        """A format for headers of these names, of which the last are ours; empty if others cannot be properties."""
-        raw = [*map(self._name, known[:-2])]
-        if known[-2:] != _OURS or not all(raw) or len(set(raw)) < len(raw):
+        """A format for headers of these names; empty if not all can be properties."""
+        raw = [*map(self._name, known)]
+        if not all(raw) or len(set(raw)) < len(raw):
             return b""
-        return (
-            b"".join([name.replace(b"%", b"%%") + b"%b" + _NEXT for name in raw]) + b"%b" + names.MARKED + b"%b" + _NEXT
-        )
+        return b"".join([name.replace(b"%", b"%%") + b"%b" + _NEXT for name in raw])
 
     def _translated(
         self, key: bytes | None, value: bytes | None, headers: Sequence[Header], last: bool = False
     ) -> tuple[list[bytes], int, int]:
         """Properties, flag and system flag. ``last``: other properties precede these."""
-        parts, ours, left = list[bytes](), list[bytes](), list[tuple[int, Header]]()
+        parts, left = list[bytes](), list[tuple[int, Header]]()
         flag, place, native = 0, 0, b""
         if key and _is_text(key):
             parts += names.KEYS, _VALUE, key, _NEXT
             key = None
         repeated = _repeated(headers)
         for name, content in headers:
-            if name == HEADER:
-                ours.append(self._path(content or b""))
-                continue
-            if name == MARK and content is not None and len(content) == _MARK_BYTES:
-                ours += names.MARKED, b2a_base64(content, newline=False), _NEXT
+            if name in _OURS:
                 continue
             if name == names.NATIVE and _is_native(content) and name not in repeated:
                 flag, native = _FLAG.unpack_from(cast("bytes", content))[0], cast("bytes", content)[_FLAG.size :]
@@ -263,8 +300,8 @@ class Encoder:
                 left.append((_LAST if last else place, (name, content)))
             place += 1
         if left or value is None or key is not None:
-            ours += names.RECORD, _VALUE, _record(value is None, key, left), _NEXT
-        return [*parts, native, *ours], flag, 0
+            native += b"".join((names.RECORD, _VALUE, _record(value is None, key, left), _NEXT))
+        return [*parts, native], flag, 0
 
     def _name(self, name: str) -> bytes:
         """The name of a property with its separator; empty if no property can have it."""
@@ -274,28 +311,25 @@ class Encoder:
             known = self._names.keep(name, len(name), raw + _VALUE if names.is_free(raw) and _is_text(raw) else b"")
         return known
 
-    def _path(self, passed: bytes) -> bytes:
-        """The properties for the clusters passed."""
-        known = self._paths.get(passed)
-        if known is None:
-            text = passed.replace(_VALUE, b"?").replace(_NEXT, b"?")
-            known = self._paths.keep(passed, len(passed), names.path_of(text) if text else b"")
-        return known
-
 
 _MARK_BYTES, _OURS = 16, (HEADER, MARK)
 
 
-def mark_in(raw: bytes) -> tuple[bytes, int] | None:
+def _apart(headers: Sequence[Header]) -> tuple[Sequence[Header], tuple[bytes, bytes] | None]:
+    """The headers of the record, and the path and mark of its copy, which are the last ones; None: it is no copy."""
+    if len(headers) < len(_OURS) or (headers[-2][0], headers[-1][0]) != _OURS:
+        return headers, None
+    passed, mark = headers[-2][1], headers[-1][1]
+    return headers[:-2], (passed, mark) if passed and mark and len(mark) == _MARK_BYTES else None
+
+
+def mark_in(raw: bytes, born: int, size: int, binding: Binding) -> tuple[bytes, int] | None:
     """Prefix and source offset in the stored properties of a copy, as `connectors.replication.headers.mark_of`; None if
-    there is no mark, or an invalid one."""
-    at = raw.rfind(names.MARKED)
-    if at < 0 or (at and raw[at - 1] != _NEXT[0]):
+    no link wrote the message, which has this time of birth and size of the body."""
+    if names.MARKED not in raw:
         return None
-    mark = _from_base64(raw[at + len(names.MARKED) :].partition(_NEXT)[0])
-    if mark is None or len(mark) != _MARK_BYTES:
-        return None
-    return mark[:8], int.from_bytes(mark[8:], "big")
+    tag = binding.tag_of(dict(_pairs(raw)), born, size)
+    return None if tag is None else (tag.mark[:8], int.from_bytes(tag.mark[8:], "big"))
 
 
 class _Record(NamedTuple):
@@ -344,12 +378,6 @@ def _sorted(pairs: Pairs) -> tuple[bytes | None, list[Header], bytes]:
     return key, headers, b"".join(odd)
 
 
-def _stamp(found: Mapping[bytes, bytes], born: int) -> int:
-    text = found.get(names.TIME, b"")
-    digits = text.removeprefix(b"-")
-    return int(text) if digits.isdigit() and len(digits) < len(str(_LONG)) else born
-
-
 def _is_text(raw: bytes) -> bool:
     if _VALUE in raw or _NEXT in raw:
         return False
@@ -387,7 +415,7 @@ def _record(null: bool, key: bytes | None, headers: Iterable[tuple[int, Header]]
     for place, (name, value) in headers:
         raw = name.encode("utf-8", "surrogatepass")
         parts += _ENTRY.pack(place, len(raw), -1 if value is None else len(value)), raw, value or b""
-    return b2a_base64(b"".join(parts), newline=False)
+    return names.to_base64(b"".join(parts))
 
 
 def _record_in(pairs: Pairs) -> _Record | None:
@@ -398,7 +426,7 @@ def _record_in(pairs: Pairs) -> _Record | None:
 
 def _record_of(text: bytes) -> _Record | None:
     """The content of the property; None if it is invalid."""
-    raw = _from_base64(text)
+    raw = names.from_base64(text)
     if not raw or raw[0] & ~(_NULL | _KEY):
         return None
     at, key, headers = 1, None, list[tuple[int, Header]]()
@@ -422,10 +450,3 @@ def _slice(raw: bytes, at: int, length: int) -> tuple[bytes, int]:
     if not 0 <= length <= len(raw) - at:
         raise ValueError(length)
     return raw[at : at + length], at + length
-
-
-def _from_base64(text: bytes) -> bytes | None:
-    try:
-        return a2b_base64(text, strict_mode=True)
-    except (Base64Error, ValueError):
-        return None

@@ -1,13 +1,13 @@
-"""The properties that each message of a copy has in addition, for many messages together."""
+"""The tags of copies (names.py), for many messages together."""
 
-from binascii import b2a_base64
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trueup.connectors.rocketmq.replication.records import names
+from trueup.connectors.rocketmq.replication.records.binding import WORD, Binding, digest, unsigned
 
 Array = NDArray[Any]
 _DIGITS = 13
@@ -15,14 +15,12 @@ _MILLENNIA = 10 ** (_DIGITS - 1), 10**_DIGITS
 """Times of birth whose text has `_DIGITS` digits: from 2001 to 2286."""
 _LOW = 6
 """Digits that differ between messages of a response; the others rarely do."""
-_BASE64 = np.frombuffer(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/", np.uint8)
-_MARK = 22
-"""Characters of a mark in base64, without the padding."""
+_MARK = names.MARK_BYTES // 3 * 4
+"""Characters of a mark and a digest in base64, which need no padding."""
 _TIME = names.TIME + names.VALUE
 TIME_BYTES = len(names.TIME) + _DIGITS + 2
 """Bytes of the time of birth, the last of these properties."""
-_MARK_END = b"==" + names.NEXT
-WIDTH = TIME_BYTES + len(names.MARKED) + _MARK + len(_MARK_END)
+WIDTH = TIME_BYTES + len(names.MARKED) + _MARK + len(names.NEXT)
 """Bytes of the properties of a message besides the clusters passed."""
 
 
@@ -31,29 +29,39 @@ def datable(stamps: Array) -> bool:
     return bool(stamps.min() >= _MILLENNIA[0] and stamps.max() < _MILLENNIA[1])
 
 
-def tails(path: bytes, prefix: bytes, offsets: Array, stamps: Array) -> Array:
-    """The properties of each message, one a row: the clusters passed, the mark (`headers.marks`), and the time of
-    birth, which is `datable`."""
-    before, between = path + names.MARKED, _MARK_END + _TIME
+class Parts(NamedTuple):
+    """The parts of messages to which their tags are bound (`binding.digest`): source offsets, times in ms since 1970,
+    sizes of bodies, hashes of UNIQ_KEY."""
+
+    offsets: Array
+    stamps: Array
+    sizes: Array
+    uniques: Array
+
+    def cut(self, rows: slice) -> "Parts":
+        """Some of the messages."""
+        return Parts(*(part[rows] for part in self))
+
+
+def tails(binding: Binding, passed: bytes, prefix: bytes, born: int, parts: Parts) -> Array:
+    """The tag of each message, one a row: the clusters passed, the mark (`headers.marks`) with the digest, and the time
+    of birth, which is `datable`."""
+    before, between = names.path_of(passed) + names.MARKED, names.NEXT + _TIME
     form = before + bytes(_MARK) + between + bytes(_DIGITS) + names.NEXT
-    made = np.empty((len(stamps), len(form)), np.uint8)
+    made = np.empty((len(parts.stamps), len(form)), np.uint8)
     made[:] = np.frombuffer(form, np.uint8)
-    _put_marks(made[:, len(before) : len(before) + _MARK], prefix, offsets)
-    _put_digits(made[:, -_DIGITS - 1 : -1], stamps)
+    made[:, len(before) : len(before) + _MARK] = _marks(binding.seed(passed, prefix), prefix, born, parts)
+    _put_digits(made[:, -_DIGITS - 1 : -1], parts.stamps)
     return made
 
 
-def _put_marks(rows: Array, prefix: bytes, offsets: Array) -> None:
-    """Base64 of a prefix of 8 bytes and a big-endian int64. Often only the last 4 bytes differ, of 6 characters."""
-    offsets = offsets.astype(np.int64)
-    high = offsets >> 32
-    for value, chosen in _groups(high):
-        text = b2a_base64(prefix + (value << 32).to_bytes(8, "big", signed=True), newline=False)[:_MARK]
-        rows[chosen] = np.frombuffer(text, np.uint8)
-    low = (offsets & 0xFFFF_FFFF).astype(np.uint32)
-    for place, shift in enumerate((26, 20, 14, 8, 2)):
-        rows[:, _MARK - 6 + place] = _BASE64[low >> np.uint32(shift) & np.uint32(63)]
-    rows[:, -1] = _BASE64[low << np.uint32(4) & np.uint32(63)]
+def _marks(seed: int, prefix: bytes, born: int, parts: Parts) -> Array:
+    """The characters of the marks with their digests: prefix, source offset and digest have 8 bytes each."""
+    offsets, stamps, sizes = map(unsigned, parts[:3])
+    raw = np.empty((len(offsets), names.MARK_BYTES // WORD), ">u8")
+    raw[:, 0], raw[:, 1] = int.from_bytes(prefix, "big"), offsets
+    raw[:, 2] = digest(seed, born, offsets, stamps, sizes, parts.uniques)
+    return np.frombuffer(names.to_base64(raw.tobytes()), np.uint8).reshape(-1, _MARK)
 
 
 def _groups(values: Array) -> Iterator[tuple[int, Array | slice]]:

@@ -6,6 +6,7 @@ null, and headers that become properties of the same names. Headers become prope
 """
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,10 @@ from trueup.connectors.byte_rows import Column, cuts, joined, ranges, rows_of, s
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
-from trueup.connectors.rocketmq.protocol.block import WORD, Names, titles_in
+from trueup.connectors.rocketmq.protocol.block import WORD, Names, hash_of, titles_in
 from trueup.connectors.rocketmq.replication.records import names
-from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, datable, tails
+from trueup.connectors.rocketmq.replication.records.binding import Binding
+from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, Parts, datable, tails
 from trueup.connectors.rocketmq.replication.records.plain import repeated
 
 Array = NDArray[Any]
@@ -32,13 +34,13 @@ _LENGTH = 2
 class Incoming:
     """The parts of messages: body, key with its separator, and properties that were headers."""
 
-    def __init__(self, records: Packed, keys: Column, heads: Column) -> None:
+    def __init__(self, records: Packed, keys: Column, heads: Column, uniques: Array) -> None:
         content, rows = records.content, records.rows
         body_at, body_end = content.value_at[rows], content.value_end[rows]
         self._bodies, self._body_bytes = ranges(content.data, body_at, body_end), body_end - body_at
         self._keys, self._heads, self._prefix = keys, heads, records.prefix
-        self._path, self._stamps = names.path_of(*records.passed), content.stamps[rows]
-        self._offsets = content.offsets[rows]
+        self._passed, self._own = records.passed[0], WIDTH + len(names.path_of(*records.passed))
+        self._parts = Parts(content.offsets[rows], content.stamps[rows], self._body_bytes, uniques)
         self._keyed = content.key_at[rows] >= 0
         key_bytes = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
         self._more = content.head_end[rows] - content.head_at[rows] + np.where(self._keyed, key_bytes, 0)
@@ -46,17 +48,18 @@ class Incoming:
     @property
     def fits(self) -> bool:
         """Whether no message can have too many bytes of properties."""
-        return int(self._more.max()) + WIDTH + len(self._path) <= properties.MOST
+        return int(self._more.max()) + self._own <= properties.MOST
 
-    def batches(self, most: int) -> Iterator[Batch]:
-        """Batches of at most about ``most`` bytes, or of one message."""
-        sizes = self._body_bytes + self._more + batch.size_of(0, WIDTH + len(self._path))
-        return map(self._batch, cuts(sizes, most))
+    def batches(self, most: int, binding: Binding) -> Iterator[Batch]:
+        """Batches of at most about ``most`` bytes, or of one message, for this queue."""
+        sizes = self._body_bytes + self._more + batch.size_of(0, self._own)
+        return map(partial(self._batch, binding), cuts(sizes, most))
 
-    def _batch(self, rows: slice) -> Batch:
-        stamps, count = self._stamps[rows], rows.stop - rows.start
-        made = tails(self._path, self._prefix, self._offsets[rows], stamps)
-        width = made.shape[1] - np.where(stamps == stamps[0], TIME_BYTES, 0)
+    def _batch(self, binding: Binding, rows: slice) -> Batch:
+        parts, count = self._parts.cut(rows), rows.stop - rows.start
+        stamps, born = parts.stamps, int(parts.stamps[0])
+        made = tails(binding, self._passed, self._prefix, born, parts)
+        width = made.shape[1] - np.where(stamps == born, TIME_BYTES, 0)
         start, more = np.arange(count) * made.shape[1], self._more[rows] + width
         heads = np.zeros((count, 5), ">i4")  # size, 0, 0, flag, length of the body
         heads[:, 0], heads[:, 4] = batch.size_of(0, 0) + self._body_bytes[rows] + more, self._body_bytes[rows]
@@ -69,7 +72,7 @@ class Incoming:
             rows_of(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows],
             ranges(made, start, start + width),
         )  # fmt: skip
-        return Batch(count, int(stamps[0]), 0, joined(columns))
+        return Batch(count, born, 0, joined(columns))
 
 
 def incoming(records: Packed) -> Incoming | None:
@@ -82,7 +85,7 @@ def incoming(records: Packed) -> Incoming | None:
     heads = None if keys is None else _heads(records)
     if keys is None or heads is None:
         return None
-    made = Incoming(records, keys, heads)
+    made = Incoming(records, keys, *heads)
     return made if made.fits else None
 
 
@@ -103,8 +106,8 @@ def _keys(records: Packed) -> Column | None:
     return found if _is_text(bytes(whole(found)), 0, int(given.sum())) else None
 
 
-def _heads(records: Packed) -> Column | None:
-    """The properties for the headers of each record; None if not all can be properties."""
+def _heads(records: Packed) -> tuple[Column, Array] | None:
+    """The properties for the headers of each record, and `Parts.uniques`; None if not all can be properties."""
     content, rows = records.content, records.rows
     edges = np.concatenate(([0], np.cumsum(content.counts)))
     first = edges[rows.start : rows.stop + 1]
@@ -112,7 +115,7 @@ def _heads(records: Packed) -> Column | None:
     names_at, values_at = content.names_at[some], content.values_at[some]
     at, end = content.head_at[rows], content.head_end[rows]
     if not len(names_at):
-        return ranges(b"", np.full(len(at), -1), end)
+        return ranges(b"", np.full(len(at), -1), end), np.zeros(len(at), np.uint64)
     low, high = int(at[0]), int(end[-1]) + 1
     names_at, values_at, at, end = names_at - low, values_at - low, at - low, end - low
     padded = np.zeros(high - low + 2 * WORD, np.uint8)
@@ -130,6 +133,17 @@ def _heads(records: Packed) -> Column | None:
     titles, first = titles_in(padded, names_at + 1, values_at), first - first[0]
     if _RESERVED.has(titles).any() or (content.counts[rows].max() > 1 and repeated(titles, first)):
         return None
+    return found, _uniques(padded, titles.hashes, first, values_at, np.append(names_at[1:], end[-1]), end)
+
+
+def _uniques(padded: Array, titles: Array, first: Array, values_at: Array, following: Array, end: Array) -> Array:
+    """The hashes of UNIQ_KEY of each record. ``following``: where the next header is, which is another record's behind
+    the last one of a record; that ends at ``end``."""
+    found = np.zeros(len(end), np.uint64)
+    if len(at := np.flatnonzero(titles == np.uint64(hash_of(names.UNIQUE)))):
+        record = np.searchsorted(first, at, side="right") - 1
+        last = np.where(at + 1 == first[record + 1], end[record], following[at])
+        found[record] = titles_in(padded, values_at[at] + 1, last).hashes
     return found
 
 

@@ -1,23 +1,30 @@
 """Names of properties: those that RocketMQ itself uses (MessageConst.java), and those that links add.
 
-A copy of a message has the properties of the message except those of `STORED_BY_BROKER`, and in addition:
+A copy of a message has the properties of the message except those of `STORED_BY_BROKER`, and in addition a tag:
 
 trueup-source                 names of the clusters passed, as the header of that name
 ROCKETMQ_REPLICATOR_SOURCE    the first of them: the cluster in which the message was born (RIP-45)
-trueup-offset                 the header of that name, in base64
+trueup-offset                 the header of that name and the digest of the tag (binding.py), together in base64
 trueup-time                   time of birth in ms since 1970, if it differs from that of the batch
-trueup-record                 parts of a record of another system that no property can have (columns.py)
+
+and, if it was copied from another system, trueup-record: parts of its record that no property can have (columns.py).
+A tag counts only if its digest fits the message: otherwise an application passed it on.
 """
+
+from binascii import Error as Base64Error
+from binascii import a2b_base64, b2a_base64
 
 from trueup.connectors.replication.headers import MARK
 from trueup.state.replication.provenance import HEADER
 
-KEYS = b"KEYS"
+KEYS, UNIQUE = b"KEYS", b"UNIQ_KEY"
 VALUE, NEXT = b"\x01", b"\x02"
 """They follow the name and the value of each property (protocol/properties.py)."""
 SOURCE, OFFSET = HEADER.encode(), MARK.encode()
 BIRTH, TIME, RECORD = b"ROCKETMQ_REPLICATOR_SOURCE", b"trueup-time", b"trueup-record"
 MARKED = OFFSET + VALUE
+MARK_BYTES = 24
+"""Bytes of the content of `OFFSET`: the header's 16, and the digest."""
 
 NATIVE = "trueup-rocketmq"
 """Header of a message that is copied to another system: int32 flag, and the properties that no header can have."""
@@ -28,7 +35,8 @@ MERGED = b"REPLICATOR-BORN-SOURCE"
 """Clusters passed as the merged replicator writes them: cloud_cluster_region, each with a comma."""
 CONNECT = b"connect-ext-"
 """The runtime of the merged replicator adds this prefix to names of properties."""
-PATHS = tuple(prefix + name for name in (SOURCE, BIRTH, MERGED) for prefix in (b"", CONNECT))
+OTHERS = (BIRTH, MERGED, *(CONNECT + name for name in (SOURCE, BIRTH, MERGED)))
+"""Clusters passed in messages that another replicator wrote. `BIRTH` beside `SOURCE` is a part of a tag of Trueup."""
 
 STORED_BY_BROKER = frozenset(
     b"CLUSTER MSG_REGION TRACE_ON DELAY REAL_TOPIC REAL_QID TRAN_MSG PGROUP TRAN_PREPARED_QUEUE_OFFSET"
@@ -38,8 +46,10 @@ STORED_BY_BROKER = frozenset(
 )
 """They describe how and where a message was stored or delayed. A copy with them could be delayed again, be hidden as a
 part of a transaction, or be refused."""
-OWN = frozenset({SOURCE, OFFSET, BIRTH, TIME})
-"""Properties of a copy, which an onward copy has with other values."""
+TAG = frozenset({SOURCE, OFFSET, BIRTH, TIME})
+"""The tag of a copy. An onward copy has one of its own."""
+FOREIGN = TAG | frozenset(OTHERS)
+"""Properties that are counted if no link and no known replicator wrote the message."""
 
 _WITH_MEANING = frozenset(
     b"RETRY_TOPIC MIN_OFFSET MAX_OFFSET BUYER_ID ORIGIN_MESSAGE_ID TRANSFER_FLAG CORRECTION_FLAG MQ2_FLAG"
@@ -50,7 +60,9 @@ _WITH_MEANING = frozenset(
 )
 TRANSIENT = b"__RMQ.TRANSIENT."
 """Properties with this prefix exist only within a broker or a client."""
-RESERVED = STORED_BY_BROKER | OWN | _WITH_MEANING | {KEYS, RECORD, NATIVE.encode()}
+_LONGEST = 20
+"""Characters of a number of 64 bits."""
+RESERVED = STORED_BY_BROKER | TAG | _WITH_MEANING | {KEYS, RECORD, NATIVE.encode()}
 """No header of another system becomes a property with such a name, and no such property becomes a header. Those that
 users may set have the same meaning in both: TAGS, __SHARDINGKEY, UNIQ_KEY, WAIT."""
 
@@ -59,6 +71,35 @@ def path_of(passed: bytes) -> bytes:
     """The properties of a copy for the names of the clusters passed, which contain no separator."""
     birth = passed.partition(b",")[0]
     return b"".join((SOURCE, VALUE, passed, NEXT, BIRTH, VALUE, birth, NEXT))
+
+
+def value_in(raw: bytes, name: bytes) -> bytes:
+    """The value of the last property with this name in stored properties; empty if there is none."""
+    sought = name + VALUE
+    at = raw.rfind(sought)
+    while at > 0 and raw[at - 1] != NEXT[0]:
+        at = raw.rfind(sought, 0, at)
+    return raw[at + len(sought) :].partition(NEXT)[0] if at >= 0 else b""
+
+
+def time_in(text: bytes) -> int | None:
+    """The time in a value of `TIME`; None if it is not a number of 64 bits, as links write it."""
+    if len(text) > _LONGEST or not text.removeprefix(b"-").isdigit():
+        return None
+    return number if -(1 << 63) <= (number := int(text)) < 1 << 63 else None
+
+
+def to_base64(raw: bytes) -> bytes:
+    """The text of bytes in a property."""
+    return b2a_base64(raw, newline=False)
+
+
+def from_base64(text: bytes) -> bytes | None:
+    """The bytes of such a text; None if it is another one."""
+    try:
+        return a2b_base64(text, strict_mode=True)
+    except (Base64Error, ValueError):
+        return None
 
 
 def is_free(name: bytes) -> bool:

@@ -16,12 +16,14 @@ from trueup.connectors.replication.headers import Path
 from trueup.connectors.replication.ports import Columns, Native
 from trueup.connectors.rocketmq.protocol import batch, flags, properties
 from trueup.connectors.rocketmq.protocol.batch import Batch
-from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts
+from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names
+from trueup.connectors.rocketmq.protocol.block import Parts as Properties
 from trueup.connectors.rocketmq.replication.records import names
-from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, datable, tails
+from trueup.connectors.rocketmq.replication.records.binding import Binding
+from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, Parts, datable, tails
 
 Array = NDArray[Any]
-_DROPPED, _COPIED = Names(names.STORED_BY_BROKER), Names({*names.OWN, *names.PATHS})
+_DROPPED, _COPIED = Names(names.STORED_BY_BROKER), Names(names.FOREIGN)
 _ROOM = properties.MOST - 4_096
 """Bytes of properties that leave enough for those of a copy."""
 
@@ -29,10 +31,12 @@ _ROOM = properties.MOST - 4_096
 class Content:
     """The bytes of messages, shared by all `Rows` of a response. ``data``: the response, in which `Rows.batches` puts a
     head before each body and the length of the properties after it, over what the broker stored about the message and
-    its topic. ``more``: properties of message n from ``first[n]`` on. ``columns``: each message on its own."""
+    its topic. ``more``: properties of message n from ``first[n]`` on. ``uniques``: `copied.Parts.uniques`. ``columns``:
+    each message on its own."""
 
-    def __init__(self, block: Block, more: bytes, first: Array, columns: Callable[[], Columns]) -> None:
+    def __init__(self, block: Block, more: bytes, first: Array, uniques: Array, columns: Callable[[], Columns]) -> None:
         self.block, self.more, self.first, self.columns = block, more, first, columns
+        self.parts = Parts(block.places, block.born, block.body_end - block.body_at, uniques)
         self.data, self.stamps = bytearray(block.data), block.born.tolist()
         self.sys = int(block.sys[0]) & flags.KEPT
 
@@ -71,19 +75,18 @@ class Rows(Native):
         """The messages with the properties of a copy."""
         return Rows(self._content, self._rows, path.source_header[1], prefix)
 
-    def batches(self, most: int) -> Iterator[Batch]:
-        """Batches of at most about ``most`` bytes, or of one message."""
+    def batches(self, most: int, binding: Binding) -> Iterator[Batch]:
+        """Batches of at most about ``most`` bytes, or of one message, for this queue."""
         content, rows = self._content, self._rows
-        path = names.path_of(self._passed)
-        bodies = content.block.body_end[rows] - content.block.body_at[rows]
         more = np.diff(content.first[rows.start : rows.stop + 1])
-        for part in cuts(bodies + more + batch.size_of(0, WIDTH + len(path)), most):
-            yield self.cut(part.start, part.stop)._batch(path)
+        own = batch.size_of(0, WIDTH + len(names.path_of(self._passed)))
+        for part in cuts(content.parts.sizes[rows] + more + own, most):
+            yield self.cut(part.start, part.stop)._batch(binding)
 
-    def _batch(self, path: bytes) -> Batch:
+    def _batch(self, binding: Binding) -> Batch:
         content, rows, born = self._content, self._rows, self.stamps[0]
         block, ends = content.block, content.first[rows.start : rows.stop + 1]
-        tails, start, end = self._tails(path, born)
+        tails, start, end = self._tails(binding, born)
         body_at, body_end = block.body_at[rows], block.body_end[rows]
         head_at, more = body_at - batch.HEAD.size, np.diff(ends) + end - start
         data = np.frombuffer(content.data, np.uint8)
@@ -94,15 +97,14 @@ class Rows(Native):
         columns = ranges(content.data, head_at, body_end + 2), split(content.more, ends), ranges(tails, start, end)
         return Batch(len(more), born, content.sys, joined(columns))
 
-    def _tails(self, path: bytes, born: int) -> tuple[Array, Array, Array]:
-        """The properties that each copy has in addition, and where they start and end: the clusters passed, the mark,
-        and the time of birth if it is not that of the batch."""
-        block, rows = self._content.block, self._rows
-        stamps = block.born[rows]
-        made = tails(path, self._prefix, block.places[rows], stamps)
+    def _tails(self, binding: Binding, born: int) -> tuple[Array, Array, Array]:
+        """The tag that each copy has in addition, and where it starts and ends: with the time of birth if it is not
+        that of the batch."""
+        parts = self._content.parts.cut(self._rows)
+        made = tails(binding, self._passed, self._prefix, born, parts)
         width = made.shape[1]
-        start = np.arange(len(stamps)) * width
-        return made, start, start + width - np.where(stamps == born, TIME_BYTES, 0)
+        start = np.arange(len(made)) * width
+        return made, start, start + width - np.where(parts.stamps == born, TIME_BYTES, 0)
 
 
 def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
@@ -110,10 +112,10 @@ def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
     kept = block.sys & flags.KEPT
     if (kept != kept[0]).any() or not datable(block.born):
         return None
-    parts = Parts.of(block)
+    parts = Properties.of(block)
     if (titles := parts.titles) is None or (block.more_end - block.more_at).max() > _ROOM or _COPIED.has(titles).any():
         return None
     dropped = _DROPPED.has(titles)
     if (titles.length[dropped] > SURE).any():
         return None
-    return Rows(Content(block, *parts.without(dropped), columns), slice(0, len(block)))
+    return Rows(Content(block, *parts.without(dropped), parts.hashes(names.UNIQUE), columns), slice(0, len(block)))

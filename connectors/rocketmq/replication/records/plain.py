@@ -19,7 +19,7 @@ from trueup.connectors.rocketmq.replication.records import names
 Array = NDArray[Any]
 _DROPPED, _KEYS = Names(names.STORED_BY_BROKER), Names({names.KEYS})
 _KEY = names.KEYS + names.VALUE
-_OTHERS = Names((names.RESERVED - names.STORED_BY_BROKER - {names.KEYS}) | frozenset(names.PATHS))
+_OTHERS = Names((names.RESERVED - names.STORED_BY_BROKER - {names.KEYS}) | names.FOREIGN)
 
 
 def columns_of(block: Block) -> Columns | None:

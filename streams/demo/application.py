@@ -10,19 +10,17 @@ from types import TracebackType
 from typing import Any, Self
 
 from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
+from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.streams.demo.waiting import STILL_S, Say, wait_for
 from trueup.streams.terminal.client import Api
-
-READY_S = 420.0
-"""A machine that also runs tests needs minutes to start Spark."""
 
 
 class Application:
-    """`trueup run` with its own settings file below ``root``."""
+    """`trueup run` with its own settings file below ``root``. ``say``: prints what it waits for."""
 
-    def __init__(self, settings: Mapping[str, object], root: Path) -> None:
-        port = free_port()
+    def __init__(self, settings: Mapping[str, object], root: Path, say: Say = lambda _: None) -> None:
+        port, self.say = free_port(), say
         root.mkdir(parents=True, exist_ok=True)
         self._file, self.log = root / "trueup.yaml", root / "trueup.log"
         whole = {**settings, "http": {"port": port}, "data_dir": str(root / "data")}
@@ -52,9 +50,17 @@ class Application:
                 self._process.kill()
                 self._process.wait()
 
-    def wait_until(self, what: str, condition: Any, timeout_s: float = READY_S) -> None:
-        """Wait until the status meets a condition."""
-        wait_until(lambda: (status := self.status()) is not None and condition(status), timeout_s, what)
+    def wait_until(self, what: str, condition: Any, still_s: float = STILL_S) -> None:
+        """Wait until the status meets a condition; see `wait_for`."""
+        shown = "no response"
+
+        def look() -> bool:
+            nonlocal shown
+            status = self.status()
+            shown = "no response" if status is None else "ready" if status["ready"] else "starting"
+            return status is not None and condition(status)
+
+        wait_for(what, look, self.say, lambda: f"Trueup: {shown}", still_s)
 
     def set(self, key: str, value: object) -> None:
         """Change a live key."""
@@ -84,7 +90,7 @@ class Application:
 class Trueup(Application):
     """Trueup on a sandbox cluster, with placement in mode `enforce`."""
 
-    def __init__(self, cluster: SandboxCluster, root: Path) -> None:
+    def __init__(self, cluster: SandboxCluster, root: Path, say: Say = lambda _: None) -> None:
         settings = {
             "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
             "racks": {"source": "script", "script": str(cluster.rack_script)},
@@ -93,7 +99,7 @@ class Trueup(Application):
             "journal": {"bootstrap": cluster.kafka.bootstrap},
             "spark": {"buckets": 16, "memory": "1g"},
         }
-        super().__init__(settings, root)
+        super().__init__(settings, root, say)
         self.drifted: dict[int, int] = {}
         self.safe_ms: dict[int, int] = {}
         self.blocked: dict[int, str] = {}

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.writer import Handle, LedgerWriter
 from trueup.state.common.errors import Unknown
-from trueup.streams.demo.application import READY_S, Trueup
+from trueup.streams.demo.application import Trueup
 from trueup.streams.demo.truth import Truth
+from trueup.streams.demo.waiting import Say, wait_for
 
-Say = Callable[[str], None]
 ENTRIES = 20
 SHAPES = ((2, 2), (2, 2), (2, 2), (3, 3), (4, 2))
 OPEN_SHARE = 10  # one in this many ledgers is open when rack 2 is killed
@@ -121,7 +120,7 @@ class Drill:
             self._writer.close(handle)
             self._closed[handle.ledger] = handle.entries
         self.result.fragmented = len(self._writing)
-        wait_until(lambda: self._truth.registered("/rack2") == 0, READY_S, "the bookies of rack 2 to be gone")
+        self._wait("the bookies of rack 2 to be gone", lambda: self._truth.registered("/rack2") == 0)
         self._say("BookKeeper re-replicates onto rack 1, the only rack left")
         progress = ChangePrinter(self._say)
         while (left := len(self._truth.short_of("/rack2", 3))) and progress.still_s < STUCK_S:
@@ -129,9 +128,12 @@ class Drill:
             progress(f"  {left} ledgers have a member on the lost rack", left)
             time.sleep(0.25)
 
+    def _wait(self, what: str, condition: Callable[[], bool]) -> None:
+        wait_for(what, condition, self._say, lambda: f"{self._truth.registered('/rack2')} registered")
+
     def _get_rack_2_back(self) -> None:
         self._cluster.start("/rack2")
-        wait_until(lambda: self._truth.registered("/rack2") == 3, READY_S, "the bookies of rack 2 to be back")
+        self._wait("the bookies of rack 2 to be back", lambda: self._truth.registered("/rack2") == 3)
         self.result.found_on_one_rack = len(self._truth.on_one_rack())
         self._say(f"rack 2 is back: {self.result.found_on_one_rack} closed ledgers have all replicas on one rack")
 
@@ -236,7 +238,7 @@ def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) 
         cluster.up(autorecovery=False)
         if not with_trueup:
             return _on(cluster, None, ledgers, wait_s, say)
-        with Trueup(cluster, root / "trueup") as trueup:
+        with Trueup(cluster, root / "trueup", say) as trueup:
             say("starting Trueup, which becomes the Auditor")
             trueup.wait_until("Trueup to hold the Auditor's vote", _holds_vote)
             return _on(cluster, trueup, ledgers, wait_s, say)

@@ -5,7 +5,7 @@ import os
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ from rich.table import Table
 
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.connectors.sandbox import forgetting
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import LiveWriter, Messages
 from trueup.connectors.sandbox.pulsar import BUCKET, NAME, OFFLOADER, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION
-from trueup.state.common.errors import TrueupError
+from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.deletion.orphan_objects import STRAYS
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.rack_drill import fetch, printer, seconds
+from trueup.streams.demo.waiting import Say, wait_for
 from trueup.streams.runtime.format import short, size
 from trueup.streams.runtime.spark.session import line
 
@@ -33,9 +33,8 @@ STRAY, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
 """UUID of an incomplete offload, and the suffixes of data and index."""
 MESSAGES, BYTES = 400, 4_000
 EMPTY = 2
-GRACE_S, LIMIT_S, LOOK_S = 10.0, 420.0, 0.5
+GRACE_S = 10.0
 SET = "pulsar-4.2.4"
-Say = Callable[[str], None]
 Row = dict[str, Any]
 
 
@@ -176,11 +175,11 @@ class Leak:
         return sum(o.size for o in found)
 
     def _delete(self) -> None:
-        with Deleting(self._settings(), self._root / "trueup") as trueup:
+        with Deleting(self._settings(), self._root / "trueup", self._say) as trueup:
             self._say("starting Trueup in mode observe")
             begun = time.monotonic()
             wanted = self._going | self._staying
-            wait_until(lambda: _are_found(trueup, wanted), LIMIT_S, "the unreferenced ledgers to be found")
+            wait_for("the unreferenced ledgers to be found", lambda: _are_found(trueup, wanted), self._say)
             self.result.first_s = time.monotonic() - begun
             self._note(_rows(trueup), wanted)
             self._say(f"mode enforce: each is deleted after {GRACE_S:.0f} s without reference and another check")
@@ -199,8 +198,10 @@ class Leak:
             self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'an unknown owner'}")
 
     def _follow(self, trueup: Deleting, count: int) -> None:
-        printed, deadline, objects = "", time.monotonic() + LIMIT_S, list[str]()
-        while (self.result.confirmed < count or not objects) and time.monotonic() < deadline:
+        printed, objects = "", list[str]()
+
+        def ended() -> bool:
+            nonlocal printed, objects
             trueup.approve()
             stages = trueup.markers()
             done = [r["rule"] for r in trueup.rows("actions") if (r["kind"], r["outcome"]) == ("deletion", "confirmed")]
@@ -210,7 +211,12 @@ class Leak:
             if text != printed:
                 printed = text
                 self._say(f"  {text}  confirmed {self.result.confirmed}")
-            time.sleep(LOOK_S)
+            return self.result.confirmed >= count and bool(objects)
+
+        try:
+            wait_for("every deletion to be confirmed", ended, self._say, lambda: f"{self.result.confirmed} of {count}")
+        except Retry as error:  # what is left is counted
+            self._say(str(error))
 
     def _verify(self, live: LiveWriter) -> None:
         self._say("reading every message of every topic")

@@ -4,7 +4,6 @@ Trueup balances them under a throttle, and new partitions are placed where space
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from rich.table import Table
 
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import SET
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.model import Broker as Seen
@@ -26,6 +24,7 @@ from trueup.streams.demo.application import Application
 from trueup.streams.demo.picture import Shot, lines, name, svg
 from trueup.streams.demo.rack_drill import fetch, printer
 from trueup.streams.demo.volumes import DemoBroker, Volumes
+from trueup.streams.demo.waiting import Say, wait_for
 from trueup.streams.runtime.spark.session import line
 
 MB = 1 << 20
@@ -33,9 +32,8 @@ SIZES = {"small": 128 * MB, "medium": 192 * MB, "large": 384 * MB}
 TARGET, THROTTLE = 0.1, 10 * MB
 OLD, NEW = ("orders", 12, 27 * MB), ("payments", 6, 4 * MB)
 RECORD = 100_000
-LIMIT_S, PRINT_S = 420.0, 2.0
+PRINT_S = 2.0
 CLUSTER, NODE = "shop", 1
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -116,13 +114,13 @@ class Levelling:
         )
         self._fill(*OLD)
         self._shoot("Strategy partition: the small disk is nearly full")
-        with Watched(self._settings(), self._root) as trueup:
+        with Watched(self._settings(), self._root, self._say) as trueup:
             self._say(f"starting Trueup: strategy size, moves at {THROTTLE >> 20} MiB/s at most")
-            trueup.wait_until("the disks to be balanced", lambda _: self._level(trueup), LIMIT_S)
+            trueup.wait_until("the disks to be balanced", lambda _: self._level(trueup))
             self._shoot("Moved under a throttle")
             self._say("creating a topic: Trueup has cordoned all disks except the one with the most free space")
             self._fill(*NEW)
-            trueup.wait_until("the disks to remain balanced", lambda _: self._level(trueup), LIMIT_S)
+            trueup.wait_until("the disks to remain balanced", lambda _: self._level(trueup))
             self._shoot("Strategy size: new partitions are placed where space is free")
             result.moves = len(trueup.moves())
         self._check()
@@ -148,7 +146,7 @@ class Levelling:
         client: dict[str, str | int | float | bool] = {"bootstrap.servers": self._broker.bootstrap, "log_level": 3}
         admin = AdminClient(client)
         admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
-        wait_until(lambda: len(self._homes(topic)) == partitions, LIMIT_S, f"the partitions of {topic}")
+        wait_for(f"the partitions of {topic}", lambda: len(self._homes(topic)) == partitions, self._say)
         self.result.new = dict(Counter(self._homes(topic)))
         producer = Producer({**client, "linger.ms": 20, "queue.buffering.max.messages": 500})
         for number in range(each // RECORD * partitions):
@@ -199,7 +197,7 @@ class Levelling:
         def settled() -> bool:
             return all(d.total - d.usable - d.bytes < 8 * MB for d in self._look().directories)
 
-        wait_until(settled, LIMIT_S, "files of moved replicas to be deleted")
+        wait_for("files of moved replicas to be deleted", settled, self._say)
         seen = self._look()
         self.result.shots.append(Shot(title, seen.directories))
         self.result.skews.append(seen.skew)

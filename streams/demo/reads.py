@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,12 +17,12 @@ from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.connectors.sandbox.forgetting import listed, offload, unload
 from trueup.connectors.sandbox.java_consumer import JavaConsumer
 from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.messages import Messages, compare
 from trueup.connectors.sandbox.pulsar import BUCKET, OFFLOADER, SandboxPulsar
 from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.streams.demo.application import Application
 from trueup.streams.demo.rack_drill import fetch, printer
+from trueup.streams.demo.waiting import Say, wait_for
 from trueup.streams.runtime.spark.session import line
 
 TOPIC, COUNT, PER_LEDGER = "public/default/orders", 70, 20
@@ -32,7 +31,6 @@ BROKER = {
     "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": 86_400_000,
     "topicLevelPoliciesEnabled": "true", "systemTopicEnabled": "true",
 }  # fmt: skip
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -65,10 +63,10 @@ class Prioritized(Application):
         def done() -> bool:
             return any(row["id"] == action and row["outcome"] == "done" for row in self._api.get("actions", limit=100))
 
-        wait_until(found, LIMIT_S, f"{about} in the plan")
+        wait_for(f"{about} in the plan", found, self.say)
         (action,) = found()
         self._api.post("approve", {"ids": [action]})
-        wait_until(done, LIMIT_S, f"{action} done")
+        wait_for(f"{action} to be done", done, self.say)
 
 
 def run(root: Path, say: Say) -> ReadsResult:
@@ -83,7 +81,7 @@ def run(root: Path, say: Say) -> ReadsResult:
             messages.write(TOPIC, range(COUNT, COUNT + 3))
         offload(pulsar, TOPIC)
         say(f"{COUNT + 3} messages in {TOPIC}, offloaded; brokers read tiered storage first")
-        with Prioritized(_settings(pulsar), root / "trueup") as trueup:
+        with Prioritized(_settings(pulsar), root / "trueup", say) as trueup:
             trueup.wait_until("Trueup to be ready", lambda status: status["ready"])
             result = _fall_back(pulsar, trueup, root, say)
         say("stopping the broker")

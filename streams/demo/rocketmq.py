@@ -20,7 +20,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.rocketmq import SET, RocketMq
 from trueup.streams.demo import move
 from trueup.streams.demo.application import Application
-from trueup.streams.demo.move import SOME, Move, Result, Say, copying
+from trueup.streams.demo.move import SOME, Move, Result, copying
 from trueup.streams.demo.rack_drill import fetch, printer
 from trueup.streams.demo.rocketmq_shop import (
     COMPRESSED,
@@ -33,6 +33,7 @@ from trueup.streams.demo.rocketmq_shop import (
     order_of,
 )
 from trueup.streams.demo.shop import GROUP, TOPIC, Log, disorder
+from trueup.streams.demo.waiting import Say
 from trueup.streams.runtime.spark.session import line
 
 HANGZHOU, SHANGHAI, EVENTS = "hangzhou", "shanghai", "events"
@@ -76,7 +77,7 @@ def run(root: Path, say: Say) -> RocketMqResult:
         for site in (hangzhou, shanghai):
             stack.callback(site.close)
         hangzhou.create()
-        trueup = stack.enter_context(Application(settings(hangzhou, shanghai, events), root / "trueup"))
+        trueup = stack.enter_context(Application(settings(hangzhou, shanghai, events), root / "trueup", say))
         say("starting Trueup with a link each way and one to Kafka, and the JVM of the consumer")
         billing = JavaBilling(root / GROUP)
         stack.callback(billing.close)

@@ -13,16 +13,17 @@ from trueup.connectors.rocketmq.client import group_offsets, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import NoGroup
 from trueup.connectors.rocketmq.replication.group_settings import copied
-from trueup.connectors.rocketmq.replication.identity import PREFIX
+from trueup.connectors.rocketmq.replication.identity import GROUP
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.common.systems import internal
 
 ACTIVE, EMPTY, UNKNOWN = "active", WITHOUT_MEMBERS[1], "unknown"
-_OWN = re.compile(
-    rf"CID_RMQ_SYS_.*|{PREFIX}.*|CID_(?:ONSAPI_.*|ONS-HTTP-PROXY|SYS_RMQ_TRANS)|SELF_TEST_[CP]_GROUP"
+OWN = re.compile(
+    rf"CID_RMQ_SYS_.*|{GROUP.pattern}|CID_(?:ONSAPI_(?:PERMISSION|OWNER|PULL)|ONS-HTTP-PROXY)|SELF_TEST_[CP]_GROUP"
     r"|(?:TOOLS|FILTERSRV|__MONITOR|SCHEDULE|DEFAULT)_CONSUMER"
 )
-"""Groups of RocketMQ itself (MixAll.java), of its tools and of Trueup."""
+"""Groups of RocketMQ itself and of its tools (MixAll.java, PREDEFINE_GROUP_SET and CID_RMQ_SYS_PREFIX), and of
+Trueup."""
 
 
 class States(Mapping[str, str]):
@@ -60,7 +61,7 @@ class Groups:
     def states(self) -> States:
         """All groups of applications."""
         brokers = self._read()
-        return States(self._client, brokers, sorted(name for name in self._known if not _OWN.fullmatch(name)))
+        return States(self._client, brokers, sorted(name for name in self._known if not OWN.fullmatch(name)))
 
     def _read(self) -> list[str]:
         """Read the groups of all brokers. Returns the brokers."""

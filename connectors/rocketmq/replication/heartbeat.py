@@ -21,6 +21,8 @@ RIP_45 = "rmq_sys_replicator_heartbeat"
 TAIL = 100
 """Messages before the end that are read first."""
 POLL_S = 0.02
+DIGITS = 18
+"""Maximum digits of a time; `int` raises ValueError for thousands."""
 
 
 def names(topic: str) -> tuple[str, ...]:
@@ -101,7 +103,7 @@ class Heartbeats(Closing):
             time.sleep(POLL_S)
             return []
         parts = [bytes(body).partition(b" ") for body in pulled.messages.bodies]
-        return [int(sent) for sent, _, other in parts if other == key and sent.isdigit()]
+        return [int(sent) for sent, _, other in parts if other == key and sent.isdigit() and len(sent) <= DIGITS]
 
     def _acknowledge(self, connection: Connection) -> None:
         """Collect the responses that have arrived."""

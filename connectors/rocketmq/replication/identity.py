@@ -5,6 +5,7 @@ lives as long as the data, and a replacement without it gets another. The id is 
 time of its start, so that two clients that plant it at the same time plant the same.
 """
 
+import re
 import uuid
 from collections.abc import Mapping
 
@@ -13,6 +14,8 @@ from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.state.common.errors import Retry, Stop
 
 PREFIX = "trueup-cluster-"
+GROUP = re.compile(PREFIX + "([0-9a-f]{32})")
+"""Names of the groups with an id. Other groups with the prefix are those of users."""
 _SPACE = uuid.UUID("6f1c1f0e-6a55-4d3b-9a3e-0d6b1a6b5c0a")
 
 
@@ -38,7 +41,7 @@ def cluster_id(client: RocketMqClient) -> str:
         except Retry as error:
             silent.append(error)
             continue
-        planted[broker] = {name.removeprefix(PREFIX) for name in groups if name.startswith(PREFIX)}
+        planted[broker] = {own[1] for name in groups if (own := GROUP.fullmatch(name))}
     found = agreed(client.endpoint.name, planted)
     if not found and (silent or not planted):
         raise silent[0] if silent else Retry(

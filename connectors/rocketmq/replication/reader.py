@@ -5,6 +5,7 @@ Pulls have connections of their own, one per broker: a broker whose responses ar
 
 import select
 import time
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -157,7 +158,7 @@ class _Queue:
     ``rows``: messages that are here, with the times at which they were stored. The first pull of a connection repeats
     the last message that was read, if it precedes ``wanted``: in a topic that was deleted and created again, or in a
     queue that lost its end in a crash and grew again, another one is there. A message that a broker moves keeps its
-    time.
+    time. Offsets of foreign tags: see `records.columns.Decoded`.
     """
 
     def __init__(self, log: LogId, wanted: int) -> None:
@@ -231,8 +232,10 @@ class _Queue:
             self.rows = None
         last = _Last(now.offsets[-1], self._stored[count - 1]) if count else None
         self._stored = self._stored[count:]
+        foreign = bisect_left(self._foreign, self.wanted)
+        self._foreign = self._foreign[foreign:]
         idle, place = self.idle and self.rows is None, last.stored_ms if last is not None else -1
-        return Read(now, self.wanted, idle, None, lost, place, refused, self._bounds), last
+        return Read(now, self.wanted, idle, None, lost, place, refused, self._bounds, foreign), last
 
 
 def _without_gap(offsets: Sequence[int], first: int) -> int:

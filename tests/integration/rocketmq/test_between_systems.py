@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.conformance.harness import Written
+from tests.conformance.harness import Written, contents
 from tests.conformance.kafka import KafkaCluster
 from tests.conformance.rocketmq import RocketMqPair
 from tests.integration.rocketmq.clusters import BORN_MS
@@ -143,6 +143,18 @@ def test_a_record_becomes_this_message(in_rocketmq: dict[str, Message], case: st
 @pytest.mark.parametrize("case", TO_KAFKA)
 def test_a_message_becomes_this_record(in_kafka: dict[str, Written], case: str) -> None:
     assert in_kafka[case] == TO_KAFKA[case][1]
+
+
+def test_times_of_0_and_before_arrive_as_they_are(rocketmq: RocketMqPair) -> None:
+    times, topic = [5, 0, -1, -1_000, 1, 0], f"times-{time.monotonic_ns()}"
+    for cluster in (rocketmq.east, rocketmq.west):
+        cluster.create(topic, 1)
+    rocketmq.east.write(topic, {0: [record(b"k", b"v")._replace(timestamp=time_ms) for time_ms in times]})
+    there = copied(rocketmq.east.endpoint(), rocketmq.east, rocketmq.west.endpoint(), rocketmq.west, topic)
+    back = copied(rocketmq.west.endpoint(), rocketmq.west, rocketmq.east.endpoint(), rocketmq.east, topic)
+    assert [each.timestamp for each in contents(rocketmq.east.read(topic, 0))] == times
+    assert [each.timestamp for each in contents(rocketmq.west.read(topic, 0))] == times
+    assert (there.totals["copied"], back.totals["dropped"]) == (len(times), len(times))
 
 
 def test_many_usual_records_become_what_each_of_them_becomes(rocketmq: RocketMqPair, lake: KafkaCluster) -> None:

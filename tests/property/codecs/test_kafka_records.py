@@ -22,11 +22,14 @@ from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import block
 from trueup.connectors.rocketmq.protocol.block import scan
 from trueup.connectors.rocketmq.protocol.properties import decoded as properties_of
+from trueup.connectors.rocketmq.protocol.stored import Stored
+from trueup.connectors.rocketmq.protocol.stored import decode as decode_messages
 from trueup.connectors.rocketmq.replication.records import incoming as arrays
-from trueup.connectors.rocketmq.replication.records.columns import Encoder
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.connectors.rocketmq.replication.records.plain import columns_of
 from trueup.connectors.rocketmq.replication.writer import batches
 from trueup.state.common.errors import BadBytes
+from trueup.state.replication.provenance import HEADER
 
 Batch = tuple[Header, memoryview]
 TEXT = st.text(max_size=70).map(str.encode)
@@ -158,6 +161,43 @@ def test_usual_records_become_messages_as_arrays(keys: list, value: bytes) -> No
     columns, *_ = decoded([batch_of(rows, [0] * len(rows), 7)], "here", unlinked)
     assert isinstance(columns, Packed)
     assert arrays.incoming(columns.tagged(PATH, PREFIX)) is not None
+
+
+SAFE = st.characters(max_codepoint=127, exclude_characters="\x01\x02")
+UNIQUE = st.none() | st.text(SAFE, max_size=40).map(str.encode)
+
+
+@given(st.lists(st.tuples(UNIQUE, st.lists(st.sampled_from("abc"), unique=True), BODIES), min_size=1, max_size=5))
+def test_copies_from_arrays_have_the_tag_that_a_reader_checks(rows: list) -> None:
+    records: list[Record] = []
+    for n, (unique, names, value) in enumerate(rows):
+        headers = [(name, b"%d" % n) for name in names] + ([] if unique is None else [("UNIQ_KEY", unique)])
+        records.append((b"k", value, 0, headers[::-1] if n % 2 else headers))
+    columns, _ = decoded([batch_of(records, [*range(len(rows))], 7)], "here")
+    assert isinstance(columns, Packed)
+    made = arrays.incoming(columns.tagged(PATH, PREFIX))
+    assert made is not None
+    (sent,) = made.batches(1 << 20, HERE)
+    again = [message for born in (sent.born, sent.born + 1) for message in stored(bytes(sent.body), born)]
+    found = Decoder(raw=False).columns(stored_messages(again), HERE)
+    tagged = [(HEADER, b"east") in headers for headers in found.columns.headers]
+    assert (all(tagged[: len(rows)]), any(tagged[len(rows) :])) == (True, False)
+    assert found.columns.stamps[: len(rows)] == tuple(BORN + n for n in range(len(rows)))
+    assert [*found.foreign] == [0] * len(rows)
+
+
+def stored(body: bytes, born: int) -> list[Message]:
+    """The messages of a batch as a broker stores them."""
+    found, at = list[Message](), 0
+    while at < len(body):
+        size, value = (int.from_bytes(body[where : where + 4], "big") for where in (at, at + 16))
+        found.append(Message(body[at + 20 : at + 20 + value], body[at + 22 + value : at + size], born=born, offset=0))
+        at += size
+    return found
+
+
+def stored_messages(messages: Sequence[Message]) -> Stored:
+    return decode_messages(memoryview(b"".join(message.encoded() for message in messages)), "here")
 
 
 def test_the_headers_of_a_copy_are_those_that_the_pump_adds() -> None:

@@ -19,6 +19,7 @@ from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.connectors.rocketmq.replication.records.native import Rows, rows_of
 from trueup.state.common.errors import BadBytes
+from trueup.state.replication.provenance import HEADER
 
 PATH = Path(*(Endpoint(name, "", bit, system="rocketmq") for bit, name in enumerate(("east", "west"))), forward=False)
 PREFIX = b"12345678"
@@ -94,3 +95,21 @@ def test_damage_is_left_to_the_reader_of_single_messages(data: st.DataObject) ->
         decode(memoryview(raw), "here")
     except BadBytes:
         assert scan(memoryview(raw)) is None
+
+
+@given(st.lists(COMMON, min_size=1, max_size=5))
+def test_a_copy_from_arrays_has_the_tag_that_a_reader_checks(contents: list) -> None:
+    rows = together(stored([common(content, n) for n, content in enumerate(contents)]))
+    assume(rows is not None)
+    assert rows is not None
+    (made,) = rows.tagged(PATH, PREFIX).batches(1 << 20, HERE)
+    found, at, body = list[Message](), 0, bytes(made.body)
+    while at < len(body):
+        size, length = (int.from_bytes(body[where : where + 4], "big") for where in (at, at + 16))
+        found.append(Message(body[at + 20 : at + 20 + length], body[at + 22 + length : at + size], born=made.born))
+        at += size
+    decoder, again = Decoder(raw=True), [replace(message, born=made.born + 1) for message in found]
+    one, other = (decoder.columns(decode(memoryview(stored(some)), "here"), HERE) for some in (found, again))
+    assert (one.columns.stamps, [*one.foreign]) == (tuple(BORN + late for *_, late in contents), [])
+    assert all((HEADER, b"east") in headers for headers in one.columns.headers)
+    assert len(other.foreign) == len(contents)

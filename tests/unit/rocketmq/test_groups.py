@@ -12,7 +12,7 @@ from tests.unit.rocketmq.peers import answer
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode
-from trueup.connectors.rocketmq.replication.groups import Groups
+from trueup.connectors.rocketmq.replication.groups import OWN, Groups
 from trueup.state.common.errors import Retry, Stop
 
 FIFO = {"groupName": "billing", "consumeMessageOrderly": True}
@@ -20,7 +20,7 @@ FIFO = {"groupName": "billing", "consumeMessageOrderly": True}
 
 def broker(offset: int, members: int = 0) -> Any:
     """A broker with one group, which committed this offset in queue 0 of two topics."""
-    groups = {"billing": FIFO, "CID_RMQ_SYS_X": {}, "trueup-cluster-1": {}}
+    groups = {"billing": FIFO, "CID_RMQ_SYS_X": {}, f"trueup-cluster-{'1' * 32}": {}}
     offsets = {f"{topic}@billing": {0: offset} for topic in ("t", "%RETRY%billing")}
     bodies = {
         RequestCode.ALL_GROUPS: {"subscriptionGroupTable": groups},
@@ -204,3 +204,9 @@ def test_a_group_whose_settings_are_unknown_is_not_created() -> None:
 def test_without_topics_their_existence_is_not_asked_for(servers: Servers) -> None:
     assert servers.groups.ids(set()) == {}
     assert servers.names.requests == []
+
+
+@pytest.mark.parametrize("name", ["trueup-cluster-west", "CID_ONSAPI_OTHER", "CID_SYS_RMQ_TRANS", "MY_TOOLS_CONSUMER"])
+def test_a_group_of_an_application_is_one_whatever_its_name_begins_with(name: str) -> None:
+    """MixAll.java: PREDEFINE_GROUP_SET, CID_RMQ_SYS_PREFIX."""
+    assert not OWN.fullmatch(name)

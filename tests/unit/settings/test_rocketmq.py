@@ -77,7 +77,7 @@ def test_a_link_without_dead_letters_needs_no_name_for_them() -> None:
     assert settings({}).sections
 
 
-@pytest.mark.parametrize("name", ["orders", "inst%orders", "a|b", "x" * 127])
+@pytest.mark.parametrize("name", ["orders", "inst%orders", "a|b", "x" * 127, "RMQ_SYS_orders"])
 def test_names_that_rocketmq_allows(name: str) -> None:
     assert SYSTEMS["rocketmq"].allows(name)
     assert not internal(name)

@@ -85,9 +85,11 @@ def digest(seed: int, born: int, place: T, time_ms: T, size: T, unique: T) -> T:
     common = (seed + born * _BORN) & _ALL
     mixed = (common + place * _PLACE + time_ms * _TIME + size * _SIZE + unique * _UNIQUE) & _ALL
     mixed = (mixed ^ mixed >> 32) * _LAST & _ALL
-    return mixed ^ mixed >> 29
+    made: T = mixed ^ mixed >> 29
+    return made
 
 
 def unsigned(values: Array) -> Array:
     """The same numbers modulo 2**64."""
-    return values.astype(np.int64).view(np.uint64)
+    made: Array = values.astype(np.int64).view(np.uint64)
+    return made

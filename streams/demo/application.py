@@ -12,8 +12,11 @@ from typing import Any, Self
 from trueup.connectors.sandbox.cluster import SandboxCluster
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.streams.demo.waiting import STILL_S, Say, wait_for
+from trueup.streams.demo.waiting import STILL_S, Say, machine, wait_for
 from trueup.streams.terminal.client import Api
+
+LINES = 4
+"""Lines of the log that tell why Trueup ended."""
 
 
 class Application:
@@ -62,6 +65,10 @@ class Application:
 
         wait_for(what, look, self.say, lambda: f"Trueup: {shown}", still_s)
 
+    def _last(self) -> str:
+        """The last lines of the log, which is deleted with the demo."""
+        return " / ".join(self.log.read_text(errors="replace").splitlines()[-LINES:])
+
     def set(self, key: str, value: object) -> None:
         """Change a live key."""
         self._api.put(f"config/{key}", {"value": value})
@@ -79,7 +86,8 @@ class Application:
     def status(self) -> dict[str, Any] | None:
         """Its status, None while it does not respond. Raises `Stop` if it ended."""
         if self._process is not None and self._process.poll() is not None:
-            raise Stop("Trueup to run", f"exit code {self._process.returncode}", f"see {self.log}")
+            ended = f"exit code {self._process.returncode}, and last in its log: {self._last()}"
+            raise Stop("Trueup to run", ended, f"run the demo again alone; {machine()}")
         try:
             found: dict[str, Any] = self._api.get("status")
             return found

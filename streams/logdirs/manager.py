@@ -206,6 +206,8 @@ class LogDirsManager:
         client = dirs.client
         racks = client.brokers()
         seen = [one.broker for one in client.look(racks) if one.broker is not None]
+        if any(topic in broker.replicas.topics for broker in seen):  # selecting directories would move its replicas
+            raise Refused(f"a new topic on {name}", f"{topic}, which exists", "use another name")
         chosen = seats(seen, racks, partitions, replicas, dirs.policy.strategy, dirs.policy.exclude_dirs)
         places = [ReplicaLocation(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
         for outcome in client.place(places):

@@ -32,12 +32,21 @@ def fail(name: str, found: str, todo: str) -> Check:
 
 
 def tried(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Check]:
-    """The results of a check. An error becomes a failure after the results before it."""
+    """The results of a check. An error becomes a failure after the results before it, a defect too: servers of other
+    versions respond in other ways, and the other checks are wanted all the same."""
+    from trueup.streams.runtime.supervisor import attempted, error_text
+
     results: list[Check] = []
-    try:
+
+    def collect() -> None:
         found = look()
         for check in [found] if isinstance(found, Check) else found:
             results.append(check)  # noqa: PERF402 - keeps the results before an error
-    except TrueupError as error:
+
+    error = attempted(collect)
+    if isinstance(error, TrueupError):
         results.append(fail(name, f"expected {error.expected}; found {error.found}", error.todo))
+    elif error is not None:
+        todo = "report this defect of Trueup, with the versions of the servers; what was not checked is not known"
+        results.append(fail(name, f"the check ended: {error_text(error)}", todo))
     return results

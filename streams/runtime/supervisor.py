@@ -248,6 +248,15 @@ def _take(name: str, step: Callable[[], None]) -> None:
         log.warning("ended with an error", extra={"part": name, "error": error_text(error)})
 
 
+def attempted(act: Callable[[], object]) -> Exception | None:
+    """Call this, and return its exception."""
+    try:
+        act()
+    except Exception as error:
+        return error
+    return None
+
+
 def error_text(error: BaseException) -> str:
     """An error as one line; a defect with its location in the code of Trueup."""
     text = _without_frames(f"{type(error).__name__}: {error}")

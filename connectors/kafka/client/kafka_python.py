@@ -6,6 +6,7 @@ from typing import Any
 
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
+from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.consumer import OffsetCommitRequest
 
 from trueup.connectors.contract import LogId
@@ -63,6 +64,19 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
     async def _send_request_to_controller(self, *request: Any, **more: Any) -> Any:
         self._controller_id = None
         return await super()._send_request_to_controller(*request, **more)
+
+    async def _describe_cluster(self) -> dict[str, Any]:
+        """kafka-python's own requires the field EndpointType, which brokers before 3.7 do not return (KIP-919)."""
+        request = DescribeClusterRequest(include_cluster_authorized_operations=True, include_fenced_brokers=True)
+        try:
+            answer = await self._manager.send(request)
+        except kafka_errors.IncompatibleBrokerVersion:  # before 2.8 there is no such request (KIP-700)
+            found: dict[str, Any] = await super()._describe_cluster()
+            return found
+        if answer.error_code:
+            raise kafka_errors.for_code(answer.error_code)(answer.error_message)
+        described: dict[str, Any] = answer.to_dict()
+        return described
 
     @staticmethod
     def _parse_group_offsets(group: Any) -> dict[LogId, int]:

@@ -20,7 +20,7 @@ from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.replaced import Replaced
-from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
+from trueup.state.common.errors import Refused, Retry, Stop, TrueupError, Unknown
 from trueup.state.logdirs.model import Broker, LogDir, Replicas
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
@@ -28,6 +28,9 @@ CORDON = "cordoned.log.dirs"
 _TOGETHER = 16
 _RECORDED = (3, 9)
 """UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE: the broker uses the directory when the replica is created."""
+_NOT_CREATED = (17, 36, 37, 38, 39, 40, 44)
+"""INVALID_TOPIC_EXCEPTION, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, POLICY_VIOLATION."""
 _AWAY = "it is down: registered, but no other broker has its address"
 _WHY = {
     17: ("refused", "the name of the topic is too long for a future replica's directory"),
@@ -162,12 +165,21 @@ class LogDirsClient(Closing):
         self._set(broker, CORDON, chosen or None)
 
     def create_topic(self, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
-        """Create a topic with the given brokers by partition. Raises `TrueupError`."""
+        """Create a topic with the given brokers by partition. Raises `Refused` for a name, assignment or setting that
+        the brokers do not accept, and other `TrueupError`."""
         wanted = {"assignments": {number: list(ids) for number, ids in assignments.items()}, "configs": dict(configs)}
         try:
-            self._admin.create_topics({name: wanted})
+            (answer,) = self._admin.create_topics({name: wanted}, raise_errors=False)["topics"]
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the creation of topic {name}") from error
+        except RuntimeError as error:  # kafka-python's for two responses NOT_CONTROLLER
+            raise Retry(f"the creation of topic {name}", str(error), "try again") from error
+        if not (code := answer["error_code"]):
+            return
+        if code in _NOT_CREATED:
+            found = answer.get("error_message") or kafka_errors.for_code(code).description
+            raise Refused(f"topic {name} to be created", f"{_name(code)}: {found}", "correct the request")
+        raise _translated(kafka_errors.for_code(code)(answer.get("error_message")), f"the creation of topic {name}")
 
     def _ask(self, broker: int) -> DescribedBroker:
         try:
@@ -259,7 +271,7 @@ def _name(code: int) -> str:
 
 
 def _translated(error: kafka_errors.KafkaError, expected: str) -> TrueupError:
-    found = f"{type(error).__name__}: {error}"
+    found = str(error)  # which begins with the name of its class
     if isinstance(error, kafka_errors.RequestTimedOutError):
         return Unknown(expected, found, "observe again before a retry")
     if getattr(error, "retriable", False):

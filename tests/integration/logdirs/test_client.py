@@ -9,10 +9,11 @@ from confluent_kafka import Producer
 from kafka.protocol.metadata import MetadataResponse
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.state.common.errors import Retry
+from trueup.state.common.errors import Refused, Retry
 from trueup.state.logdirs.model import SIZE, Broker, rank
 from trueup.state.logdirs.plan import Balance, plan, startable
 
@@ -110,6 +111,28 @@ def test_a_directory_chosen_beforehand_is_where_the_partition_is_made(logdirs: L
     logdirs.create_topic("chosen", {number: [NODE] for number in range(3)}, {})
     wait_until(lambda: len(homes(logdirs, "chosen")) == 3, 180.0, "the partitions")
     assert ({a.result for a in answers}, set(homes(logdirs, "chosen"))) == ({"recorded"}, {dirs[2]})
+
+
+@pytest.mark.parametrize(("name", "configs", "code"), [
+    ("chosen", {}, "TopicAlreadyExistsError (36): Topic 'chosen' already exists"),
+    ("a b", {}, "InvalidTopicError (17)"), ("new", {"retention.ms": "long"}, "(40): Invalid value long"),
+])  # fmt: skip
+def test_a_topic_that_the_broker_does_not_accept_is_refused_in_its_words(
+    logdirs: LogDirsClient, name: str, configs: dict[str, str], code: str
+) -> None:
+    with pytest.raises(Refused) as found:
+        logdirs.create_topic(name, {0: [NODE]}, configs)
+    assert (code in found.value.found, "Request" in found.value.found) == (True, False), found.value.found
+
+
+@pytest.mark.parametrize("version", [(2, 7), (2, 8), (3, 6), (3, 7), (4, 0)])
+def test_brokers_of_all_versions_are_listed(broker: Kafka, version: tuple[int, int]) -> None:
+    """The client sends the requests of a broker of this version."""
+    client = CleanClient(bootstrap_servers=[broker.bootstrap], api_version=version)
+    try:
+        assert [(found["broker_id"], found["rack"]) for found in client.describe_cluster()["brokers"]] == [(NODE, None)]
+    finally:
+        client.close()
 
 
 def test_a_directory_that_is_not_there_is_refused(logdirs: LogDirsClient) -> None:

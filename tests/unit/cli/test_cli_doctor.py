@@ -30,6 +30,17 @@ def test_an_error_is_a_failure_after_the_results_before_it() -> None:
     assert tried("b", look) == [ok("a", "fine"), Check("b", "fail", "expected a; found b", "c")]
 
 
+@pytest.mark.parametrize("kind", [KeyError, RuntimeError, AssertionError, OverflowError])
+def test_a_defect_is_a_failure_after_the_results_before_it_too(kind: type[Exception]) -> None:
+    def look() -> Any:
+        yield ok("a", "fine")
+        raise kind("endpoint_type")
+
+    first, second = tried("b", look)
+    assert (first, second.name, second.status) == (ok("a", "fine"), "b", "fail")
+    assert (kind.__name__ in second.found, "endpoint_type" in second.found) == (True, True)
+
+
 @pytest.mark.parametrize(
     ("conf", "wrong"),
     [

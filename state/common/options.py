@@ -63,9 +63,14 @@ def required(spec: Field[Any]) -> bool:
 def unknown(raw: Mapping[Any, Any], names: Sequence[str], path: str) -> list[str]:
     """A problem for each key of a mapping that is none of these names."""
     return [
-        f"{path}{name}: expected one of {', '.join(names)}; found this unknown key{near(name, names)}"
+        f"{path}{name}: expected {one_of(names, name)}; found this unknown key{near(name, names)}"
         for name in sorted(set(map(shown_name, raw)) - set(names))
     ]
+
+
+def one_of(names: Sequence[str], found: str, what: str = "a known key") -> str:
+    """What a message says was expected in place of ``found``: a list only if it is short and nothing is near."""
+    return what if len(names) > _LISTED or near(found, names) else f"one of {', '.join(names)}"
 
 
 def build(cls: type[T], raw: Any, path: str, problems: list[str]) -> T | None:
@@ -164,6 +169,9 @@ def from_text(raw: Any, kind: Any) -> Any:
         return json.loads(raw.lower() if kind is bool else raw)
     except (ValueError, RecursionError):
         return raw
+
+
+_LISTED = 16
 
 
 def near(name: str, known: Iterable[str]) -> str:

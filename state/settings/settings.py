@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from trueup.state.access.callers import HOST, PORT
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
-from trueup.state.common.options import MODES, YEAR_S, from_text, hints_of, key, keys_of, near, shown, unknown
+from trueup.state.common.options import MODES, YEAR_S, from_text, hints_of, key, keys_of, near, one_of, shown, unknown
 from trueup.state.common.systems import SYSTEMS
 from trueup.state.common.tls import DOC as TLS
 from trueup.state.common.tls import only_tls
@@ -349,7 +349,7 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     live = live_keys(settings)
     if name not in live:
         raise BadSettings(
-            [f"{name[:200]}: expected a live key, one of {', '.join(live)}; found this one{near(name, live)}"]
+            [f"{name[:200]}: expected {one_of([*live], name, 'a live key')}; found this one{near(name, live)}"]
         )
     problems: list[str] = []
     section, entry, leaf = _path(settings, name)

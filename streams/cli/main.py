@@ -2,6 +2,7 @@
 a traceback."""
 
 import json
+import re
 import sys
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,6 +12,7 @@ import click
 from trueup.state.common.errors import BadSettings, TrueupError
 from trueup.streams.runtime.named import imported
 from trueup.streams.terminal import codes
+from trueup.streams.terminal.groups import Suggesting
 
 COMMANDS = {
     "run": "trueup.streams.cli.commands.run:run",
@@ -35,7 +37,7 @@ COMMANDS = {
 """The commands by name, in the order of the help."""
 
 
-class Groups(click.Group):
+class Groups(Suggesting):
     """The group `trueup`: its own commands and those of the streams, such as `trueup link`. A module is imported when
     its command is requested, because imports take longer than most commands."""
 
@@ -90,12 +92,14 @@ def invoke(arguments: Sequence[str]) -> int:
         code = cli.main(list(arguments), prog_name="trueup", standalone_mode=False)
     except click.ClickException as error:
         if for_programs(arguments):
-            click.echo(json.dumps({"error": {"message": error.format_message(), "code": error.exit_code}}), err=True)
+            click.echo(_usage_as_json(error), err=True)
         else:
             error.show()
         return error.exit_code
     except click.Abort:
-        click.echo("interrupted", err=True)
+        found = {"expected": "the end of the command", "found": "an interrupt", "todo": "run it again"}
+        text = json.dumps({"error": {**found, "code": codes.INTERRUPTED}})
+        click.echo(text if for_programs(arguments) else "interrupted", err=True)
         return codes.INTERRUPTED
     except TrueupError as error:
         click.echo(as_json(error) if for_programs(arguments) else error_text(error), err=True)
@@ -108,6 +112,19 @@ def for_programs(arguments: Sequence[str]) -> bool:
     words = list(arguments)
     joined = {"-ojson", "-o=json", "--output=json"} & set(words)
     return bool(joined) or any(pair in (("-o", "json"), ("--output", "json")) for pair in pairwise(words))
+
+
+def _usage_as_json(error: click.ClickException) -> str:
+    """An invalid command line as JSON, with the fields of `as_json`."""
+    message = error.format_message()
+    parts = re.fullmatch(r"(?:Invalid value for (.+?): )?(.*?)expected (.*?); found (.*)", message, re.DOTALL)
+    about = " ".join(filter(None, [parts[1], parts[2].rstrip(": ")])) if parts else ""
+    expected, found = (
+        (f"{about}: {parts[3]}" if about else parts[3], parts[4]) if parts else ("a valid command", message)
+    )
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    todo = f"see `{context.command_path if context else 'trueup'} --help`"
+    return json.dumps({"error": {"expected": expected, "found": found, "todo": todo, "code": error.exit_code}})
 
 
 def as_json(error: TrueupError) -> str:

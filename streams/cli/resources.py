@@ -9,13 +9,14 @@ from trueup.streams.catalog import STREAMS
 from trueup.streams.runtime.descriptor import Commands, Noun, Thing
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, Target, segment
+from trueup.streams.terminal.groups import Suggesting
 from trueup.streams.terminal.out import Column, Row
 from trueup.streams.web.engine import SELECTORS
 
 _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
-class InOrder(click.Group):
+class InOrder(Suggesting):
     """Lists commands in the order of their definition."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002

@@ -19,7 +19,8 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
 from trueup.state.access.tokens import Role
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
-from trueup.state.common.options import shown
+from trueup.state.common.options import near, shown
+from trueup.state.common.options import one_of as one_of_keys
 from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
@@ -252,7 +253,8 @@ def _writes(app: Flask, engine: Engine) -> None:
             found = f"{shown(name)}, which needs a restart"
             raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
         if name not in live and not removed:
-            raise Rejected(404, f"a live key, one of {', '.join(live)}", repr(name), "GET /api/config lists all keys")
+            raise Rejected(404, one_of_keys([*live], name, "a live key"), f"{shown(name)}{near(name, live)}",
+                           "`trueup config get` lists all keys")  # fmt: skip
         if set(body) != {"value"}:
             raise Rejected(400, '{"value": ...}, null to use the value of the file', shown(body), "send the new value")
         return jsonify(engine.set_config(name, body["value"]))

@@ -39,8 +39,8 @@ def get_(api: Target, output: str, key: str | None) -> None:
         return
     known = {**found["fixed"], **{name: entry["value"] for name, entry in found["live"].items()}}
     if key not in known:
-        expected = f"expected one of {', '.join(sorted(known))}"
-        raise click.BadParameter(f"{expected}; found {key!r}{near(key, known)}", param_hint="KEY")
+        more = near(key, known) or "; `trueup config get -o json` shows all keys"
+        raise click.BadParameter(f"expected a key of the settings; found {key!r}{more}", param_hint="KEY")
     output = "json" if output != "yaml" and isinstance(known[key], list | dict) else output
     if not out.structured(output, known[key]):
         click.echo(_plain(known[key]))
@@ -92,8 +92,10 @@ def set_(api: Target, output: str, key: str, value: str | None, reset: bool) -> 
 
 @config.command(short_help="Check a configuration.")
 @options.configuration
-def check(path: Path | None, pairs: tuple[str, ...]) -> None:
-    """Check the configuration and report all errors. Exits with 2 if there are any.
+@options.output
+def check(path: Path | None, pairs: tuple[str, ...], output: str) -> None:
+    """Check the configuration and report all errors. Exits with 2 if there are any; with -o json they are a list
+    `problems` in the error.
 
     This command also checks the files, variables and addresses in the configuration. It opens no connection; see
     `trueup doctor`.
@@ -106,7 +108,10 @@ def check(path: Path | None, pairs: tuple[str, ...]) -> None:
     found = check.problems(configuration.settings(path, pairs), os.environ)
     if found:
         raise BadSettings(found)
-    click.echo("The configuration is valid.")
+    if output == "json":
+        out.as_json({"valid": True})
+    else:
+        click.echo("The configuration is valid.")
 
 
 @config.command(short_help="Print a configuration file with every key, its default and meaning.")

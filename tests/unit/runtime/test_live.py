@@ -96,7 +96,7 @@ def test_a_key_that_is_not_live_and_has_no_record_is_refused() -> None:
         ("links.l.groups", '["\\ud800"]', "expected UTF-8 text of at most 100,000 characters, without NUL"),
         ("links.l.start", '"group:\\u0000"', "expected UTF-8 text of at most 100,000 characters, without NUL"),
         ("links.l.groups", json.dumps(["g"] * 10_001), "expected a list of texts"),
-        ("placement.hold", '"hunter2"', "expected a live key, one of"),
+        ("placement.hold", '"hunter2"', "expected a live key; found this one; did you mean"),
     ],
 )
 def test_a_record_that_cannot_be_applied_is_refused_with_its_reason(name: str, value: str, problem: str) -> None:

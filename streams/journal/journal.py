@@ -198,7 +198,7 @@ class Journal:
         """Find the records of all topics that are not readable: those that no method has read yet, and new ones until
         ``stop``. Blocks. Raises `Retry`."""
         names = {self.topic(each.name): each.name for each in declared()}
-        begins = {(name, number): 0 for name in names for number in self.topics.ranges(name)}
+        begins = dict.fromkeys(self.topics.partitions(names), 0)
 
         def seen(entries: Sequence[Entry]) -> None:
             for name, some in groupby(sorted(entries, key=attrgetter("topic")), attrgetter("topic")):

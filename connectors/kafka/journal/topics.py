@@ -307,6 +307,14 @@ class Topics:
         finally:
             consumer.close()
 
+    def partitions(self, topics: Iterable[str], timeout_s: float = 10.0) -> list[tuple[str, int]]:
+        """Topic and number of each partition of those of these topics that exist."""
+        try:
+            found = self._admin.list_topics(timeout=timeout_s).topics
+        except KafkaException as error:
+            raise translated(error.args[0], "list the topics of the journal") from error
+        return [(topic, number) for topic in topics if topic in found for number in found[topic].partitions]
+
     def follow_all(
         self, begins: Mapping[tuple[str, int], int], stop: threading.Event, seen: Callable[[list[Entry]], None]
     ) -> None:

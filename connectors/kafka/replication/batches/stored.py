@@ -23,10 +23,10 @@ MOST = 1 << 22
 
 class Stored:
     """The records of one producer id that the position does not count, in order. ``count``: the position's number of
-    records under this id. ``gap``: a sequence number is missing between them."""
+    records under this id, and later those that were found."""
 
     def __init__(self, count: int) -> None:
-        self.count, self.gap = count, False
+        self.count, self._gap = count, -1
         self._next = count
         self._marks, self._sequences, self._offsets = array("q"), array("q"), array("q")
         self._at = 0
@@ -41,7 +41,7 @@ class Stored:
             sequence = (header.sequence + delta) % SEQUENCES
             if ahead(sequence, self.count) < 0:
                 continue
-            self.gap = self.gap or sequence != self._next
+            self._gap = self._gap if sequence == self._next else len(self)
             self._next = following(sequence)
             self._marks.append(mark)
             self._sequences.append(sequence)
@@ -56,6 +56,11 @@ class Stored:
     def left(self) -> int:
         """The number of records after the last one that was found."""
         return len(self) - self._at
+
+    @property
+    def gap(self) -> bool:
+        """Whether a sequence number is missing after the last record that was found."""
+        return self._gap >= self._at
 
     @property
     def begun(self) -> bool:

@@ -1,6 +1,7 @@
 """Signed numbers of up to 64 bits in the records of batches (ByteUtils.java): zigzag, seven bits a byte."""
 
 _LONG, _SHIFTS = (1 << 64) - 1, 63
+_ONE = [bytes([value]) for value in range(128)]
 
 
 def varint(body: memoryview, at: int) -> tuple[int, int]:
@@ -20,7 +21,10 @@ def varint(body: memoryview, at: int) -> tuple[int, int]:
 
 def zigzag(value: int) -> bytes:
     """A number of 64 bits as a varint."""
-    left, out = value << 1 ^ value >> 63, bytearray()
+    left = value << 1 ^ value >> 63
+    if left < len(_ONE):
+        return _ONE[left]
+    out = bytearray()
     while left > 127:
         out.append(left & 127 | 128)
         left >>= 7

@@ -28,7 +28,7 @@ BUCKET = b"#pulsar.internal.delayed.bucket"
 _TEXT = re.compile(rb"\s*(?:ledgerInfo|terminatedPosition|properties|cursorsLedgerId|markDelete\w+)\s*[:{]")
 """Prefixes of nodes that old versions wrote as text; binary nodes never have them."""
 _DIGITS = re.compile(rb"\d{1,19}\Z")
-TODO = "restore it from a backup; nothing of its owner is deleted until then"
+REMEDY = "restore it from a backup; nothing of its owner is deleted until then"
 
 
 class Listed(NamedTuple):
@@ -51,7 +51,7 @@ def managed_ledger(data: bytes, where: str) -> Listed:
     copies: list[OffloadedCopy] = []
     for ledger in message.ledgerInfo:
         if ledger.ledgerId < 0:
-            raise BadBytes(where, 0, "ids of ledgers", str(ledger.ledgerId), TODO)
+            raise BadBytes(where, 0, "ids of ledgers", str(ledger.ledgerId), REMEDY)
         ids.add(ledger.ledgerId)
         if ledger.offloadContext.complete and ledger.offloadContext.bookkeeperDeleted:
             dropped.add(ledger.ledgerId)
@@ -115,7 +115,7 @@ def _in_order(ledgers: list[int]) -> tuple[int, ...]:
 
 def _bucket(value: bytes, where: str) -> int:
     if not _DIGITS.match(value) or int(value) >= 1 << 63:
-        raise BadBytes(where, 0, f"the id of a ledger under {BUCKET.decode()}", repr(value[:32]), TODO)
+        raise BadBytes(where, 0, f"the id of a ledger under {BUCKET.decode()}", repr(value[:32]), REMEDY)
     return int(value)
 
 
@@ -126,11 +126,11 @@ def _parsed(message: Any, data: bytes, where: str) -> Any:
         try:
             read_text(data, message, lenient=True)
         except TextError as error:
-            raise BadBytes(where, error.at, f"{name} as text", "other text", TODO) from error
+            raise BadBytes(where, error.at, f"{name} as text", "other text", REMEDY) from error
     else:
         _parse_binary(message, data, where)
     if not message.IsInitialized():
-        raise BadBytes(where, 0, f"{name} with {', '.join(message.FindInitializationErrors())}", "none", TODO)
+        raise BadBytes(where, 0, f"{name} with {', '.join(message.FindInitializationErrors())}", "none", REMEDY)
     return message
 
 
@@ -140,8 +140,8 @@ def _parse_binary(message: Any, data: bytes, where: str) -> None:
         message.ParseFromString(data)
     except DecodeError as error:
         place = first_damage(data, 0, len(data), kind)
-        raise BadBytes(where, place, kind.name, "other bytes", TODO) from error
+        raise BadBytes(where, place, kind.name, "other bytes", REMEDY) from error
     unknown = UnknownFieldSet(message)
     if any(unknown[at].field_number in kind.fields_by_number for at in range(len(unknown))):
         place = first_damage(data, 0, len(data), kind)
-        raise BadBytes(where, place, f"a field of {kind.name}", "a field of another type", TODO)
+        raise BadBytes(where, place, f"a field of {kind.name}", "a field of another type", REMEDY)

@@ -1,10 +1,26 @@
-"""The topology of the bookies as a record of its topic."""
+"""The records of observations of BookKeeper: ledgers and marks in columns, and the topology of the bookies."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.topics import TOPOLOGY, TOPOLOGY_KEY
 from trueup.streams.journal.codec import checked, encode
+from trueup.streams.journal.decode import ledger_rows, mark_rows
+
+
+def ledgers_of(bodies: Sequence[bytes]) -> tuple[Any, Ledgers]:
+    """The ids of ledgers, and their records. Raises `BadBytes`."""
+    rows = ledger_rows(bodies)
+    return rows.ledger, rows
+
+
+def marks_of(bodies: Sequence[bytes]) -> tuple[Any, Rows]:
+    """The ids of marked ledgers, and their marks. Raises `BadBytes`."""
+    rows = mark_rows(bodies)
+    return rows["ledger"], rows
 
 
 def topology_record(topology: Topology) -> dict[str, Any]:

@@ -209,7 +209,7 @@ class Journal:
 
     def look(self, what: str, entries: Sequence[Entry]) -> bool:
         """Whether all these records of a topic are readable. Those that are not are in ``unreadable``."""
-        if topic_of(what).columns is None:
+        if not topic_of(what).columns:
             return None not in [self._parsed(what, entry) for entry in entries]
         return sum(len(some) for some, _ in self._columns(what, entries)) == len(entries)
 
@@ -221,8 +221,7 @@ class Journal:
         self.topics.send([(self.topic(what), [key], [sealed])], partition=partition)
 
     def _columns(self, what: str, entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], Any]]:
-        columns_of = topic_of(what).columns
-        assert columns_of is not None, f"the topic {what} has columns"
+        columns_of = topic_of(what).in_columns
 
         def keyed(some: Sequence[Entry]) -> Any:
             ids, rows = columns_of([entry.body or b"" for entry in some])

@@ -25,9 +25,9 @@ class JournalTopic(NamedTuple):
 
     ``key``: the key of a record (None: any); ``form``: the module below `streams/` and the function
     that make of it what readers use; empty: nothing. Both raise one of `streams.journal.codec.WRONG` for a record that
-    the writer did not make, which is then not readable. ``columns``:
-    of many bodies, their ids, which are also the keys, as int64 big-endian, and their columns; raises `BadBytes` if one
-    is not readable."""
+    the writer did not make, which is then not readable. ``columns``: like
+    ``form``, of many bodies: their ids, which are also the keys, as int64 big-endian, and their columns; raises
+    `BadBytes` if one is not readable."""
 
     name: str
     schema: str | Mapping[str, Any]
@@ -37,7 +37,7 @@ class JournalTopic(NamedTuple):
     configs: Mapping[str, str] = COMPACTED
     key: Callable[[Any], bytes] | None = None
     form: str = ""
-    columns: Callable[[Sequence[bytes]], tuple[Any, Any]] | None = None
+    columns: str = ""
     ordered: bool = True
 
     @property
@@ -55,6 +55,11 @@ class JournalTopic(NamedTuple):
         return _function(self.form)
 
     @property
+    def in_columns(self) -> Callable[[Sequence[bytes]], tuple[Any, Any]]:
+        """``columns`` as a function."""
+        return _function(self.columns)
+
+    @property
     def kind(self) -> str:
         """What a record is, in messages."""
         return self.schema.rpartition("/")[2].removesuffix(".avsc") if isinstance(self.schema, str) else self.name
@@ -62,6 +67,7 @@ class JournalTopic(NamedTuple):
 
 @cache
 def _function(place: str) -> Callable[[Any], Any]:
+    """Imported when it is needed: the command line knows the topics, and needs no records."""
     module, _, name = place.partition(":")
     found: Callable[[Any], Any] = getattr(import_module(f"trueup.streams.{module}"), name)
     return found

@@ -18,7 +18,7 @@ from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import ledger_of
 from trueup.streams.placement.metrics import PlacementMetrics
-from trueup.streams.placement.topics import DAMAGES, damage_key, replica_of
+from trueup.streams.placement.topics import DAMAGES, REPLICA, damage_key
 from trueup.streams.runtime.stream import Filter, Finding
 
 log = logging.getLogger(__name__)
@@ -66,8 +66,10 @@ class DamageReports:
                 for replica, missing in found if replica not in known
             }  # fmt: skip
             dropped = crowded_out([*known.values(), *fresh.values()])
-            records = [(DAMAGES, damage_key(replica), _record(one)) for replica, one in fresh.items()]
-            self._journal.put([*records, *((DAMAGES, damage_key(one.replica), None) for one in dropped)], REPORT_S)
+            records = [(DAMAGES, damage_key(replica._asdict()), _record(one)) for replica, one in fresh.items()]
+            self._journal.put(
+                [*records, *((DAMAGES, damage_key(one.replica._asdict()), None) for one in dropped)], REPORT_S
+            )
             with self._lock:
                 self._known |= fresh
                 for one in dropped:
@@ -108,7 +110,7 @@ class DamageReports:
                 self._known[one.replica] = one
 
     def _forget(self, one: ReplicaDamage, why: str) -> None:
-        self._journal.put([(DAMAGES, damage_key(one.replica), None)])
+        self._journal.put([(DAMAGES, damage_key(one.replica._asdict()), None)])
         with self._lock:
             self._known.pop(one.replica, None)
         self._metrics.damage("repaired" if one.confirmed else "refuted")
@@ -170,4 +172,6 @@ def _record(one: ReplicaDamage) -> dict[str, Any]:
 def damage_of(record: Mapping[str, Any]) -> ReplicaDamage:
     """The inverse of `_record`. Raises `OverflowError` for an id that is none."""
     ledger_of(record)
-    return ReplicaDamage(replica_of(record), *(record[name] for name in ("missing", "reporter", "at_ms")))
+    return ReplicaDamage(
+        ReplicaRange(*(record[name] for name in REPLICA)), *(record[name] for name in ("missing", "reporter", "at_ms"))
+    )

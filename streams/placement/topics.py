@@ -3,18 +3,15 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.state.placement.damage import ReplicaRange
 from trueup.streams.journal.topic import JournalTopic, declare, ledger_of
 
-
-def replica_of(record: Mapping[str, Any]) -> ReplicaRange:
-    """The replica of a report."""
-    return ReplicaRange(*(record[name] for name in ReplicaRange._fields))
+REPLICA = "ledger", "bookie", "first", "last"
+"""The fields of a report that say which replica it is about (`state.placement.damage.ReplicaRange`)."""
 
 
-def damage_key(replica: ReplicaRange) -> bytes:
+def damage_key(report: Mapping[str, Any]) -> bytes:
     """The key of a report."""
-    return "/".join(map(str, replica)).encode()
+    return "/".join(str(report[name]) for name in REPLICA).encode()
 
 
 TOPICS = declare(
@@ -25,7 +22,7 @@ TOPICS = declare(
     ),
     JournalTopic(
         "damages", "placement/schemas/damage.avsc", observed=True, signed=True,
-        key=lambda record: damage_key(replica_of(record)), form="placement.damages:damage_of",
+        key=damage_key, form="placement.damages:damage_of",
     ),
 )  # fmt: skip
 FINDINGS, REPAIRS, DAMAGES = (topic.name for topic in TOPICS)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.connectors.contract import log_of
 from trueup.streams.journal.topic import SETTING, JournalTopic, declare, name_of
 
 _NEW = {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}
@@ -11,7 +10,7 @@ _NEW = {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600
 
 
 def _log(record: Mapping[str, Any]) -> bytes:
-    return f"{record['link']}/{log_of(record['topic'], record['partition'])}".encode()
+    return f"{record['link']}/{record['topic']}-{record['partition']}".encode()
 
 
 TOPICS = declare(

@@ -35,7 +35,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.protocol.record_batch import HORIZON, walk
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records.encode import Sender, records_of
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka

@@ -14,7 +14,7 @@ from tests.conformance.kafka import kafka_harness
 from tests.replication.pair import Pair, forgetting_producers
 from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.replication.wire.reader import WireReader
+from trueup.connectors.kafka.replication.records.reader import WireReader
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 

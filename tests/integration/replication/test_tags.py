@@ -18,7 +18,7 @@ from tests.replication.reading import committed
 from trueup.connectors.contract import Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, produce_body, produced
-from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records.encode import Sender, records_of
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER

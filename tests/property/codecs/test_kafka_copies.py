@@ -14,9 +14,9 @@ from tests.property.codecs.test_rocketmq_columns import Record
 from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES
 from tests.unit.rocketmq.stored_messages import HERE
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
-from trueup.connectors.kafka.replication.wire import decode, encode
-from trueup.connectors.kafka.replication.wire.decode import Decoded, decoded
-from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records import decode, encode
+from trueup.connectors.kafka.replication.records.decode import Decoded, decoded
+from trueup.connectors.kafka.replication.records.encode import Sender, records_of
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns

@@ -13,9 +13,9 @@ from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, HEADER_BYTES, Header, header_of, sound
 from trueup.connectors.kafka.protocol.reencode import zigzag
-from trueup.connectors.kafka.replication.wire import decode, encode
-from trueup.connectors.kafka.replication.wire.decode import decoded
-from trueup.connectors.kafka.replication.wire.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records import decode, encode
+from trueup.connectors.kafka.replication.records.decode import decoded
+from trueup.connectors.kafka.replication.records.encode import Sender, records_of
 from trueup.connectors.replication.headers import marks
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns
@@ -173,7 +173,7 @@ def test_copies_from_arrays_have_the_tag_that_a_reader_checks(rows: list) -> Non
     for n, (unique, names, value) in enumerate(rows):
         headers = [(name, b"%d" % n) for name in names] + ([] if unique is None else [("UNIQ_KEY", unique)])
         records.append((b"k", value, 0, headers[::-1] if n % 2 else headers))
-    columns, _ = decoded([batch_of(records, [*range(len(rows))], 7)], "here")
+    columns, *_ = decoded([batch_of(records, [*range(len(rows))], 7)], "here", unlinked)
     assert isinstance(columns, Packed)
     made = arrays.incoming(columns.tagged(PATH, PREFIX))
     assert made is not None

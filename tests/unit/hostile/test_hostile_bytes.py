@@ -34,7 +34,7 @@ from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol import record_batch as batches
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.reencode import dense
-from trueup.connectors.kafka.replication.wire.decode import decoded
+from trueup.connectors.kafka.replication.records.decode import decoded
 from trueup.connectors.pulsar import compressed, offload_index, schemas
 from trueup.connectors.pulsar import metadata as pulsar
 from trueup.connectors.pulsar.protocol.chunks import Chunks

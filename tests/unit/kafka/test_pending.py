@@ -15,8 +15,8 @@ from trueup.connectors.kafka.protocol.record_batch import (
     assemble,
     header_of,
 )
-from trueup.connectors.kafka.replication.wire import pending as module
-from trueup.connectors.kafka.replication.wire.pending import Damaged, Pending
+from trueup.connectors.kafka.replication.records import pending as module
+from trueup.connectors.kafka.replication.records.pending import Damaged, Pending
 from trueup.connectors.replication.ports import Read
 from trueup.state.common.errors import BadBytes
 

@@ -11,8 +11,8 @@ from tests.unit.kafka.test_pending import batch, values
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, problem, text
-from trueup.connectors.kafka.replication.wire import reader as wire
-from trueup.connectors.kafka.replication.wire.reader import WireReader
+from trueup.connectors.kafka.replication.records import reader as wire
+from trueup.connectors.kafka.replication.records.reader import WireReader
 from trueup.connectors.replication.ports import Read
 from trueup.state.common.errors import Retry, Stop
 

@@ -12,11 +12,11 @@ from trueup.connectors.kafka.client.fetch_produce import problem, text
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
 from trueup.connectors.kafka.protocol.records import parsed
+from trueup.connectors.kafka.replication.records import producers
+from trueup.connectors.kafka.replication.records import writer as wire
+from trueup.connectors.kafka.replication.records.encode import BATCH_BYTES
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
-from trueup.connectors.kafka.replication.wire import producers
-from trueup.connectors.kafka.replication.wire import writer as wire
-from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES
-from trueup.connectors.kafka.replication.wire.writer import WireWriter
+from trueup.connectors.kafka.replication.records.writer import WireWriter
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import HEADER, SINGLE, Tag, producer_id, tag_of

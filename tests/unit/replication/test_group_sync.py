@@ -10,6 +10,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, Commits
 from trueup.streams.replication.links import group_sync
 from trueup.streams.replication.links.group_sync import Mover
+from trueup.streams.replication.links.snapshot import LinkSnapshot
 
 
 class Rig:
@@ -19,7 +20,12 @@ class Rig:
         self.notes, self.now, self.found = list[tuple[str, ...]](), 0, list[Checkpoint]()
         declared = SimpleNamespace(groups=["/.*/"], mode="enforce")
         self.link = SimpleNamespace(
-            name="east-west", copies={}, lock=threading.RLock(), now_ms=lambda: self.now, declared=declared
+            name="east-west",
+            copies={},
+            lock=threading.RLock(),
+            now_ms=lambda: self.now,
+            declared=declared,
+            snapshot=LinkSnapshot(),
         )
         groups = SimpleNamespace()
         self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *note: self.notes.append(note))  # type: ignore[arg-type]

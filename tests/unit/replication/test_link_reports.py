@@ -52,7 +52,7 @@ def test_received_reports_are_not_counted_again_with_the_result(rig: Rig) -> Non
     received = [reported(orders[0], at, 10 * at) for at in (1, 2, 3)]
     rig.link.receive(received[0])
     rig.link.take([Answer([each.report for each in received], None), Answer([], None)])
-    assert (rig.link.totals["copied"], rig.journal.newest["links", b"east-west/orders-0"]["offset"]) == (30, 30)
+    assert (rig.link.totals["copied"], rig.journal.taken["links", b"east-west/orders-0"]["offset"]) == (30, 30)
 
 
 def test_a_report_of_another_order_is_ignored(rig: Rig) -> None:
@@ -65,4 +65,4 @@ def test_a_report_of_another_order_is_ignored(rig: Rig) -> None:
 def test_reported_progress_reaches_the_journal_though_the_task_fails(rig: Rig) -> None:
     rig.link.receive(reported(rig.link.orders()[0], 1, 10))
     rig.link.begin()
-    assert rig.journal.newest["links", b"east-west/orders-0"]["offset"] == 10
+    assert rig.journal.taken["links", b"east-west/orders-0"]["offset"] == 10

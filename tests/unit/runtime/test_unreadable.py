@@ -96,8 +96,8 @@ def test_what_is_not_readable_is_skipped_and_reported_with_its_place(
     made = journal(broker, key_file)
     for one in of(what):
         broker.write(made.topic(what), one.key, one.body)
-    read = [record.where for record in made.read(what)] if topic_of(what).columns is None else []
-    read += [e.where for some, _ in made.columns(what) for e in some] if topic_of(what).columns is not None else []
+    read = [record.where for record in made.read(what)] if not topic_of(what).columns else []
+    read += [e.where for some, _ in made.columns(what) for e in some] if topic_of(what).columns else []
     reported = [bad.where for bad in made.unreadable.all()]
     assert sorted([*read, *reported]) == sorted(entry.where for entry in broker.entries)
     kinds = dict(zip((entry.where for entry in broker.entries), (one.kind for one in of(what)), strict=True))
@@ -109,7 +109,7 @@ def test_what_is_not_readable_is_skipped_and_reported_with_its_place(
     ("load", "wanted"),
     [
         (lambda journal: reached.known(journal, 0).zxid, 0),
-        (owners.known, ({}, 0)),
+        (owners.known, ({}, {}, 0)),
         (checkpoints.load, {}),
         (lambda journal: journal.newest("findings"), {}),
         (lambda journal: journal.newest("topology"), {}),

@@ -1,1 +1,1 @@
-"""Records, copied individually: filtered, transformed, re-keyed."""
+"""Reader and writer of Kafka for the generic pump that speak the protocol themselves: records as arrays."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.topic_ids import id_of
+from trueup.connectors.kafka.replication.records.tails import KafkaTails
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
-from trueup.connectors.kafka.replication.wire.tails import KafkaTails
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import TrueupError
 

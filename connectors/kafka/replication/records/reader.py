@@ -22,10 +22,10 @@ from trueup.connectors.kafka.client.fetch_produce import (
     problem,
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, fetch_by_id, fetched_by_id, id_of
+from trueup.connectors.kafka.replication.records.decode import Texts
+from trueup.connectors.kafka.replication.records.pending import Damaged, Pending
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.kafka.replication.tags import Paths
-from trueup.connectors.kafka.replication.wire.decode import Texts
-from trueup.connectors.kafka.replication.wire.pending import Damaged, Pending
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.backoff import backoff

@@ -29,11 +29,11 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
+from trueup.connectors.kafka.replication.records.encode import BATCH_BYTES, Batch, Stretches, stretches_of
 from trueup.connectors.kafka.replication.records.errors import DENIED, MISSING, REFUSED
+from trueup.connectors.kafka.replication.records.producers import Producers
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.kafka.replication.tags import Paths
-from trueup.connectors.kafka.replication.wire.encode import BATCH_BYTES, Batch, Stretches, stretches_of
-from trueup.connectors.kafka.replication.wire.producers import Producers
 from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.state.common.errors import Retry, Stop, TrueupError
 

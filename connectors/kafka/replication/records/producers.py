@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.wire.encode import Sender
+from trueup.connectors.kafka.replication.records.encode import Sender
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import SINGLE, producer_id
 

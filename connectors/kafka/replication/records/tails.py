@@ -20,7 +20,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
-from trueup.connectors.kafka.replication.wire.decode import marks_in
+from trueup.connectors.kafka.replication.records.decode import marks_in
 from trueup.connectors.replication.tail import Met, TailSearch
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.replication.provenance import tag_of

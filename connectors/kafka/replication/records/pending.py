@@ -7,7 +7,7 @@ from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, Header, sound, walk
-from trueup.connectors.kafka.replication.wire.decode import Texts, decoded
+from trueup.connectors.kafka.replication.records.decode import Texts, decoded
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.errors import BadBytes, Retry

@@ -1,1 +1,0 @@
-"""Reader and writer of Kafka for the generic pump that speak the protocol themselves: records as arrays."""

@@ -86,9 +86,16 @@ class Connections(logging.Filter):
         """Whether to log the record."""
         if not record.name.startswith("kafka."):
             return True
+        if record.getMessage().startswith(_SPURIOUS):
+            return False
         if isinstance(record.exc_info, tuple) and isinstance(record.exc_info[1], OSError):
             record.exc_info = None
         return self._seldom.filter(record)
+
+
+_SPURIOUS = "Selector got "
+"""kafka-python's message about an event of a socket on which it has ceased to wait, after which nothing has to be done
+(kafka/net/selector.py)."""
 
 
 class Gone(logging.Filter):

@@ -118,3 +118,12 @@ def test_every_action_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
     assert {name: line[name] for name in ("event", "kind", "outcome", "ledger", "who")} == {
         "event": "action", "kind": "repair", "outcome": "marked", "ledger": 7, "who": "trueup",
     }  # fmt: skip
+
+
+def test_an_event_of_a_socket_on_which_kafka_python_does_not_wait_is_no_event_of_the_log() -> None:
+    def passes(text: str) -> bool:
+        return Connections().filter(logging.LogRecord("kafka.net.selector", 30, "selector.py", 1, text, (), None))
+
+    assert not passes("Selector got READ event without reader...")
+    assert not passes("Selector got WRITE event without writer...")
+    assert passes("Wakeup socket returned empty. Rebuilding.")

@@ -166,12 +166,15 @@ def test_a_journal_that_another_leader_took_over_refuses_writes(
 ) -> None:
     other = Journal(broker.bootstrap, parse(chosen).journal, "c")
     reasons: list[str] = []
-    record = {"name": "a", "value": "1", "at_ms": 0, "by": ""}
+
+    def record(name: str) -> dict[str, Any]:
+        return {"name": name, "value": "1", "at_ms": 0, "by": ""}
+
     journal.lead("t", reasons.append)
-    journal.put([(CONFIG, b"a", record)])
+    journal.put([(CONFIG, b"a", record("a"))])
     other.lead("t", reasons.append)
     with pytest.raises(Stop, match="the leader"):
-        journal.put([(CONFIG, b"b", record)])
-    other.put([(CONFIG, b"c", record)])
+        journal.put([(CONFIG, b"b", record("b"))])
+    other.put([(CONFIG, b"c", record("c"))])
     seen: list[Record] = list(other.read(CONFIG))
     assert ([each.key for each in seen], len(reasons)) == ([b"a", b"c"], 1)

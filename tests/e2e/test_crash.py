@@ -117,7 +117,7 @@ def test_a_kill_in_the_middle_of_repairs_loses_nothing_and_marks_nothing_twice(
 
 def test_a_bad_config_record_does_not_keep_it_from_starting(trueup: Trueup) -> None:
     problems = trueup.api("status")["problems"]
-    assert ["config record refused" in problem for problem in problems] == [True], problems
+    assert ["journal record not readable" in problem for problem in problems] == [True], problems
 
 
 def test_after_all_that_every_entry_is_there(well: int, narrow: list[int], writer: LedgerWriter) -> None:

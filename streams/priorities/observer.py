@@ -50,7 +50,8 @@ class Observer:
         self._checker.check(every, chosen.checks, chosen.verify_bytes, hot)
         answers, problem = self._brokers()
         seen = {} if problem else {name: self._namespace(chosen, name) for name in names}
-        found = [self._topic(chosen, name, some, problem) for name, some in parts.items()]
+        # Of a topic whose other parts are not readable or not decided, nothing is known.
+        found = [self._topic(chosen, name, some, problem) for name, some in parts.items() if name not in bad]
         found += [TopicView(*_split(name), _declared(chosen, name), None, problem=why) for name, why in bad.items()]
         return Observation(began_ms, self._clock(), answers.brokers, seen, found, problem, incomplete)
 

@@ -32,6 +32,7 @@ from trueup.state.deletion.owners import OwnerStatus
 from trueup.state.deletion.verdicts import judge
 from trueup.state.reads.copies import LedgerCopies
 from trueup.state.reads.settings import ReadsSettings
+from trueup.state.reads.view import TopicView
 from trueup.streams.catalog import sections
 from trueup.streams.config.file import load as load_settings
 from trueup.streams.priorities.copies import Wanted
@@ -170,20 +171,40 @@ class NoChecks:
         return tuple(LedgerCopies(one.part, one.info) for one in wanted)
 
 
+def observed(cluster: SandboxPulsar, zookeeper: ZooKeeperClient, names: str, checks: NoChecks) -> dict[str, TopicView]:
+    """What the stream of priorities observes of the topics of `NAMESPACE` whose names match an expression."""
+    with PulsarAdmin(AdminHttp([cluster.admin_url])) as admin:
+        observer = Observer(admin, lambda: zookeeper, PulsarPaths(), checks, lambda: 1)  # type: ignore[arg-type]
+        chosen = ReadsSettings(priority={f"/{NAMESPACE}/{names}/": "bookkeeper-first"})
+        topics = observer.observe(chosen, (), lambda _: False).topics
+    found = {topic.local: topic for topic in topics}
+    assert len(found) == len(topics)
+    return found
+
+
 def test_priorities_are_those_of_topics_that_exist(
     cluster: SandboxPulsar, client: pulsar.Client, zookeeper: ZooKeeperClient, like: dict[str, list[Seen]]
 ) -> None:
     write(client, "like-origin", range(PER_LEDGER + 5), **ALONE)
     shadow(cluster, "like-origin", "like-shadow")
     write(client, "like-origin", range(PER_LEDGER), **ALONE)
-    write(client, "like__transaction_pending_ack", range(2), **ALONE)  # the name of a system topic
+    with session(cluster.zookeeper.address) as kazoo:  # a system topic; brokers create it for transactions only
+        kazoo.create(f"/managed-ledgers/{NAMESPACE}/persistent/like__transaction_pending_ack", b"")
     checks = NoChecks()
-    with PulsarAdmin(AdminHttp([cluster.admin_url])) as admin:
-        observer = Observer(admin, lambda: zookeeper, PulsarPaths(), checks, lambda: 1)  # type: ignore[arg-type]
-        chosen = ReadsSettings(priority={f"/{NAMESPACE}/like.*/": "bookkeeper-first"})
-        seen = observer.observe(chosen, (), lambda _: False)
+    found = observed(cluster, zookeeper, "like.*", checks)
     expected = {"like", "like-origin", "like-shadow", *like} - {"like-partition-0", "like-partition-1"}
-    assert {topic.local for topic in seen.topics} == expected
-    assert [topic.problem for topic in seen.topics] == [""] * len(expected)
+    assert {name: topic.problem for name, topic in found.items()} == dict.fromkeys(expected, "")
     source = {f"{NAMESPACE}/persistent/like-origin"}
     assert (checks.owners[f"{NAMESPACE}/like-shadow"], checks.owners[f"{NAMESPACE}/like-origin"]) == (source, source)
+
+
+def test_nothing_is_known_of_a_topic_with_an_unreadable_partition(
+    cluster: SandboxPulsar, zookeeper: ZooKeeperClient
+) -> None:
+    with session(cluster.zookeeper.address) as kazoo:
+        kazoo.create(f"/admin/partitioned-topics/{NAMESPACE}/persistent/torn", b'{"partitions":2}', makepath=True)
+        for number, content in enumerate([b"", b"\x08\x01"]):
+            kazoo.create(f"/managed-ledgers/{NAMESPACE}/persistent/torn-partition-{number}", content)
+    found = observed(cluster, zookeeper, "torn.*", NoChecks())
+    assert {name: topic.policy for name, topic in found.items()} == {"torn": None}
+    assert "torn-partition-1" in found["torn"].problem

@@ -9,9 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.conformance.harness import contents, numbered
+from tests.conformance.kafka import KafkaCluster
 from tests.conformance.memory import pump
 from tests.conformance.rocketmq import MAIN, USER, RocketMqCluster, RocketMqPair
-from tests.replication.pair import Copy
+from tests.integration.rocketmq.test_between_systems import end_of
+from tests.integration.rocketmq.test_copies import copied
+from tests.replication.pair import Copy, Pair
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.rocketmq.client import messages, topics
@@ -25,6 +28,7 @@ from trueup.state.replication.provenance import HEADER, Refill
 pytestmark = pytest.mark.servers
 COUNT, GROUP = 40, "forwarder"
 TOPIC, OTHER, FRESH = "sent-again", "sent-to-another-topic", "sent-before-the-first-copy"
+LAKE = "from-kafka"
 RETRY, DEAD = f"%RETRY%{GROUP}", f"%DLQ%{GROUP}"
 
 
@@ -76,9 +80,10 @@ class Application:
 
 
 class World(NamedTuple):
-    """West is copied to east, where the application sends the copies again."""
+    """West and a Kafka cluster are copied to east, where the application sends the copies again."""
 
     rocketmq: RocketMqPair
+    lake: KafkaCluster
 
     def lease(self, source: str, topic: str, into: str = "", **more: Any) -> Copy:
         here, there = (self.rocketmq.east, self.rocketmq.west)[:: 1 if source == "east" else -1]
@@ -88,19 +93,24 @@ class World(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def world(rocketmq: RocketMqPair, new_root: Callable[[], Path]) -> World:
+def world(rocketmq: RocketMqPair, pair: Pair, new_root: Callable[[], Path]) -> World:
     for cluster in (rocketmq.east, rocketmq.west):
         for topic in (TOPIC, OTHER, FRESH):
             cluster.create(topic, 1)
     topics.put_group(rocketmq.east.client, MAIN, {"groupName": GROUP, "consumeEnable": True})
     rocketmq.west.write(TOPIC, {0: numbered(COUNT)})
-    made = World(rocketmq)
+    made = World(rocketmq, KafkaCluster("west", pair.west))
     made.lease("west", TOPIC).to_the_end()
+    for place in (made.lake, rocketmq.east):
+        place.create(LAKE, 1)
+    made.lake.write(LAKE, {0: numbered(COUNT)})
+    copied(end_of(made.lake), made.lake, rocketmq.east.endpoint(), rocketmq.east, LAKE)
     with closing(Application(new_root(), rocketmq.east)) as application:
         copies = application.read(TOPIC, COUNT)
         application.send_itself(copies)
         application.send(TOPIC, copies)
         application.send(TOPIC, copies, "changed")
+        application.send_itself(application.read(LAKE, COUNT))
         for topic in (OTHER, FRESH):
             application.send(topic, copies)
         application.send_back(copies, 1)
@@ -152,6 +162,14 @@ def test_messages_sent_to_another_topic_are_copied(world: World) -> None:
     copy = world.lease("east", OTHER).to_the_end()
     assert (copy.totals["copied"], copy.totals["dropped"], copy.totals["foreign_tags"]) == (3 * COUNT, 0, 3 * COUNT)
     assert named(world.rocketmq.west, OTHER, HEADER) == ["east"] * 3 * COUNT
+
+
+def test_messages_sent_again_go_back_to_kafka_and_copies_do_not(world: World) -> None:
+    east, lake = world.rocketmq.east, world.lake
+    copy = copied(east.endpoint(), east, end_of(lake), lake, LAKE)
+    assert (copy.totals["copied"], copy.totals["dropped"], copy.totals["foreign_tags"]) == (COUNT, COUNT, COUNT)
+    there = contents(lake.read(LAKE, 0))
+    assert [(each.key, each.value) for each in there] == [(each.key, each.value) for each in numbered(COUNT)] * 2
 
 
 @pytest.mark.parametrize("topic", [RETRY, DEAD])

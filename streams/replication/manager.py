@@ -289,6 +289,6 @@ def _command(link: str, way: WayOut) -> PlanRow:
     identity = f"{way.topic} {way.command}".encode()
     return PlanRow(
         f"command-{link}-{crc32(identity):08x}", "command", "replication.partition-stopped",
-        f"{many(way.partitions, 'partition')}: run `{way.command}`: {way.does}", OPERATOR,
+        f"`{way.command}`, {many(way.partitions, 'partition')}: {way.does}", OPERATOR,
         {"link": link, "topic": way.topic}, evidence={"command": way.command},
     )  # fmt: skip

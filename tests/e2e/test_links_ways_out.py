@@ -104,8 +104,15 @@ def write(broker: Kafka, topic: str, numbers: range) -> None:
 def fall_behind(east: Kafka) -> None:
     """A group is at 10, and retention deleted everything before 60."""
     client, group = admin(east), ConsumerGroupTopicPartitions("readers", [TopicPartition(BEHIND, 0, 10)])
-    write(east, BEHIND, range(100))
-    client.alter_consumer_group_offsets([group])["readers"].result(60)
+    for start in range(0, 100, 20):  # a fetch returns whole batches, also those of which a part was deleted
+        write(east, BEHIND, range(start, start + 20))
+
+    def accepted() -> bool:
+        """A broker that has just started is not the coordinator yet."""
+        places = client.alter_consumer_group_offsets([group])["readers"].result(60).topic_partitions
+        return all(place.error is None for place in places)
+
+    wait_until(accepted, 180.0, "the offset of the group")
     for future in client.delete_records([TopicPartition(BEHIND, 0, 60)]).values():
         future.result(60)
 
@@ -155,14 +162,14 @@ def test_a_topic_that_was_purged_on_both_sides_is_copied_again_by_the_shown_comm
     recreate(clusters, PURGED)
     trueup.until("both links to stop", lambda: all(link(trueup, name)["state"] == "stopped" for name in PAIR))
     trueup.until("what to do", lambda: all(link(trueup, name)["ways"] for name in PAIR))
-    planned = trueup.run("plan")
+    planned = [row["evidence"]["command"] for row in trueup.json("plan") if row["kind"] == "command"]
     done = follow(trueup)
     for numbers, broker in zip((range(100, 150), range(150, 200)), clusters.values(), strict=True):
         write(broker, PURGED, numbers)
     for broker in clusters.values():
         trueup.until("the new records", lambda broker=broker: values(broker, PURGED) == [*range(100, 200)])
     trueup.until("both links to be up", lambda: all(link(trueup, name)["state"] == "up" for name in PAIR))
-    assert (planned.code, done[0].removesuffix(" --yes") in planned.out) == (3, True), (planned, done)
+    assert done[0] in planned
 
 
 def test_a_reset_to_the_end_is_not_undone(trueup: Trueup, clusters: dict[str, Kafka]) -> None:

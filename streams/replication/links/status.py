@@ -141,6 +141,9 @@ class LinkStatus:
         return "no path is chosen yet" if link.snapshot.choice is None else "no task has reported yet"
 
     def _left(self, source: LogId, copy: Copy | None) -> int:
+        facts = self.link.snapshot.facts
+        if facts.complete and not facts.source.topics.get(source.topic):
+            return -1  # gone or not readable: the last report is of what was
         if copy is not None:
             return self.link.behind(copy)
         start, end = self.link.snapshot.facts.source.logs.get(source, (-1, -1))

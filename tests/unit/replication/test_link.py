@@ -536,6 +536,15 @@ def test_a_topic_that_the_source_has_no_longer_is_gone(rig: Rig) -> None:
     assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {PartitionStage.GONE}
 
 
+@pytest.mark.parametrize("topics", [{}, {"orders": ()}], ids=["gone", "not readable"])
+def test_the_lag_of_a_topic_that_cannot_be_read_is_unknown_at_once(
+    rig: Rig, topics: dict[str, tuple[LogId, ...]]
+) -> None:
+    rig.round(10, 20, source_end=10)
+    rig.link.update(facts=facts()._replace(source=Side(topics)))
+    assert {row.left for row in LinkStatus(rig.link).rows(NOW).values()} == {-1}
+
+
 def test_queues_whose_names_and_brokers_are_alike_keep_their_own_positions() -> None:
     journal, link = FakeJournal(), "east-west"
     alike = {LogId("a-b", 0, "c"): 5, LogId("a", 0, "b-c"): 7, LogId("a-b-c", 0): 9}

@@ -224,7 +224,10 @@ def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(
     trueup: Trueup, cluster: SandboxPulsar, messages: Messages
 ) -> None:
     (ledger,) = planted(cluster, messages, "described", 1)
-    trueup.until("it to be found", lambda: found(trueup, [ledger]))
+    trueup.until(
+        "its rule, which the topic's later ledger gives it",
+        lambda: (found(trueup, [ledger]) or {}).get(ledger, {}).get("rule") == "deletion.forgotten-empty",
+    )
     owned = trueup.json("describe", "ledger", str(ledger))["owned"]
     nodes = [(node["path"], node["points"]) for node in owned["nodes"]]
     assert (owned["owner"], owned["rule"]) == (owner("described"), "deletion.forgotten-empty")

@@ -46,7 +46,8 @@ def test_a_ledger_of_a_topic_that_was_made_a_shadow_is_not_deleted(client: ZooKe
     owners.ledger(5)
     make(owners, "a", b"persistent://t/ns/source", 8, 9)
     deleter = Deleter(
-        client, owners.paths, owners.ledgers.ledger, owners.decode, lambda: 1, lambda *_: pytest.fail("no copy")
-    )
+        client, owners.paths, owners.ledgers.ledger, owners.decode, lambda: 1, lambda *_: pytest.fail("no copy"),
+        lambda: "",
+    )  # fmt: skip
     (outcome,) = deleter.delete([DeleteOrder(5, 0, 7, Claim(Component.DATA, TOPIC))])
     assert (outcome.result, "shadow topic of persistent://t/ns/source" in outcome.detail) == ("refused", True)

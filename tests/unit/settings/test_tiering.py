@@ -41,7 +41,7 @@ def test_one_name_at_two_endpoints_is_two_buckets() -> None:
         ({**GOOD, "endpoint": "http://u:secret@host"}, "stores.a.endpoint: expected http(s)://host[:port]"),
         ({**GOOD, "key_env": "KEY"}, "stores.a.secret_env: expected the name of a variable because key_env is set"),
         ({**GOOD, "secret_env": "KEY"}, "stores.a.key_env: expected the name of a variable because secret_env is set"),
-        ({**GOOD, "secret": "x"}, "stores.a.secret: expected one of bucket"),
+        ({**GOOD, "secret": "x"}, "stores.a.secret: expected a known key"),
     ],
 )
 def test_problems_are_reported_with_their_key(store: dict[str, Any], problem: str) -> None:

@@ -69,6 +69,3 @@ class Tails(Protocol):
     def run(self, searches: Mapping[LogId, TailSearch]) -> Mapping[LogId, TrueupError]:
         """Run all searches to their ends. Returns the errors of logs that the cluster refuses. Raises `Retry` if the
         cluster does not deliver records."""
-
-    def close(self) -> None:
-        """Close the connections."""

@@ -316,9 +316,6 @@ class MemoryTails:
                 search.read(span[0], [(mark[0], Met(mark[1], at)) for mark, at in marks if mark is not None])
         return {}
 
-    def close(self) -> None:
-        """Does nothing. The link belongs to the writer."""
-
 
 class MemoryAdmin(MemoryEnd):
     """Implements `connectors.replication.ports.ClusterAdmin`."""

@@ -172,9 +172,8 @@ class KafkaClient:
         return self._producers(partitions, lambda producer: int(producer.producer_epoch))
 
     def bounds(self, partitions: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of partitions, whose leaders are read first. Raises as `refresh`."""
+        """Start and end of partitions."""
         wanted = list(partitions)
-        self.refresh(partition.topic for partition in wanted)
         starts, ends = self.ends(wanted, EARLIEST), self.ends(wanted)
         return {partition: _bounds(starts[partition], ends[partition]) for partition in wanted}
 

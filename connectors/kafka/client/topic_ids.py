@@ -17,6 +17,7 @@ from typing import ParamSpec, TypeVar
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
 from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced, problem
+from trueup.connectors.kafka.protocol.varints import unsigned
 from trueup.state.common.errors import BadBytes
 
 BY_ID = 13
@@ -182,13 +183,7 @@ def _text_end(body: memoryview, at: int) -> int:
 
 def _size(count: int) -> bytes:
     """A length plus one, as an unsigned varint."""
-    count += 1
-    raw = bytearray()
-    while count > 0x7F:
-        raw.append(count & 0x7F | 0x80)
-        count >>= 7
-    raw.append(count)
-    return bytes(raw)
+    return unsigned(count + 1)
 
 
 def _varint(body: memoryview, at: int) -> tuple[int, int]:

@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from trueup.connectors.kafka.protocol.compression import closed, opened
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, HEADER_BYTES, Header, assemble
-from trueup.connectors.kafka.protocol.varints import varint as varint
-from trueup.connectors.kafka.protocol.varints import zigzag as zigzag
+from trueup.connectors.kafka.protocol.varints import varint, zigzag
 from trueup.state.common.errors import BadBytes
 
 

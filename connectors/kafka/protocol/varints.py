@@ -1,4 +1,4 @@
-"""Signed numbers of up to 64 bits in the records of batches (ByteUtils.java): zigzag, seven bits a byte."""
+"""Numbers of up to 64 bits in seven bits a byte (ByteUtils.java). In the records of batches they are signed: zigzag."""
 
 _LONG, _SHIFTS = (1 << 64) - 1, 63
 _ONE = [bytes([value]) for value in range(128)]
@@ -20,13 +20,16 @@ def varint(body: memoryview, at: int) -> tuple[int, int]:
 
 
 def zigzag(value: int) -> bytes:
-    """A number of 64 bits as a varint."""
+    """A signed number of 64 bits as a varint."""
     left = value << 1 ^ value >> 63
-    if left < len(_ONE):
-        return _ONE[left]
+    return _ONE[left] if left < len(_ONE) else unsigned(left)
+
+
+def unsigned(value: int) -> bytes:
+    """A number of 64 bits that is not negative as an unsigned varint."""
     out = bytearray()
-    while left > 127:
-        out.append(left & 127 | 128)
-        left >>= 7
-    out.append(left)
+    while value > 127:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
     return bytes(out)

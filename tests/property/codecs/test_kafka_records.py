@@ -12,7 +12,7 @@ from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES, PAIRS
 from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, HEADER_BYTES, Header, header_of, sound
-from trueup.connectors.kafka.protocol.reencode import zigzag
+from trueup.connectors.kafka.protocol.varints import zigzag
 from trueup.connectors.kafka.replication.records import decode, encode
 from trueup.connectors.kafka.replication.records.decode import decoded
 from trueup.connectors.kafka.replication.records.encode import Sender, records_of

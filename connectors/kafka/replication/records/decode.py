@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trueup.connectors.byte_rows import optional_slices
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
 from trueup.connectors.kafka.protocol.records import Records, parsed
-from trueup.connectors.kafka.protocol.reencode import varint
+from trueup.connectors.kafka.protocol.varints import varint
 from trueup.connectors.kafka.replication.tags import ordered
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Earlier, Packed

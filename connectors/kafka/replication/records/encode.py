@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from trueup.connectors.byte_rows import Bytes, Column, column_of, cuts, indices, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
 from trueup.connectors.kafka.protocol.record_batch import Header, assemble
-from trueup.connectors.kafka.protocol.reencode import zigzag
+from trueup.connectors.kafka.protocol.varints import zigzag
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Packed
 from trueup.connectors.replication.ports import Columns

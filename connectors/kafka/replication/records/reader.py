@@ -47,8 +47,7 @@ class WireReader:
     def __init__(self, lease: Lease) -> None:
         self._lease, self._client = lease, KafkaClient(lease.source)
         self._meant = {a.source.topic: id_of(a.source_id) for a in lease.assignments}
-        self._ends, self._texts = KafkaClient(lease.source), Paths(lease).text
-        self._identity = Identity(KafkaClient(lease.source), self._meant)
+        self._identity, self._texts = Identity(self._client, self._meant), Paths(lease).text
         self._fetches: dict[int, _Fetch] = {}
         self._logs: dict[LogId, _Log] = {}
 
@@ -57,8 +56,10 @@ class WireReader:
         return self._client.cluster_id()
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of partitions."""
-        return self._ends.bounds(set(logs))
+        """Start and end of partitions, whose leaders are read first. Raises as `KafkaClient.refresh`."""
+        wanted = set(logs)
+        self._client.refresh(log.topic for log in wanted)
+        return self._client.bounds(wanted)
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Partitions of recreated topics."""
@@ -191,8 +192,7 @@ class WireReader:
         for fetch in self._fetches.values():
             fetch.connection.close()
         self._fetches.clear()
-        for part in (self._client, self._ends, self._identity):
-            part.close()
+        self._client.close()
 
 
 class _Log:

@@ -103,7 +103,3 @@ class KafkaTails:
     def _is_ours(self, header: Header) -> bool:
         tag = tag_of(header.producer_id)
         return tag is not None and not tag.whole and tag.writer_id == self._writer_id
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._client.close()

@@ -12,25 +12,27 @@ from trueup.state.common.errors import TrueupError
 
 
 class KafkaTarget:
-    """A part of `connectors.replication.ports.Writer`."""
+    """A part of `connectors.replication.ports.Writer`.
+
+    Its queries have a client of their own: the leaders that a writer knows change only together with the producers that
+    it learned from them.
+    """
 
     lag_s = 0.0
 
     def __init__(self, lease: Lease) -> None:
-        self._identity = Identity(
-            KafkaClient(lease.target), {a.target.topic: id_of(a.target_id) for a in lease.assignments}
-        )
-        self._ends = KafkaClient(lease.target)
-        self._tails = KafkaTails(KafkaClient(lease.target), lease.writer_id)
+        self._queries = KafkaClient(lease.target)
+        self._identity = Identity(self._queries, {a.target.topic: id_of(a.target_id) for a in lease.assignments})
+        self._tails = KafkaTails(self._queries, lease.writer_id)
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of partitions, after everything that their leaders have is replicated: before that, records are
         hidden and may belong to this copy."""
         wanted = set(logs)
-        self._ends.refresh(log.topic for log in wanted)
-        settled = self._ends.settled(wanted)
+        self._queries.refresh(log.topic for log in wanted)
+        settled = self._queries.settled(wanted)
         wrong = {log: end for log, end in settled.items() if isinstance(end, TrueupError)}
-        return {**self._ends.bounds(wanted), **wrong}
+        return {**self._queries.bounds(wanted), **wrong}
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Partitions of recreated topics."""
@@ -42,6 +44,4 @@ class KafkaTarget:
 
     def close(self) -> None:
         """Close the connections."""
-        self._tails.close()
-        self._identity.close()
-        self._ends.close()
+        self._queries.close()

@@ -2,8 +2,8 @@
 
 A request that names a topic follows its name, also after it was recreated. Therefore the leaders are queried with topic
 ids: those of the source after every read and before its records are written, which is exact, because a leader that
-still has the topic returned no records of another one; those of the target before every write and during writes of
-librdkafka. A response to a request with the id of the topic is such a query, too.
+still has the topic returned no records of another one; those of the target before every write. A response to a
+request with the id of the topic counts as such a query.
 """
 
 import time
@@ -22,12 +22,9 @@ SURE_S = 0.2
 
 
 class Identity:
-    """The topics at one end of a lease. ``meant``: ids by topic, empty for the one that exists at the first query.
+    """The topics at one end of a lease. ``meant``: ids by topic, empty for the one that exists at the first query."""
 
-    ``cluster`` None: its options do not permit the query; every topic then counts as the intended one.
-    """
-
-    def __init__(self, cluster: KafkaClient | None, meant: Mapping[str, bytes]) -> None:
+    def __init__(self, cluster: KafkaClient, meant: Mapping[str, bytes]) -> None:
         self._cluster, self._meant = cluster, dict(meant)
         self._stale, self._by_name = True, False
         self._sure_s = dict[LogId, float]()
@@ -45,7 +42,7 @@ class Identity:
         `Missing` if the cluster does not know it, another `Retry` if this is unknown."""
         since_s = time.monotonic() - SURE_S
         left = {partition for partition in partitions if self._sure_s.get(partition, since_s) <= since_s}
-        if self._cluster is None or not left:
+        if not left:
             return {}
         found: dict[LogId, TrueupError] = {}
         for _ in range(_ATTEMPTS):
@@ -61,7 +58,6 @@ class Identity:
 
     def _refreshed(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Read the leaders, and the topics with other ids."""
-        assert self._cluster is not None, "asked only with a cluster"
         wanted = list(partitions)
         try:
             self._cluster.refresh(partition.topic for partition in wanted)
@@ -78,7 +74,6 @@ class Identity:
 
     def _asked(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Query all leaders in parallel; the errors by partition."""
-        assert self._cluster is not None, "asked only with a cluster"
         of_node, found = self._led(partitions)
         asked: list[tuple[int, Connection]] = []
         for node, topics in of_node.items():
@@ -105,7 +100,6 @@ class Identity:
 
     def _led(self, partitions: Iterable[LogId]) -> tuple[dict[int, dict[str, list[int]]], dict[LogId, TrueupError]]:
         """Partitions by leader and topic, and those without a leader. Clusters without topic ids are omitted."""
-        assert self._cluster is not None, "asked only with a cluster"
         of_node: dict[int, dict[str, list[int]]] = {}
         found: dict[LogId, TrueupError] = {}
         for partition in partitions:
@@ -119,11 +113,5 @@ class Identity:
         return of_node, found
 
     def _lost(self, node: int, topics: Mapping[str, Iterable[int]], error: TrueupError) -> dict[LogId, TrueupError]:
-        assert self._cluster is not None, "asked only with a cluster"
         self._cluster.lost(node)
         return {LogId(name, number): error for name, numbers in topics.items() for number in numbers}
-
-    def close(self) -> None:
-        """Close the connections."""
-        if self._cluster is not None:
-            self._cluster.close()

@@ -76,12 +76,12 @@ class Live:
         """Publish a change and wait until it is effective here. Returns the new value. None restores the file's value,
         or removes the refused record of a key that is not a live one, such as of a link that is not declared any more;
         then there is no value."""
+        known = name in live_keys(self._base)
         if value is not None:
             change(self.now, name, value)
-        elif name not in live_keys(self._base) and name not in self.refused:
+        elif not known and name not in self.refused:
             raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
         wanted = None if value is None else value_of(change(self._base, name, value), name)
-        known = name in live_keys(self._base)
         if (most := mode_at_most(self._base, name)) and exceeds(wanted, most):
             raise BadSettings([f"{name}: expected at most {most}, by access.modes_at_most; found {wanted}"])
         if self.restraint and name.endswith(".mode") and wanted != MODES[0]:

@@ -79,6 +79,7 @@ class Link:
         self.rounds, self.taken_ms = 0, 0
         self._term, self._number = "", 0
         self._held: list[Order] = []
+        self._leased: set[LogId] = set()  # the source partitions of the held orders
         self._taken: dict[int, tuple[str, int]] = {}  # attempt and last report, by part of the held orders
         self._dirty: set[LogId] = set()  # reported, but not in the journal yet
         self._ending = False
@@ -118,6 +119,7 @@ class Link:
 
     def _hold(self, orders: list[Order]) -> None:
         self._held, self._taken = orders, {}
+        self._leased = {each.source for order in orders for each in order.lease.assignments}
 
     def wake(self) -> None:
         """End `rest`, because something changed."""
@@ -372,8 +374,7 @@ class Link:
 
     def leased(self, source: LogId) -> bool:
         """Whether a lease of the partition is in progress."""
-        with self.lock:
-            return any(source == each.source for order in self._held for each in order.lease.assignments)
+        return source in self._leased
 
     def anew(self, begins: Mapping[LogId, tuple[LogId, int, Refill | None]], reason: str) -> None:
         """Copy partitions from a source offset to targets that have none of their records. Raises `Refused` if a lease

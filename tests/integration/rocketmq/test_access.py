@@ -20,6 +20,7 @@ from trueup.connectors.rocketmq.replication.writer import RocketMqWriter
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.rocketmq import Tls
 from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.state.replication.provenance import HEADER
 
 pytestmark = pytest.mark.servers
 ADMIN, BROKER, TOPIC = ("admin", "adminsecret12"), "broker-a", "orders"
@@ -123,7 +124,8 @@ def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: Connec
     with closing(RocketMqReader(lease)) as reader, closing(RocketMqWriter(lease)) as writer:
         [before] = reader.bounds([log]).values()
         assert isinstance(before, Bounds)
-        rows = Columns([0], [None], [b"copied"], [BORN_MS], [[(names.RAW, b"a\x011\x02"), *marks(b"a prefix", [5])]])
+        copied = [(names.RAW, b"a\x011\x02"), (HEADER, b"east"), *marks(b"a prefix", [5])]
+        rows = Columns([0], [None], [b"copied"], [BORN_MS], [copied])
         written = writer.write({log: rows})[log]
         [after] = writer.bounds([log]).values()
         assert isinstance(after, Bounds)

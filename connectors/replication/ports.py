@@ -227,8 +227,8 @@ class Read(NamedTuple):
     """The result of one poll of a log. ``next``: the next offset to read; all records before it are in ``records``;
     ``idle``: there was nothing more; ``error``: why it cannot be read further. ``lost``: offsets up to ``next`` that
     the source deleted before they were read. They are reported without records, so that they are counted once.
-    ``bounds``: of the log, if the source reported them with the records. ``foreign_tags``: the records whose tag is not
-    believed, because no link wrote them where they are; it is not among their headers.
+    ``bounds``: the bounds of the log, if the source reported them with the records. ``foreign_tags``: the records
+    whose tag is not believed, because no link wrote them where they are; it is not among their headers.
     ``place``: a number, not negative, by which the last of the records is distinguished from another one with its
     offset; -1: none. The next reader of the log finds it in the position (`track.PLACE`). ``refused``: why the last of
     the records cannot be copied; its value is what the source has."""

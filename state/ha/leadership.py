@@ -35,8 +35,8 @@ twenty instances in the takeover time. An old sign that is written again therefo
 
 class Sign(NamedTuple):
     """One record. ``epoch``: 0 if the application has no section ha; ``since``: offset at which it began to lead;
-    ``after``: of a claim, offset of the last sign of the previous leader, otherwise of the last record that its author
-    had read; ``number``: counts the records of a run;
+    ``after``: offset of the last sign of the previous leader if this is a claim, otherwise offset of the last record
+    that its author had read; ``number``: counts the records of a run;
     ``takeover_ms``: silence that a standby must wait for, by the settings of its author, in ms."""
 
     offset: int

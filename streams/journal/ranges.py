@@ -12,7 +12,7 @@ _TIMES = (-1, 253_402_300_799_999)
 
 
 def check_of(kind: Any, name: str = "", field: Mapping[str, Any] | None = None) -> Check | None:
-    """The check of values of an Avro type; None if there is nothing to check. ``field``: whose type it is."""
+    """The check of values of an Avro type; None if there is nothing to check. ``field``: the field with the type."""
     field = field or {}
     if isinstance(kind, list):
         return _optional(check_of(next(each for each in kind if each != "null"), name, field))

@@ -33,7 +33,7 @@ class Lock:
 def make_private(data: Path) -> None:
     """Create the directory. From now on, only this user can open what this process and its children create.
 
-    A directory that this user owns is closed to others, too. One of another user, like a volume of Kubernetes, keeps
+    A directory that this user owns is also closed to others. One of another user, like a volume of Kubernetes, keeps
     its mode: only the files in it are private. Raises `OSError`.
     """
     os.umask(0o077)

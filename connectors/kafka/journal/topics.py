@@ -54,7 +54,7 @@ Ranges = dict[int, tuple[int, int]]
 
 
 class Entry(NamedTuple):
-    """One record of a topic. ``body`` None: the key was removed; ``headers``: of such a record, by name."""
+    """One record of a topic. ``body`` None: the key was removed. Only such a record has ``headers``, by name."""
 
     key: bytes
     body: bytes | None

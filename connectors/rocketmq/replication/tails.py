@@ -15,7 +15,7 @@ MOST = 1_000
 
 
 class RocketMqTails:
-    """Implements `connectors.replication.tail.Tails`. ``binding``: of each queue."""
+    """Implements `connectors.replication.tail.Tails`. ``binding``: the binding of a queue."""
 
     def __init__(self, client: RocketMqClient, binding: Callable[[LogId], Binding]) -> None:
         self._client, self._binding = client, binding

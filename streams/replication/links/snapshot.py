@@ -18,8 +18,8 @@ class Side(NamedTuple):
     each log.
 
     ``problem``: why the last observation failed; the other fields are older then. ``cluster``: its id. ``names``: all
-    topics of the source. ``ends_lag_s``: by how much end offsets may lag acknowledged records. ``unreadable``: topics
-    that cannot be read, with the reason.
+    topics of the source. ``ends_lag_s``: the time by which end offsets may lag acknowledged records. ``unreadable``:
+    topics that cannot be read, with the reason.
     """
 
     topics: Mapping[str, Collection[LogId]] = {}

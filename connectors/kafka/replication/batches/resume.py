@@ -57,8 +57,8 @@ class ResumePoint:
     batches there, in order. ``floor``: of the position after it counts them. ``known``: producers whose sequence
     numbers the leader checks. ``counted``: the offset after the counted batches there, which may be far before
     the floor (-1: unknown). ``whole``: nothing was removed since the floor, so that ``own`` contains everything
-    ever written there. ``records``: of the uncounted batches by producer id, if they are compared one by one. ``cut``:
-    the target deleted its log behind the floor, so that the first ones may be missing."""
+    ever written there. ``records``: the records of the uncounted batches by producer id, if they are compared one by
+    one. ``cut``: the target deleted its log behind the floor, so that the first ones may be missing."""
 
     floor: int
     known: frozenset[int]

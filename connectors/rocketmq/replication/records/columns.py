@@ -81,8 +81,8 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Converts stored messages to columns. ``raw``: for a writer of RocketMQ. ``replicated``: RocketMQ's own replicator
-    writes to the cluster; ``called``: cluster names by the names that it uses for them."""
+    """Converts stored messages to columns. ``raw``: the columns are for a writer of RocketMQ. ``replicated``:
+    RocketMQ's own replicator writes to the cluster; ``called``: cluster names by the names that it uses for them."""
 
     def __init__(self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None) -> None:
         self.raw, self._replicated, self._called = raw, replicated, called or {}

@@ -12,7 +12,8 @@ from trueup.connectors.pulsar import codecs
 from trueup.connectors.pulsar.messages import Wrapper
 from trueup.state.common.errors import BadBytes
 
-MOST = 1 << 26
+MOST = 1 << 23
+"""50,000 ledgers with offloads. A node of a few kB can be as large when it is decompressed."""
 _MAGIC = b"\x47\x78"
 """No message starts like this: it would be field 8 with wire type 7, which does not exist."""
 _SIZE = struct.Struct(">i")

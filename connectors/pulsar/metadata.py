@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from google.protobuf.message import DecodeError
 from google.protobuf.unknown_fields import UnknownFieldSet
 
-from trueup.connectors.protobuf import TextError, first_damage, read_text
+from trueup.connectors.protobuf import SEARCHED, TextError, first_damage, read_text
 from trueup.connectors.pulsar import compressed, messages
 from trueup.connectors.pulsar.offload_index import uid_of
 from trueup.state.common.errors import BadBytes
@@ -28,6 +28,10 @@ BUCKET = b"#pulsar.internal.delayed.bucket"
 _TEXT = re.compile(rb"\s*(?:ledgerInfo|terminatedPosition|properties|cursorsLedgerId|markDelete\w+)\s*[:{]")
 """Prefixes of nodes that old versions wrote as text; binary nodes never have them."""
 _DIGITS = re.compile(rb"\d{1,19}\Z")
+_MOST_LEDGERS = 200_000
+_MOST_UNKNOWN = 1 << 20
+"""Maximum bytes of unknown fields: to check them takes up to 0.7 s."""
+_SHOWN = 3
 REMEDY = "restore it from a backup; nothing of its owner is deleted until then"
 
 
@@ -46,6 +50,8 @@ def managed_ledger(data: bytes, where: str) -> Listed:
     """Ledgers that a managed ledger lists. A new one is empty and lists none. Raises `BadBytes`."""
     data, where = compressed.opened(data, where)
     message = _parsed(messages.ManagedLedger(), data, where)
+    if len(message.ledgerInfo) > _MOST_LEDGERS:
+        raise BadBytes(where, 0, f"at most {_MOST_LEDGERS} ledgers", str(len(message.ledgerInfo)), REMEDY)
     ids: set[int] = set()
     dropped: set[int] = set()
     copies: list[OffloadedCopy] = []
@@ -130,7 +136,8 @@ def _parsed(message: Any, data: bytes, where: str) -> Any:
     else:
         _parse_binary(message, data, where)
     if not message.IsInitialized():
-        raise BadBytes(where, 0, f"{name} with {', '.join(message.FindInitializationErrors())}", "none", REMEDY)
+        fields = message.FindInitializationErrors()[:_SHOWN] if len(data) <= SEARCHED else ["all required fields"]
+        raise BadBytes(where, 0, f"{name} with {', '.join(fields)}", "none", REMEDY)
     return message
 
 
@@ -141,7 +148,18 @@ def _parse_binary(message: Any, data: bytes, where: str) -> None:
     except DecodeError as error:
         place = first_damage(data, 0, len(data), kind)
         raise BadBytes(where, place, kind.name, "other bytes", REMEDY) from error
-    unknown = UnknownFieldSet(message)
+    size = _unknown_bytes(message)
+    if size > _MOST_UNKNOWN:
+        raise BadBytes(where, 0, f"{kind.name} with at most {_MOST_UNKNOWN} bytes of unknown fields", str(size), REMEDY)
+    unknown = UnknownFieldSet(message) if size else ()
     if any(unknown[at].field_number in kind.fields_by_number for at in range(len(unknown))):
         place = first_damage(data, 0, len(data), kind)
         raise BadBytes(where, place, f"a field of {kind.name}", "a field of another type", REMEDY)
+
+
+def _unknown_bytes(message: Any) -> int:
+    """Bytes of the unknown fields of a message and of the messages in it."""
+    known = type(message)()
+    known.CopyFrom(message)
+    known.DiscardUnknownFields()
+    return len(message.SerializePartialToString()) - len(known.SerializePartialToString())

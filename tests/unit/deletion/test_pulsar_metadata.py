@@ -184,3 +184,18 @@ def test_text_that_is_damaged_is_named_by_its_byte() -> None:
 def test_fields_of_newer_versions_do_no_harm() -> None:
     newer = b"\xa2\x06\x03new"  # field 100
     assert metadata.managed_ledger(LEDGERS + newer, NODE) == Listed((2, 3, 4))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"ledgerInfo: {ledgerId: 1} " + b"x:1\n" * (1 << 18),
+        b"ledgerInfo: {ledgerId: 1} " + b"x:1 " * (1 << 12),
+        b"\x78\x01" * (1 << 20),
+        b"\x0a\x02\x08\x01" * 200_001,
+        compressed.closed(b"\x0a\x00" * (1 << 21), 3),
+    ],
+    ids=["long text", "long line", "unknown fields", "ledgers", "damage in what is compressed"],
+)
+def test_a_node_that_takes_long_to_parse_is_unreadable_in_a_short_error(data: bytes) -> None:
+    assert len(unreadable(NODE, data)) < 1_000

@@ -249,7 +249,8 @@ class Application:
 
     def trends(self, stream: str) -> dict[str, Any]:
         """The numbers of a stream in the last hours."""
-        return self._trends.of(stream)
+        found, known = self._trends.of(stream), next(each for each in STREAMS if each.name == stream)
+        return {**found, "units": {name: known.unit(name) for name in found["series"]}}
 
     def sample(self) -> None:
         """Remember the numbers of now."""

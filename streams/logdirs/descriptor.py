@@ -74,7 +74,7 @@ LOGDIRS = Descriptor(
         "move": "orders the broker to move the replica {topic}: {reason}",
         "cordon": "changes which directories of {topic} take new partitions: {reason}",
     },
-    trends=trends,
+    trends=trends, units={"moving": "moves", "planned moves": "moves"},
     verbs=(
         Verb("topic", "topics/<kafka>",
              '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}', _topic,

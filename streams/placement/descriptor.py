@@ -99,6 +99,8 @@ PLACEMENT = Descriptor(
         "withdraw": "deletes its under-replication mark of ledger {ledger}",
     },
     trends=trends,
+    units={**dict.fromkeys(("drifted", "blocked", "unknown"), "ledgers"), "marks outstanding": "marks",
+           "lost bookies": "bookies"},
     verbs=(
         Verb("replica-reports", "replica-reports", '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, '
              '"last": 9, "found": "missing"}]}', _replicas, "found is missing or digest; report at most 100 at once",

@@ -159,6 +159,8 @@ class Descriptor(NamedTuple):
     """What each kind of action changes, as the page says it before an approval."""
     trends: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
     """Numbers of the application's status whose course the page shows; None: its counts. See `signs.Total`."""
+    units: Mapping[str, str] = _NONE
+    """Units of ``trends`` by name, for the axes of charts; a number without one has its name."""
     signs: Callable[[Mapping[str, Any]], Signs] | None = None
     """Its part of the health, computed from the status of the application; None: computed from its counts."""
 
@@ -167,6 +169,10 @@ class Descriptor(NamedTuple):
         if self.trends is not None:
             return self.trends(status)
         return next((each["counts"] for each in status["subjects"] if each["name"] == self.name), {})
+
+    def unit(self, name: str) -> str:
+        """The unit of one of its `numbers`."""
+        return self.units.get(name, name) if self.trends is not None else self.name
 
     def keys(self, live: Iterable[str], *leaves: str) -> list[str]:
         """Those of these live keys that belong to its settings and whose last part is one of ``leaves``."""

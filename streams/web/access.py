@@ -31,6 +31,8 @@ from trueup.streams.web.others import Caller, Provider, Proxies, is_jwt
 log = logging.getLogger(__name__)
 COOKIE = "trueup-session"
 SESSION_S, SESSIONS = 12 * 3_600, 1_000
+REMEMBERED_S = 7 * 86_400
+"""How long a browser keeps the cookie, so that the login can say why the session ended."""
 LARGEST_FILE = 1 << 20
 LOG_S = 10.0
 REMEDY = "send a token of http.tokens_file; see --token-file, and `trueup token new`"
@@ -165,6 +167,15 @@ class Access:
         """End a session."""
         with self._lock:
             self._sessions.pop(digest_of(session), None)
+
+    def ended(self, request: Request) -> str:
+        """Why the session of this request ended, as a key of `streams.web.login.ENDED`; empty if it had none."""
+        cookie = request.cookies.get(COOKIE)
+        with self._lock:
+            found = self._sessions.get(digest_of(cookie or ""))
+        if not cookie:
+            return ""
+        return "unknown" if found is None else "late" if self._clock() >= found.until_s else "token"
 
     def _sender(self, request: Request) -> Caller:
         """Raises `Refused`."""

@@ -31,10 +31,10 @@ from trueup.streams.runtime.format import bounded
 from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
 from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
 from trueup.streams.runtime.stream import Listing
+from trueup.streams.web import login
 from trueup.streams.web.access import Access
 from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
 from trueup.streams.web.guard import READS, Rejected, admit
-from trueup.streams.web.login import attach
 from trueup.streams.web.pages.pages import Pages
 from trueup.streams.web.parameters import body_of_request, id_of, one_of, selected
 from trueup.streams.web.roles import OPEN, Route, least, least_roles, undecided
@@ -72,7 +72,7 @@ def create_app(
         app.before_request(lambda: _unverified(request.headers.get(USER, ""), request.remote_addr))
     else:
         app.before_request(partial(_admitted, access, _roles(http)))
-        attach(app, access)
+        login.attach(app, access)
     app.after_request(_recorded)
     app.after_request(_sealed)
     app.teardown_request(lambda _error: _forgotten())
@@ -97,7 +97,7 @@ def _admitted(access: Access, roles: Mapping[Route, Role | None]) -> Response | 
         WHO.set(f"{ANONYMOUS} at {request.remote_addr}")
         return None
     if request.method == "GET" and (request.endpoint or "").startswith("page ") and access.caller(request) is None:
-        return cast("Response", redirect("/login", 303))
+        return cast("Response", redirect(login.address(request, access), 303))
     WHO.set(f"{access.require(request, role).name} at {request.remote_addr}")
     return None
 

@@ -142,8 +142,8 @@ class Engine(Protocol):
         """Findings of a stream by rule."""
 
     def trends(self, stream: str) -> Row:
-        """The numbers of a stream in the last hours: every_ms, at_ms [time], series {name: [number or None]}; both
-        lists have the same length."""
+        """The numbers of a stream in the last hours: every_ms, at_ms [time], series {name: [number or None]}, both
+        lists have the same length; units {name: unit}."""
 
 
 def rule_row(rule: Rule) -> Row:

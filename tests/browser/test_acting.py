@@ -134,7 +134,7 @@ class TestCallers:
         return page
 
     def test_a_browser_without_a_session_gets_the_form(self, visit: Visit) -> None:
-        assert visit("/plan").url.endswith("/login")
+        assert visit("/plan").url.endswith("/login?to=%2Fplan")
 
     def test_a_wrong_token_is_refused(self, visit: Visit) -> None:
         page = visit("/login")
@@ -165,10 +165,14 @@ class TestCallers:
         page.click("#logout")
         page.wait_for_url("**/login")
         page.goto(page.url.replace("/login", "/plan"))
-        assert page.url.endswith("/login")
+        assert page.url.endswith("/login?to=%2Fplan")
 
     def test_a_session_that_ended_leads_to_the_form(self, visit: Visit, callers: Access) -> None:
         page = self.log_in(visit, Role.VIEWER, "/")
         callers.end(next(one["value"] for one in page.context.cookies() if one["name"] == "trueup-session"))
-        page.wait_for_url("**/login")
-        assert page.url.endswith("/login")
+        page.wait_for_url("**/login?*")
+        page.wait_for_selector("text=Your session ended")
+        page.fill("#token", TOKENS[Role.VIEWER])
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#logout")
+        assert page.url.endswith("/")

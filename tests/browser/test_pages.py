@@ -57,6 +57,18 @@ def test_the_picture_of_the_readme_is_up_to_date() -> None:
     assert digest().encode() in PICTURE.read_bytes(), "run `make picture`"
 
 
+def test_on_a_narrow_screen_what_needs_attention_is_first(visit: Visit) -> None:
+    page = visit("/", 390)
+    tops = {name: page.locator(f"#{name}").bounding_box()["y"] for name in ("health", "attention", "counts", "trends")}  # type: ignore[index]
+    assert sorted(tops, key=lambda name: tops[name]) == ["health", "attention", "counts", "trends"]
+
+
+def test_each_unit_has_a_chart_with_times_of_24_hours(visit: Visit) -> None:
+    page = visit("/streams/placement")
+    page.wait_for_selector("#chart canvas")
+    assert page.locator("#chart .uplot").count() == 3
+
+
 def test_a_chart_shows_the_last_hours(visit: Visit) -> None:
     page = visit("/streams/placement")
     page.wait_for_selector("#chart canvas")

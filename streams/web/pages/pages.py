@@ -265,8 +265,8 @@ class Pages:
         found = dict[str, str]()
         for noun in (noun.name for stream in self._running() for noun in stream.lists if not noun.limit):
             for row in _or_none(lambda noun=noun: self._engine.rows(noun, {})):  # type: ignore[misc]
-                if _says(row, asked) and (place := resources.address(row)):
-                    found[place] = place.strip("/").replace("/", " ", 1)
+                if _says(row, asked) and (page := resources.page_and_title(row)):
+                    found[page[0]] = page[1]
         if len(found) == 1:
             return redirect(next(iter(found)), 303)
         return self._render("search.html", "", asked=asked, found=dict(list(found.items())[:FOUND]), total=len(found))

@@ -23,10 +23,15 @@ def concerns(thing: Thing, row: Row, names: Row) -> bool:
 
 def address(row: Row) -> str:
     """The page of the first resource that a row concerns; empty if there is none."""
+    return found[0] if (found := page_and_title(row)) else ""
+
+
+def page_and_title(row: Row) -> tuple[str, str] | None:
+    """The same page, and the resource in words."""
     for _, thing in with_page():
         if thing.names and (names := thing.names(row)):
-            return page_of(thing, names)
-    return ""
+            return page_of(thing, names), title(thing, names)
+    return None
 
 
 def page_of(thing: Thing, names: Row) -> str:

@@ -6,7 +6,7 @@ document.getElementById("login").addEventListener("submit", async (event) => {
   const headers = { "Content-Type": "application/json" };
   try {
     const response = await fetch("/login", { method: "POST", headers, body });
-    if (response.ok) location.replace("/");
+    if (response.ok) location.replace(event.target.dataset.to);
     else document.getElementById("problem").textContent = "This token is not valid.";
   } catch (error) {
     document.getElementById("problem").textContent = "No response from Trueup (" + error.message + ").";

@@ -8,7 +8,7 @@
   const everyMs = Number(document.body.dataset.refreshMs);
   const fresh = link.textContent;
   let answered = Date.now();
-  let chart = null;
+  let charts = [];
 
   // What the operator is doing stays: open details, typed text, the chart.
   const callbacks = {
@@ -31,7 +31,7 @@
     if (document.hidden) return;
     try {
       const response = await fetch(location.href, { cache: "no-store", signal: AbortSignal.timeout(10000) });
-      if (response.redirected && new URL(response.url).pathname === "/login") return location.replace("/login");
+      if (response.redirected && new URL(response.url).pathname === "/login") return location.replace(response.url);
       const text = await response.text();
       if (!text.includes('<main id="main"')) throw new Error("HTTP " + response.status);
       replace(text);
@@ -93,21 +93,35 @@
     const response = await fetch("/api/trends/" + encodeURIComponent(place.dataset.stream));
     if (!response.ok) return;
     const found = await response.json();
-    const names = Object.keys(found.series);
-    const data = [found.at_ms.map((at) => at / 1000), ...names.map((name) => found.series[name])];
-    const size = { width: place.clientWidth, height: 220 };
-    if (chart && chart.series.length === names.length + 1) {
-      chart.setData(data);
-      if (chart.width !== size.width) chart.setSize(size);
+    const units = new Map();
+    for (const name of Object.keys(found.series)) {
+      const unit = found.units[name];
+      units.set(unit, [...(units.get(unit) || []), name]);
+    }
+    const at = found.at_ms.map((time) => time / 1000);
+    const wanted = [...units].map(([unit, names]) => ({ unit, names, data: [at, ...names.map((name) => found.series[name])] }));
+    const size = { width: place.clientWidth, height: 210 };
+    const keys = JSON.stringify(wanted.map((each) => each.names));
+    if (place.dataset.series === keys) {
+      charts.forEach((chart, index) => {
+        chart.setData(wanted[index].data);
+        if (chart.width !== size.width) chart.setSize(size);
+      });
       return;
     }
+    place.dataset.series = keys;
     place.replaceChildren();
     const style = getComputedStyle(document.documentElement);
     const [text, line] = ["--quiet", "--line"].map((name) => style.getPropertyValue(name));
     const colours = ["--drifted", "--blocked", "--unknown", "--link", "--true"].map((name) => style.getPropertyValue(name));
     const axis = { stroke: text, grid: { stroke: line, width: 1 }, ticks: { stroke: line } };
-    const series = names.map((label, at) => ({ label, stroke: colours[at % colours.length], width: 1.5 }));
-    chart = new uPlot({ ...size, series: [{}, ...series], axes: [axis, { ...axis, size: 64 }] }, data, place);
+    const clock = (seconds) => new Date(seconds * 1000).toISOString().slice(11, 16);
+    const times = { ...axis, values: (_, splits) => splits.map(clock), label: "UTC", labelSize: 18 };
+    charts = wanted.map(({ unit, names, data }) => {
+      const series = names.map((label, index) => ({ label, stroke: colours[index % colours.length], width: 1.5 }));
+      const time = { value: (_, seconds) => (seconds === null ? "--" : clock(seconds)) };
+      return new uPlot({ ...size, series: [time, ...series], axes: [times, { ...axis, size: 64, label: unit, labelSize: 18 }] }, data, place);
+    });
   }
 
   window.addEventListener("resize", () => draw().catch(() => {}));

@@ -11,6 +11,7 @@ from tests.configuration import parse
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
+from trueup.streams.catalog import STREAMS
 from trueup.streams.replication.rows import by_topic
 from trueup.streams.runtime.stream import Listing
 from trueup.streams.web.engine import SELECTORS
@@ -447,7 +448,9 @@ class FakeEngine:
         return dict(Counter(row["rule"] for row in rows).most_common())
 
     def trends(self, stream: str) -> dict[str, Any]:
-        return self.course.get(stream, {"every_ms": 15_000, "at_ms": [], "series": {}})
+        found = self.course.get(stream, {"every_ms": 15_000, "at_ms": [], "series": {}})
+        known = next(each for each in STREAMS if each.name == stream)
+        return {**found, "units": {name: known.unit(name) for name in found["series"]}}
 
     def bookie(self, bookie: str) -> dict[str, Any]:
         found = next(row for row in self.members if row["bookie"] == bookie)

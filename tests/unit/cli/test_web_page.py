@@ -254,6 +254,25 @@ def test_the_search_leads_to_a_ledger_and_to_a_single_match(client: FlaskClient,
     assert places == ["/ledgers/21", "/bookies/127.0.0.5%3A3181"]
 
 
+def test_the_search_names_resources_as_people_do(client: FlaskClient) -> None:
+    found = section(client.get("/search?q=127.0.0").text, "found")
+    assert ('href="/bookies/127.0.0.1%3A3181">bookie 127.0.0.1:3181<' in found) is True, found
+
+
+def test_numbers_of_different_units_have_axes_of_their_own(client: FlaskClient, engine: FakeEngine) -> None:
+    names = ("drifted", "blocked", "marks outstanding", "lost bookies")
+    engine.course["placement"] = {"every_ms": 1, "at_ms": [1], "series": {name: [1] for name in names}}
+    assert client.get("/api/trends/placement").json["units"] == {
+        "drifted": "ledgers", "blocked": "ledgers", "marks outstanding": "marks", "lost bookies": "bookies",
+    }  # fmt: skip
+
+
+def test_one_other_action_is_one(client: FlaskClient, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    some = [row for row in engine.plan() if row["stage"] == "awaiting approval"][:4]
+    monkeypatch.setattr(engine, "plan", lambda: some)
+    assert "1 other action is approved, too" in client.get("/plan").text
+
+
 def test_the_timeline_shows_selected_actions(client: FlaskClient) -> None:
     shown = section(client.get("/timeline?q=safe").text, "timeline")
     assert ("ledger 20" in shown, "ledger 21" in shown, "1 action of 1" in shown) == (True, False, True)

@@ -211,6 +211,11 @@ def test_settings_show_no_secret() -> None:
     assert "hunter2" not in repr(load(None, ZOOKEEPER, flags))
 
 
+def test_a_tab_is_named(tmp_path: Path) -> None:
+    path = write(tmp_path, "cluster:\n\tzookeeper: zk\n")
+    assert problems(path) == [f"{path}, line 2, column 1: expected YAML; found: a tab; indent with spaces"]
+
+
 def test_two_documents_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path, "cluster: {zookeeper: zk}\n---\n{}\n")
     assert "expected YAML" in problems(path)[0]

@@ -334,8 +334,35 @@ def test_sessions_are_bounded_and_the_oldest_ends(access: Access, client: FlaskC
 def test_the_page_sends_unknown_browsers_to_the_form(client: FlaskClient) -> None:
     response = client.get("/")
     form = client.get("/login")
-    assert (response.status_code, response.headers["Location"], "password" in form.text) == (303, "/login", True)
+    assert (response.status_code, response.headers["Location"], "password" in form.text) == (303, "/login?to=%2F", True)
     assert "form-action 'self'" in form.headers["Content-Security-Policy"]
+
+
+def test_the_form_returns_to_the_page_that_was_asked_for(client: FlaskClient) -> None:
+    place = client.get("/findings?stream=placement&q=a%20b").headers["Location"]
+    assert 'data-to="/findings?stream=placement&amp;q=a%20b"' in client.get(place).text
+
+
+@pytest.mark.parametrize("to", ["//elsewhere", "/\\elsewhere", "https://elsewhere", "/a\n", "javascript:alert(1)"])
+def test_the_form_returns_to_no_other_server(client: FlaskClient, to: str) -> None:
+    assert 'data-to="/"' in client.get("/login", query_string={"to": to}).text
+
+
+def test_the_form_says_why_a_session_ended(client: FlaskClient, clock: Clock, file: Path, access: Access) -> None:
+    def said() -> str:
+        return re.findall(r"Your session ended: (.*?)</p>", client.get(client.get("/plan").headers["Location"]).text)[0]
+
+    client.post("/login", json={"token": TOKENS[Role.VIEWER]})
+    file.write_text(line_of("carol", Role.VIEWER, "new") + "\n")
+    found = [said()]
+    clock.now_s = SESSION_S
+    found.append(said())
+    cookie = client.get_cookie(COOKIE)
+    assert cookie is not None
+    access.end(cookie.value)
+    assert [*found, said()] == [
+        "its token is not valid any more.", "its time was over.", "Trueup was restarted, or you logged out elsewhere.",
+    ]  # fmt: skip
 
 
 def test_a_name_of_the_settings_is_a_host(access: Access) -> None:

@@ -15,8 +15,8 @@ _LABELS = {"required": _Field.LABEL_REQUIRED, "optional": _Field.LABEL_OPTIONAL,
 _WIRES = {_Field.TYPE_BYTES: 2, _Field.TYPE_STRING: 2, _Field.TYPE_MESSAGE: 2}  # all other types used here are varints
 _FIXED = {1: 8, 5: 4}
 MOST_TEXT, LONGEST_LINE = 1 << 17, 1 << 13
-"""Limits of text, in bytes: the parser needs up to 10 us for each, and for unknown fields also a time that grows with the
-line. TextFormat writes one field per line; metadata of 1,000 fragments have 100 kB."""
+"""Limits of text, in bytes: the parser needs up to 10 us for each, and for unknown fields also a time that grows with
+the line. TextFormat writes one field per line; metadata of 1,000 fragments have 100 kB."""
 SEARCHED = 1 << 20
 """Maximum bytes that are searched for the place of damage, at about 1.5 us each."""
 _ESCAPE = re.compile(rb"\\([0-7]{1,3}|.?)", re.DOTALL)

@@ -9,11 +9,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
+from tests.conformance import hooks
 from tests.replication.audit import ends
 from tests.replication.old_kafka import OldKafka
 from tests.replication.pair import QUICK, Copy, Pair, configure, create
 from tests.replication.reading import committed
-from trueup.connectors.contract import Copier, LogId, Progress
+from trueup.connectors.contract import Connector, Copier, LogId, Progress
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.connectors.kafka.replication.connector import Batches
@@ -93,6 +94,27 @@ def test_an_old_position_finds_records_of_older_formats(older: Pair) -> None:
     Copy(Batches(), older.lease(topic)).to_the_end()
     again = Copy(Batches(), older.lease(topic)).to_the_end()
     assert (again.totals["skipped"], again.totals["copied"], again.runs) == (600, 0, [(0, 0, 600)])
+
+
+def test_batches_stop_at_a_target_that_cannot_store_the_tag(older: Pair) -> None:
+    """A record without a producer id would come back over a link in the other direction."""
+    assert refused_by_the_format(older, Batches()) == (True, 0, [0])
+
+
+def test_no_hook_handles_records_that_a_target_refuses_for_its_format(older: Pair) -> None:
+    hooks.seen.clear()
+    hook = f"{hooks.__name__}:{hooks.handle.__name__}"
+    assert refused_by_the_format(older, pump(), path="records", failures="hook", hook=hook) == (True, 0, [0])
+    assert hooks.seen == []
+
+
+def refused_by_the_format(pair: Pair, connector: Connector, **more: object) -> tuple[bool, int, list[int]]:
+    """Whether a copy to a topic of an older format stopped, its offset, and the ends of the target."""
+    topic = pair.topic(east={"message.format.version": "0.10.2"})
+    write(pair, topic, 50, "west")
+    [row] = Copy(connector, pair.lease(topic, back=True, **more)).to_the_end().rows.values()
+    assert "set message.format.version of the target topic" in row.error
+    return row.stopped, row.position.offset, ends(pair.site("east", topic))
 
 
 def test_the_sample_counts_messages_of_older_formats(older: Pair) -> None:

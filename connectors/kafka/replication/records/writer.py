@@ -24,13 +24,14 @@ from trueup.connectors.kafka.client.fetch_produce import (
     PRODUCE_VERSION,
     Missing,
     Produced,
+    problem,
     produce_body,
     produced,
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
 from trueup.connectors.kafka.replication.records.encode import BATCH_BYTES, Batch, Stretches, stretches_of
-from trueup.connectors.kafka.replication.records.errors import DENIED, MISSING, REFUSED
+from trueup.connectors.kafka.replication.records.errors import MISSING, OF_RECORDS, OF_TOPIC, TOO_LARGE
 from trueup.connectors.kafka.replication.records.producers import Producers
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.kafka.replication.tags import Paths
@@ -45,9 +46,6 @@ _NOT_WRITTEN = frozenset({
     KafkaError.NOT_ENOUGH_REPLICAS,
 })  # fmt: skip
 """Errors of a batch that its broker did not append: it is sent again."""
-_TOO_LARGE = frozenset({KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.RECORD_LIST_TOO_LARGE})
-_OF_RECORDS = REFUSED - DENIED - MISSING
-"""Errors of a batch that its broker refuses because of its size or of a record in it."""
 _PARTS = 4
 """A refused batch is divided into this number of batches."""
 _PATIENCE_S, _AGAIN_S = 1.0, 0.1
@@ -153,7 +151,7 @@ class WireWriter(KafkaTarget):
                 if self._may_be_new(one.log):
                     one.waits = error
                 else:
-                    one.refused = f"{error.found}; {error.todo}"
+                    one.fail(Stop(error.expected, error.found, error.todo))
             except Retry as error:
                 one.waits = error
             except TrueupError as error:
@@ -216,8 +214,11 @@ class WireWriter(KafkaTarget):
         elif not answer.error:
             self._unknown_s.pop(one.log, None)
             one.stored(answer.offset, self._producers)
-        elif answer.error in REFUSED and not (answer.error in MISSING and self._may_be_new(one.log)):
+        elif answer.error in OF_RECORDS:
             one.refuse(answer.error)
+        elif answer.error in OF_TOPIC and not (answer.error in MISSING and self._may_be_new(one.log)):
+            refused = problem(answer.error, f"write to {one.log} of {self._client.endpoint.name}")
+            one.fail(Stop(refused.expected, refused.found, refused.todo))
         else:
             error = Retry("acknowledged records", KafkaError(answer.error).str(), _TODO)
             if answer.error in _NOT_WRITTEN:
@@ -345,14 +346,14 @@ class _Sending:
         self._offsets = following(self._offsets, offset, self._batch.records)
 
     def refuse(self, error: int) -> None:
-        """The batch that was taken is refused. If it may be because of one of its records, it is divided."""
+        """The batch that was taken is refused. It is divided until the refused record is alone."""
         assert self._batch is not None, "asked only after `next`"
         self.waits = None
         self._alone = self._batch.records == 1
-        if self._alone or error not in _OF_RECORDS:
+        if self._alone:
             self.refused = KafkaError(error).str()
             return
-        self._too_large |= error in _TOO_LARGE
+        self._too_large |= error in TOO_LARGE
         self._size = max(1, min(self._size, self._batch.size) // _PARTS)
         self._batches = self._records.behind(len(self._offsets)).batches(self._codec, self._size)
         self._ahead = None

@@ -148,10 +148,9 @@ def _parse_binary(message: Any, data: bytes, where: str) -> None:
     except DecodeError as error:
         place = first_damage(data, 0, len(data), kind)
         raise BadBytes(where, place, kind.name, "other bytes", REMEDY) from error
-    size = _unknown_bytes(message)
-    if size > _MOST_UNKNOWN:
+    if len(data) > _MOST_UNKNOWN and (size := _unknown_bytes(message)) > _MOST_UNKNOWN:
         raise BadBytes(where, 0, f"{kind.name} with at most {_MOST_UNKNOWN} bytes of unknown fields", str(size), REMEDY)
-    unknown = UnknownFieldSet(message) if size else ()
+    unknown = UnknownFieldSet(message)
     if any(unknown[at].field_number in kind.fields_by_number for at in range(len(unknown))):
         place = first_damage(data, 0, len(data), kind)
         raise BadBytes(where, place, f"a field of {kind.name}", "a field of another type", REMEDY)

@@ -1,13 +1,14 @@
 """A ZooKeeper session: kazoo's (reconnects, SASL) with TLS, recursive watches, bulk reads and Trueup's errors.
 
-`look`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the errors of
-`connectors.zookeeper.errors`; kazoo's own methods are available, too, and raise kazoo's errors.
+`look`, `present`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the
+errors of `connectors.zookeeper.errors`; kazoo's own methods are available, too, and raise kazoo's errors.
 """
 
 import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
@@ -231,8 +232,15 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         return names, zxid
 
     def listings(self, paths: Sequence[str]) -> tuple[list[list[bytes]], int]:
-        """Names of the children of each znode at one zxid (none if it does not exist), and that zxid."""
-        lists, zxid = self.ask(requests.Listings(paths), f"listing {', '.join(paths[:3])}")
+        """Names of the children of each znode at one zxid (none if it does not exist), and that zxid. Raises
+        `Forbidden`, which names the znode."""
+        try:
+            lists, zxid = self.ask(requests.Listings(paths), f"listing {', '.join(paths[:3])}")
+        except Forbidden:
+            for path in paths:
+                with suppress(NoNode):
+                    self.listing(path)
+            raise
         return lists, zxid
 
     def look(self, path: str) -> tuple[bytes, Stat] | None:
@@ -242,6 +250,13 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         except NoNode:
             return None
         return found.data(0), found.stat(0)
+
+    def present(self, path: str) -> bool:
+        """Whether the znode exists, for callers that need nothing else: one that may not be read does."""
+        try:
+            return self.look(path) is not None
+        except Forbidden:
+            return True
 
     def make(
         self, path: str, data: bytes = b"", *, ephemeral: bool = False, sequence: bool = False, public: bool = False

@@ -4,7 +4,7 @@ The client raises `NotSent` for a request that never left this process. Therefor
 `Unknown` only for writes that were sent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from kazoo import exceptions as kazoo
@@ -36,6 +36,13 @@ class NotSent(kazoo.ConnectionLoss):  # type: ignore[misc]
 
 class Forbidden(Stop):
     """This session lacks a permission on this znode."""
+
+
+def unread(what: str, paths: Sequence[str]) -> Forbidden:
+    """The error for znodes that this session may not read. ``what``: their subject."""
+    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    todo = "grant READ to this identity in the znode's ACL"
+    return Forbidden(f"permission to read {what}", f"none for {paths[0]}{more}", todo)
 
 
 class TooOld(Stop):

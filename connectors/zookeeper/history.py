@@ -4,7 +4,7 @@ zxids and ledger ids a second time, so observations must not be compared with it
 from collections.abc import Mapping
 
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.connectors.zookeeper.errors import GONE
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, unread
 from trueup.state.common.errors import Retry, Stop
 
 _TODO = (
@@ -35,8 +35,8 @@ def ensure_instance(known: str, found: str) -> None:
 
 def ensure_deleted(client: ZooKeeperClient, missing: Mapping[str, int]) -> None:
     """Raise `Rewound` if one of these absent znodes was not deleted after its observed write at this zxid: the parent
-    znode has the zxid of the last creation or deletion of a child."""
-    level = dict(missing)
+    znode has the zxid of the last creation or deletion of a child. Raises `Forbidden` if a parent may not be read."""
+    level, hidden = dict(missing), list[str]()
     while level:
         above: dict[str, int] = {}
         for path, zxid in level.items():
@@ -51,6 +51,10 @@ def ensure_deleted(client: ZooKeeperClient, missing: Mapping[str, int]) -> None:
                 level[name] = above[name]
             elif part.size[row] >= 0 and (found := part.stat(row).pzxid) < above[name]:
                 raise rewound(f"a znode below {name}", above[name], found)
+            elif part.size[row] == FORBIDDEN:
+                hidden.append(name)
+    if hidden:
+        raise unread("the parents of deleted ledgers", hidden)
 
 
 def rewound(path: str, observed: int, found: int) -> Rewound:

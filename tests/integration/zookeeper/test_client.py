@@ -117,6 +117,18 @@ def test_listings_show_one_instant_and_nothing_for_what_is_missing(client: ZooKe
     )
 
 
+def test_a_listing_without_permission_names_the_node(client: ZooKeeperClient, root: str) -> None:
+    client.make(f"{root}/open")
+    client.create(f"{root}/closed", b"", acl=[make_digest_acl("u", "p", all=True)])
+    with pytest.raises(Forbidden, match=f"listing {root}/closed;"):
+        client.listings([f"{root}/open", f"{root}/gone", f"{root}/closed"])
+
+
+def test_a_node_that_may_not_be_read_is_present(client: ZooKeeperClient, root: str) -> None:
+    client.create(f"{root}/closed", b"", acl=[make_digest_acl("u", "p", all=True)])
+    assert [client.present(f"{root}/{name}") for name in ("closed", "gone")] == [True, False]
+
+
 def test_comparison_names_exactly_what_changed(connect: Any, client: ZooKeeperClient, root: str) -> None:
     names = creations(client, root, 5_000)
     _, since = client.listing(root)

@@ -160,7 +160,7 @@ def rights(seen: OpenCluster) -> Iterator[Check]:
 
 def _may_create(seen: OpenCluster, parent: str) -> str:
     """Empty if znodes can be created below ``parent``, or below its nearest existing ancestor; otherwise the reason."""
-    while seen.client.look(parent) is None and parent != seen.paths.root:
+    while parent != seen.paths.root and not seen.client.present(parent):
         parent = parent.rpartition("/")[0]
     path = f"{parent}/trueup-doctor-{uuid.uuid4().hex}"
     answer = next(iter(seen.client.commit([[seen.client.creation(path), deletion(path, -1)]])))
@@ -214,7 +214,7 @@ def auditor(seen: OpenCluster) -> Iterator[Check]:
         yield warn("auditor", f"{holder} holds the vote", todo)
     else:
         yield ok("auditor", f"{holder} holds the vote" if holder else "no process holds the vote")
-    if seen.client.look(seen.paths.disable) is not None:
+    if seen.client.present(seen.paths.disable):
         yield warn("replication", "disabled", "enable it: bin/bookkeeper shell autorecovery -enable")
     else:
         yield ok("replication", "enabled")

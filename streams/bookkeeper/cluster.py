@@ -177,10 +177,11 @@ class BookKeeper:
         return self._racks.health() if isinstance(self._racks, RackSource) else None
 
     def voters(self) -> list[str]:
-        """Voters for the Auditor, without this process. Raises `Retry`."""
+        """Voters for the Auditor, without this process; the name of the vote if it may not be read. Raises `Retry`."""
         client, vote = self.session(), self._vote
-        ours = vote.session if vote is not None else 0
-        return [name for name, owner in queries.voters(client, self._capture.paths) if owner != ours]
+        votes = queries.voters(client, self._capture.paths)
+        others = votes if vote is None else [each for each in votes if not vote.owns(each)]
+        return [each.name.decode() if each.session is None else each.bookie for each in others]
 
     def health(self) -> CaptureHealth:
         """Health of the capture."""
@@ -192,13 +193,13 @@ class BookKeeper:
         return age_ms is None or age_ms > self._policy.current.stale_s * 1000
 
     def problems(self) -> list[str]:
-        """Invalid znodes of BookKeeper; they are skipped."""
+        """Invalid znodes of BookKeeper, which are skipped, and those that may not be read."""
+        health, vote = self._capture.health(), self._vote
         found = [
             f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
-            for path in self._capture.health().invalid_paths
+            for path in health.invalid_paths
         ]
-        vote = self._vote
-        return found + (vote.problems() if vote is not None else [])
+        return found + hidden(health) + (vote.problems() if vote is not None else [])
 
     def vote_holder(self) -> str:
         """State of the Auditor's vote, as text."""
@@ -241,8 +242,7 @@ class BookKeeper:
         vote = self._vote
         if vote is not None and vote.defect:
             return f"changes in ZooKeeper cannot be followed: {vote.defect}"
-        orders = vote.orders() if vote is not None else None
-        return "replication is disabled in BookKeeper" if orders is not None and orders.disabled else ""
+        return "" if vote is None else refused(vote)
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         """Current rows of these ledgers, without those that do not exist."""
@@ -338,6 +338,26 @@ class BookKeeper:
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this znode version."""
         return Marks(self.session(), self._capture.paths).withdraw(items)
+
+
+def hidden(health: CaptureHealth) -> list[str]:
+    """The problem of marks, locks and registrations that may not be read; none if there are none."""
+    if not health.hidden_nodes:
+        return []
+    found = f"none for {health.hidden_nodes}, such as {health.hidden_node}"
+    todo = (
+        "grant READ to this identity in their ACLs; these marks and locks count, and these bookies have no known host"
+    )
+    return [f"expected permission to read all marks, locks and registrations; found {found}; {todo}"]
+
+
+def refused(vote: Vote) -> str:
+    """Why orders of operators to the Auditor permit no changes; empty if they do."""
+    orders = vote.orders()
+    if orders is None:
+        problem = vote.holder().problem or "not read yet"
+        return f"whether replication is disabled in BookKeeper is not known: {problem}"
+    return "replication is disabled in BookKeeper" if orders.disabled else ""
 
 
 def rack_map(chosen: settings.RackSettings) -> RackMap:

@@ -39,7 +39,8 @@ class CaptureHealth:
     then are published. ``last_zxid``: all writes up to it were observed. ``hidden``: number of ``forbidden`` ledgers
     that are not among ``ledgers``. ``problem``: the error that prevents progress, empty if none.
     ``invalid_paths``: at most 100 paths of znodes with invalid ledger ids. ``instance``: INSTANCEID of the
-    cluster.
+    cluster. ``hidden_nodes``: number of marks, locks and registrations that may not be read; ``hidden_node``: one of
+    them.
     """
 
     connected: bool
@@ -60,6 +61,8 @@ class CaptureHealth:
     rack_problem: str
     invalid_paths: tuple[str, ...] = ()
     instance: str = ""
+    hidden_nodes: int = 0
+    hidden_node: str = ""
 
     def age_ms(self, now_ms: int) -> int | None:
         """Age of the observation; None before the first."""

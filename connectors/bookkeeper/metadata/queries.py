@@ -20,7 +20,7 @@ from trueup.connectors.bookkeeper.metadata.layout import (
 )
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
 from trueup.connectors.zookeeper.client import FAST, Pace, ZooKeeperClient
-from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, unread
 from trueup.connectors.zookeeper.requests import Stat, Znodes
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord
@@ -140,7 +140,7 @@ def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int],
     batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in parts]
     forbidden = [ledger for batch in batches for ledger in batch.forbidden.tolist()]
     if forbidden:
-        raise Forbidden("permission to read ledgers", f"none for {forbidden[:5]}", "correct the ZooKeeper ACLs")
+        raise unread("ledgers", [paths.ledger(ledger) for ledger in forbidden])
     return concat([batch.ledgers for batch in batches])
 
 
@@ -249,15 +249,28 @@ def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], hos
     return found
 
 
-def voters(client: ZooKeeperClient, paths: BookKeeperPaths) -> list[tuple[str, int]]:
-    """Bookie id and session of each vote for the Auditor: every AutoRecovery daemon has one (AutoRecoveryMain)."""
+class Ballot(NamedTuple):
+    """A vote for the Auditor. ``session`` None: it may not be read, so its owner is not known."""
+
+    name: bytes
+    bookie: str
+    session: int | None
+
+
+def voters(client: ZooKeeperClient, paths: BookKeeperPaths) -> list[Ballot]:
+    """All votes for the Auditor: every AutoRecovery daemon has one (AutoRecoveryMain)."""
     names = [name for name in client.listings([paths.election])[0][0] if name.startswith(b"V_")]
     return votes(client, paths, names) if names else []
 
 
-def votes(client: ZooKeeperClient, paths: BookKeeperPaths, names: Sequence[bytes]) -> list[tuple[str, int]]:
-    """Bookie id and session of these votes for the Auditor, in this order, without deleted ones."""
-    return [
-        (mark_codec.holder(part.data(row)), part.stat(row).owner)
-        for part in client.multi_read(paths.election, names) for row in range(len(part)) if part.size[row] >= 0
-    ]  # fmt: skip
+def votes(client: ZooKeeperClient, paths: BookKeeperPaths, names: Sequence[bytes]) -> list[Ballot]:
+    """These votes for the Auditor, in this order, without deleted ones."""
+    rows = ((part, row) for part in client.multi_read(paths.election, names) for row in range(len(part)))
+    read = zip(names, rows, strict=True)
+    return [_ballot(name, part, row) for name, (part, row) in read if part.size[row] != GONE]
+
+
+def _ballot(name: bytes, part: Znodes, row: int) -> Ballot:
+    if part.size[row] == FORBIDDEN:
+        return Ballot(name, "", None)
+    return Ballot(name, mark_codec.holder(part.data(row)), part.stat(row).owner)

@@ -16,7 +16,7 @@ from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.metadata import valid_bookie
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.connectors.zookeeper.errors import NodeExists, NoNode
+from trueup.connectors.zookeeper.errors import NodeExists, NoNode, unread
 from trueup.connectors.zookeeper.follower import Watcher
 from trueup.connectors.zookeeper.watch import NodeWatch
 from trueup.state.common.errors import BadSettings, Retry, TrueupError
@@ -28,6 +28,7 @@ _DELAY = re.compile(rb"\s*[+]?0*([0-9]{1,10})\s*\Z")
 _LONGEST_S = 2**31 - 1  # BookKeeper reads an int
 _SHOWN = 32
 _IDLE_S = 5.0
+_HIDDEN = "hidden votes"
 
 
 class Role(Enum):
@@ -85,6 +86,7 @@ class Vote(Watcher):
         self._delay_zxid = -1
         self._problems: dict[str, str] = {}
         self._holder = Holder(Role.WAITING)
+        self._own = b""
 
     def holder(self) -> Holder:
         """The current Auditor."""
@@ -95,6 +97,10 @@ class Vote(Watcher):
         """The session of the vote, 0 if there is none."""
         client = self._client
         return client.session if client is not None else 0
+
+    def owns(self, ballot: queries.Ballot) -> bool:
+        """Whether this is the vote of this session. One that may not be read is recognised by its name."""
+        return ballot.name == self._own if ballot.session is None else ballot.session == self.session
 
     def problems(self) -> list[str]:
         """The errors in votes and requests; the valid ones remain in force."""
@@ -135,37 +141,41 @@ class Vote(Watcher):
     def _prepare(self, client: ZooKeeperClient) -> None:
         """Create the znodes that the Auditor would create."""
         for path in (self._paths.replication, self._paths.election):
-            if client.look(path) is None:
+            if not client.present(path):
                 _make(client, path)
-        if client.look(self._paths.delay) is None:
+        if not client.present(self._paths.delay):
             self._make_delay(client)
 
     def _look(self, client: ZooKeeperClient) -> None:
-        """Find the Auditor, and vote if this session has no vote."""
+        """Find the Auditor, and vote if this session has no vote. Raises `Forbidden` if the lowest vote may not be
+        read: then the Auditor is not known."""
         votes = self._votes(client)
-        if not any(owner == client.session for _, owner in votes):
-            client.make(
-                f"{self._paths.election}/{_PREFIX}", mark_codec.vote(self._bookie), ephemeral=True, sequence=True
-            )
+        if not any(map(self.owns, votes)):
+            path = f"{self._paths.election}/{_PREFIX}"
+            made = client.make(path, mark_codec.vote(self._bookie), ephemeral=True, sequence=True)
+            self._own = made.rpartition("/")[2].encode()
             votes = self._votes(client)
         if not votes:
             raise Retry("a vote for the Auditor", "none", "voting again")
-        bookie, owner = votes[0]
-        if owner != client.session:
-            self._holder = Holder(Role.OTHER, bookie)
+        if votes[0].session is None:
+            raise unread("the lowest vote for the Auditor", [f"{self._paths.election}/{votes[0].name.decode()}"])
+        if not self.owns(votes[0]):
+            self._holder = Holder(Role.OTHER, votes[0].bookie)
         elif self._holder.role is not Role.OURS:
             # BookKeeper's Auditor writes this, too; BookKeeper's shell shows it.
             client.put(self._paths.election, mark_codec.vote(self._bookie), -1)
             self._holder = Holder(Role.OURS, self._bookie)
 
-    def _votes(self, client: ZooKeeperClient) -> list[tuple[str, int]]:
-        """Bookie id and session of each vote, lowest first."""
+    def _votes(self, client: ZooKeeperClient) -> list[queries.Ballot]:
+        """All votes, lowest first."""
         listed = client.listing(self._paths.election)[0]
         names = [name for name in listed if _VOTE.match(name)]
         invalid = next((name for name in listed if name.startswith(_PREFIX.encode()) and name not in names), None)
         self._note(self._paths.election, invalid, "a vote with a sequence number of ZooKeeper", "delete it")
         names.sort(key=lambda name: int(name[len(_PREFIX) :]))
-        return queries.votes(client, self._paths, names)
+        votes = queries.votes(client, self._paths, names)
+        self._note_hidden([f"{self._paths.election}/{vote.name.decode()}" for vote in votes if vote.session is None])
+        return votes
 
     def _read_orders(self, client: ZooKeeperClient) -> None:
         """Read delay and switch; report changes."""
@@ -173,7 +183,7 @@ class Vote(Watcher):
         if found is None:
             self._make_delay(client)
             raise Retry(f"{self._paths.delay}", "nothing", "it was created; reading it again")
-        disabled = client.look(self._paths.disable) is not None
+        disabled = client.present(self._paths.disable)
         delay_s = self._delay_of(found[0])
         before, written = self._orders, found[1].mzxid != self._delay_zxid
         audit = before is not None and written and delay_s in (0, before.delay_s)
@@ -196,6 +206,12 @@ class Vote(Watcher):
             self._problems.pop(path, None)
         else:
             self._problems[path] = f"expected {expected} at {path}; found {invalid[:_SHOWN]!r}; {todo}"
+
+    def _note_hidden(self, paths: list[str]) -> None:
+        if paths:
+            self._problems[_HIDDEN] = str(unread("votes for the Auditor", paths))
+        else:
+            self._problems.pop(_HIDDEN, None)
 
     def _make_delay(self, client: ZooKeeperClient) -> None:
         """Create the delay znode; it is open to all clients, whatever else is protected."""

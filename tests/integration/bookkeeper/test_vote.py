@@ -30,12 +30,12 @@ class Polls:
     votes: list[Vote] = field(default_factory=list)
     orders_received: list[AuditorOrders] = field(default_factory=list)
 
-    def vote(self, name: str, delay_s: int = 0) -> Vote:
-        def connect() -> ZooKeeperClient:
-            acl = [make_digest_acl("u", "p", all=True)]
-            return ZooKeeperClient(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
+    def connect(self) -> ZooKeeperClient:
+        acl = [make_digest_acl("u", "p", all=True)]
+        return ZooKeeperClient(self.server, timeout=30.0, auth_data=[("digest", "u:p")], default_acl=acl)
 
-        self.votes.append(Vote(connect, self.paths.root, name, self.orders_received.append, delay_s))
+    def vote(self, name: str, delay_s: int = 0) -> Vote:
+        self.votes.append(Vote(self.connect, self.paths.root, name, self.orders_received.append, delay_s))
         self.votes[-1].start(run)
         wait_until(lambda: self.votes[-1].holder().role is not Role.WAITING, WAIT_S, "the vote to be cast")
         return self.votes[-1]
@@ -148,6 +148,43 @@ def test_a_vote_without_a_number_is_reported_and_skipped(polls: Polls) -> None:
     polls.client.make(f"{polls.paths.election}/V_{'9' * 4_301}", mark_codec.vote("other"))
     vote = polls.vote("trueup-a")
     assert (vote.holder().role, len(vote.problems())) == (Role.OURS, 1)
+
+
+CLOSED = [make_digest_acl("else", "secret", all=True)]
+
+
+def stranger(polls: Polls) -> str:
+    """A vote that may not be read."""
+    for path in (polls.paths.replication, polls.paths.election):
+        if not polls.client.present(path):
+            polls.client.make(path)
+    return str(polls.client.create(f"{polls.paths.election}/V_", mark_codec.vote("x"), acl=CLOSED, sequence=True))
+
+
+def test_a_lowest_vote_that_may_not_be_read_is_never_ours(polls: Polls) -> None:
+    path = stranger(polls)
+    polls.votes.append(Vote(polls.connect, polls.paths.root, "trueup-a", polls.orders_received.append))
+    vote = polls.votes[-1]
+    vote.start(run)
+    wait_until(lambda: path in vote.holder().problem, WAIT_S, "the vote to be named")
+    listed = polls.client.listing(polls.paths.election)[0]
+    assert (vote.holder().role, "READ" in vote.holder().problem, len(listed)) == (Role.WAITING, True, 2)
+    polls.client.drop(path, -1)
+    wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "the vote to follow")
+
+
+def test_a_later_vote_that_may_not_be_read_is_reported_and_leaves_ours(polls: Polls) -> None:
+    vote = polls.vote("trueup-a")
+    path = stranger(polls)
+    wait_until(lambda: any(path in problem for problem in vote.problems()), WAIT_S, "the vote to be reported")
+    assert vote.holder() == Holder(Role.OURS, "trueup-a")
+
+
+def test_a_switch_that_may_not_be_read_disables(polls: Polls) -> None:
+    polls.client.make(polls.paths.replication)
+    polls.client.create(polls.paths.disable, b"", acl=CLOSED)
+    polls.vote("trueup-a")
+    assert polls.orders_received[-1].disabled
 
 
 def test_an_audit_is_asked_for_once(polls: Polls) -> None:

@@ -90,12 +90,12 @@ def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:
     name = before.id if before else seen.bookie if seen else ""
     status = _REGISTERED.get(seen.registered) if seen else None
     rack = seen.rack if seen else None
-    zxid = seen.registered_zxid if seen else 0
+    zxid = (seen.registered_zxid if seen else 0) or (before.registered_zxid if before else 0)
     if rack == UNKNOWN_RACK and before:
         rack = before.rack  # keep the last answer
     if status is None and before:
         # The rack of an absent bookie cannot be resolved: keep the last known one.
-        rack, zxid = rack or before.rack, zxid or before.registered_zxid
+        rack = rack or before.rack
     if before is None:
         return Bookie(name, rack, status or Status.PENDING, now_ms, zxid, status or Status.WRITABLE, zxid)
     since = min(before.since_ms, now_ms)

@@ -145,10 +145,10 @@ RULES = Rules([
     Rule(
         "placement.unknown-rack", _U, "the rack of a bookie on which the verdict depends is unknown",
         "A member, or a possible replacement, is writable and its rack is unknown: racks.script failed, was too slow "
-        "or returned something other than a location, or Pulsar's znode could not be read, and no earlier result "
-        "exists. Replicas of lost bookies are repaired nevertheless.",
-        "The ledger is not marked for its racks. The source racks of `trueup status` shows the error; Trueup reads "
-        "the rack map again by itself.",
+        "or returned something other than a location, or Pulsar's znode or the bookie's registration could not be "
+        "read, and no earlier result exists. Replicas of lost bookies are repaired nevertheless.",
+        "The ledger is not marked for its racks. The source racks or the problems of `trueup status` show the error; "
+        "Trueup reads rack map and registrations again by itself.",
     ),
 ])  # fmt: skip
 

@@ -9,9 +9,10 @@ from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.bookkeeper.metadata.racks import racks_of
 from trueup.connectors.pulsar.layout import PulsarPaths as Owners
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
-from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld
+from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld, unread
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import Retry
 from trueup.state.common.tls import uses_tls
@@ -75,6 +76,8 @@ def _bookkeeper(settings: Settings, client: ZooKeeperClient) -> Iterator[Check]:
 def _bookies(seen: OpenCluster) -> Iterator[Check]:
     found = queries.registered(seen.client, seen.paths)
     yield bookies(found)
+    if found.hidden:
+        yield hidden(found)
     yield from tried(bookie_checks.NAME, lambda: _connections(seen, found))
     places = locations(seen, found)
     yield racks(seen, places)
@@ -179,6 +182,12 @@ def bookies(found: queries.Registered) -> Check:
     return warn("bookies", counts, "restart or decommission the missing bookies") if lost else ok("bookies", counts)
 
 
+def hidden(found: queries.Registered) -> Check:
+    """Registrations that may not be read."""
+    error = unread("registrations of bookies", sorted(found.hidden.values()))
+    return warn("registrations", error.found, f"{error.todo}; the hosts and racks of these bookies are not known")
+
+
 def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
     """Rack of every bookie according to these settings; the default rack if none is known."""
     from trueup.streams.bookkeeper.cluster import rack_map
@@ -187,7 +196,8 @@ def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
     if known.znode:
         there = seen.client.look(known.znode)
         known.load(there[0] if there else None)
-    places = known.resolve(sorted(found.cookies | set(found.writable) | set(found.readonly)), found.hosts)
+    bookies = sorted(found.cookies | set(found.writable) | set(found.readonly))
+    places = racks_of(known, bookies, found.hosts, found.hidden)
     return {bookie: rack or DEFAULT_RACK for bookie, rack in places.items()}
 
 

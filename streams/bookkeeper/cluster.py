@@ -286,7 +286,8 @@ class BookKeeper:
         """Bookies that have not confirmed that they do not have the ledger, each with its response."""
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
-        found = presence(asked, Addresses(client, paths), ASK_S, reasons=reasons, tls=self._tls())
+        addresses = Addresses(client, paths)
+        found = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls())
         silent = {
             bookie
             for answers in found.values()
@@ -294,7 +295,7 @@ class BookKeeper:
             if answer is PresenceAnswer.SILENT
         }
         # A bookie without a cookie was decommissioned: if it returns, it is empty.
-        retired = {bookie for bookie in silent if client.look(f"{paths.cookies}/{bookie}") is None}
+        retired = {bookie for bookie in silent - addresses.hidden if not client.present(f"{paths.cookies}/{bookie}")}
         return {
             ledger: {
                 bookie: "still has it" if answer is PresenceAnswer.HELD

@@ -14,6 +14,7 @@ from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest
 from trueup.connectors.bookkeeper.bookie.striping import Piece, pieces, write_set
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
+from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes, Refused, Retry, TrueupError
 
@@ -63,7 +64,11 @@ class Bookies(Closing):
             reads.close()
 
     def _address(self, bookie: str) -> Address:
-        address = self._addresses(bookie)
+        try:
+            address = self._addresses(bookie)
+        except Forbidden as error:
+            # Other bookies may have the entry.
+            raise Retry(error.expected, error.found, error.todo) from error
         if address is None:
             raise Retry(f"bookie {bookie} to be registered", "no registration", "start it; the read is retried")
         return address

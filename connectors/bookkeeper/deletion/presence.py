@@ -14,6 +14,7 @@ from typing import NamedTuple
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
 from trueup.connectors.bookkeeper.bookie.codes import Code, named
 from trueup.connectors.bookkeeper.metadata.addresses import Address
+from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.state.common.errors import TrueupError
 
 _THREADS = 32
@@ -52,15 +53,16 @@ def presence(
 ) -> dict[int, dict[str, PresenceAnswer]]:
     """Query these bookies for these ledgers in parallel, with one connection to each bookie.
 
-    ``addresses`` returns None for a bookie without an address: it is silent. ``timeout_s``: maximum time of each
-    bookie to connect and between responses. ``reasons`` receives, by ledger and bookie, why one is silent. Raises
-    only what ``addresses`` raises: any other error makes a bookie silent.
+    ``addresses`` returns None for a bookie without an address: it is silent, and so is one whose registration may not
+    be read. ``timeout_s``: maximum time of each bookie to connect and between responses. ``reasons`` receives, by
+    ledger and bookie, why one is silent. Raises only what ``addresses`` raises, except `Forbidden`: any other error
+    makes a bookie silent.
     """
     wanted: defaultdict[str, list[int]] = defaultdict(list)
     for ledger, bookies in asked.items():
         for bookie in dict.fromkeys(bookies):
             wanted[bookie].append(ledger)
-    places = {bookie: addresses(bookie) for bookie in wanted}
+    places = {bookie: _place(bookie, addresses) for bookie in wanted}
     with ThreadPoolExecutor(max(1, min(threads, len(wanted))), "presence") as pool:
         answers = pool.map(lambda bookie: _ask(bookie, places[bookie], wanted[bookie], timeout_s, tls), wanted)
         answer_of = dict(zip(wanted, answers, strict=True))
@@ -74,11 +76,18 @@ def presence(
     return {i: {bookie: _answer(i, answer_of[bookie]) for bookie in bookies} for i, bookies in asked.items()}
 
 
+def _place(bookie: str, addresses: Callable[[str], Address | None]) -> Address | _LedgerCodes:
+    try:
+        return addresses(bookie) or _LedgerCodes({}, f"bookie {bookie} is not registered")
+    except Forbidden as error:
+        return _LedgerCodes({}, str(error))
+
+
 def _ask(
-    bookie: str, address: Address | None, ledgers: list[int], timeout_s: float, tls: ssl.SSLContext | None
+    bookie: str, address: Address | _LedgerCodes, ledgers: list[int], timeout_s: float, tls: ssl.SSLContext | None
 ) -> _LedgerCodes:
-    if address is None:
-        return _LedgerCodes({}, f"bookie {bookie} is not registered")
+    if isinstance(address, _LedgerCodes):
+        return address
     codes: dict[int, int] = {}
     try:
         with Calls(bookie, address, timeout_s, tls) as calls:

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from trueup.connectors.bookkeeper.messages import ServiceInfo
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.connectors.zookeeper.errors import Forbidden
 
 Address = tuple[str, int]
 _ADDRESS = re.compile(r"(?P<host>[^:]+):(?P<port>\d{1,5})\Z", re.ASCII)
@@ -42,14 +43,16 @@ def address_of(bookie: str, registration: bytes) -> Address | None:
 
 
 class Addresses:
-    """Addresses in ZooKeeper, read once for each bookie; create a new object to read them again."""
+    """Addresses in ZooKeeper, read once for each bookie; create a new object to read them again. ``hidden``: bookies
+    whose registration may not be read."""
 
     def __init__(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         self._client, self._paths = client, paths
         self._known: dict[str, Address | None] = {}
+        self.hidden: set[str] = set()
 
     def __call__(self, bookie: str) -> Address | None:
-        """The address of this bookie; None if it is not registered. Raises `Retry`."""
+        """The address of this bookie; None if it is not registered. Raises `Retry`, `Forbidden`."""
         if bookie not in self._known:
             found = self._registration(bookie)
             self._known[bookie] = None if found is None else address_of(bookie, found)
@@ -58,7 +61,11 @@ class Addresses:
     def _registration(self, bookie: str) -> bytes | None:
         # A bookie that turns read-only registers as such before its writable registration ends.
         for parent in (self._paths.available, self._paths.readonly, self._paths.available):
-            found = self._client.look(f"{parent}/{bookie}")
+            try:
+                found = self._client.look(f"{parent}/{bookie}")
+            except Forbidden:
+                self.hidden.add(bookie)
+                raise
             if found is not None:
                 return found[0]
         return None

@@ -226,7 +226,9 @@ class BookKeeperCapture(Follower):
 
     def _check_watch(self, client: ZooKeeperClient) -> None:
         """Read the registrations. Raises `Missed` if one changed without an event: a server sends the event before it
-        responds with the change."""
+        responds with the change. No event reports a granted permission to read the rack map."""
+        if self._bookies.problem:
+            self._bookies.load_racks(client)
         if self._read_bookies(client) and not self._watch.has(self._is_bookie):
             found = "a bookie that registered or went away without one"
             raise Missed("an event for every change in ZooKeeper", found, "everything is read again")

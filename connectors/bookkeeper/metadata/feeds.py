@@ -5,7 +5,7 @@ only after its delivery, so that it is published again after a failure.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import NamedTuple
 
@@ -15,9 +15,9 @@ from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata, qu
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
 from trueup.connectors.bookkeeper.metadata.published import Held, Known, distinct
-from trueup.connectors.bookkeeper.metadata.racks import RackMap
+from trueup.connectors.bookkeeper.metadata.racks import RackMap, racks_of
 from trueup.connectors.zookeeper.client import NodeEvent, Pace, ZooKeeperClient
-from trueup.connectors.zookeeper.errors import GONE
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from trueup.connectors.zookeeper.history import ensure_deleted, rewound
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.connectors.zookeeper.watch import PathEvent
@@ -235,23 +235,26 @@ def _record(ledger: int, zxid: int, seen: _Marked, now_ms: int) -> MarkRecord:
 
 
 class BookieFeed:
-    """Registrations, cookies and racks of all bookies. ``problem``: the problem of the rack map."""
+    """Registrations, cookies and racks of all bookies. ``problem``: the problem of the rack map. ``hidden``: paths of
+    registrations that may not be read, by bookie."""
 
     def __init__(self, deliver: Callable[[list[Sighting]], None], racks: RackMap) -> None:
         self._deliver, self._racks = deliver, racks
         self._hosts: dict[str, str] = {}
         self._held: list[Sighting] | None = None
         self.problem = ""
+        self.hidden: dict[str, str] = {}
 
     def load_racks(self, client: ZooKeeperClient) -> None:
         """Read the map's znode, if it has one. The known racks remain in force until it can be read."""
         if not self._racks.znode:
             return
-        found = client.look(self._racks.znode)
         try:
+            found = client.look(self._racks.znode)
             self._racks.load(None if found is None else found[0])
-        except BadBytes as error:
-            log.warning("cannot read the rack map", extra={"problem": str(error)})
+        except (BadBytes, Forbidden) as error:
+            if str(error) != self.problem:
+                log.warning("cannot read the rack map", extra={"problem": str(error)})
             self.problem = str(error)
         else:
             self.problem = ""
@@ -261,17 +264,20 @@ class BookieFeed:
         found = queries.registered(client, paths)
         self._hosts |= found.hosts
         ids = sorted({*found.writable, *found.readonly, *found.cookies})
-        racks = self._racks.resolve(ids, self._hosts)
+        racks = racks_of(self._racks, ids, self._hosts, found.hidden)
+        unsure, self.hidden = {*self.hidden, *found.hidden}, found.hidden
         sightings = [_sighting(found, bookie, racks[bookie]) for bookie in ids]
         if sightings == self._held:
             return False
         self._deliver(sightings)
         before, self._held = self._held or [], sightings
-        return _registrations(before) != _registrations(sightings)
+        return _registrations(before, unsure) != _registrations(sightings, unsure)
 
 
-def _registrations(sightings: Iterable[Sighting]) -> list[tuple[str, str, int]]:
-    return [(each.bookie, each.registered, each.registered_zxid) for each in sightings if each.registered]
+def _registrations(sightings: Iterable[Sighting], unsure: Collection[str]) -> list[tuple[str, str, int]]:
+    """Registrations whose changes cause events, which those that may not be read do not."""
+    seen = (each for each in sightings if each.registered and each.bookie not in unsure)
+    return [(each.bookie, each.registered, each.registered_zxid) for each in seen]
 
 
 def _sighting(found: queries.Registered, bookie: str, rack: str | None) -> Sighting:

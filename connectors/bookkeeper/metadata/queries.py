@@ -218,24 +218,27 @@ def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: in
 
 
 class Registered(NamedTuple):
-    """Bookies by id with the zxid of their registration, ids with a cookie, and hosts published by bookies."""
+    """Bookies by id with the zxid of their registration (0: not known), ids with a cookie, and hosts published by
+    bookies. ``hidden``: paths of registrations that may not be read, by id."""
 
     writable: dict[str, int]
     readonly: dict[str, int]
     cookies: set[str]
     hosts: dict[str, str]
+    hidden: dict[str, str]
 
 
 def registered(client: ZooKeeperClient, paths: BookKeeperPaths) -> Registered:
     """All bookies, read at one zxid, so that a bookie that turns read-only is in one of the lists."""
     lists, _ = client.listings([paths.available, paths.readonly, paths.cookies])
-    hosts: dict[str, str] = {}
-    writable = _registrations(client, paths.available, [name for name in lists[0] if name != b"readonly"], hosts)
-    readonly = _registrations(client, paths.readonly, lists[1], hosts)
-    return Registered(writable, readonly, {name.decode() for name in lists[2]}, hosts)
+    found = Registered({}, {}, {name.decode() for name in lists[2]}, {}, {})
+    writable = [name for name in lists[0] if name != b"readonly"]
+    found.writable.update(_registrations(client, paths.available, writable, found))
+    found.readonly.update(_registrations(client, paths.readonly, lists[1], found))
+    return found
 
 
-def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], hosts: dict[str, str]) -> dict[str, int]:
+def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], seen: Registered) -> dict[str, int]:
     found: dict[str, int] = {}
     parts = client.multi_read(parent, names)
     rows = ((part, row) for part in parts for row in range(len(part)))
@@ -245,7 +248,9 @@ def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], hos
         found[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
         place = endpoint(part.data(row)) if part.size[row] > 0 else None
         if place:
-            hosts[bookie] = place[0]
+            seen.hosts[bookie] = place[0]
+        if part.size[row] == FORBIDDEN:
+            seen.hidden[bookie] = f"{parent}/{bookie}"
     return found
 
 

@@ -54,6 +54,10 @@ class RackSource:
                 self._due.set()
             return {bookie: self._known.get(host, UNKNOWN_RACK) for bookie, host in by_bookie.items()}
 
+    def named(self, bookie: str) -> str | None:
+        """As the script's."""
+        return self._script.named(bookie)
+
     def load(self, data: bytes | None) -> None:
         """No operation: the map is not in ZooKeeper."""
 

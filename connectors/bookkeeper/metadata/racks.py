@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -43,8 +43,20 @@ class RackMap(Protocol):
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """The rack of each bookie id. ``hosts``: hosts that bookies published, by id."""
 
+    def named(self, bookie: str) -> str | None:
+        """The rack of a bookie id whose host is not known; `UNKNOWN_RACK` if it depends on the host."""
+
     def load(self, data: bytes | None) -> None:
         """Load the content of ``znode`` (None: it does not exist). Raises `BadBytes` and keeps the old content."""
+
+
+def racks_of(
+    racks: RackMap, bookies: Sequence[str], hosts: Mapping[str, str], hidden: Collection[str]
+) -> dict[str, str | None]:
+    """The rack of each bookie id. ``hidden``: bookies whose registration, and so their host, may not be read."""
+    blind = {bookie for bookie in hidden if bookie not in hosts}
+    named = {bookie: racks.named(bookie) for bookie in blind}
+    return racks.resolve([bookie for bookie in bookies if bookie not in blind], hosts) | named
 
 
 def normal(location: str | None) -> str | None:
@@ -87,6 +99,10 @@ class Unmapped:
         """None for each."""
         return dict.fromkeys(bookies)
 
+    def named(self, bookie: str) -> str | None:  # noqa: ARG002
+        """None."""
+        return None
+
     def load(self, data: bytes | None) -> None:
         """No operation: the map is not in ZooKeeper."""
 
@@ -109,6 +125,10 @@ class Static:
             if name in self._table:
                 return self._table[name]
         return self._table.get(address_of(host))
+
+    def named(self, bookie: str) -> str | None:
+        """By id."""
+        return self._table.get(bookie, UNKNOWN_RACK)
 
     def load(self, data: bytes | None) -> None:
         """No operation: the map is not in ZooKeeper."""
@@ -141,6 +161,10 @@ class Script:
             log.warning("rack script: no location for a bookie", extra={"problem": problem})
         self._known.update(found)
         return {bookie: self._known.get(host) for bookie, host in by_bookie.items()}
+
+    def named(self, bookie: str) -> str | None:  # noqa: ARG002
+        """Unknown: scripts map hosts."""
+        return UNKNOWN_RACK
 
     def locations(self, hosts: Sequence[str]) -> tuple[dict[str, str], str]:
         """The locations that the script returns, by host, and the problem with any other host. Blocks."""
@@ -233,6 +257,10 @@ class PulsarRacks:
         if known is None:
             return dict.fromkeys(bookies, UNKNOWN_RACK)
         return {b: known.get(b, known.get(host_of(b, hosts))) for b in bookies}
+
+    def named(self, bookie: str) -> str | None:
+        """By id."""
+        return (self._racks or {}).get(bookie, UNKNOWN_RACK)
 
     def load(self, data: bytes | None) -> None:
         """Load the JSON. A missing leading slash is added; an empty rack or "/" is none, as in Pulsar."""

@@ -47,6 +47,12 @@ def test_the_policy_travels_with_the_topology():
     assert (after.min_racks, after.enforce_min_racks) == (3, True)
 
 
+def test_a_registration_that_may_not_be_read_is_no_restart():
+    before = started()
+    after = run((5, [sight("b1", zxid=0), *seen(names=ALL[1:])]), before=before)
+    assert (after.changed, after.topology) == (False, before)
+
+
 def test_the_same_again_changes_nothing():
     before = started()
     settled = settle(seen(), before, POLICY, 99)

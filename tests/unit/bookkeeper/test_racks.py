@@ -8,12 +8,14 @@ import pytest
 from trueup.connectors.bookkeeper.metadata.rack_source import AGAIN_MS, RackHealth, RackSource
 from trueup.connectors.bookkeeper.metadata.racks import (
     PulsarRacks,
+    RackMap,
     Script,
     Static,
     Unmapped,
     address_of,
     host_of,
     normal,
+    racks_of,
 )
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
@@ -197,6 +199,32 @@ def test_a_missing_pulsar_znode_maps_nothing() -> None:
 
 def test_until_pulsars_znode_was_read_no_rack_is_known() -> None:
     assert PulsarRacks().resolve(BOOKIES) == dict.fromkeys(BOOKIES, UNKNOWN_RACK)
+
+
+PULSARS = PulsarRacks()
+PULSARS.load(b'{"g": {"b:1": {"rack": "/r1"}}}')
+
+
+@pytest.mark.parametrize(
+    ("racks", "expected"),
+    [
+        (Unmapped(), None), (Static({"b:1": "/r1"}), "/r1"), (Static({"b": "/r1"}), UNKNOWN_RACK),
+        (PULSARS, "/r1"), (PulsarRacks(), UNKNOWN_RACK),
+    ],
+)  # fmt: skip
+def test_a_rack_that_depends_on_a_host_that_may_not_be_read_is_unknown(racks: RackMap, expected: str | None) -> None:
+    assert racks_of(racks, ["b:1"], {}, {"b:1"}) == {"b:1": expected}
+
+
+def test_scripts_do_not_receive_a_host_that_may_not_be_read(tmp_path: Path) -> None:
+    racks = Script(script(tmp_path, PER_ADDRESS))
+    assert racks_of(racks, ["127.0.0.1:1", "127.0.0.2:1"], {}, {"127.0.0.2:1"}) == {
+        "127.0.0.1:1": "/r1", "127.0.0.2:1": UNKNOWN_RACK,
+    }  # fmt: skip
+
+
+def test_a_host_that_was_read_before_stays_in_force() -> None:
+    assert racks_of(Static({"h": "/r1"}), ["b:1"], {"b:1": "h"}, {"b:1"}) == {"b:1": "/r1"}
 
 
 class Asked:

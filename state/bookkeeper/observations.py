@@ -48,11 +48,15 @@ class LedgerRecord(TypedDict):
     error: str
 
 
+HIDDEN_MARK = 2**31 - 1
+"""The version of a mark that exists and may not be read: it counts as a mark, and no write is made for this version."""
+
+
 class MarkRecord(TypedDict):
     """The under-replication mark of one ledger and the lock on it. Key: the id, 8 bytes big-endian.
 
-    Version: ``zxid`` of the newest change to either. ``version`` is the mark's znode version (-1: no mark),
-    ``locked_by`` the worker that holds the lock ("": none).
+    Version: ``zxid`` of the newest change to either. ``version`` is the mark's znode version (-1: no mark;
+    `HIDDEN_MARK`: it may not be read), ``locked_by`` the worker that holds the lock ("": none, "?": not known).
     """
 
     ledger: int

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from trueup.state.bookkeeper.observations import HIDDEN_MARK
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.fencing import NO_FORMER, Former, joined
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage
@@ -232,4 +233,6 @@ def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings
 def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
     """A worker that holds the lock finishes first and removes the mark itself."""
     mark = board.mark(repair.ledger)
+    if mark is not None and int(mark["version"]) == HIDDEN_MARK:
+        return False
     return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS

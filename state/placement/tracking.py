@@ -4,6 +4,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
+from trueup.state.bookkeeper.observations import HIDDEN_MARK
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Board, lookup
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined
@@ -86,6 +87,8 @@ def _observed(
     """The repair after all that is known of its ledger now."""
     if deleted:
         return advance(repair, RepairEvent.GO, now_ms, "the ledger was deleted")
+    if mark is not None and int(mark["version"]) == HIDDEN_MARK:
+        return repair  # it may be ours or not
     ours, locked = _is_ours(mark, repair), mark is not None and bool(mark["locked"])
     repair = _marked(repair, ours, locked, policy, now_ms)
     verdict = Verdict(int(finding["verdict"])) if finding is not None else Verdict.TRUE

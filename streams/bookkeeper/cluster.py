@@ -332,8 +332,8 @@ class BookKeeper:
         """Write marks, each if its requirements hold."""
         return Marks(self.session(), self._capture.paths).mark(orders)
 
-    def marked(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
-        """Current marks of these ledgers."""
+    def marked(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark | None]:
+        """Current marks of these ledgers; None: it exists and may not be read."""
         return Marks(self.session(), self._capture.paths).look(ledgers) if ledgers else {}
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:

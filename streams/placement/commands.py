@@ -113,7 +113,7 @@ def marks(api: Target, output: str) -> int:
     app = Api(api)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
-        Column("OWNER", lambda r: "ours" if r["ours"] else "other"),
+        Column("OWNER", lambda r: {True: "ours", False: "other", None: "unknown"}[r["ours"]]),
         Column("VERDICT", lambda r: r["verdict"]),
         Column("REPAIR", lambda r: r["stage"]),
         Column("LOCKED-BY", lambda r: r["locked_by"]),
@@ -176,7 +176,8 @@ def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
         yield "Repair", found["stage"]
     if mark := found["mark"]:
         worker = f"held by {mark['locked_by']}" if mark["locked_by"] else "not taken yet"
-        yield "Mark", f"{'ours' if mark['ours'] else 'not ours'}, {worker}, {since(now_ms, mark['ctime_ms'])} old"
+        whose = {True: "ours", False: "not ours", None: "not readable"}[mark["ours"]]
+        yield "Mark", f"{whose}, {worker}, {since(now_ms, mark['ctime_ms'])} old"
 
 
 def _fragments(fragments: list[Row]) -> None:

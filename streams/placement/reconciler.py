@@ -71,7 +71,7 @@ class PlacementCluster(Protocol):
     def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         """Write marks, each if its requirements hold."""
 
-    def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
+    def marked(self, ledgers: Sequence[int]) -> Mapping[int, Mark | None]:
         """Current marks of these ledgers."""
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
@@ -214,8 +214,9 @@ class PlacementReconciler:
         except TrueupError as error:
             log.warning("marks not read", extra={"problem": str(error)})
             return frozenset()
-        ours = {i for i, mark in found.items() if mark.ctime_ms == self.repairs[i].mark_ctime_ms}
-        return frozenset(late) - ours
+        # A mark that may not be read may be ours.
+        present = {i for i, mark in found.items() if mark is None or mark.ctime_ms == self.repairs[i].mark_ctime_ms}
+        return frozenset(late) - present
 
     def approve(self, ledgers: Sequence[int] | None) -> list[int]:
         """Approve these ledgers (None: all that wait); returns the approved ones. They are ordered by the next

@@ -9,7 +9,7 @@ from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
-from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
@@ -341,14 +341,16 @@ class PlacementReport:
         return [row | {"verdict": "unknown"} if unjudged(row["ledger"]) else row for row in made]
 
     def _mark(
-        self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark]
+        self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark | None]
     ) -> dict[str, Any]:
-        ledger = int(row["ledger"])
+        ledger, mark = int(row["ledger"]), written.get(int(row["ledger"]))
+        hidden = int(row["version"]) == HIDDEN_MARK
+        ours = None if hidden else repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"])
         finding = self._board.finding(ledger)
         return {
-            "ledger": ledger, "ours": repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"]),
-            "locked_by": owners.get(ledger, ""), "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
-            "replicas": list(written[ledger].replicas) if ledger in written else [],
+            "ledger": ledger, "ours": ours, "locked_by": owners.get(ledger, ""),
+            "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
+            "replicas": list(mark.replicas) if mark is not None else [],
             "verdict": Verdict(int(finding["verdict"])).name.lower() if finding is not None else "true",
             "stage": repair.stage.value if repair else "",
         }  # fmt: skip

@@ -63,7 +63,7 @@ class Engine(Protocol):
         all "true" also ledgers whose verdict is true; with bookie those that have it in any ensemble, with namespace
         those whose owner is in it.
         bookies: bookie, rack, status (writable, readonly, pending, lost), since_ms, ledgers (None: not counted).
-        marks: ledger, ours (bool), locked_by, ctime_ms, replicas, verdict, stage.
+        marks: ledger, ours (bool; None: it may not be read), locked_by, ctime_ms, replicas, verdict, stage.
         unreferenced: ledgers without a reference, the oldest first, with namespace those whose owner is in it: ledger,
         owner, cursor, component, rule, reason, verdict, state, bytes, since_ms, ctime_ms, version, stage (of its
         deletion).

@@ -110,6 +110,7 @@ class BookKeeperCapture(Follower):
     def health(self) -> CaptureHealth:
         """The current state. Callable from any thread."""
         client, watch = self._client, self._watch
+        hidden = [*self._bookies.hidden.values(), *self._marks.forbidden.values()]
         return CaptureHealth(
             connected=client is not None and bool(client.connected),
             session=0 if client is None else client.session,
@@ -129,6 +130,8 @@ class BookKeeperCapture(Follower):
             rack_problem=self._bookies.problem,
             invalid_paths=tuple(self._ledgers.invalid_paths),
             instance=self._instance,
+            hidden_nodes=len(hidden),
+            hidden_node=hidden[0] if hidden else "",
         )
 
     @property

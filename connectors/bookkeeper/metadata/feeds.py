@@ -21,7 +21,14 @@ from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from trueup.connectors.zookeeper.history import ensure_deleted, rewound
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.connectors.zookeeper.watch import PathEvent
-from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
+from trueup.state.bookkeeper.observations import (
+    HIDDEN_MARK,
+    LedgerRecord,
+    LedgerState,
+    MarkRecord,
+    Observation,
+    Sighting,
+)
 from trueup.state.common.errors import BadBytes
 
 log = logging.getLogger(__name__)
@@ -32,6 +39,7 @@ _COMPARED_TOGETHER = 1_500
 _MOST_INVALID = 100
 _LOOKED_AT = 1_000
 _NO_MARK = mark_codec.Mark()
+_VERSIONS = {GONE: -1, FORBIDDEN: HIDDEN_MARK}
 
 
 class LedgerFeed:
@@ -174,7 +182,8 @@ class LedgerFeed:
 class MarkFeed:
     """Under-replication marks and the workers' locks, as one record for each ledger.
 
-    The version of a record is the zxid of the read: a released lock leaves no znode with a zxid.
+    The version of a record is the zxid of the read: a released lock leaves no znode with a zxid. ``forbidden``: by
+    ledger, a mark or lock that may not be read, and so counts as one.
     """
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
@@ -182,6 +191,8 @@ class MarkFeed:
         self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock
         # None stands for a ledger in the journal at start, whose state is unknown until it is read.
         self._held: dict[int, _Marked | None] = dict.fromkeys(known.marks)
+        self.forbidden: dict[int, str] = {}
+        self._asked_again_ms = 0
 
     def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Read every mark and lock that exists or existed."""
@@ -189,7 +200,7 @@ class MarkFeed:
 
     def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Iterable[int]) -> None:
         """Read marks and locks of these ledgers; publish changes."""
-        ids = sorted(ledgers)
+        ids = sorted({*ledgers, *self._again()})
         for at in range(0, len(ids), queries.TOGETHER):
             some = ids[at : at + queries.TOGETHER]
             read = zip(some, self._read(client, paths, some), strict=True)
@@ -203,16 +214,30 @@ class MarkFeed:
                 else:
                     self._held.pop(ledger, None)
 
+    def _again(self) -> Iterable[int]:
+        """At intervals, the forbidden ones: no event reports a granted permission."""
+        if not self.forbidden or self._now() - self._asked_again_ms <= _FORBIDDEN_AGAIN_MS:
+            return ()
+        self._asked_again_ms = self._now()
+        return self.forbidden
+
     def _read(
         self, client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int]
     ) -> Iterator[tuple[int, "_Marked"]]:
         """The marks and locks of these ledgers, and the zxid of each read."""
         parts = client.multi_read(paths.root, paths.marks_and_locks(ids), self._pace)
         rows = ((part.zxid, *row) for part in parts for row in part.rows())
-        for (zxid, data, version), (_, holder, lock) in zip(rows, rows, strict=True):
+        for ledger, ((zxid, data, version), (_, holder, lock)) in zip(ids, zip(rows, rows, strict=True), strict=True):
             mark = mark_codec.decode(data) if version >= 0 else _NO_MARK
-            locked_by = (mark_codec.holder(holder) or "?") if lock >= 0 else ""
-            yield zxid, _Marked(max(version, -1), mark.ctime_ms, mark.replicas, locked_by)
+            locked_by = (mark_codec.holder(holder) or "?") if lock != GONE else ""
+            self._note(paths, ledger, version, lock)
+            yield zxid, _Marked(_VERSIONS.get(version, version), mark.ctime_ms, mark.replicas, locked_by)
+
+    def _note(self, paths: BookKeeperPaths, ledger: int, mark: int, lock: int) -> None:
+        if FORBIDDEN in (mark, lock):
+            self.forbidden[ledger] = paths.mark(ledger) if mark == FORBIDDEN else paths.lock(ledger)
+        else:
+            self.forbidden.pop(ledger, None)
 
 
 class _Marked(NamedTuple):

@@ -34,6 +34,8 @@ MARK_NAME = "urL"
 """The beginning of the name of a mark or lock."""
 _MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)" + MARK_NAME + r"(\d{10,19})\Z", re.ASCII)
 
+_MARK_PARENT = re.compile(r"/([0-9a-f]{1,4})" * 4 + r"\Z", re.ASCII)
+
 
 class Layout(Enum):
     """How ledger znodes are named; the values are the simple names of the ledger managers' factories."""
@@ -156,6 +158,12 @@ class BookKeeperPaths:
     def mark_parent(self, ledger: int) -> str:
         """The four levels above a mark: the 16-bit words of the id in hexadecimal."""
         return f"{self.marks}/{self.mark_names(ledger)[0].decode()}"
+
+    def marked_below(self, parent: str) -> int:
+        """The ledger whose mark can be below the lowest of these levels; -1 if there is none."""
+        found = _MARK_PARENT.match(parent[len(self.marks) :])
+        ledger = int("".join(word.zfill(4) for word in found.groups()), 16) if found else -1
+        return ledger if ledger <= LARGEST_ID else -1
 
     def mark_names(self, ledger: int) -> tuple[bytes, bytes]:
         """The four levels above a mark, relative to `marks`, and its name."""

@@ -98,9 +98,10 @@ def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: i
 
 
 def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:
-    """Ids of all ledgers that are marked or locked."""
+    """Ids of all ledgers that may be marked or are locked: those with the levels above a mark. The last level is not
+    listed, so a mark is found even if its parent may not be read."""
     level = [paths.marks]
-    for _ in range(_MARK_LEVELS + 1):
+    for _ in range(_MARK_LEVELS):
         below: list[str] = []
         for at in range(0, len(level), _MARK_LISTINGS):
             some = level[at : at + _MARK_LISTINGS]
@@ -108,8 +109,8 @@ def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:
             below += [f"{path}/{name.decode()}" for path, names in zip(some, lists, strict=True) for name in names]
         level = below
     locks, _ = client.listings([paths.locks])
-    level += [f"{paths.locks}/{name.decode()}" for name in locks[0]]
-    return {ledger for ledger in (paths.classify(path)[1] for path in level) if ledger >= 0}
+    locked = (paths.classify(f"{paths.locks}/{name.decode()}")[1] for name in locks[0])
+    return {ledger for ledger in (*map(paths.marked_below, level), *locked) if ledger >= 0}
 
 
 def read(

@@ -78,20 +78,19 @@ class Marks:
         done.update({at: MarkOutcome(items[at].ledger, "retry", problem) for at in left if at not in done})
         return [done[at] for at in range(len(items))]
 
-    def look(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark]:
-        """The current marks of these ledgers, read from an up-to-date server. Raises `Retry`."""
+    def look(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark | None]:
+        """The current marks of these ledgers, read from an up-to-date server; None: it exists and may not be read.
+        Raises `Retry`."""
         self._client.settle(self._paths.root)
         seen = self._read([self._paths.mark(ledger) for ledger in ledgers])
         there = {ledger: mark for ledger, mark in zip(ledgers, seen, strict=True) if mark.version != GONE}
-        hidden = [ledger for ledger, mark in there.items() if mark.version == FORBIDDEN]
-        if hidden:
-            raise Forbidden("permission to read marks", f"none for {hidden[:5]}", "correct the ZooKeeper ACLs")
-        return {ledger: mark_codec.decode(mark.data) for ledger, mark in there.items()}
+        return {i: None if mark.version == FORBIDDEN else mark_codec.decode(mark.data) for i, mark in there.items()}
 
     def holders(self, ledgers: Sequence[int]) -> dict[int, str]:
-        """The worker that holds the lock of each of these ledgers; unlocked ledgers are omitted."""
-        seen = self._read([self._paths.lock(ledger) for ledger in ledgers])
-        return {i: mark_codec.holder(lock.data) for i, lock in zip(ledgers, seen, strict=True) if lock.version >= 0}
+        """The worker that holds the lock of each of these ledgers, "?" if it is not known; unlocked ledgers are
+        omitted."""
+        seen = zip(ledgers, self._read([self._paths.lock(ledger) for ledger in ledgers]), strict=True)
+        return {i: mark_codec.holder(lock.data) or "?" for i, lock in seen if lock.version != GONE}
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this version, 100 per transaction; one outcome each.
@@ -122,7 +121,7 @@ class Marks:
             return MarkOutcome(ledger, "gone", "no mark exists")
         except BadVersion:
             return MarkOutcome(ledger, "refused", f"the mark no longer has version {mark_version}")
-        except (Unknown, Retry) as error:
+        except (Unknown, Retry, Forbidden) as error:
             return MarkOutcome(ledger, ended(error, "failed"), str(error), mark_version)
         zxid = self._client.last_zxid
         for _ in self._client.commit([[deletion(path.rpartition("/")[0], -1)]]):
@@ -194,8 +193,8 @@ class Marks:
         self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, MarkOutcome], together: int,
         guessed: bool = False,
     ) -> list[int]:  # fmt: skip
-        """Write, ``together`` orders per transaction; returns the orders to read again. Only a read shows which are
-        forbidden."""
+        """Write, ``together`` orders per transaction; returns the orders to read again. One that lacks permission ends,
+        and not the others of its transaction."""
         every = list(ready)
         batches = [every[start : start + together] for start in range(0, len(every), together)]
         answers = self._client.commit([op for at in batch for op in ready[at].operations] for batch in batches)
@@ -204,9 +203,10 @@ class Marks:
             if not isinstance(answer, CommittedNode):
                 done.update({at: MarkOutcome(items[at].ledger, ended(answer, "failed"), str(answer)) for at in batch})
             elif FORBIDDEN in answer.codes and not guessed:
-                done.update(
-                    {at: MarkOutcome(items[at].ledger, "failed", "no permission to write marks") for at in batch}
-                )
+                at = _at([(at, ready[at]) for at in batch], answer.codes.index(FORBIDDEN))
+                detail = f"no permission to write {self._paths.mark(items[at].ledger)}"
+                done[at] = MarkOutcome(items[at].ledger, "failed", detail)
+                again += [other for other in batch if other != at]
             elif any(answer.codes):
                 again += batch
             else:
@@ -225,6 +225,11 @@ class Marks:
                     stat = part.stat(row)
                     found.append(_Seen(part.data(row), stat.version, stat.mzxid))
         return found
+
+
+def _at(writes: Sequence[tuple[int, _Write]], operation: int) -> int:
+    """The order that has this operation of a transaction."""
+    return [at for at, write in writes for _ in write.operations][operation]
 
 
 def _lacking(above: Sequence[str], missing: set[str]) -> list[str]:

@@ -14,11 +14,13 @@ from tests.integration.zookeeper.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
+from trueup.connectors.bookkeeper.metadata.feeds import MarkFeed
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Static, Unmapped
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
-from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.state.bookkeeper.observations import LedgerState, Sighting
+from trueup.connectors.zookeeper.client import FAST, ZooKeeperClient
+from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState, Sighting
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 
 pytestmark = pytest.mark.servers
 
@@ -292,6 +294,74 @@ def test_a_mark_and_its_lock_are_one_record(setting: Setting) -> None:
     for act, expected in steps:
         act()
         wait_until(lambda expected=expected: mark_of(setting, 6) == expected, WAIT_S, f"the mark to be {expected}")
+
+
+CLOSED = [make_digest_acl("u", "p", all=True)]
+
+
+def test_a_mark_that_may_not_be_read_counts_as_one(setting: Setting) -> None:
+    tree = setting.tree
+    tree.mark(6, "a:1")
+    tree.client.set_acls(tree.paths.mark(6), CLOSED)
+    health = setting.capture().health()
+    assert (mark_of(setting, 6), health.hidden_nodes, health.hidden_node) == (
+        (HIDDEN_MARK, [], -1, ""), 1, tree.paths.mark(6),
+    )  # fmt: skip
+
+
+def test_a_lock_that_may_not_be_read_is_held(setting: Setting) -> None:
+    tree = setting.tree
+    tree.lock(6, "worker-1")
+    tree.client.set_acls(tree.paths.lock(6), CLOSED)
+    health = setting.capture().health()
+    assert (mark_of(setting, 6), health.hidden_node) == ((-1, [], -1, "?"), tree.paths.lock(6))
+
+
+def test_a_mark_below_a_level_that_may_not_be_read_is_found(setting: Setting) -> None:
+    tree = setting.tree
+    tree.mark(6, "a:1")
+    tree.client.set_acls(tree.paths.mark_parent(6), CLOSED)
+    setting.capture()
+    assert mark_of(setting, 6) == (0, ["a:1"], 5, "")
+
+
+def test_a_permission_to_read_a_mark_is_noticed_without_an_event(setting: Setting) -> None:
+    tree, path, now_ms = setting.tree, setting.tree.paths.mark(6), [100_000]
+    tree.mark(6, "a:1")
+    tree.client.add_auth("digest", "u:p")
+    tree.client.set_acls(path, CLOSED)
+    reader = ZooKeeperClient(setting.direct, timeout=SESSION_S).open()
+    feed = MarkFeed(lambda news: setting.journal.publish(list(news)), NOTHING, lambda: now_ms[0], FAST)
+    feed.read_all(reader, tree.paths)
+    tree.client.set_acls(path, OPEN_ACL_UNSAFE)
+    reader.settle(path)
+    now_ms[0] += 100_000
+    feed.follow(reader, tree.paths, ())
+    reader.shut()
+    assert (mark_of(setting, 6), feed.forbidden) == ((0, ["a:1"], 5, ""), {})
+
+
+def test_a_registration_that_may_not_be_read_has_no_guessed_rack(setting: Setting) -> None:
+    tree = setting.tree
+    path = f"{tree.paths.available}/10.0.0.1:3181"
+    tree.make(path)
+    tree.client.set_acls(path, CLOSED)
+    capture = setting.capture(racks=Static({"10.0.0.1": "/r1"}))
+    expected = [Sighting("10.0.0.1:3181", UNKNOWN_RACK, "writable", False, 0)]
+    assert (setting.journal.bookies[-1], capture.health().hidden_node) == (expected, path)
+
+
+def test_a_rack_map_that_may_not_be_read_leaves_racks_unknown_and_nothing_else(setting: Setting) -> None:
+    tree, znode = setting.tree, f"{setting.tree.paths.root}-bookies"
+    tree.ledger(1)
+    tree.make(f"{tree.paths.available}/b1:3181")
+    tree.client.add_auth("digest", "u:p")
+    tree.client.create(znode, b'{"g": {"b1:3181": {"rack": "/r1"}}}', acl=CLOSED)
+    capture = setting.capture(racks=PulsarRacks(znode))
+    seen = setting.journal.bookies[-1][0].rack, znode in capture.health().rack_problem
+    tree.client.set_acls(znode, OPEN_ACL_UNSAFE)
+    wait_until(lambda: setting.journal.bookies[-1][0].rack == "/r1", WAIT_S, "the rack map to be read")
+    assert (seen, list(setting.journal.ledgers)) == ((UNKNOWN_RACK, True), [1])
 
 
 def test_marks_deleted_without_a_session_are_retracted(setting: Setting) -> None:

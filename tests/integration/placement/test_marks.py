@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from kazoo.security import make_digest_acl
+from kazoo.security import make_acl, make_digest_acl
 
 from tests.integration.bookkeeper.tree import Tree
 from tests.proxy import Proxy
@@ -13,7 +13,6 @@ from trueup.connectors.bookkeeper.placement.marks import Marks
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient, deletion
-from trueup.connectors.zookeeper.errors import Forbidden
 
 pytestmark = pytest.mark.servers
 
@@ -50,11 +49,28 @@ def test_holders_of_the_locks_are_reported(tree: Tree, writer: Marks) -> None:
     assert writer.holders([5, 6]) == {5: "w:1"}
 
 
+CLOSED = [make_digest_acl("else", "secret", all=True)]
+
+
+def test_a_lock_that_may_not_be_read_is_held(tree: Tree, writer: Marks) -> None:
+    tree.lock(5, "w:1")
+    tree.client.set_acls(tree.paths.lock(5), CLOSED)
+    assert writer.holders([5, 6]) == {5: "?"}
+
+
 def test_a_mark_that_may_not_be_read_is_not_taken_for_gone(tree: Tree, writer: Marks) -> None:
     tree.mark(1, "a:1")
-    tree.client.set_acls(tree.paths.mark(1), [make_digest_acl("else", "secret", all=True)])
-    with pytest.raises(Forbidden):
-        writer.look([1])
+    tree.mark(2, "a:1", ctime_ms=9)
+    tree.client.set_acls(tree.paths.mark(1), CLOSED)
+    assert writer.look([1, 2, 3]) == {1: None, 2: mark_codec.Mark(("a:1",), 9)}
+
+
+def test_a_mark_that_may_not_be_deleted_is_named_and_others_are_withdrawn(tree: Tree, writer: Marks) -> None:
+    tree.ledgers([1, 70_000])
+    writer.mark([MarkOrder(1, 0), MarkOrder(70_000, 0)])
+    tree.client.set_acls(tree.paths.mark_parent(1), [make_acl("world", "anyone", read=True)])
+    refused, done = writer.withdraw([(1, 0), (70_000, 0)])
+    assert (refused.result, tree.paths.mark(1) in refused.detail, done.result) == ("failed", True, "withdrawn")
 
 
 def test_where_no_daemon_ever_ran_the_roots_are_made_too(tree: Tree, writer: Marks) -> None:
@@ -129,6 +145,15 @@ def test_a_session_without_permission_is_refused(tree: Tree, writer: Marks) -> N
     tree.ledgers([4, 5])
     tree.client.set_acls(tree.paths.ledger(5), [make_digest_acl("u", "p", all=True)])
     assert results(writer, [MarkOrder(5, 0, (), 9), MarkOrder(4, 0, (), 9)]) == ["failed", "written"]
+
+
+def test_a_mark_that_may_not_be_written_does_not_hold_up_others(tree: Tree, writer: Marks) -> None:
+    tree.ledgers([4, 5, 6])
+    tree.make(tree.paths.mark_parent(5))
+    tree.client.set_acls(tree.paths.mark_parent(5), [make_acl("world", "anyone", read=True)])
+    first, refused, last = writer.mark([MarkOrder(4, 0), MarkOrder(5, 0), MarkOrder(6, 0)])
+    assert [first.result, refused.result, last.result] == ["written", "failed", "written"]
+    assert tree.paths.mark(5) in refused.detail
 
 
 def test_a_lost_answer_is_unknown_and_the_next_look_knows(zookeeper: ZooKeeper, tree: Tree) -> None:

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from trueup.state.bookkeeper.observations import HIDDEN_MARK
 from trueup.state.placement.board import LOCKED_MS, Ages, Board, plan, riskiest
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.rules import RULES
@@ -83,6 +84,26 @@ def test_what_was_under_way_is_taken_back_when_its_ledger_is_held(before: Repair
 
 def test_a_marked_ledger_is_not_marked_twice():
     assert chosen(plan(board(finding(1), marks=mark(1)), {}, ENFORCE, NOW, 99).marks) == []
+
+
+def hidden(ledger: int) -> Rows:
+    return np.array([(ledger, 5, -1, HIDDEN_MARK, 0)], MARK)
+
+
+def test_a_ledger_whose_mark_may_not_be_read_is_not_marked():
+    assert chosen(plan(board(finding(1), marks=hidden(1)), {}, ENFORCE, NOW, 99).marks) == []
+
+
+@pytest.mark.parametrize("stage", [RepairStage.MARKED, RepairStage.WORKING, RepairStage.LEAVING, RepairStage.STUCK])
+@pytest.mark.parametrize("rows", [[finding(1)], []], ids=["drifted", "true"])
+def test_a_repair_whose_mark_may_not_be_read_goes_on(stage: RepairStage, rows: list[Rows]):
+    repair = marked(1)._replace(stage=stage)
+    assert observe(board(*rows, marks=hidden(1)), {1: repair}, ENFORCE, NOW) == []
+
+
+def test_a_mark_that_may_not_be_read_is_not_withdrawn():
+    repair = marked(1)._replace(stage=RepairStage.LEAVING)
+    assert plan(board(finding(1), marks=hidden(1)), {1: repair}, ENFORCE, NOW, 99).withdrawals == ()
 
 
 def others(*rules: str) -> list[Rows]:

@@ -77,7 +77,7 @@ class Bookkeeper:
 
     def __init__(self) -> None:
         self.rows: Ledgers = EMPTY
-        self.written: dict[int, Mark] = {}
+        self.written: dict[int, Mark | None] = {}
         self.asked = 0
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
@@ -87,7 +87,7 @@ class Bookkeeper:
         self.written |= {order.ledger: Mark(order.replicas, order.ctime_ms) for order in orders}
         return [MarkOutcome(order.ledger, "written") for order in orders]
 
-    def marked(self, ledgers: Sequence[int]) -> dict[int, Mark]:
+    def marked(self, ledgers: Sequence[int]) -> dict[int, Mark | None]:
         self.asked += 1
         return {ledger: self.written[ledger] for ledger in ledgers if ledger in self.written}
 
@@ -231,6 +231,15 @@ def test_an_order_in_the_place_of_which_another_wrote_a_mark_is_given_up():
     driven.now_ms += SETTLE_MS
     driven.reconciler.reconcile()
     assert driven.repair(1).stage is RepairStage.DECLINED
+
+
+def test_an_order_is_not_given_up_while_its_mark_may_not_be_read():
+    driven = Driven()
+    ordered(driven)
+    driven.cluster.written[1] = None
+    driven.now_ms += SETTLE_MS
+    driven.reconciler.reconcile()
+    assert driven.repair(1).stage is RepairStage.ORDERED
 
 
 def test_an_order_is_not_given_up_while_marks_cannot_be_read():

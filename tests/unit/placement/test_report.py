@@ -5,14 +5,16 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 
 from tests.unit.placement.test_reconciler import Driven, finding
 from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
-from trueup.state.bookkeeper.observations import LedgerState, Observation
+from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
+from trueup.state.placement.view import MARK
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.selection import Where
@@ -286,3 +288,10 @@ def test_a_cluster_that_was_never_observed_was_not_heard(setting: ReportSetting)
     setting.capture.connected, setting.capture.complete_ms = False, 0
     found = {one.name: one.age_ms for one in setting.placed.sources(setting.clock())}
     assert (found["zookeeper"], found["vote"]) == (None, None)
+
+
+def test_a_mark_that_may_not_be_read_has_no_known_owner(setting: ReportSetting) -> None:
+    setting.cluster.marked, setting.cluster.locks = lambda _: {1: None}, lambda _: {}
+    setting.driven.answer(finding(1), marks=np.array([(1, 5, -1, HIDDEN_MARK, 0)], MARK))
+    (row,) = setting.placed.marks()
+    assert (row["ours"], row["replicas"]) == (None, [])

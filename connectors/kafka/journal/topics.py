@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -112,22 +113,14 @@ class Topics:
         """Create missing topics and wait until all have leaders. The right to create is needed only if one is
         missing. Returns the names of the created ones."""
         admin = AdminClient(self.client)
-        absent = set(_without_leader(admin, [topic.name for topic in topics]))
-        new = [NewTopic(name, partitions, replication, config=dict(config))
-               for name, partitions, replication, config in topics if name in absent]  # fmt: skip
-        created = []
-        futures = admin.create_topics(new, operation_timeout=timeout_s) if new else {}
-        for name, future in futures.items():
-            try:
-                future.result(timeout_s)
-                created.append(name)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise translated(error.args[0], f"create topic {name}") from error
+        created = list[str]()
         deadline = time.monotonic() + timeout_s
         while missing := _without_leader(admin, [topic.name for topic in topics]):
             if time.monotonic() > deadline:
                 raise Retry("leaders for all topics", f"none for {', '.join(missing)}", "check the journal's brokers")
+            # Each time: a broker may list a deleted topic at first.
+            absent = [topic for topic in topics if missing.get(topic.name) is Lack.TOPIC]
+            created += _create(admin, absent, timeout_s) if absent else []
             time.sleep(0.05)
         return created
 
@@ -143,7 +136,7 @@ class Topics:
             raise translated(error.args[0], f"set {', '.join(config)} of topic {topic}") from error
 
     def delete(self, topics: Sequence[str], timeout_s: float) -> None:
-        """Delete these topics with all their records. Blocks."""
+        """Delete these topics with all their records, and wait until they are not listed. Blocks."""
         admin = AdminClient(self.client)
         # The client must outlive its futures: a client that is garbage-collected first fails them.
         for name, future in admin.delete_topics(list(topics), operation_timeout=timeout_s).items():
@@ -152,6 +145,12 @@ class Topics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise translated(error.args[0], f"delete topic {name}") from error
+        # The controller answers before the brokers know: `create` would take a topic that is listed for one that exists.
+        deadline = time.monotonic() + timeout_s
+        while listed := self.partitions(topics):
+            if time.monotonic() > deadline:
+                raise Retry("deleted topics not to be listed", f"{listed[0][0]}", "check the journal's brokers")
+            time.sleep(0.05)
 
     def identities(self, topics: Sequence[str], timeout_s: float = 10.0) -> dict[str, str]:
         """The ids of those of these topics that exist."""
@@ -394,12 +393,37 @@ def _answer(future: Future[Any], timeout_s: float) -> Any:
         raise Retry("an answer of the journal's brokers", f"none within {timeout_s:.0f} s", "try again") from error
 
 
-def _without_leader(admin: Any, names: Sequence[str]) -> list[str]:
+class Lack(Enum):
+    """What keeps a topic from being written."""
+
+    TOPIC = "it is not listed"
+    LEADER = "a partition has no leader"
+
+
+def _create(admin: Any, topics: Sequence[Topic], timeout_s: float) -> list[str]:
+    """Create these topics. Returns the names of those that did not exist."""
+    new = [NewTopic(name, partitions, replication, config=dict(config))
+           for name, partitions, replication, config in topics]  # fmt: skip
+    created = []
+    for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
+        try:
+            future.result(timeout_s)
+            created.append(name)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise translated(error.args[0], f"create topic {name}") from error
+    return created
+
+
+def _without_leader(admin: Any, names: Sequence[str]) -> dict[str, Lack]:
+    """Those of these topics that cannot be written yet."""
     try:
         topics = admin.list_topics(timeout=10).topics
     except KafkaException as error:
         raise translated(error.args[0], "list the topics of the journal") from error
-    return [n for n in names if n not in topics or any(p.leader < 0 for p in topics[n].partitions.values())]
+    absent = {name: Lack.TOPIC for name in names if name not in topics}
+    known = [name for name in names if name in topics]
+    return absent | {n: Lack.LEADER for n in known if any(p.leader < 0 for p in topics[n].partitions.values())}
 
 
 def _good(messages: list[Message], doing: str) -> Iterator[Entry]:

@@ -82,9 +82,10 @@ class DirectoryBalancer:
     ) -> None:
         """Execute a decision. ``ours``: updated from the broker's report of moves. Raises a `TrueupError`; the next
         pass decides again about the rest."""
-        self._report(broker.id, self.of(broker.id), ours)
-        intended = _intended(broker, ours, decision, throttled, now_ms)
+        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, now_ms)
         self._remember(broker.id, intended)
+        # After the write: a pass after a failed one finds the same changes of stages again.
+        self._report(broker.id, before, ours)
         done = self._cordon(levers, broker, ours, intended, decision, now_ms)
         if decision.throttle:
             levers.throttle(broker.id, decision.throttle)
@@ -139,6 +140,7 @@ class DirectoryBalancer:
             for what, move in chosen.items() if move.at_ms == now_ms and what in sent
         }  # fmt: skip
         found = after(ours, changed)
+        self._remember(broker, found)
         self._report(broker, ours, found)
         return found
 

@@ -75,13 +75,15 @@ class Bench:
     def __init__(self, ours: Ours = NOTHING, **policy: object) -> None:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
         self.notes: list[tuple[Any, ...]] = []
-        self.now_ms = 1
+        self.now_ms, self.journal_down = 1, False
         leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
         self.dirs = Dirs(
             "east", LiveSection(lambda: self.policy), leveller, lambda: self.client, lambda: self.now_ms, self.say
         )
 
     def keep(self, broker: int, ours: Ours) -> None:
+        if self.journal_down:
+            raise Retry("acknowledged records", "none", "try again")
         self.client.log.append(("keep", ours))
 
     def say(self, *words: Any) -> None:
@@ -130,6 +132,27 @@ def test_our_throttle_goes_when_the_move_has_arrived_and_nothing_follows() -> No
     removed = ("throttle", None) in bench.client.log
     calls = bench.reconcile()
     assert (removed, calls[-1], bench.ours) == (True, "keep", NOTHING)
+
+
+def test_a_move_is_reported_once_when_the_journal_did_not_respond() -> None:
+    bench = Bench()
+    bench.reconcile()
+    arrived(bench)
+    bench.journal_down = True
+    bench.reconcile()
+    bench.journal_down = False
+    bench.reconcile()
+    assert [note[2] for note in bench.notes if note[1] == "move"].count(MoveStage.ARRIVED) == 1
+
+
+def test_a_refused_move_is_reported_once_when_the_throttle_cannot_be_removed() -> None:
+    bench = Bench()
+    bench.client.answer = "refused"
+    bench.reconcile()
+    refused = [note for note in bench.notes if note[2] == MoveStage.REFUSED]
+    assert (len(refused), [entry[1].moves[0].stage for entry in bench.client.log if entry[0] == "keep"][-1]) == (
+        1, MoveStage.REFUSED,
+    )  # fmt: skip
 
 
 def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:

@@ -145,7 +145,7 @@ class Topics:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise translated(error.args[0], f"delete topic {name}") from error
-        # The controller answers before the brokers know: `create` would take a topic that is listed for one that exists.
+        # The controller answers before the brokers know: `create` would take a listed topic for one that exists.
         deadline = time.monotonic() + timeout_s
         while listed := self.partitions(topics):
             if time.monotonic() > deadline:

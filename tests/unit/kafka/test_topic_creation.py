@@ -65,15 +65,32 @@ def test_a_topic_that_was_deleted_is_created_again(admin: Admin) -> None:
     assert (topics.create([Topic(NAME, 1, 1, {})], 10.0), admin.exists) == ([NAME], True)
 
 
-def test_a_topic_that_vanishes_while_its_leader_is_awaited_is_created(admin: Admin) -> None:
-    admin.exists, admin._listed, admin._late = False, True, 1
-    listed = admin.list_topics
+def leaderless(admin: Admin, monkeypatch: pytest.MonkeyPatch, until: int) -> list[int]:
+    """The topic has no leader in the first ``until`` answers. Returns one item for each answer."""
+    answers, listed = list[int](), admin.list_topics
 
-    def without_leader(timeout: float) -> Any:
+    def list_topics(timeout: float) -> Any:
         found = listed(timeout)
+        answers.append(1)
         for topic in found.topics.values():
-            topic.partitions[0].leader = 1 if admin.exists else -1
+            topic.partitions[0].leader = -1 if len(answers) <= until else 1
         return found
 
-    admin.list_topics = without_leader  # type: ignore[method-assign]
+    monkeypatch.setattr(admin, "list_topics", list_topics)
+    return answers
+
+
+def test_a_topic_that_vanishes_while_its_leader_is_awaited_is_created(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    admin.exists, admin._late = False, 2
+    leaderless(admin, monkeypatch, 2)
     assert Topics("127.0.0.1:1", {}).create([Topic(NAME, 1, 1, {})], 10.0) == [NAME]
+
+
+def test_the_right_to_create_is_not_needed_for_a_topic_without_a_leader(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = leaderless(admin, monkeypatch, 2)
+    monkeypatch.setattr(admin, "create_topics", None)
+    assert (Topics("127.0.0.1:1", {}).create([Topic(NAME, 1, 1, {})], 10.0), len(answers)) == ([], 3)

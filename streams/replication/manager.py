@@ -74,7 +74,7 @@ class LinkManager:
             self._stop.unlink(missing_ok=True)
         if not self._live.now.table(Declared):
             return
-        known = checkpoints.load(self._journal)
+        known, unreadable = checkpoints.load(self._journal), checkpoints.unreadable(self._journal)
         memory = {record["name"]: record["value"] for record in self._journal.newest(MEMORY).values()}
         for name in self._live.now.table(Declared):
             link = Link(
@@ -84,6 +84,7 @@ class LinkManager:
                     self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name),
                     self._silent_ms,
                 ),
+                unreadable.get(name, {}),
             )  # fmt: skip
             self.by_name[name] = link
             self.watches[name] = LinkMonitor(

@@ -212,6 +212,20 @@ def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
     return found
 
 
+def unreadable(journal: Journal) -> dict[str, dict[LogId, str]]:
+    """Why the newest record of a source partition is not readable, by link. Raises `Retry`."""
+    problems: dict[bytes, str] = {}
+    for record in journal.read(LINKS, lambda bad, error: problems.update({bad.key: str(error)})):
+        problems.pop(record.key, None)
+    found: dict[str, dict[LogId, str]] = {}
+    for key, problem in problems.items():
+        link, _, log_name = key.decode(errors="replace").partition("/")
+        path, _, number = log_name.rpartition("-")
+        if number.isdecimal():
+            found.setdefault(link, {})[log_of(path, int(number))] = problem
+    return found
+
+
 def copy_of(value: Mapping[str, Any]) -> tuple[str, Copy]:
     """A record of the topic ``links`` as its link and a copy."""
     resume_states: dict[str, ResumeState] = {}

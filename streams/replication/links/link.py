@@ -11,6 +11,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol, Unpack
 
 from trueup.connectors.contract import Assignment, Endpoint, LogId, Progress
@@ -61,8 +62,9 @@ class Link:
         clock: Callable[[], int],
         connectors: Callable[[str, str, str], str] = connector_of,
         reporting: Reporting = NO_REPORTING,
+        unreadable: Mapping[LogId, str] = MappingProxyType({}),
     ) -> None:
-        self.name, self.copies = name, copies
+        self.name, self.copies, self._unreadable = name, copies, unreadable
         self._live, self._clock, self._counted, self._ended = live, clock, counted, reporting.ended
         self._silent_ms = reporting.silent_ms
         self._policy = LiveSection.of(live, Declared, name)
@@ -250,9 +252,16 @@ class Link:
             return
         starts = self._first.of(declared, fresh)
         with self.lock:
-            made = [Copy(source, wanted[source], starts[source]) for source in fresh if source in starts]
+            made = [self._new(source, wanted[source], starts[source]) for source in fresh if source in starts]
             self.copies.update({copy.source: copy for copy in made})
-        self._save(made, must=True)
+        self._save([copy for copy in made if not copy.excluded], must=True)
+
+    def _new(self, source: LogId, target: LogId, start: int) -> Copy:
+        """A copy without a position; one whose position is not readable is not new, and waits for a reset."""
+        copy = Copy(source, target, start)
+        if problem := self._unreadable.get(source):
+            copy.exclude(f"its position in the journal is not readable: {problem}; `trueup link reset` sets another")
+        return copy
 
     def _alone_s(self) -> float:
         """How long a copier of the last round may still copy without a lease, on paths where two may duplicate

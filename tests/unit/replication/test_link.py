@@ -1,7 +1,8 @@
 """Leases that a link grants, and the state that it keeps of ended leases."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -63,13 +64,13 @@ class Rig:
     def _round_ended(self) -> None:
         self.ended += 1
 
-    def restarted(self, silent_ms: int = 0) -> Link:
+    def restarted(self, silent_ms: int = 0, unreadable: Mapping[LogId, str] = MappingProxyType({})) -> Link:
         """The link after a restart of the application, or after a takeover."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         link = Link(
             "east-west", Effective(lambda: self.settings), self.journal, known,  # type: ignore[arg-type]
             lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
-            lambda *_path: NAME, Reporting(ended=self._round_ended, silent_ms=silent_ms),
+            lambda *_path: NAME, Reporting(ended=self._round_ended, silent_ms=silent_ms), unreadable,
         )  # fmt: skip
         link.update(facts=facts(), waiting={}, choice=Choice("batches", ""))
         link.begin()
@@ -552,3 +553,19 @@ def test_queues_whose_names_and_brokers_are_alike_keep_their_own_positions() -> 
         made = Copy(log, log, 0, Position(offset))
         journal.put(made.records(link, NOW))
     assert {log: copy.offset for log, copy in load(journal)[link].items()} == alike  # type: ignore[arg-type]
+
+
+def test_a_partition_whose_position_is_not_readable_waits_for_a_reset() -> None:
+    rig = Rig(start="latest")
+    rig.link = rig.restarted(unreadable={ZERO: "expected a signature"})
+    held = [a.source for order in rig.round(5, 5) for a in order.lease.assignments]
+    error, saved = rig.link.copies[ZERO].error, newest_of(rig)
+    rig.link.reset({ZERO: 7}, "7")
+    again = [a for order in rig.link.orders() for a in order.lease.assignments if a.source == ZERO]
+    assert (held, "expected a signature" in error, saved) == ([ONE], True, {ONE})
+    assert [a.position.offset for a in again] == [7]
+
+
+def newest_of(rig: Rig) -> set[LogId]:
+    """The partitions with a position in the journal."""
+    return {copy.source for _, copy in rig.journal.newest("links").values()}

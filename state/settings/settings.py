@@ -76,7 +76,7 @@ class JournalSettings:
     )
     security: dict[str, str] = key(dict, SECURITY, secret=True)
     key_file: str = key(
-        "", "File of keys that sign settings and orders in the journal, one per line of at least 32 characters: the "
+        "", "File of keys that sign the records of the journal, one per line of at least 32 characters: the "
         "first signs, all verify. Records without a valid signature are refused. Empty: records are not signed",
     )  # fmt: skip
     confirmed: str = key(

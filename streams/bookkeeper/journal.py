@@ -9,6 +9,7 @@ from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.topics import TOPOLOGY, TOPOLOGY_KEY
 from trueup.streams.journal.codec import checked, encode
 from trueup.streams.journal.decode import ledger_rows, mark_rows
+from trueup.streams.journal.signing import Signer
 
 
 def ledgers_of(bodies: Sequence[bytes]) -> tuple[Any, Ledgers]:
@@ -48,7 +49,11 @@ def topology_of(record: dict[str, Any]) -> Topology:
     return Topology(**{**rest, "bookies": tuple(bookies)})
 
 
-def topology_from(body: bytes) -> Topology:
-    """The inverse of `topology_bytes`. Raises `BadBytes`."""
-    found: Topology = checked(TOPOLOGY, TOPOLOGY_KEY, body, "a record of the topic topology")
+def topology_from(body: bytes, signer: Signer | None = None) -> Topology:
+    """The inverse of `topology_bytes`. ``signer``: verifies the signature behind it, which is needed then. Raises
+    `BadBytes`."""
+    where = "a record of the topic topology"
+    if signer is not None:
+        signer.verify(TOPOLOGY_KEY, body, b"", where)
+    found: Topology = checked(TOPOLOGY, TOPOLOGY_KEY, body, where)
     return found

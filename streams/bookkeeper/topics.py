@@ -1,21 +1,22 @@
 """The journal's topics with observations of BookKeeper."""
 
-from trueup.streams.journal.topic import SETTING, JournalTopic, declare, name_of
+from trueup.streams.journal.topic import IN_BULK, SETTING, JournalTopic, declare, name_of
 
 TOPOLOGY_KEY = b"topology"
 TOPICS = declare(
     JournalTopic(
-        "reached", SETTING, observed=True, signed=True, key=name_of, form="bookkeeper.reached:observed"
+        "reached", SETTING, observed=True, key=name_of, form="bookkeeper.reached:observed"
     ),
     JournalTopic(
         "ledgers", "bookkeeper/schemas/ledger.avsc", partitioned=True, observed=True,
-        columns="bookkeeper.journal:ledgers_of",
+        columns="bookkeeper.journal:ledgers_of", unsigned=IN_BULK,
     ),
     JournalTopic(
-        "marks", "bookkeeper/schemas/mark.avsc", partitioned=True, observed=True, columns="bookkeeper.journal:marks_of"
+        "marks", "bookkeeper/schemas/mark.avsc", partitioned=True, observed=True, columns="bookkeeper.journal:marks_of",
+        unsigned=IN_BULK,
     ),
     JournalTopic(
-        "topology", "bookkeeper/schemas/topology.avsc", observed=True, signed=True, key=lambda _: TOPOLOGY_KEY,
+        "topology", "bookkeeper/schemas/topology.avsc", observed=True, key=lambda _: TOPOLOGY_KEY,
         form="bookkeeper.journal:topology_of",
     ),
 )  # fmt: skip

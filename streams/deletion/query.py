@@ -27,6 +27,7 @@ from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
 from trueup.streams.bookkeeper.journal import topology_from
 from trueup.streams.deletion.journal import node_rows, owned_rows
 from trueup.streams.journal.decode import good
+from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
 from trueup.streams.runtime.spark.spark_store import records_of
@@ -46,16 +47,16 @@ _ROUTED = pa.schema([("bucket", pa.int32()), ("kind", pa.int32()), ("value", pa.
 _EPOCH = struct.Struct("<q")
 
 
-def route(buckets: int) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def route(buckets: int, signer: Signer | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Sort records, kind int and value binary, into ``buckets``: rows of `ROUTED`. What is not readable is skipped:
-    `streams.journal.journal.Journal.inspect` reports it."""
+    `streams.journal.journal.Journal.inspect` reports it. ``signer``: verifies topologies."""
 
     def sorted_(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             found = [
                 *(row for part in good(_of(batch, LEDGER), owned_rows) for row in _parted(part, LEDGER, buckets)),
                 *(row for part in good(_of(batch, OWNER), node_rows) for row in _parted(part, OWNER, buckets)),
-                *_asked(_of(batch, TOPOLOGY), buckets),
+                *_asked(_of(batch, TOPOLOGY), buckets, signer),
             ]
             if found:
                 yield pa.RecordBatch.from_arrays(list(zip(*found, strict=True)), schema=_ROUTED)
@@ -68,8 +69,8 @@ def _of(batch: pa.RecordBatch, kind: int) -> list[bytes]:
     return found
 
 
-def _asked(bodies: Sequence[bytes], buckets: int) -> list[tuple[int, int, bytes]]:
-    epochs = [*chain(*good(bodies, lambda some: [topology_from(body).epoch for body in some]))]
+def _asked(bodies: Sequence[bytes], buckets: int, signer: Signer | None) -> list[tuple[int, int, bytes]]:
+    epochs = [*chain(*good(bodies, lambda some: [topology_from(body, signer).epoch for body in some]))]
     return [(bucket, TOPOLOGY, _EPOCH.pack(max(epochs))) for bucket in range(buckets) if epochs]
 
 
@@ -125,7 +126,8 @@ def start(
     spark: SparkSession, journal: "Journal", chosen: "SparkSettings", sink: Sink, checkpoint: str
 ) -> StreamingQuery:
     """Start the query of `ANSWER` rows into ``sink``, which is called with a batch and its number."""
-    rows = answers(records_of(spark, journal, TOPICS, chosen.max_records), chosen.buckets)
+    records = records_of(spark, journal, TOPICS, chosen.max_records)
+    rows = answers(records, chosen.buckets, journal.signer("topology"))
     return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
@@ -133,11 +135,11 @@ FORM = 4  # version of the state in the checkpoint
 EVERY_MS = 1_000  # deletions are not urgent, and each batch reads a whole bucket
 
 
-def answers(records: DataFrame, buckets: int) -> DataFrame:
-    """The `ANSWER` rows over records: kind int, value binary (an Avro body)."""
+def answers(records: DataFrame, buckets: int, signer: Signer | None = None) -> DataFrame:
+    """The `ANSWER` rows over records: kind int, value binary (an Avro body). ``signer``: verifies topologies."""
     return (
         records.select("kind", "value")
-        .mapInArrow(route(buckets), ROUTED)
+        .mapInArrow(route(buckets, signer), ROUTED)
         .groupBy("bucket")
         .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
     )

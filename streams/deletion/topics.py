@@ -1,15 +1,15 @@
 """The journal's topics of the deletion stream."""
 
-from trueup.streams.journal.topic import JournalTopic, declare, ledger_of
+from trueup.streams.journal.topic import IN_BULK, JournalTopic, declare, ledger_of
 
 TOPICS = declare(
     JournalTopic(
         "owners", "deletion/schemas/owner.avsc", observed=True, key=lambda record: record["path"].encode(),
-        form="deletion.owners:node_of",
+        form="deletion.owners:node_of", unsigned=IN_BULK,
     ),
     *(
         JournalTopic(
-            name, "deletion/schemas/marker.avsc", observed=True, signed=True, key=ledger_of,
+            name, "deletion/schemas/marker.avsc", observed=True, key=ledger_of,
             form="deletion.reconciler:marker_of",
         ) for name in ("markers", "strays")
     ),

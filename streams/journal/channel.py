@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from trueup.connectors.kafka.client.security import librdkafka_of
 from trueup.connectors.kafka.journal.topics import Announcer
 from trueup.state.settings.settings import JournalSettings
+from trueup.streams.journal.signing import Signer, number_now
 
 
 def client_of(settings: JournalSettings) -> dict[str, str]:
@@ -15,11 +16,13 @@ def client_of(settings: JournalSettings) -> dict[str, str]:
 @dataclass(frozen=True, slots=True)
 class Channel:
     """The topic that workers publish to, and client settings, which may hold secrets and are never printed. Secrets of
-    ``security`` that are references are resolved by the worker."""
+    ``security`` that are references are resolved by the worker. ``signer``: signs what is published, if anything
+    does."""
 
     topic: str
     client: tuple[tuple[str, str], ...] = field(repr=False)
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    signer: Signer | None = None
 
 
 _announcers: dict[Channel, Announcer] = {}
@@ -30,4 +33,6 @@ def publish(channel: Channel, key: bytes, body: bytes) -> None:
     journal are not raised."""
     if channel not in _announcers:
         _announcers[channel] = Announcer({**dict(channel.client), **librdkafka_of(dict(channel.security), "journal")})
+    if channel.signer is not None:
+        body += channel.signer.signature(key, number_now(), body)
     _announcers[channel].publish(channel.topic, key, body)

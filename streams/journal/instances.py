@@ -32,7 +32,6 @@ TOPICS = declare(
         "instances",
         "journal/schemas/instance.avsc",
         configs={**COMPACTED, "segment.ms": "3600000"},
-        signed=True,
         form="journal.instances:sign_of",
         ordered=False,
     )

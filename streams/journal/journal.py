@@ -25,7 +25,7 @@ from trueup.streams.journal.codec import REMOVE, checked
 from trueup.streams.journal.decode import readable
 from trueup.streams.journal.encode import encode_all
 from trueup.streams.journal.seals import Seals
-from trueup.streams.journal.signing import keys_of
+from trueup.streams.journal.signing import Signer, keys_of
 from trueup.streams.journal.topic import CONFIG, HISTORY, declared, topic_of
 from trueup.streams.journal.unreadable import Unreadable
 
@@ -130,13 +130,13 @@ class Journal:
             bodies = iter(encode_all(what, [value for _, value in pairs if value is not None]))
             encoded = [None if value is None else next(bodies) for _, value in pairs]
             parts.append((what, [key for key, _ in pairs], encoded))
-        # Signed when they are written, in that order.
-        self.send(((what, keys, self._seals.seal(what, keys, bodies)) for what, keys, bodies in parts), within_s)
+        self.send(parts, within_s)
 
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S) -> None:
-        """Like `put`, for encoded records of topics that are not signed: (topic, keys, bodies). A body of None deletes
-        its key."""
-        self.topics.send(((self.topic(what), keys, bodies) for what, keys, bodies in parts), within_s)
+        """Like `put`, for encoded records: (topic, keys, bodies). A body of None deletes its key."""
+        # Signed when they are written, in that order.
+        sealed = ((self.topic(what), keys, self._seals.seal(what, keys, bodies)) for what, keys, bodies in parts)
+        self.topics.send(sealed, within_s)
 
     def read(self, what: str, bad: Bad | None = None, last: int | None = None) -> Iterator[Record]:
         """The readable records of a topic up to its present end, in the order of each partition. ``last``: only this
@@ -184,7 +184,11 @@ class Journal:
     def channel(self, what: str) -> Channel:
         """A channel that publishes to a topic."""
         client = (("bootstrap.servers", self.bootstrap), *self.settings.options.items())
-        return Channel(self.topic(what), client, tuple(self.settings.security.items()))
+        return Channel(self.topic(what), client, tuple(self.settings.security.items()), self._seals.signer(what))
+
+    def signer(self, what: str) -> Signer | None:
+        """What verifies the records of a topic in a task; None if nothing does."""
+        return self._seals.signer(what)
 
     def ends(self, what: str) -> dict[int, int]:
         """The present end offset of each partition of a topic. Raises `Retry`."""
@@ -250,8 +254,7 @@ class Journal:
     def _parsed(self, what: str, entry: Entry, bad: Bad | None = None) -> Record | None:
         """A record, or None if it is not readable."""
         try:
-            if topic_of(what).signed:
-                self._seals.check(what, entry)
+            self._seals.check(what, entry)
             value = None if entry.body is None else checked(what, entry.key, entry.body, entry.where)
         except BadBytes as error:
             self.unreadable.bad(entry, error)

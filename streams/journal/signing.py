@@ -1,15 +1,20 @@
-"""Signatures of the journal's orders and settings: after the Avro body, which readers without a key ignore; of a
-deletion, which has no body, in a header of the record.
+"""Signatures of the journal's records: after the Avro body, which readers without a key ignore; of a deletion, which
+has no body, in a header of the record.
 
 A signature is a number (8 bytes, big-endian) and an HMAC-SHA256 (32 bytes) over journal.prefix, cluster.name, topic,
 key, number, and the body if there is one. Each name has its length before it: a record cannot be moved to another
 journal, topic or key. The number increases with each record: an older record that is written again is refused while the
 newer one of its key is in the topic.
+
+Each topic has its own key, derived from that of the file: a worker that writes or reads one topic can sign no other.
 """
 
 import hashlib
 import hmac
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -49,6 +54,36 @@ def keys_of(file: str) -> Sequence[bytes]:
     return keys
 
 
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Signs and verifies the records of one topic; `signer_of` makes it. Workers get it with their tasks."""
+
+    keys: tuple[bytes, ...] = field(repr=False)
+    """The topic's keys: the first signs, and all verify."""
+    place: Place
+    """The topic, without a key."""
+
+    def signature(self, key: bytes, number: int, body: bytes | None) -> bytes:
+        """The signature of the record with this key."""
+        return signature(self.keys[0], self.place._replace(key=key), number, body)
+
+    def verify(self, key: bytes, body: bytes | None, header: bytes, where: str) -> int:
+        """The number of the record with this key. Raises `BadBytes`; see `verify`."""
+        return verify(self.keys, self.place._replace(key=key), body, header, where)
+
+
+def signer_of(secrets: Sequence[bytes], prefix: str, cluster: str, topic: str) -> Signer:
+    """The signer of one topic. ``secrets``: the keys of the file."""
+    label = b"trueup journal topic " + topic.encode()
+    keys = tuple(hmac.digest(secret, label, "sha256") for secret in secrets)
+    return Signer(keys, Place(prefix, cluster, topic, b""))
+
+
+def number_now() -> int:
+    """A number by the clock, so that it exceeds those of earlier runs."""
+    return time.time_ns() // 1_000
+
+
 def signature(key: bytes, place: Place, number: int, body: bytes | None) -> bytes:
     """The signature of a body, or of a deletion (None)."""
     counted = number.to_bytes(NUMBER, "big")
@@ -69,7 +104,15 @@ def verify(keys: Sequence[bytes], place: Place, body: bytes | None, header: byte
 
 
 def _mac(secret: bytes, place: Place, number: bytes, body: bytes | None) -> bytes:
-    names = (place.prefix.encode(), place.cluster.encode(), place.topic.encode(), place.key)
-    parts = [part for name in names for part in (len(name).to_bytes(4, "big"), name)]
     kind = b"\0" if body is None else b"\1"
-    return hmac.new(secret, b"".join([*parts, number, kind, body or b""]), "sha256").digest()
+    content = (_journal(*place[:3]), _named(place.key), number, kind, body or b"")
+    return hmac.digest(secret, b"".join(content), "sha256")
+
+
+@lru_cache(64)
+def _journal(*names: str) -> bytes:
+    return b"".join(_named(name.encode()) for name in names)
+
+
+def _named(name: bytes) -> bytes:
+    return len(name).to_bytes(4, "big") + name

@@ -12,6 +12,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 COMPACTED: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
+IN_BULK = "tasks of Spark read millions of them, and an action is executed only if ZooKeeper confirms its reason"
+"""Why observations of ZooKeeper's nodes are not signed."""
 SETTING = "journal/schemas/setting.avsc"
 """A schema for several topics: a name with a value as text."""
 
@@ -19,9 +21,9 @@ SETTING = "journal/schemas/setting.avsc"
 class JournalTopic(NamedTuple):
     """A topic of the journal. ``schema``: of its records in Avro, or the path of its file below `streams/`;
     ``partitioned``: whether it has journal.partitions partitions instead of one; ``observed``: whether `trueup journal
-    begin-anew` empties it, as its records are based on observations of ZooKeeper; ``signed``: whether records are
-    signed with journal.key_file, as settings and orders are; ``ordered``: whether a signed record is refused after
-    a newer one of its key.
+    begin-anew` empties it, as its records are based on observations of ZooKeeper; ``unsigned``: why records are not
+    signed with journal.key_file; empty: they are, as those of any topic without a reason; ``ordered``: whether a signed
+    record is refused after a newer one of its key.
 
     ``key``: the key of a record (None: any); ``form``: the module below `streams/` and the function
     that make of it what readers use; empty: nothing. Both raise one of `streams.journal.codec.WRONG` for a record that
@@ -33,7 +35,7 @@ class JournalTopic(NamedTuple):
     schema: str | Mapping[str, Any]
     partitioned: bool = False
     observed: bool = False
-    signed: bool = False
+    unsigned: str = ""
     configs: Mapping[str, str] = COMPACTED
     key: Callable[[Any], bytes] | None = None
     form: str = ""
@@ -107,7 +109,8 @@ def topic_of(name: str) -> JournalTopic:
 
 
 TOPICS = declare(
-    JournalTopic("config", "journal/schemas/config.avsc", signed=True, key=name_of),
-    JournalTopic("history", "journal/schemas/history.avsc", form="journal.history_row:history_row"),
+    JournalTopic("config", "journal/schemas/config.avsc", key=name_of),
+    # A row is written once: an older one that is written again is the same row.
+    JournalTopic("history", "journal/schemas/history.avsc", form="journal.history_row:history_row", ordered=False),
 )
 CONFIG, HISTORY = (topic.name for topic in TOPICS)

@@ -15,7 +15,7 @@ TOPICS = declare(
         "directories", "logdirs/schemas/directories.avsc", key=_broker, form="logdirs.reconciler:directories_of"
     ),
     JournalTopic(
-        "changes", "logdirs/schemas/changes.avsc", signed=True, key=_broker, form="logdirs.executor:ours_of"
+        "changes", "logdirs/schemas/changes.avsc", key=_broker, form="logdirs.executor:ours_of"
     ),
 )  # fmt: skip
 DIRECTORIES, CHANGES = (topic.name for topic in TOPICS)

@@ -23,6 +23,7 @@ from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, 
 from trueup.streams.bookkeeper import topics
 from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
 from trueup.streams.journal.decode import good, ledger_rows, mark_rows
+from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
 from trueup.streams.runtime.spark.spark_store import records_of
@@ -45,9 +46,9 @@ _topology = lru_cache(8)(topology_from)
 _topology_bytes = lru_cache(8)(topology_bytes)
 
 
-def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
-    """Fold the rows of one batch into a bucket; returns its row of `ANSWER`."""
-    answer = Bucket(store, _topology_bytes, _topology).step(*split(frames))
+def folded(store: Store, frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> dict[str, Any] | None:
+    """Fold the rows of one batch into a bucket; returns its row of `ANSWER`. ``signer``: verifies topologies."""
+    answer = Bucket(store, _topology_bytes, _topology).step(*split(frames, signer))
     return row_of(answer) if answer is not None else None
 
 
@@ -59,7 +60,7 @@ def row_of(answer: BucketAnswer) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | None]:
+def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tuple[Ledgers, Rows, Topology | None]:
     """Ledgers, marks and the newest topology in the rows of one bucket. What is not readable is skipped:
     `streams.journal.journal.Journal.inspect` reports it."""
     ledgers, marks, topology = [EMPTY], [NO_MARKS], None
@@ -67,7 +68,7 @@ def split(frames: Iterator["pd.DataFrame"]) -> tuple[Ledgers, Rows, Topology | N
         kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
         ledgers += good(value[kind == LEDGER], ledger_rows)
         marks += good(value[kind == MARKED], mark_rows)
-        found = [*chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw)) for raw in some]))]
+        found = [*chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw), signer) for raw in some]))]
         topology = max([*found, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
     return concat(ledgers), np.concatenate(marks), topology
 
@@ -89,11 +90,12 @@ def start(
 
 def answers(spark: SparkSession, journal: "Journal", buckets: int, max_records: int) -> DataFrame:
     """The `ANSWER` rows over the topics of a journal."""
-    return fold(records_of(spark, journal, TOPICS, max_records), buckets)
+    return fold(records_of(spark, journal, TOPICS, max_records), buckets, journal.signer(topics.TOPOLOGY))
 
 
-def fold(records: DataFrame, buckets: int) -> DataFrame:
-    """The `ANSWER` rows over records: kind int, key binary, value binary (an Avro body)."""
+def fold(records: DataFrame, buckets: int, signer: Signer | None = None) -> DataFrame:
+    """The `ANSWER` rows over records: kind int, key binary, value binary (an Avro body). ``signer``: verifies
+    topologies; one that anybody wrote, with a higher epoch, would stay in the state."""
     own = F.array(F.pmod(F.xxhash64("key"), F.lit(buckets)).cast("int"))
     every = F.array(*map(F.lit, range(buckets)))
     return (
@@ -101,5 +103,5 @@ def fold(records: DataFrame, buckets: int) -> DataFrame:
             F.explode(F.when(F.col("kind") == TOPOLOGY, every).otherwise(own)).alias("bucket"), "kind", "value"
         )
         .groupBy("bucket")
-        .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")
+        .transformWithStateInPandas(Buckets(__name__, CELLS, signer), ANSWER, "Update", "None")
     )

@@ -9,7 +9,7 @@ from trueup.streams.journal.topic import JournalTopic, declare
 
 TOPICS = declare(
     JournalTopic(
-        "priorities", "priorities/schemas/priority.avsc", signed=True, key=lambda record: record["target"].encode(),
+        "priorities", "priorities/schemas/priority.avsc", key=lambda record: record["target"].encode(),
         form="priorities.topics:kept_of",
     )
 )  # fmt: skip

@@ -19,9 +19,10 @@ TOPICS = declare(
         "offsets", "replication/schemas/offsets.avsc", form="replication.links.checkpoints:part_of",
         key=lambda record: b"%s/%d" % (_log(record), record["part"]),
     ),
-    JournalTopic("memory", SETTING, signed=True, key=name_of),
+    JournalTopic("memory", SETTING, key=name_of),
     JournalTopic(
         "reports", "replication/schemas/report.avsc", configs=_NEW, form="replication.reports:message_of",
+        ordered=False,  # the clocks of workers differ; the receiver takes only the next report of an attempt
         key=lambda record: f"{record['link']}/{record['part']}".encode(),
     ),
 )  # fmt: skip

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class Buckets(StatefulProcessor):
-    """The operator. ``module`` defines ``folded(store, frames)``, which folds the rows of a batch into a bucket and
-    returns an output row without the number of the bucket, or None. ``names``: names of a bucket's cells."""
+    """The operator. ``module`` defines ``folded(store, frames, *more)``, which folds the rows of a batch into a bucket
+    and returns an output row without the number of the bucket, or None. ``names``: names of a bucket's cells."""
 
-    def __init__(self, module: str, names: tuple[str, ...]) -> None:
-        self._module, self._names = module, names
+    def __init__(self, module: str, names: tuple[str, ...], *more: object) -> None:
+        self._module, self._names, self._more = module, names, more
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Declare the state."""
@@ -33,7 +33,7 @@ class Buckets(StatefulProcessor):
         from trueup.streams.runtime.spark.spark_store import SparkStore
 
         store = SparkStore(self._log, self._cells, self._names)
-        row = import_module(self._module).folded(store, rows)
+        row = import_module(self._module).folded(store, rows, *self._more)
         store.flush()
         if row is not None:
             yield pd.DataFrame([{"bucket": int(key[0]), **row}])

@@ -16,9 +16,11 @@ from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, nod
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.view import OwnerBucket
+from trueup.streams.bookkeeper.topics import TOPOLOGY_KEY
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.deletion.query import LEDGER, OWNER, TOPOLOGY, leaks_of, route, split
 from trueup.streams.journal.codec import encode
+from trueup.streams.journal.signing import signer_of
 
 BUCKETS = 5
 Record = tuple[int, bytes]
@@ -115,6 +117,15 @@ def test_a_question_reaches_every_bucket_once_and_is_the_newest() -> None:
     assert {bucket: (len(rows), tables(rows)[2]) for bucket, rows in found.items()} == dict.fromkeys(
         range(BUCKETS), (1, 5)
     )
+
+
+def test_a_question_that_is_not_signed_reaches_no_bucket() -> None:
+    signer = signer_of([b"k" * 32], "trueup", "c", "topology")
+    sound, forged = question(3)[1], question((1 << 63) - 1)[1]
+    bodies = [forged, sound + signer.signature(TOPOLOGY_KEY, 1, sound)]
+    batch = pa.RecordBatch.from_pydict({"kind": pa.array([TOPOLOGY] * 2, pa.int32()), "value": bodies})
+    rows = [row for found in route(BUCKETS, signer)(iter([batch])) for row in found.to_pylist()]
+    assert {tables([(row["kind"], row["value"])])[2] for row in rows} == {3}
 
 
 def test_without_a_question_no_bucket_answers() -> None:

@@ -1,9 +1,16 @@
-import numpy as np
+from dataclasses import replace
 
+import numpy as np
+import pandas as pd
+
+from tests.integration.kafka.journals import topology
 from trueup.state.bookkeeper.ledgers import row
 from trueup.state.placement.fencing import NO_FORMER
 from trueup.state.placement.view import FINDING, MARK, BucketAnswer
-from trueup.streams.placement.query import answer_of, row_of
+from trueup.streams.bookkeeper.journal import topology_bytes
+from trueup.streams.bookkeeper.topics import TOPOLOGY_KEY
+from trueup.streams.journal.signing import signer_of
+from trueup.streams.placement.query import TOPOLOGY, answer_of, row_of, split
 
 
 def test_an_answer_survives_its_row():
@@ -19,3 +26,12 @@ def test_an_answer_survives_its_row():
         3,
     )
     assert found.former.to_bytes() == moved.to_bytes()
+
+
+def test_a_task_takes_no_topology_that_is_not_signed():
+    signer = signer_of([b"k" * 32], "trueup", "c", "topology")
+    sound = topology_bytes(topology(5))
+    forged = topology_bytes(replace(topology(5), epoch=(1 << 63) - 1))
+    bodies = [forged, sound + signer.signature(TOPOLOGY_KEY, 1, sound), forged + bytes(40)]
+    rows = pd.DataFrame({"kind": [TOPOLOGY] * 3, "value": bodies})
+    assert split(iter([rows]), signer)[2] == topology(5)

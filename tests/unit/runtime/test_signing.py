@@ -1,22 +1,27 @@
 """Signed records of the journal: forged ones are not read."""
 
+import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
+from tests.formats import example
+from tests.garbage import TOPICS, of
 from trueup.connectors.kafka.journal.topics import Entry
 from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.settings.settings import JournalSettings
-from trueup.streams.catalog import sections
 from trueup.streams.deletion.topics import MARKERS
-from trueup.streams.journal.instances import INSTANCES
+from trueup.streams.journal import channel
+from trueup.streams.journal import topic as topics
+from trueup.streams.journal.codec import encode
 from trueup.streams.journal.journal import Journal
-from trueup.streams.journal.signing import SIZE, Place, keys_of, signature, verify
-from trueup.streams.journal.topic import declared
+from trueup.streams.journal.signing import SIZE, Place, keys_of, signature, signer_of, verify
+from trueup.streams.journal.topic import topic_of
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 SETTING = {"name": "placement.mode", "value": '"approve"', "at_ms": 5, "by": "ada"}
@@ -28,7 +33,7 @@ class Broker:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def send(self, parts: Iterable[tuple[str, list[bytes], list[Body]]], _within_s: float) -> None:
+    def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[Body]]], _within_s: float) -> None:
         for topic, keys, bodies in parts:
             for key, body in zip(keys, bodies, strict=True):
                 headers = {body.name: body.value} if isinstance(body, Signed) else {}
@@ -39,6 +44,16 @@ class Broker:
 
     def read(self, topic: str, _last: int | None) -> Iterator[Entry]:
         return (entry for entry in self.entries if entry.topic == topic)
+
+
+class Announcer:
+    """Writes the records of workers to a topic in memory."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self._broker, self._topic = broker, topic
+
+    def publish(self, _topic: str, key: bytes, body: bytes) -> None:
+        self._broker.send([(self._topic, [key], [body])], 0)
 
 
 @pytest.fixture
@@ -200,8 +215,78 @@ def test_a_file_without_a_sufficient_key_is_refused_without_its_content(tmp_path
     assert "a-bad-key" not in str(found.value)
 
 
-def test_settings_orders_and_what_only_the_leader_reads_are_signed() -> None:
-    assert sections()  # imports the topics of all streams
-    names = {topic.name for topic in declared() if topic.signed}
-    orders = {"config", INSTANCES, "repairs", "markers", "strays", "changes", "priorities", "memory"}
-    assert names == {*orders, "topology", "reached", "damages"}
+def test_all_topics_are_signed_except_those_that_tasks_read_in_bulk() -> None:
+    assert {name for name in TOPICS if topic_of(name).unsigned} == {"ledgers", "marks", "owners"}
+
+
+def test_no_topic_with_columns_is_signed() -> None:  # `Journal.columns` verifies nothing
+    assert [name for name in TOPICS if topic_of(name).columns and not topic_of(name).unsigned] == []
+
+
+SIGNED = [name for name in TOPICS if not topic_of(name).unsigned]
+
+
+def sound(what: str) -> tuple[bytes, Any]:
+    """A record that the topic's writer could have made, and its key."""
+    record = example(json.loads(topic_of(what).text))
+    key = topic_of(what).key
+    return (key(record) if key else b"key"), record
+
+
+def forged(broker: Broker, root: Path, what: str, kind: str) -> None:
+    """Write a record into the topic of ``trueup.c`` without its key, or one that was valid elsewhere."""
+    key, record = sound(what)
+    body, name = encode(what, record), f"trueup.c.{what}"
+    match kind:
+        case "unsigned":
+            broker.send([(name, [key], [body])], 0)
+        case "a deletion":
+            broker.send([(name, [key], [None])], 0)
+        case "the highest numbers":
+            extreme = next(one for one in of(what) if one.kind == kind)
+            broker.send([(name, [key], [extreme.body])], 0)
+        case "another key":
+            journal(broker, root, OTHER).send([(what, [key], [body])])
+        case _:
+            journal(broker, root, KEY, prefix="staging").send([(what, [key], [body])])
+            broker.entries[-1] = broker.entries[-1]._replace(topic=name)
+
+
+@pytest.mark.parametrize("what", SIGNED)
+@pytest.mark.parametrize(
+    "kind", ["unsigned", "a deletion", "the highest numbers", "another key", "one of another prefix"]
+)
+def test_a_forged_record_is_a_problem_with_its_place_and_changes_no_state(
+    broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, kind: str
+) -> None:
+    made = journal(broker, tmp_path, KEY)
+    monkeypatch.setitem(topics._declared, what, topic_of(what)._replace(form=""))  # whose values are no example's
+    key, record = sound(what)
+    made.send([(what, [key], [encode(what, record)])])
+    before = made.newest(what)
+    forged(broker, tmp_path, what, kind)
+    after = made.newest(what)
+    (problem,) = made.unreadable.problems()
+    where = f"topic trueup.c.{what} partition 0 offset 1"
+    assert (after, list(after), where in problem) == (before, [key], True)
+
+
+def test_a_report_of_a_worker_is_signed(broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = journal(broker, tmp_path, KEY)
+    monkeypatch.setitem(topics._declared, "reports", topic_of("reports")._replace(form=""))
+    channel_, (key, record) = replace(made.channel("reports"), topic="reports of a test"), sound("reports")
+    monkeypatch.setitem(channel._announcers, channel_, cast("Any", Announcer(broker, "trueup.c.reports")))
+    channel.publish(channel_, key, encode("reports", record))
+    assert [found.key for found in made.read("reports")] == [key]
+
+
+def test_a_key_of_one_topic_signs_no_record_of_another() -> None:
+    config, reports = (signer_of([KEY], "trueup", "c", what) for what in ("config", "reports"))
+    body = b"body" + signature(reports.keys[0], config.place._replace(key=b"key"), 7, b"body")
+    with pytest.raises(BadBytes):
+        config.verify(b"key", body, b"", "here")
+
+
+def test_no_text_of_a_signer_has_its_keys() -> None:
+    signer = signer_of([KEY], "trueup", "c", "config")
+    assert str(signer.keys[0]) not in repr(signer)

@@ -12,6 +12,7 @@ import pytest
 
 from tests.garbage import TOPICS, of
 from tests.integration.kafka.journals import LEDGER, topology
+from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.journal.topics import Entry
 from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes
@@ -101,7 +102,7 @@ def test_what_is_not_readable_is_skipped_and_reported_with_its_place(
     reported = [bad.where for bad in made.unreadable.all()]
     assert sorted([*read, *reported]) == sorted(entry.where for entry in broker.entries)
     kinds = dict(zip((entry.where for entry in broker.entries), (one.kind for one in of(what)), strict=True))
-    wanted = {*kinds.values()} if key_file and topic_of(what).signed else BROKEN
+    wanted = {*kinds.values()} if key_file and not topic_of(what).unsigned else BROKEN
     assert wanted <= {kinds[where] for where in reported}
 
 
@@ -124,6 +125,19 @@ def test_what_is_not_readable_is_skipped_and_reported_with_its_place(
 )
 def test_no_load_takes_garbage(everywhere: Journal, load: Callable[[Journal], Any], wanted: Any) -> None:
     assert load(everywhere) == wanted
+
+
+def test_a_position_that_is_not_readable_is_none_of_a_new_partition(broker: Broker) -> None:
+    made = journal(broker)
+    broker.write(made.topic("links"), b"east-west/orders-0", b"not Avro")
+    assert {link: [*logs] for link, logs in checkpoints.unreadable(made).items()} == {"east-west": [LogId("orders", 0)]}
+
+
+def test_a_position_that_was_deleted_by_a_repair_is_that_of_a_new_partition(broker: Broker) -> None:
+    made = journal(broker)
+    for body in (b"not Avro", None):
+        broker.write(made.topic("links"), b"east-west/orders-0", body)
+    assert checkpoints.unreadable(made) == {}
 
 
 def test_the_history_is_loaded_without_garbage(everywhere: Journal) -> None:

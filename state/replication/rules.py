@@ -91,8 +91,7 @@ LINK_RULES = Rules([
     ),
     Rule(
         "replication.refused", _B, "the link must not copy",
-        "Source and target are the same cluster, records would arrive on two routes, or links that share a topic "
-        "would use different copy paths: a record could return to its origin.",
+        "Source and target are the same cluster, or records would arrive on two routes and be duplicated.",
         "The link copies nothing. The message names the settings that must change.",
     ),
     Rule(

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Self
 
+from confluent_kafka import KafkaException
+
 from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import TrueupError
 
@@ -63,7 +65,7 @@ class Faults:
                 self._kinds[name]()
                 self._works(f"after {name}")
                 self.done[name] += 1
-        except (OSError, TrueupError, AssertionError) as error:
+        except (OSError, TrueupError, AssertionError, KafkaException) as error:
             self._error = error
             self._failed.set()
 

@@ -23,9 +23,18 @@ KINDS: Mapping[str, Mapping[str, object]] = MappingProxyType(
         "transactional": {"transactional.id": "audit", "compression.type": "zstd"},
     }
 )
-SURE = ("idempotent", "zipped")
+PASSED, OLD = "passed", "v1"
+OTHERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
+    {
+        PASSED: {"enable.idempotence": True, "compression.type": "lz4"},
+        OLD: {"acks": "all", "retries": 0, "compression.type": "gzip"},
+    }
+)
+"""Applications that pass records on, and writers to topics in message format v1, which has no headers."""
+SURE = ("idempotent", "zipped", PASSED)
 """The cluster keeps the acknowledged records of these kinds, whichever broker dies."""
 PAUSE_S = 0.02
+Headers = list[tuple[str, str | bytes | None]]
 
 
 class Site(NamedTuple):
@@ -38,10 +47,11 @@ class Site(NamedTuple):
 
 
 class Writer:
-    """Writes ``per_s`` records per second of one kind at one cluster, in a thread."""
+    """Writes ``per_s`` records per second of one kind at one cluster, in a thread. ``suffix``: of the kind in keys, for
+    one of several writers of the same kind."""
 
-    def __init__(self, site: Site, kind: str, per_s: float) -> None:
-        self.site, self.kind, self._per_s = site, kind, per_s
+    def __init__(self, site: Site, kind: str, per_s: float, suffix: str = "") -> None:
+        self.site, self.kind, self._per_s, self._suffix = site, kind, per_s, suffix
         self.acknowledged: set[bytes] = set()
         self._stop = threading.Event()
         self._sent = 0
@@ -65,7 +75,7 @@ class Writer:
     def _producer(self) -> Producer:
         own = {"transactional.id": f"audit-{self.site.name}-{self.site.topic}"} if self.kind == "transactional" else {}
         common = {"bootstrap.servers": self.site.bootstrap, "linger.ms": 5, "log_level": 0}
-        return Producer({**common, **KINDS[self.kind], **own})
+        return Producer({**common, **{**KINDS, **OTHERS}[self.kind], **own})
 
     def _plainly(self, begun: float) -> None:
         producer = self._producer()
@@ -80,24 +90,32 @@ class Writer:
         producer.init_transactions(60)
         turn = 0
         while not self._stop.is_set():
+            time.sleep(PAUSE_S)
+            if not self._due(begun):
+                continue
             doomed = turn % 3 == 2
             producer.begin_transaction()
             self._write_due(producer, begun, "dead" if doomed else self.kind)
             producer.flush(120)
             producer.abort_transaction(60) if doomed else producer.commit_transaction(60)
             turn += 1
-            time.sleep(PAUSE_S)
 
     def _write_due(self, producer: Producer, begun: float, kind: str) -> None:
-        site = self.site
-        for _ in range(max(1, int((time.monotonic() - begun) * self._per_s) - self._sent)):
-            number, self._sent = self._sent, self._sent + 1
-            producer.produce(
-                site.topic, b"v" * (20 + number % 80), f"{site.name}|{kind}|{number}",
-                partition=number % site.partitions, headers=[("trace", b"%d" % number)],
-                on_delivery=self._delivered,
-            )  # fmt: skip
+        for _ in range(self._due(begun)):
+            number = self._sent
+            headers: Headers = [] if kind == OLD else [("trace", b"%d" % number)]
+            self._write(producer, number % self.site.partitions, b"v" * (20 + number % 80), headers, kind)
         producer.poll(0)
+
+    def _due(self, begun: float) -> int:
+        return max(0, int((time.monotonic() - begun) * self._per_s) - self._sent)
+
+    def _write(self, producer: Producer, partition: int, value: bytes, headers: Headers, kind: str = "") -> None:
+        number, self._sent = self._sent, self._sent + 1
+        producer.produce(
+            self.site.topic, value, f"{self.site.name}|{kind or self.kind}{self._suffix}|{number}",
+            partition=partition, headers=headers, on_delivery=self._delivered,
+        )  # fmt: skip
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:
@@ -107,8 +125,10 @@ class Writer:
 class Writers:
     """One writer of each kind at each site."""
 
-    def __init__(self, sites: Sequence[Site], kinds: Sequence[str] = tuple(KINDS), per_s: float = 300.0) -> None:
-        self.all = [Writer(site, kind, per_s) for site in sites for kind in kinds]
+    def __init__(
+        self, sites: Sequence[Site], kinds: Sequence[str] = tuple(KINDS), per_s: float = 300.0, suffix: str = ""
+    ) -> None:
+        self.all = [Writer(site, kind, per_s, suffix) for site in sites for kind in kinds]
 
     def acknowledged(self, site: str) -> set[bytes]:
         """Keys that this cluster acknowledged and must keep."""

@@ -9,6 +9,8 @@ from tests.replication.writers import PASSED, PAUSE_S, Site, Writer
 
 BATCH, SHARE = 500, 4
 """Records of a poll, and the share of the copies that is passed on: one of this number."""
+PARTITIONS = 2
+"""Writers choose the partition by the number: as many in a row are passed on, so that all partitions have some."""
 
 
 class Passer(Writer):
@@ -56,4 +58,4 @@ class Passer(Writer):
 def is_passed_on(key: bytes, here: str) -> bool:
     """Whether an application at the cluster ``here`` passes on the record with this key."""
     origin, kind, number = key.decode().split("|")
-    return origin != here and not kind.startswith(PASSED) and int(number) % SHARE == 0
+    return origin != here and not kind.startswith(PASSED) and int(number) // PARTITIONS % SHARE == 0

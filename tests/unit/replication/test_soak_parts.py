@@ -34,15 +34,19 @@ def written(kind: str, suffix: str = "") -> dict[str, object]:
 @pytest.mark.parametrize(
     ("key", "wanted"),
     [
-        (b"west|idempotent|4", True),
-        (b"east|idempotent|4", False),
-        (b"west|passed-orders|4", False),
+        (b"west|idempotent|8", True),
+        (b"east|idempotent|8", False),
+        (b"west|passed-orders|8", False),
         (b"west|idempotent|5", False),
     ],
     ids=["copy", "own", "passed on before", "not of the share"],
 )
 def test_an_application_passes_a_share_of_the_copies_on(key: bytes, wanted: bool) -> None:
     assert is_passed_on(key, "east") is wanted
+
+
+def test_applications_pass_records_of_all_partitions_on() -> None:
+    assert {number % 2 for number in range(100) if is_passed_on(b"west|zipped|%d" % number, "east")} == {0, 1}
 
 
 def test_the_keys_of_a_later_writer_differ() -> None:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.queries import one
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
-from trueup.connectors.zookeeper.errors import GONE
+from trueup.connectors.zookeeper.errors import GONE, Forbidden
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, TrueupError, ended
 from trueup.state.deletion.owners import Component, claim_of, pulsars
@@ -54,7 +54,11 @@ def remove(
     done: dict[int, Removed] = {}
     ready: dict[int, RemovalOrder] = {}
     for at, order in enumerate(orders):
-        found = one(client, paths, order.ledger, now_ms)
+        try:
+            found = one(client, paths, order.ledger, now_ms)
+        except Forbidden as error:
+            done[at] = Removed(order.ledger, "refused", str(error))
+            continue
         if found is None:
             done[at] = Removed(order.ledger, "gone", "the ledger does not exist")
         elif problem := _changed(order, found[0]) or refusal(found[0]):

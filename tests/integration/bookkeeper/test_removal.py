@@ -69,3 +69,10 @@ def test_without_permission_it_stays(tree: Tree) -> None:
     parent, rights = tree.paths.ledger(1).rpartition("/")[0], Permissions.ALL & ~Permissions.DELETE
     tree.client.set_acls(parent, [ACL(rights, ANYONE_ID_UNSAFE)])
     assert (outcomes(tree, order(tree, 1)), there(tree, 1)) == (["refused"], True)
+
+
+def test_a_ledger_that_may_not_be_read_blocks_no_other_deletion(tree: Tree) -> None:
+    tree.ledgers([1, 2])
+    orders = [order(tree, 1), order(tree, 2)]
+    tree.client.set_acls(tree.paths.ledger(1), [ACL(Permissions.ALL & ~Permissions.READ, ANYONE_ID_UNSAFE)])
+    assert outcomes(tree, *orders) == ["refused", "deleted"]

@@ -26,7 +26,7 @@ from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Stop
 
 Progress = Callable[[str, int, int], None]
-"""Called with (what, done, total): bytes of jars, then servers that are ready."""
+"""Called with (what, done, total): bytes of jars, then the server that is awaited and how many are ready."""
 
 LOST_S = 60.0
 """Sessions of bookies last 4 s; longer on a busy machine."""
@@ -145,11 +145,12 @@ class SandboxCluster(Closing):
         later = [server for server in clients if autorecovery or server not in self.autorecoveries]
         others = [server for server in self.servers.values() if server not in (self.zookeeper, *clients)]
         total = 1 + len(others) + len(later)
+        tell(_awaited("zookeeper"), 0, total)
         self.zookeeper.up()
+        tell(_awaited("the format of the cluster"), 1, total)
         self._format_once()
-        tell("servers", 1, total)
-        self._up(others, lambda ready: tell("servers", 1 + ready, total))
-        self._up(later, lambda ready: tell("servers", 1 + len(others) + ready, total))
+        self._up(others, lambda name, ready: tell(_awaited(name), 1 + ready, total))
+        self._up(later, lambda name, ready: tell(_awaited(name), 1 + len(others) + ready, total))
 
     def start(self, name: str) -> None:
         """Start a server, or all of a group in parallel, and wait until they respond."""
@@ -218,12 +219,12 @@ class SandboxCluster(Closing):
         return groups[name]
 
     @staticmethod
-    def _up(servers: Sequence[SandboxServer], ready: Callable[[int], None] = lambda _count: None) -> None:
+    def _up(servers: Sequence[SandboxServer], wait: Callable[[str, int], None] = lambda _name, _ready: None) -> None:
         for server in servers:
             server.start()
-        for count, server in enumerate(servers, start=1):
+        for ready, server in enumerate(servers):
+            wait(server.name, ready)
             server.wait_ready()
-            ready(count)
 
 
 class _Ports:
@@ -254,6 +255,10 @@ def _stop(servers: Iterable[SandboxServer], grace_s: float) -> None:
             server.process.terminate()
     for server in ending:
         server.stop(grace_s)
+
+
+def _awaited(name: str) -> str:
+    return f"waiting for {name}; servers ready"
 
 
 def _ignore(_what: str, _done: int, _total: int) -> None:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import click
@@ -17,7 +18,7 @@ from trueup.streams.runtime.format import cut, since
 from trueup.streams.terminal import codes
 
 if TYPE_CHECKING:
-    from rich.status import Status
+    from rich.console import Console
 
     from trueup.streams.terminal.client import Api, Listed
 
@@ -29,6 +30,9 @@ STYLES = {
     "held": "red", "blind": "magenta", "starting": "magenta", "offline": "red", "cordoned": "yellow", "open": "green",
 }  # fmt: skip
 QUIET_S = 2.0
+TICK_S = 1.0
+REPEAT_S = 10.0
+"""Interval between lines of the same progress where there is no terminal."""
 ENDLESS = 100_000
 FLEXIBLE = 14
 LONGEST = 500
@@ -197,34 +201,49 @@ def watch(run: Callable[[], object], every_s: float, sleep: Callable[[float], ob
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
-    """Print progress on stderr if it takes longer than two seconds; call the result to update the text."""
-    last, shown = [what], list["Status"]()
-
-    def begin() -> None:
-        from rich.console import Console
-
-        console = Console(stderr=True, highlight=False)
-        if console.is_terminal:
-            shown.append(console.status(last[0]))
-            shown[0].start()
-        else:
-            click.echo(f"{last[0]} ...", err=True)
-
-    def better(text: str) -> None:
-        last[0] = text
-        for status in shown:
-            status.update(text)
-
-    timer = threading.Timer(QUIET_S, begin)
-    timer.daemon = True
-    timer.start()
+    """Print on stderr what a command does or waits for and since how many seconds, if it takes longer than two: on a
+    terminal in one line, else in a line for each change. Call the result to update the text."""
+    last, ended = [what], threading.Event()
+    thread = threading.Thread(target=_show_progress, args=(last, ended), daemon=True)
+    thread.start()
     try:
-        yield better
+        yield partial(last.__setitem__, 0)
     finally:
-        timer.cancel()
-        timer.join()
-        for status in shown:
-            status.stop()
+        ended.set()
+        thread.join()
+
+
+def _show_progress(last: list[str], ended: threading.Event) -> None:
+    """Show the text in ``last`` until the event."""
+    began = time.monotonic()
+    if ended.wait(QUIET_S):
+        return
+    from rich.console import Console
+
+    console = Console(stderr=True, highlight=False)
+    (_show_status if console.is_terminal else _show_lines)(console, last, began, ended)
+
+
+def _show_status(console: "Console", last: list[str], began: float, ended: threading.Event) -> None:
+    with console.status("") as status:
+        while True:
+            status.update(_with_seconds(last[0], began))
+            if ended.wait(TICK_S):
+                return
+
+
+def _show_lines(_console: "Console", last: list[str], began: float, ended: threading.Event) -> None:
+    shown, due = "", 0.0
+    while True:
+        if last[0] != shown or time.monotonic() >= due:
+            shown, due = last[0], time.monotonic() + REPEAT_S
+            click.echo(_with_seconds(shown, began), err=True)
+        if ended.wait(TICK_S):
+            return
+
+
+def _with_seconds(text: str, began: float) -> str:
+    return f"{text} ({time.monotonic() - began:.0f} s)"
 
 
 def ago(api: "Api", field: str) -> Callable[[Row], str]:

@@ -1,5 +1,6 @@
 """trueup sandbox: real servers on this machine, for experiments."""
 
+import re
 import subprocess
 import sys
 import time
@@ -121,7 +122,7 @@ def _leave(root: Path, words: list[str]) -> None:
         while not _answers(root):
             if child.poll() is not None:
                 raise Stop("the sandbox to start", log.read_text().strip()[-2000:] or "nothing", f"see {log}")
-            better(_last_line(log) or "starting the sandbox")
+            better(last_line(log) or "starting the sandbox")
             if time.monotonic() > deadline:
                 child.terminate()
                 raise Retry("the sandbox to be up", f"not within {READY_S:.0f} s", f"see {log}")
@@ -157,9 +158,10 @@ def _rocketmq(addresses: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _last_line(log: Path) -> str:
-    lines = log.read_text(errors="replace").split()
-    return " ".join(lines[-12:])
+def last_line(log: Path) -> str:
+    """The last line of a log without the seconds of its progress: the reader counts its own."""
+    lines = log.read_text(errors="replace").splitlines()
+    return re.sub(r" \(\d+ s\)$", "", lines[-1]) if lines else ""
 
 
 def _ready(root: Path) -> str:

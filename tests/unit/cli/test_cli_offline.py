@@ -14,6 +14,7 @@ import pytest
 from trueup.connectors.sandbox.jvm.processes import free_port
 from trueup.state.common.errors import BadBytes, BadSettings, Refused, Retry, Stop, Unknown
 from trueup.streams.catalog import sections
+from trueup.streams.cli.commands.sandbox import last_line
 from trueup.streams.cli.main import cli, invoke
 from trueup.streams.config.file import reference
 from trueup.streams.terminal import codes
@@ -162,6 +163,13 @@ def test_explain_needs_no_application(run: Run) -> None:
 def test_a_sandbox_that_is_not_there(run: Run, tmp_path: Path) -> None:
     code, out, err = run("sandbox", "status", "--dir", str(tmp_path / "none"))
     assert (code, out, "expected a sandbox in" in err) == (1, "", True)
+
+
+def test_a_detached_start_shows_the_progress_in_its_log(tmp_path: Path) -> None:
+    (log := tmp_path / "sandbox.log").write_text(
+        "starting the sandbox (2 s)\nwaiting for bookie1; servers ready: 1 of 9 (12 s)\n"
+    )
+    assert last_line(log) == "waiting for bookie1; servers ready: 1 of 9"
 
 
 @pytest.mark.parametrize("racks", ["x", "", "0", "3,", "99,99"])

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.connectors.sandbox.jvm.server import SandboxServer
 from trueup.connectors.sandbox.servers.bookkeeper import rack_script
 from trueup.state.common.errors import Stop
 
@@ -27,6 +28,20 @@ def test_bookies_are_numbered_through_the_racks(cluster: SandboxCluster) -> None
 
 def test_servers_start_zookeeper_first_and_daemons_last(cluster: SandboxCluster) -> None:
     assert list(cluster.servers) == ["zookeeper", "bookie1", "bookie2", "bookie3", "autorecovery1"]
+
+
+def test_a_start_tells_which_server_it_waits_for(cluster: SandboxCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "trueup.connectors.sandbox.cluster"
+    monkeypatch.setattr(f"{module}.jars", lambda *_: [])
+    monkeypatch.setattr(SandboxCluster, "format", lambda _: None)
+    for name in ("start", "wait_ready"):
+        monkeypatch.setattr(SandboxServer, name, lambda _: None)
+    lines: list[tuple[str, int, int]] = []
+    cluster.up(lambda *line: lines.append(line))
+    waits = ["zookeeper", "the format of the cluster", "bookie1", "bookie2", "bookie3", "autorecovery1"]
+    assert lines == [
+        (f"waiting for {name}; servers ready", at, 5) for name, at in zip(waits, (0, 1, 1, 2, 3, 4), strict=True)
+    ]
 
 
 def test_two_sandboxes_share_no_port(cluster: SandboxCluster, tmp_path: Path) -> None:

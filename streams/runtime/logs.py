@@ -151,5 +151,7 @@ def start(level: str = "info", form: str = FORMS[0]) -> None:
     logging.getLogger(trueup.__name__).setLevel(level.upper())
     if form != "json":
         logging.getLogger(ACTIONS).setLevel(logging.WARNING)
+    # waitress warns of every request that waits for a thread; tabs that open or close make many.
+    logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     for name in ("librdkafka", "kazoo.client"):
         logging.getLogger(name).addFilter(Seldom())

@@ -76,6 +76,19 @@ def test_our_modules_log_from_the_level_chosen_and_others_from_warnings() -> Non
     assert [each.split(": ")[1] for each in done.stderr.splitlines()] == ["from trueup.streams.runtime.logs"]
 
 
+WAITS = """
+from trueup.streams.runtime import logs
+from waitress.task import ThreadedTaskDispatcher
+logs.start("info")
+ThreadedTaskDispatcher().add_task(None)
+"""
+
+
+def test_a_request_that_waits_for_a_thread_is_no_event_of_the_log() -> None:
+    done = subprocess.run([sys.executable, "-c", WAITS], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(("error", "kept"), [(ConnectionResetError(), False), (KeyError("a defect"), True)])
 def test_a_broken_connection_of_kafka_python_is_logged_without_a_stack_trace(error: Exception, kept: bool) -> None:
     record = logging.makeLogRecord({"name": "kafka.net.transport", "exc_info": (type(error), error, None)})

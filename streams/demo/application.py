@@ -60,7 +60,7 @@ class Application:
         def look() -> bool:
             nonlocal shown
             status = self.status()
-            shown = "no response" if status is None else "ready" if status["ready"] else "starting"
+            shown = "no response" if status is None else _shown(status)
             return status is not None and condition(status)
 
         wait_for(what, look, self.say, lambda: f"Trueup: {shown}", still_s)
@@ -93,6 +93,13 @@ class Application:
             return found
         except Retry:
             return None
+
+
+def _shown(status: Mapping[str, Any]) -> str:
+    """What a status says about readiness, sources that are not up, and links."""
+    sources = [f"{row['name']}: {row['detail'] or row['state']}" for row in status["sources"] if row["state"] != "up"]
+    links = [f"link {row['link']} {row['state']}" for row in status["links"]]
+    return ", ".join(["ready" if status["ready"] else "starting", *sources, *links])
 
 
 class Trueup(Application):

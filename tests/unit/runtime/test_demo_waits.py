@@ -2,11 +2,13 @@
 
 import itertools
 import os
+from pathlib import Path
 
 import pytest
 
 from trueup.state.common.errors import Retry
 from trueup.streams.demo import waiting
+from trueup.streams.demo.application import Application
 from trueup.streams.demo.waiting import wait_for
 
 
@@ -25,6 +27,21 @@ def test_a_wait_lasts_as_long_as_something_moves() -> None:
 def test_a_wait_ends_when_nothing_moves_and_names_what_is_left() -> None:
     with pytest.raises(Retry, match=r"expected every order; found 68 left for .* s; load .* on .* cores"):
         wait_for("every order", lambda: False, lambda _: None, lambda: "68 left", still_s=0.0)
+
+
+def test_a_wait_for_trueup_shows_sources_that_are_not_up_and_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = {
+        "ready": True, "links": [{"link": "h-s", "state": "stalled"}],
+        "sources": [
+            {"name": "journal", "state": "up", "detail": ""}, {"name": "spark", "state": "down", "detail": "starting"},
+        ],
+    }  # fmt: skip
+    monkeypatch.setattr(Application, "status", lambda _: status)
+    said, looks = list[str](), itertools.count()
+    Application({}, tmp_path, said.append).wait_until("all links to copy", lambda _: next(looks) == 3)
+    assert "Trueup: ready, spark: starting, link h-s stalled; load" in said[0]
 
 
 @pytest.mark.parametrize(("load", "slow"), [(0.5, False), (2.0, False), (40.0, True)])

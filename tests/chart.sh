@@ -3,7 +3,16 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 helm=${1:-helm}
-"$helm" lint --quiet conf/helm/trueup
-digest=$(cat conf/helm/trueup/*.yaml conf/helm/trueup/templates/*.yaml | sha256sum | cut -d' ' -f1)
-rendered=$("$helm" template trueup conf/helm/trueup --namespace trueup --set serviceMonitor=true)
-printf '# Rendered by tests/chart.sh from the chart with this digest: %s\n%s\n' "$digest" "$rendered" >tests/unit/house/chart.yaml
+chart=conf/helm/trueup values=tests/unit/house/chart-values.yaml
+digest=$(cat "$chart"/*.yaml "$chart"/templates/*.yaml "$chart"/files/*.yml "$values" | sha256sum | cut -d' ' -f1)
+
+# FILE RELEASE OPTION...
+render() {
+    "$helm" lint --quiet "$chart" "${@:3}"
+    local rendered
+    rendered=$("$helm" template "$2" "$chart" --namespace trueup "${@:3}")
+    printf '# Rendered by tests/chart.sh from the chart with this digest: %s\n%s\n' "$digest" "$rendered" >"$1"
+}
+
+render tests/unit/house/chart.yaml trueup --set serviceMonitor=true
+render tests/unit/house/chart-with-values.yaml other --values "$values"

@@ -15,22 +15,32 @@ from trueup.streams.api import version
 ROOT = Path(__file__).parents[3]
 CHART, MANIFESTS = ROOT / "conf" / "helm" / "trueup", ROOT / "conf" / "kubernetes"
 RENDERED = Path(__file__).with_name("chart.yaml")
+VALUES, WITH_VALUES = (Path(__file__).with_name(f"chart-{name}.yaml") for name in ("values", "with-values"))
 CUSTOM = "ServiceMonitor"
 """A kind without a schema of Kubernetes itself."""
 
 
-def objects() -> dict[str, Any]:
-    return {one["kind"]: one for one in yaml.safe_load_all(RENDERED.read_text())}
+def objects(rendered: Path = RENDERED) -> dict[str, Any]:
+    return {one["kind"]: one for one in yaml.safe_load_all(rendered.read_text())}
+
+
+def values() -> Any:
+    return yaml.safe_load(VALUES.read_text())
+
+
+def pod() -> Any:
+    return objects(WITH_VALUES)["Deployment"]["spec"]["template"]["spec"]
 
 
 def manifest(name: str) -> Any:
     return yaml.safe_load((MANIFESTS / name).read_text())
 
 
-def test_the_rendering_is_that_of_the_chart() -> None:
-    parts = [*sorted(CHART.glob("*.yaml")), *sorted((CHART / "templates").glob("*.yaml"))]
-    digest = hashlib.sha256(b"".join(path.read_bytes() for path in parts)).hexdigest()
-    found = re.search(r"digest: ([0-9a-f]{64})", RENDERED.read_text())
+@pytest.mark.parametrize("rendered", [RENDERED, WITH_VALUES], ids=lambda path: path.stem)
+def test_the_rendering_is_that_of_the_chart(rendered: Path) -> None:
+    parts = [path for pattern in ("*.yaml", "templates/*.yaml", "files/*.yml") for path in sorted(CHART.glob(pattern))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in (*parts, VALUES))).hexdigest()
+    found = re.search(r"digest: ([0-9a-f]{64})", rendered.read_text())
     assert found, "the first line names the digest"
     assert found[1] == digest, "run `make chart`"
 
@@ -61,6 +71,46 @@ def test_the_deployment_is_that_of_the_manifests() -> None:
 def test_the_configuration_is_that_of_the_manifests() -> None:
     found = yaml.safe_load(objects()["ConfigMap"]["data"]["trueup.yaml"])
     assert parse(found) == parse(manifest("trueup.yaml"))
+
+
+def test_the_deployment_with_values_is_valid_by_the_schemas_of_kubernetes() -> None:
+    kubernetes_validate.validate(objects(WITH_VALUES)["Deployment"], "1.33", strict=True)
+
+
+def test_pull_secrets_are_those_of_the_pod() -> None:
+    assert pod()["imagePullSecrets"] == values()["imagePullSecrets"]
+
+
+@pytest.mark.parametrize(("key", "value"), [("env", "extraEnv"), ("volumeMounts", "extraVolumeMounts")])
+def test_what_the_values_add_follows_what_the_container_has(key: str, value: str) -> None:
+    plain = objects()["Deployment"]["spec"]["template"]["spec"]["containers"][0][key]
+    assert pod()["containers"][0][key] == [*plain, *values()[value]]
+
+
+def test_volumes_of_the_values_are_those_of_the_pod() -> None:
+    assert pod()["volumes"][-1:] == values()["extraVolumes"]
+
+
+def test_the_rule_has_the_alerts_with_links_to_the_runbooks() -> None:
+    alerts = (CHART.parents[1] / "prometheus" / "alerts.yml").read_text()
+    linked = alerts.replace("runbook_url: docs/", f"runbook_url: {values()['runbooks']}/")
+    assert objects(WITH_VALUES)["PrometheusRule"]["spec"] == yaml.safe_load(linked)
+
+
+def test_the_rule_is_an_option() -> None:
+    assert "PrometheusRule" not in objects()
+
+
+@pytest.mark.parametrize("kind", [CUSTOM, "PrometheusRule"])
+def test_a_prometheus_can_select_by_labels(kind: str) -> None:
+    assert objects(WITH_VALUES)[kind]["metadata"]["labels"] == values()["monitoringLabels"]
+
+
+def test_alerts_and_boards_select_the_job_of_a_release_of_any_name() -> None:
+    files = [ROOT / "conf/prometheus/alerts.yml", *(ROOT / "conf" / "grafana").glob("*.json")]
+    jobs = {job for file in files for job in re.findall(r'job=\\?"(\w+)', file.read_text())}
+    relabelings = objects(WITH_VALUES)[CUSTOM]["spec"]["endpoints"][0]["relabelings"]
+    assert {each["replacement"] for each in relabelings if each["targetLabel"] == "job"} == jobs
 
 
 def test_the_chart_has_the_version_of_trueup() -> None:

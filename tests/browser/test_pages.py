@@ -57,10 +57,17 @@ def test_the_picture_of_the_readme_is_up_to_date() -> None:
     assert digest().encode() in PICTURE.read_bytes(), "run `make picture`"
 
 
-def test_on_a_narrow_screen_what_needs_attention_is_first(visit: Visit) -> None:
-    page = visit("/", 390)
-    tops = {name: page.locator(f"#{name}").bounding_box()["y"] for name in ("health", "attention", "counts", "trends")}  # type: ignore[index]
-    assert sorted(tops, key=lambda name: tops[name]) == ["health", "attention", "counts", "trends"]
+@pytest.mark.parametrize(
+    ("path", "order"),
+    [
+        ("/", ["health", "attention", "counts", "trends"]),
+        ("/streams/placement", ["findings", "controls", "course", "counts"]),
+    ],
+)
+def test_on_a_narrow_screen_what_needs_attention_is_first(visit: Visit, path: str, order: list[str]) -> None:
+    page = visit(path, 390)
+    tops = {name: page.locator(f"#{name}").bounding_box()["y"] for name in order}  # type: ignore[index]
+    assert sorted(tops, key=lambda name: tops[name]) == order
 
 
 def test_each_unit_has_a_chart_with_times_of_24_hours(visit: Visit) -> None:

@@ -81,6 +81,13 @@ def test_partitions_grow_and_never_shrink():
     assert (kinds(topic(5), topic(3)), kinds(topic(3), topic(5))) == ([ChangeKind.GROW], [])
 
 
+def test_one_partition_is_told_in_the_singular():
+    (made,), (grown,) = (diff({"orders": topic(n)}, there, SAME) for n, there in ((1, {}), (5, {"orders": topic(1)})))
+    assert (made.text, grown.text) == (
+        "it does not exist; 1 partition, settings of its source", "1 partition, 5 at the source",
+    )  # fmt: skip
+
+
 def test_retention_is_copied_from_the_defaults_of_the_source_before_any_record():
     (action,) = diff({"orders": topic()}, {"orders": topic(retention_ms="1000")}, SAME)
     assert (action.kind, action.configs, action.first) == (ChangeKind.SECURE, {"retention.ms": "604800000"}, True)

@@ -502,13 +502,11 @@ def test_no_colour_goes_into_a_pipe(run: Run) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Progress is shown at once and often."""
     for name in ("QUIET_S", "TICK_S", "REPEAT_S"):
         monkeypatch.setattr(out, name, 0.01)
 
 
 def read_until(capsys: pytest.CaptureFixture[str], text: str) -> str:
-    """What is on stderr, from now until this text is."""
     found: list[str] = []
     wait_until(lambda: found.append(capsys.readouterr().err) or text in "".join(found), 180.0, f"{text} on stderr")
     return "".join(found)
@@ -525,7 +523,7 @@ def test_what_a_command_waits_for_has_a_line_of_its_own(capsys: pytest.CaptureFi
     with out.progress("waiting for a") as better:
         read_until(capsys, "for a")
         better("waiting for b")
-        read_until(capsys, "waiting for b (0 s)\n")
+        read_until(capsys, "for b (")
 
 
 @pytest.mark.usefixtures("impatient")

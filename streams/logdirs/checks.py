@@ -9,6 +9,7 @@ from trueup.state.logdirs.model import Broker, skew
 from trueup.state.logdirs.settings import SIZE, LogDirsSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
+from trueup.streams.runtime.format import many
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
@@ -51,5 +52,6 @@ def _check(row: str, seen: DescribedBroker, strategy: str) -> Check:
 
 
 def _found(broker: Broker) -> str:
-    volumes = len(set(broker.volumes.tolist()))
-    return f"{len(broker.dirs)} directories on {volumes} volumes, skew {skew(broker):.0%}"
+    directories = many(len(broker.dirs), "directory", "directories")
+    volumes = many(len(set(broker.volumes.tolist())), "volume")
+    return f"{directories} on {volumes}, skew {skew(broker):.0%}"

@@ -418,7 +418,7 @@ def _measured(row: Rows) -> dict[str, int | None]:
 
 def _seen(health: CaptureHealth) -> str:
     forbidden = f", {health.forbidden} without read permission" if health.forbidden else ""
-    return f"{health.ledgers} ledgers, {health.unreadable} unreadable{forbidden}"
+    return f"{many(health.ledgers, 'ledger')}, {health.unreadable} unreadable{forbidden}"
 
 
 def _bookies(topology: Topology | None) -> dict[str, list[str]]:

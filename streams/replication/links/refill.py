@@ -18,6 +18,7 @@ from trueup.state.replication.recovery import WILL_BE, End, Refillable, Standing
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.standing import Ends, back_of, standing
+from trueup.streams.runtime.format import many
 
 Row = dict[str, Any]
 REASON = "refill"
@@ -104,8 +105,8 @@ class Refilling:
             if mine:
                 back.anew(mine, REASON)
         records = sum(refill.until - start for _, start, refill in begins.values())
-        topics = len({source.topic for source in begins})
-        self._watch.note(link.name, REASON, "begun", f"{topics} topics, {len(begins)} partitions, {records} records")
+        counts = (len({source.topic for source in begins}), "topic"), (len(begins), "partition"), (records, "record")
+        self._watch.note(link.name, REASON, "begun", ", ".join(many(count, one) for count, one in counts))
 
     def _held(self, source: LogId) -> int:
         """The source offset below which the target had all records; 0 if they were those of another log."""

@@ -51,6 +51,7 @@ class OldKafka(SandboxServer):
                 "transaction.state.log.min.isr": 1,
                 "group.initial.rebalance.delay.ms": 0,
                 "log.cleaner.dedupe.buffer.size": 16 << 20,
+                "log.retention.ms": -1,
                 **self._settings,
             },
         )

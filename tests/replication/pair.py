@@ -30,9 +30,11 @@ QUICK: Mapping[str, object] = {
     "log.cleaner.backoff.ms": 200,
     "log.initial.task.delay.ms": 500,
     "log.retention.check.interval.ms": 500,
+    "log.retention.ms": -1,
     "producer.id.expiration.check.interval.ms": 500,
 }
-"""A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill."""
+"""A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill. By default it
+retains records of any age: those of tests have old timestamps."""
 COUNTS = (
     "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "foreign_tags", "repeated",
 )  # fmt: skip

@@ -34,7 +34,7 @@ class Older(Pair):
 
     def __init__(self, new_root: Callable[[], Path]) -> None:
         self.east = OldKafka(new_root())  # type: ignore[assignment]
-        self.west, self._topics = Kafka(new_root(), settings={**QUICK, "log.retention.ms": -1}), 0
+        self.west, self._topics = Kafka(new_root(), settings=QUICK), 0
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.configuration import parse
 from trueup.connectors.kafka.journal.topics import Topic, Topics
@@ -74,9 +74,26 @@ def expire(admin: AdminClient, journal: Journal) -> None:
     """What retention does, at once. The broker refuses it for a compacted topic."""
     topic = journal.topic(CONFIG)
     journal.topics.configure(topic, {"cleanup.policy": "delete"}, 30)
-    for future in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
-        future.result(30)
+    wait_until(lambda: is_emptied(admin, topic), 30.0, "the broker to apply the setting that it confirmed")
     journal.topics.configure(topic, {"cleanup.policy": "compact"}, 30)
+    wait_until(lambda: policy(admin, topic) == "compact", 30.0, "the broker to answer with the setting")
+
+
+def is_emptied(admin: AdminClient, topic: str) -> bool:
+    """Delete all records. False if the log is still compacted for its broker."""
+    for future in admin.delete_records([TopicPartition(topic, 0, -1)]).values():
+        try:
+            future.result(30)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.POLICY_VIOLATION:
+                raise
+            return False
+    return True
+
+
+def policy(admin: AdminClient, topic: str) -> str:
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    return str(admin.describe_configs([resource])[resource].result(30)["cleanup.policy"].value)
 
 
 def test_a_new_journal_is_trusted_and_later_runs_trust_it(broker: Kafka, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ then publishes the same records again, which is safe because the newest record o
 import hashlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
@@ -145,10 +145,13 @@ class Journal:
             if (record := self._parsed(what, entry, bad)) is not None:
                 yield record
 
-    def newest(self, what: str) -> dict[bytes, Any]:
-        """The newest readable record of each key of a topic."""
+    def newest(self, what: str, problems: MutableMapping[bytes, str] | None = None) -> dict[bytes, Any]:
+        """The newest readable record of each key of a topic. ``problems`` receives, by key, why the newest record is
+        not readable."""
         found: dict[bytes, Any] = {}
-        for record in self.read(what):
+        unread = {} if problems is None else problems
+        for record in self.read(what, lambda bad, error: unread.update({bad.key: str(error)})):
+            unread.pop(record.key, None)
             found.pop(record.key, None)
             if record.value is not None:
                 found[record.key] = record.value

@@ -74,7 +74,9 @@ class LinkManager:
             self._stop.unlink(missing_ok=True)
         if not self._live.now.table(Declared):
             return
-        known, unreadable = checkpoints.load(self._journal), checkpoints.unreadable(self._journal)
+        problems = dict[bytes, str]()
+        known = checkpoints.load(self._journal, problems)
+        unreadable = checkpoints.unreadable(problems)
         memory = {record["name"]: record["value"] for record in self._journal.newest(MEMORY).values()}
         for name in self._live.now.table(Declared):
             link = Link(

@@ -5,7 +5,7 @@ The offset map of a partition grows by a few runs per lease, so only changed par
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -194,10 +194,10 @@ class Unsaved:
                     del self._records[key]
 
 
-def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
-    """The copies of every link in the journal, by source partition."""
+def load(journal: Journal, problems: MutableMapping[bytes, str] | None = None) -> dict[str, dict[LogId, Copy]]:
+    """The copies of every link in the journal, by source partition. ``problems``: see `Journal.newest`."""
     found: dict[str, dict[LogId, Copy]] = {}
-    for link, copy in journal.newest(LINKS).values():
+    for link, copy in journal.newest(LINKS, problems).values():
         found.setdefault(link, {})[copy.source] = copy
     parts: dict[tuple[str, LogId], dict[int, Mapping[str, Any]]] = {}
     for link, source, part in journal.newest(OFFSETS).values():
@@ -212,11 +212,8 @@ def load(journal: Journal) -> dict[str, dict[LogId, Copy]]:
     return found
 
 
-def unreadable(journal: Journal) -> dict[str, dict[LogId, str]]:
-    """Why the newest record of a source partition is not readable, by link. Raises `Retry`."""
-    problems: dict[bytes, str] = {}
-    for record in journal.read(LINKS, lambda bad, error: problems.update({bad.key: str(error)})):
-        problems.pop(record.key, None)
+def unreadable(problems: Mapping[bytes, str]) -> dict[str, dict[LogId, str]]:
+    """The problems that `load` found, by link and source partition."""
     found: dict[str, dict[LogId, str]] = {}
     for key, problem in problems.items():
         link, _, log_name = key.decode(errors="replace").partition("/")

@@ -40,7 +40,7 @@ class FakeJournal:
             raise Retry("acknowledged records", "none", "try again")
         self.taken |= {(what, key): value for what, key, value in records}
 
-    def newest(self, what: str) -> dict[bytes, Any]:
+    def newest(self, what: str, _problems: object = None) -> dict[bytes, Any]:
         return newest(what, {key: value for (topic, key), value in self.taken.items() if topic == what})
 
 

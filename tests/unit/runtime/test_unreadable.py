@@ -127,17 +127,24 @@ def test_no_load_takes_garbage(everywhere: Journal, load: Callable[[Journal], An
     assert load(everywhere) == wanted
 
 
+def unreadable(made: Journal) -> dict[str, dict[LogId, str]]:
+    """The positions that are not readable, after all were loaded."""
+    problems = dict[bytes, str]()
+    checkpoints.load(made, problems)
+    return checkpoints.unreadable(problems)
+
+
 def test_a_position_that_is_not_readable_is_none_of_a_new_partition(broker: Broker) -> None:
     made = journal(broker)
     broker.write(made.topic("links"), b"east-west/orders-0", b"not Avro")
-    assert {link: [*logs] for link, logs in checkpoints.unreadable(made).items()} == {"east-west": [LogId("orders", 0)]}
+    assert {link: [*logs] for link, logs in unreadable(made).items()} == {"east-west": [LogId("orders", 0)]}
 
 
 def test_a_position_that_was_deleted_by_a_repair_is_that_of_a_new_partition(broker: Broker) -> None:
     made = journal(broker)
     for body in (b"not Avro", None):
         broker.write(made.topic("links"), b"east-west/orders-0", body)
-    assert checkpoints.unreadable(made) == {}
+    assert unreadable(made) == {}
 
 
 def test_the_history_is_loaded_without_garbage(everywhere: Journal) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
-from trueup.connectors.bookkeeper.metadata.addresses import Address
+from trueup.connectors.bookkeeper.metadata.addresses import Address, address_or_error
 from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.streams.runtime.checks import Check, fail, ok, warn
@@ -22,7 +22,7 @@ def connections(
 ) -> Iterator[Check]:
     """Registered bookies respond to a read, of at most 200 of them: one row for each different problem."""
     asked = sorted(bookies)[:_MOST]
-    places = [_place(bookie, addresses) for bookie in asked]
+    places = [address_or_error(bookie, addresses) for bookie in asked]
     with ThreadPoolExecutor(_THREADS, "bookies") as pool:
         errors = list(pool.map(lambda bookie, place: _error(bookie, place, tls), asked, places))
     by_problem = defaultdict(list)
@@ -37,15 +37,8 @@ def connections(
         yield judged(NAME, f"{named[0]}{others}: {found}", todo)
 
 
-def _place(bookie: str, addresses: Callable[[str], Address | None]) -> Address | TrueupError | None:
-    try:
-        return addresses(bookie)
-    except Forbidden as error:
-        return error
-
-
-def _error(bookie: str, place: Address | TrueupError | None, tls: ssl.SSLContext | None) -> TrueupError | None:
-    if isinstance(place, TrueupError):
+def _error(bookie: str, place: Address | Forbidden | None, tls: ssl.SSLContext | None) -> TrueupError | None:
+    if isinstance(place, Forbidden):
         return place
     if place is None:
         return Retry("an address", "none in its registration", "check the bookie's log")

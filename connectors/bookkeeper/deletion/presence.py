@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
 from trueup.connectors.bookkeeper.bookie.codes import Code, named
-from trueup.connectors.bookkeeper.metadata.addresses import Address
+from trueup.connectors.bookkeeper.metadata.addresses import Address, address_or_error
 from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.state.common.errors import TrueupError
 
@@ -62,7 +62,7 @@ def presence(
     for ledger, bookies in asked.items():
         for bookie in dict.fromkeys(bookies):
             wanted[bookie].append(ledger)
-    places = {bookie: _place(bookie, addresses) for bookie in wanted}
+    places = {bookie: address_or_error(bookie, addresses) for bookie in wanted}
     with ThreadPoolExecutor(max(1, min(threads, len(wanted))), "presence") as pool:
         answers = pool.map(lambda bookie: _ask(bookie, places[bookie], wanted[bookie], timeout_s, tls), wanted)
         answer_of = dict(zip(wanted, answers, strict=True))
@@ -76,18 +76,11 @@ def presence(
     return {i: {bookie: _answer(i, answer_of[bookie]) for bookie in bookies} for i, bookies in asked.items()}
 
 
-def _place(bookie: str, addresses: Callable[[str], Address | None]) -> Address | _LedgerCodes:
-    try:
-        return addresses(bookie) or _LedgerCodes({}, f"bookie {bookie} is not registered")
-    except Forbidden as error:
-        return _LedgerCodes({}, str(error))
-
-
 def _ask(
-    bookie: str, address: Address | _LedgerCodes, ledgers: list[int], timeout_s: float, tls: ssl.SSLContext | None
+    bookie: str, address: Address | Forbidden | None, ledgers: list[int], timeout_s: float, tls: ssl.SSLContext | None
 ) -> _LedgerCodes:
-    if isinstance(address, _LedgerCodes):
-        return address
+    if not isinstance(address, tuple):
+        return _LedgerCodes({}, f"bookie {bookie} is not registered" if address is None else str(address))
     codes: dict[int, int] = {}
     try:
         with Calls(bookie, address, timeout_s, tls) as calls:

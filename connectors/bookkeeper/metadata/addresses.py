@@ -5,6 +5,7 @@ of a bookie that went away, and would report every ledger as absent. (Cookies co
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 from google.protobuf.message import DecodeError
@@ -40,6 +41,14 @@ def address_of(bookie: str, registration: bytes) -> Address | None:
     found = _ADDRESS.match(bookie)
     named = (found["host"], int(found["port"])) if found and int(found["port"]) in _PORTS else None
     return endpoint(registration) or named
+
+
+def address_or_error(bookie: str, addresses: Callable[[str], Address | None]) -> Address | Forbidden | None:
+    """The address of a bookie, or the error if its registration may not be read, which concerns no other bookie."""
+    try:
+        return addresses(bookie)
+    except Forbidden as error:
+        return error
 
 
 class Addresses:

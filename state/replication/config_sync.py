@@ -130,9 +130,12 @@ def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: Pol
         return
     copied = {name: setting.value for name, setting in configs.items() if _is_copied(name, setting, policy)}
     needed = {name: value for name, value in TIMES.items() if not policy.known or name in policy.known}
-    partitions = f"{count} {'partition' if count == 1 else 'partitions'}"
-    text = f"it does not exist; {partitions}, settings of its source"
+    text = f"it does not exist; {_partitions(count)}, settings of its source"
     yield Action(ChangeKind.CREATE, topic, "alignment.topic-missing", text, count, {**copied, **needed}, first=True)
+
+
+def _partitions(count: int) -> str:
+    return f"{count} {'partition' if count == 1 else 'partitions'}"
 
 
 def _is_copied(name: str, setting: Setting, policy: Policy) -> bool:
@@ -144,8 +147,7 @@ def _is_copied(name: str, setting: Setting, policy: Policy) -> bool:
 
 def _grown(topic: str, count: int, there: Topic, policy: Policy) -> Iterator[Action]:
     if count > there.partitions and "partitions" in policy.align:
-        partitions = "partition" if there.partitions == 1 else "partitions"
-        text = f"{there.partitions} {partitions}, {count} at the source"
+        text = f"{_partitions(there.partitions)}, {count} at the source"
         yield Action(ChangeKind.GROW, topic, "alignment.partitions-fewer", text, count)
 
 

@@ -27,7 +27,8 @@ NOWHERE = 1 << 62
 METADATA, IDS = 3, 10
 """The API that returns topic ids, and its first version with them."""
 SURE_S = 0.2
-"""Seconds for which a topic id that a leader returned counts as its current one before a write by name."""
+"""Seconds for which a topic id in a response of a leader counts as its current one: it is not queried again before a
+write."""
 _FETCH_HEAD = struct.Struct(">xiiiibii")
 _FETCH_PARTITION = struct.Struct(">iiqiqix")
 _FETCHED_HEAD = struct.Struct(">ihi")

@@ -13,12 +13,10 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import Connection
 from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, Missing, problem
-from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, fetch_by_id, fetched_by_id
+from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, SURE_S, fetch_by_id, fetched_by_id
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 _ATTEMPTS = 2
-SURE_S = 0.2
-"""Seconds for which a response to a request with topic ids replaces a query."""
 
 
 class Identity:

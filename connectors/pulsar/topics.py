@@ -108,7 +108,7 @@ class TopicLog(NamedTuple):
 
 
 def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> TopicLog:
-    """The ledgers of one topic or partition; of a shadow topic those of its source (ShadowManagedLedgerImpl,
+    """The ledgers of one topic or partition. A shadow topic has the ledgers of its source (ShadowManagedLedgerImpl,
     PersistentTopic.getSchemaId). Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
     node = paths.node(topic.owner)
     ledgers, source = topic_ledgers(_existing(client, topic, node), node)

@@ -1,7 +1,7 @@
 """A ZooKeeper session: kazoo's (reconnects, SASL) with TLS, recursive watches, bulk reads and Trueup's errors.
 
 `look`, `present`, `listing`, `make`, `put`, `drop`, `commit` and the bulk requests raise `state.common.errors` and the
-errors of `connectors.zookeeper.errors`; kazoo's own methods are available, too, and raise kazoo's errors.
+errors of `connectors.zookeeper.errors`; kazoo's own methods are also available, and raise kazoo's errors.
 """
 
 import logging

@@ -48,9 +48,9 @@ _OF_OTHERS = frozenset({
 
 
 class OwnerStatus(IntEnum):
-    """Status of a node that references ledgers. SHADOW: of a shadow topic (PIP-180), which owns no ledger. Its list is
-    an old one of its source, so it neither keeps ledgers nor shows that one is missing. Whoever may change a topic's
-    properties can make a shadow of it, so nothing is deleted of a ledger that names it as its owner."""
+    """Status of a node that references ledgers. SHADOW: the node of a shadow topic (PIP-180), which owns no ledger. Its
+    list is an old one of its source, so it neither keeps ledgers nor shows that one is missing. Whoever may change a
+    topic's properties can make a shadow of it, so nothing is deleted of a ledger that names it as its owner."""
 
     GONE = 0
     READABLE = 1

@@ -29,8 +29,9 @@ SHARE = 0.7
 BEATS = 10
 """Number of signs of life per takeover time."""
 LATE = 200
-"""A sign of a leader counts if its author had read the log up to at most this number of records before it: those of
-twenty instances in the takeover time. An old sign that is written again therefore does not count."""
+"""A sign of a leader counts if its author had read the log up to at most this number of records before it, which is
+the number that twenty instances write in the takeover time. An old sign that is written again therefore does not
+count."""
 
 
 class Sign(NamedTuple):

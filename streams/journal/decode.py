@@ -30,8 +30,8 @@ R = TypeVar("R")
 
 
 def readable(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> Iterator[tuple[slice, R | BadBytes]]:
-    """``rows`` of these items, for example bodies: of all together; if one of them is not readable, of parts of them in
-    their order, and the error of each such one. ``rows`` raises `BadBytes`."""
+    """The results of ``rows`` for these items, for example bodies: one result for all; if an item is not readable, one
+    for each of several parts in their order, and the error of each such item. ``rows`` raises `BadBytes`."""
     todo = [(0, len(items))] if len(items) else []
     while todo:
         first, end = todo.pop()

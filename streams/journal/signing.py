@@ -1,5 +1,5 @@
-"""Signatures of the journal's records: after the Avro body, which readers without a key ignore; of a deletion, which
-has no body, in a header of the record.
+"""Signatures of the journal's records. A signature is after the Avro body, where readers without a key ignore it; a
+deletion, which has no body, has its signature in a header of the record.
 
 A signature is a number (8 bytes, big-endian) and an HMAC-SHA256 (32 bytes) over journal.prefix, cluster.name, topic,
 key, number, and the body if there is one. Each name has its length before it: a record cannot be moved to another
@@ -91,8 +91,8 @@ def signature(key: bytes, place: Place, number: int, body: bytes | None) -> byte
 
 
 def verify(keys: Sequence[bytes], place: Place, body: bytes | None, header: bytes, where: str) -> int:
-    """The number of a signed record. ``body``: with its signature; of a deletion None, with the signature in
-    ``header``. Raises `BadBytes` if it has no signature of any of these keys."""
+    """The number of a signed record. ``body``: the body with its signature; None: the record is a deletion, and its
+    signature is in ``header``. Raises `BadBytes` if it has no signature of any of these keys."""
     content, found = (None, header) if body is None else (body[:-SIZE], body[-SIZE:])
     counted, mac = found[:NUMBER], found[NUMBER:]
     if not any(hmac.compare_digest(_mac(each, place, counted, content), mac) for each in keys):

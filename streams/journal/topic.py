@@ -19,7 +19,7 @@ SETTING = "journal/schemas/setting.avsc"
 
 
 class JournalTopic(NamedTuple):
-    """A topic of the journal. ``schema``: of its records in Avro, or the path of its file below `streams/`;
+    """A topic of the journal. ``schema``: the Avro schema of its records, or the path of its file below `streams/`;
     ``partitioned``: whether it has journal.partitions partitions instead of one; ``observed``: whether `trueup journal
     begin-anew` empties it, as its records are based on observations of ZooKeeper; ``unsigned``: why records are not
     signed with journal.key_file; empty: they are, as those of any topic without a reason; ``ordered``: whether a signed

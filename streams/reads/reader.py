@@ -122,7 +122,7 @@ class TopicReader:
         return log
 
     def owner(self, topic: Topic) -> Topic:
-        """The topic that owns the ledgers of a topic: of a shadow topic its source. Raises as `ledgers` does."""
+        """The topic that owns the ledgers of a topic; for a shadow topic its source. Raises as `ledgers` does."""
         return self._owners.get(topic) or self._log(topic).topic
 
     def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:

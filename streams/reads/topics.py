@@ -73,8 +73,8 @@ class Topics:
         return self._reader.parsed(ledger, entry, stored)
 
     def schemas(self, topic: Topic) -> SchemaHistory:
-        """The versions of a topic's schema; of a shadow topic that of its source. Raises `Refused` if it does not
-        exist, `Retry`, `BadBytes`."""
+        """The versions of a topic's schema; a shadow topic has the schema of its source. Raises `Refused` if it does
+        not exist, `Retry`, `BadBytes`."""
         owner = self._reader.owner(topic)
         return SchemaHistory(str(topic), lambda: schemas_of(self._client, self._paths, owner), self.bookkeeper)
 

@@ -462,7 +462,7 @@ def _columns(offset: int, rows: Sequence[Row]) -> Columns:
 
 
 def _believed(row: Row) -> Sequence[tuple[str, bytes | None]]:
-    """The headers of a record: that of its path only if a link wrote it."""
+    """The headers of a record, without the header of its path if no link wrote it."""
     kept = [header for header in row.headers if header[0] not in _OURS]
     return kept + [header for header in row.headers if header[0] == HEADER and row.linked]
 

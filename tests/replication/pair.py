@@ -34,7 +34,7 @@ QUICK: Mapping[str, object] = {
     "producer.id.expiration.check.interval.ms": 500,
 }
 """A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill. By default it
-retains records of any age: those of tests have old timestamps."""
+retains records of any age, because records of tests have old timestamps."""
 COUNTS = (
     "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "foreign_tags", "repeated",
 )  # fmt: skip

@@ -8,7 +8,7 @@ from confluent_kafka import OFFSET_END, Consumer, Message, TopicPartition
 from tests.replication.writers import PASSED, PAUSE_S, Site, Writer
 
 BATCH, SHARE = 500, 4
-"""Records of a poll, and the share of the copies that is passed on: one of this number."""
+"""Records of a poll, and the number of copies of which one is passed on."""
 PARTITIONS = 2
 """Writers choose the partition by the number: as many in a row are passed on, so that all partitions have some."""
 

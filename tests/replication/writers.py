@@ -47,8 +47,8 @@ class Site(NamedTuple):
 
 
 class Writer:
-    """Writes ``per_s`` records per second of one kind at one cluster, in a thread. ``suffix``: of the kind in keys, for
-    one of several writers of the same kind."""
+    """Writes ``per_s`` records per second of one kind at one cluster, in a thread. ``suffix``: what keys
+    have after the kind, for one of several writers of the same kind."""
 
     def __init__(self, site: Site, kind: str, per_s: float, suffix: str = "") -> None:
         self.site, self.kind, self._per_s, self._suffix = site, kind, per_s, suffix

@@ -89,8 +89,8 @@ def entries(buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
 
 
 def batch_of(magic: int, entry: memoryview) -> tuple[Header, memoryview]:
-    """Header and bytes of a batch, or of the batch that a message becomes: one of a client without a producer id. Its
-    checksum is wrong if that of the message is. Raises `BadBytes`."""
+    """Header and bytes of a batch, or of the batch that a message becomes, which has no producer id. Its
+    checksum is wrong if the checksum of the message is wrong. Raises `BadBytes`."""
     if magic == _MAGIC:
         return header_of(entry), entry
     old = upgraded(entry)

@@ -48,8 +48,8 @@ def copied(record: Record, path: bytes | None, mark: bytes = bytes(16)) -> Recor
 
 
 def read(records: Sequence[Record], paths: Sequence[bytes | None] | None = None) -> Columns:
-    """Records from offset 7 on: 7, 9, 11 and so on, each in a batch with its path. ``paths``: of the batches, if not
-    those of the headers."""
+    """Records from offset 7 on: 7, 9, 11 and so on, each in a batch with its path. ``paths``: the paths of
+    the batches, if they are not those of the headers."""
     return everything(records, paths).columns
 
 

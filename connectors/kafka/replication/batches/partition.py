@@ -42,7 +42,7 @@ class Entry:
         self.found: list[Run] = []
 
     def runs(self) -> list[Run]:
-        """The known target offsets of its records. ``found``: those of records that were there before."""
+        """The known target offsets of its records. ``found``: the offsets of records that were there before."""
         if self.target < 0:
             return self.found
         if self.stretches is None:

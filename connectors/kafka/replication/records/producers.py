@@ -29,7 +29,8 @@ class _Producer:
 
 
 class Producers:
-    """One for each log and path (bits of clusters). ``mark``: that of `provenance.SINGLE` to begin with; None: any."""
+    """One for each log and path (bits of clusters). ``mark``: the mark of `provenance.SINGLE` to begin with; None:
+    any mark."""
 
     def __init__(self, writer_id: int, mark: int | None = None) -> None:
         self._writer_id = writer_id

@@ -144,10 +144,21 @@ class Discovery:
             return {}
         asked = {TopicPartition(topic, number): spec for topic, number, _ in partitions}
         answers = self.admin.ask_each("list offsets of", self.admin.client.list_offsets, asked, isolation_level=level)
+        or_none = spec is not _EARLIEST and spec is not _LATEST
         return {
-            LogId(place.topic, place.partition): answer if isinstance(answer, TrueupError) else answer.offset
+            LogId(place.topic, place.partition): self._offset(place, answer, or_none)
             for place, answer in answers.items()
         }
+
+    def _offset(self, place: TopicPartition, answer: Any, or_none: bool) -> int | TrueupError:
+        """The offset in a response. ``or_none``: it may be `NEVER`."""
+        if isinstance(answer, TrueupError):
+            return answer
+        if answer.offset >= 0 or (or_none and answer.offset == NEVER):
+            return int(answer.offset)
+        # librdkafka 2.16 returned OFFSET_INVALID (-1001) without an error for partitions without a leader.
+        expected = f"{self.admin.name} to list an offset of {place.topic}-{place.partition}"
+        return Retry(expected, str(answer.offset), "retrying; the partition may have no leader yet")
 
 
 def partitions_of(topics: Iterable[Topic]) -> list[LogId]:

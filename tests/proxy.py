@@ -1,7 +1,7 @@
 """A TCP relay to one server that can drop connections and responses."""
 
 import contextlib
-import select
+import selectors
 import socket
 import threading
 from collections.abc import Callable
@@ -13,16 +13,20 @@ class Proxy:
     """Relays to ``target`` (host:port) until closed.
 
     ``open`` False: connections are closed immediately. ``deaf`` True: data from the server is discarded. ``change``
-    modifies bytes that are "asked" or "said". If it returns no bytes, the connection is closed.
+    modifies bytes that are "asked" or "said". If it returns no bytes, the connection is closed. ``source``: the
+    address that the server sees; empty: any.
     """
 
-    def __init__(self, target: str) -> None:
+    def __init__(self, target: str, source: str = "") -> None:
         host, port = target.rsplit(":", 1)
         self._target = (host, int(port))
+        self._source = (source, 0)
         self.open, self.deaf = True, False
         self.change: Callable[[str, bytes], bytes] = lambda _way, data: data
         self._listener = socket.create_server(("127.0.0.1", 0))
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
+        self._peers: dict[socket.socket, tuple[socket.socket, str]] = {}
+        """The other end of each connection, and which data this one sends."""
+        self._ready = selectors.DefaultSelector()
         self._wake_read, self._wake_write = socket.socketpair()
         self._closing = False
         self._lock = threading.Lock()
@@ -34,19 +38,20 @@ class Proxy:
         return f"127.0.0.1:{self._listener.getsockname()[1]}"
 
     def cut(self) -> None:
-        """Close all current connections."""
+        """End all current connections."""
         with self._lock:
-            for pair in self._pairs:
-                _close(pair)
-            self._pairs.clear()
-        self._wake()
+            for end in self._peers:
+                _end(end)
 
     def close(self) -> None:
         self._closing = True
-        self._wake()
+        with contextlib.suppress(OSError):
+            self._wake_write.send(b"\0")
         self._thread.join()
-        self.cut()
-        _close((self._listener, self._wake_read, self._wake_write))
+        for end in (*self._peers, self._listener, self._wake_read, self._wake_write):
+            _end(end)
+            end.close()
+        self._ready.close()
 
     def __enter__(self) -> "Proxy":
         return self
@@ -54,42 +59,31 @@ class Proxy:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _wake(self) -> None:
-        with contextlib.suppress(OSError):
-            self._wake_write.send(b"\0")
-
     def _relay(self) -> None:
+        for end in (self._listener, self._wake_read):
+            self._ready.register(end, selectors.EVENT_READ)
         while not self._closing:
-            with self._lock:
-                ends = {near: (far, way) for pair in self._pairs for near, far, way in (
-                    (pair[0], pair[1], "asked"), (pair[1], pair[0], "said"),
-                )}  # fmt: skip
-            try:
-                ready, _, _ = select.select([self._listener, self._wake_read, *ends], [], [], 1.0)
-            except (OSError, ValueError):
-                continue  # the connection was cut during the wait
-            for near in ready:
-                if near is self._listener:
+            for key, _ in self._ready.select():
+                if key.fileobj is self._listener:
                     self._accept()
-                elif near is self._wake_read:
-                    near.recv(_BYTES)
-                else:
-                    self._pass_on(near, *ends[near])
+                elif key.fileobj in self._peers:  # its peer may just have closed both
+                    self._pass_on(key.fileobj, *self._peers[key.fileobj])
 
     def _accept(self) -> None:
         client, _ = self._listener.accept()
         try:
-            server = socket.create_connection(self._target, 5.0) if self.open else None
+            server = socket.create_connection(self._target, 5.0, self._source) if self.open else None
         except OSError:
             server = None
         if server is None:
             client.close()
             return
         server.settimeout(None)
+        with self._lock:
+            self._peers |= {client: (server, "asked"), server: (client, "said")}
         for end in (client, server):  # as clients and servers configure it: small messages are not delayed
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        with self._lock:
-            self._pairs.append((client, server))
+            self._ready.register(end, selectors.EVENT_READ)
 
     def _pass_on(self, near: socket.socket, far: socket.socket, way: str) -> None:
         try:
@@ -99,15 +93,17 @@ class Proxy:
         except OSError:
             data = b""
         if not data:
-            with self._lock:
-                lost = [pair for pair in self._pairs if near in pair]
-                self._pairs = [pair for pair in self._pairs if near not in pair]
-                for pair in lost:
-                    _close(pair)
+            self._forget(near, far)
+
+    def _forget(self, *ends: socket.socket) -> None:
+        with self._lock:
+            for end in ends:
+                del self._peers[end]
+                self._ready.unregister(end)
+                _end(end)
+                end.close()
 
 
-def _close(sockets: tuple[socket.socket, ...]) -> None:
-    for end in sockets:
-        with contextlib.suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
-        end.close()
+def _end(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)

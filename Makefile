@@ -121,7 +121,7 @@ bench-cluster: setup ## CPU of records and ledgers on a Spark cluster beside loc
 	$(BIN)/python -m bench.cluster
 
 .PHONY: soak
-soak: setup ## Links both ways while workers, brokers and Trueup are killed: make soak MINUTES=60
+soak: setup ## Links both ways under faults of processes, connections and operators: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)
 	$(BIN)/python -m tests.replication.soak_rocketmq --minutes $(or $(MINUTES),60)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
-from tests.replication.writers import Site
+from tests.replication.writers import RARELY, Site
 from trueup.connectors.sandbox.jvm.processes import wait_until
 
 BATCH, POLL_S = 2_000, 0.5
@@ -22,13 +22,15 @@ class Way(NamedTuple):
 
 
 class Arrivals:
-    """Tails the topics of all sites, one thread per site."""
+    """Tails the topics of all sites, one thread per cluster."""
 
     def __init__(self, sites: Iterable[Site]) -> None:
-        self._sites = list(sites)
-        self._newest = dict.fromkeys([Way(site.topic, site.name) for site in self._sites], 0.0)
+        clusters: dict[str, list[Site]] = {}
+        for site in sites:
+            clusters.setdefault(site.bootstrap, []).append(site)
+        self._newest = {Way(site.topic, site.name): 0.0 for some in clusters.values() for site in some}
         self._stop = threading.Event()
-        self._threads = [threading.Thread(target=self._tail, args=(site,)) for site in self._sites]
+        self._threads = [threading.Thread(target=self._tail, args=(some,)) for some in clusters.values()]
 
     def __enter__(self) -> Self:
         for thread in self._threads:
@@ -51,20 +53,17 @@ class Arrivals:
         begun = time.time()
         wait_until(lambda: not self.silent_since(begun), limit_s, f"records to arrive {what}")
 
-    def _tail(self, site: Site) -> None:
+    def _tail(self, sites: Sequence[Site]) -> None:
         consumer = Consumer({
-            "bootstrap.servers": site.bootstrap, "group.id": "arrivals", "enable.auto.commit": False, "log_level": 0,
-            "isolation.level": "read_uncommitted",
+            "bootstrap.servers": sites[0].bootstrap, "group.id": "arrivals", "enable.auto.commit": False,
+            "log_level": 0, "isolation.level": "read_uncommitted", **RARELY,
         })  # fmt: skip
-        consumer.assign([TopicPartition(site.topic, number, OFFSET_END) for number in range(site.partitions)])
-        own, direction = f"{site.name}|".encode(), Way(site.topic, site.name)
+        logs = [(site.topic, number) for site in sites for number in range(site.partitions)]
+        consumer.assign([TopicPartition(*log, OFFSET_END) for log in logs])
+        cluster, own = sites[0].name, f"{sites[0].name}|".encode()
         while not self._stop.is_set():
-            self._newest[direction] = max(self._newest[direction], *_written(consumer, own), 0.0)
+            for message in consumer.consume(BATCH, POLL_S):
+                if message.error() is None and not (message.key() or own).startswith(own):
+                    way = Way(str(message.topic()), cluster)
+                    self._newest[way] = max(self._newest[way], message.timestamp()[1] / 1000)
         consumer.close()
-
-
-def _written(consumer: Consumer, own: bytes) -> Sequence[float]:
-    """Write times of records from other clusters, in seconds since the epoch."""
-    messages = [message for message in consumer.consume(BATCH, POLL_S) if message.error() is None]
-    foreign = [message for message in messages if not (message.key() or own).startswith(own)]
-    return [message.timestamp()[1] / 1000 for message in foreign] or [0.0]

@@ -7,8 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import (
     AdminClient,
     AlterConfigOpType,
@@ -41,6 +42,14 @@ COUNTS = (
 RETRIES = 3
 EAST_TO_WEST, WEST_TO_EAST = 7, 8
 """Writer ids."""
+
+
+class Broker(Protocol):
+    """A broker of any version."""
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for clients."""
 
 
 class Pair:
@@ -159,14 +168,41 @@ class Copy:
             self.runs.append(run)
 
 
-def create(broker: Kafka, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+def create(broker: Broker, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
     """Create a topic at one cluster and wait until it is visible."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     admin.create_topics([NewTopic(topic, partitions, 1, config=dict(settings))])[topic].result(30)
     wait_until(lambda: topic in admin.list_topics(timeout=30).topics, 180.0, f"topic {topic}")
 
 
-def configure(broker: Kafka, resource: ConfigResource, name: str, value: str) -> None:
+def recreate(broker: Broker, topic: str, partitions: int, settings: Mapping[str, str]) -> None:
+    """Delete a topic and create it again, if nobody else does, as soon as its logs are gone."""
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+    former = topic_id(admin, topic)
+    admin.delete_topics([topic])[topic].result(30)
+
+    def created() -> bool:
+        try:
+            create(broker, topic, partitions, settings)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+        return topic_id(admin, topic) not in (former, "")
+
+    wait_until(created, 180.0, f"topic {topic} to be created again")
+
+
+def topic_id(admin: AdminClient, topic: str) -> str:
+    """The id of a topic, empty if it does not exist."""
+    try:
+        return str(admin.describe_topics(TopicCollection([topic]))[topic].result(30).topic_id)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise
+        return ""
+
+
+def configure(broker: Broker, resource: ConfigResource, name: str, value: str) -> None:
     """Change one setting and wait until it is in effect."""
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     wanted = ConfigResource(

@@ -1,14 +1,13 @@
 """Applications that read copies and write new records with all headers of what they read."""
 
-import time
 from collections.abc import Iterator
 
 from confluent_kafka import OFFSET_END, Consumer, Message, TopicPartition
 
-from tests.replication.writers import PASSED, PAUSE_S, Site, Writer
+from tests.replication.writers import PASSED, RARELY, Site, Writer
 
-BATCH, SHARE = 500, 4
-"""Records of a poll, and the number of copies of which one is passed on."""
+BATCH, POLL_S, SHARE = 500, 0.2, 4
+"""Records and seconds of a poll, and the number of copies of which one is passed on."""
 PARTITIONS = 2
 """Writers choose the partition by the number: as many in a row are passed on, so that all partitions have some."""
 
@@ -34,7 +33,6 @@ class Passer(Writer):
                     assert isinstance(headers, list), "as a consumer returns them"
                     self._write(producer, message.partition() or 0, message.value() or b"", headers)
                 producer.poll(0)
-                time.sleep(PAUSE_S)
             producer.flush(120)
         finally:
             consumer.close()
@@ -43,14 +41,14 @@ class Passer(Writer):
         """A consumer that continues at the end: a new producer does not know what the last one wrote."""
         consumer = Consumer({
             "bootstrap.servers": self._read.bootstrap, "group.id": "passing", "enable.auto.commit": False,
-            "isolation.level": "read_committed", "log_level": 0,
+            "isolation.level": "read_committed", "log_level": 0, **RARELY,
         })  # fmt: skip
         partitions = range(self._read.partitions)
         consumer.assign([TopicPartition(self._read.topic, number, OFFSET_END) for number in partitions])
         return consumer
 
     def _copies(self, consumer: Consumer) -> Iterator[Message]:
-        for message in consumer.consume(BATCH, PAUSE_S):
+        for message in consumer.consume(BATCH, POLL_S):
             if message.error() is None and is_passed_on(message.key() or b"", self.site.name):
                 yield message
 

@@ -9,6 +9,8 @@ from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.connectors.sandbox.servers.kafka import Kafka
 
 DELAY_S = 0.25
+HOST = "127.0.0.2"
+"""The host of all clients behind the relay, as the broker sees it."""
 PROTOCOLS = ",".join(f"{listener}:PLAINTEXT" for listener in ("CONTROLLER", "PLAINTEXT", "RELAY"))
 
 
@@ -17,7 +19,7 @@ class Relayed(Kafka):
 
     def __init__(self, root: Path, settings: Mapping[str, object]) -> None:
         self._behind = Port()
-        self.relay = Proxy(str(self._behind))
+        self.relay = Proxy(str(self._behind), HOST)
         super().__init__(root, settings={**settings, "listener.security.protocol.map": PROTOCOLS})
 
     @property

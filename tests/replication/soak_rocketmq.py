@@ -1,7 +1,8 @@
 """Links between RocketMQ clusters, and between RocketMQ and Kafka, while processes are killed: is every message exactly
 once at the other end, in its order?
 
-    python -m tests.replication.soak_rocketmq [--minutes N] [--every-s N] [--per-s N] [--seed N] [-o table|json]
+    python -m tests.replication.soak_rocketmq [--minutes N] [--every-s N] [--per-s N] [--seed N] [--faults RE]
+        [-o table|json]
 
 East requires signed requests, west requires TLS and has two brokers, and lake is Kafka. Links copy both ways between
 east and west, and between east and lake. All faults are SIGKILLs: of workers, of the application with its JVM, of each
@@ -12,6 +13,7 @@ message is lost, duplicated, reordered or came back, or if no messages arrive af
 
 import argparse
 import os
+import re
 import sys
 import time
 from collections import Counter
@@ -43,7 +45,7 @@ WEIGHTS = {"worker": 3}
 
 def main() -> int:
     """Run, print, and write the results."""
-    chosen = arguments("tests.replication.soak_rocketmq", "Links under kills", 30.0, 5.0)
+    chosen = arguments("tests.replication.soak_rocketmq", "Links under kills", 30.0, 5.0, 60.0)
     return keep(lambda root: _soak(chosen, root), RESULTS, chosen.output)
 
 
@@ -58,6 +60,7 @@ def _soak(chosen: argparse.Namespace, root: Path) -> list[Row]:
         sides = {EAST: RocketMqSide(EAST, pair.east), WEST: RocketMqSide(WEST, pair.west), LAKE: KafkaSide(LAKE, lake)}
         ways = [Way(Writer(sides[source], topic, chosen.per_s), sides[target]) for topic, source, target in WAYS]
         works, kinds = partial(_works, ways), _kinds(pair, lake, trueup)
+        kinds = {name: act for name, act in kinds.items() if re.search(chosen.faults, name)}
         with ExitStack() as writing:
             for way in ways:
                 writing.enter_context(way.writer)

@@ -33,7 +33,12 @@ OTHERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
 """Applications that pass records on, and writers to topics in message format v1, which has no headers."""
 SURE = ("idempotent", "zipped", PASSED)
 """The cluster keeps the acknowledged records of these kinds, whichever broker dies."""
-PAUSE_S = 0.02
+PAUSE_S, BETWEEN_S, LINGER_MS = 0.1, 0.5, 100
+"""Between writes, and between transactions: a client needs a core for a hundred transactions a second."""
+RARELY: Mapping[str, str | int | float | bool] = MappingProxyType(
+    {"fetch.min.bytes": 1 << 20, "fetch.wait.max.ms": 300}
+)
+"""Options of consumers that share a machine with many others: a trickle of records costs a request each otherwise."""
 Headers = list[tuple[str, str | bytes | None]]
 
 
@@ -74,7 +79,7 @@ class Writer:
 
     def _producer(self) -> Producer:
         own = {"transactional.id": f"audit-{self.site.name}-{self.site.topic}"} if self.kind == "transactional" else {}
-        common = {"bootstrap.servers": self.site.bootstrap, "linger.ms": 5, "log_level": 0}
+        common = {"bootstrap.servers": self.site.bootstrap, "linger.ms": LINGER_MS, "log_level": 0}
         return Producer({**common, **{**KINDS, **OTHERS}[self.kind], **own})
 
     def _plainly(self, begun: float) -> None:
@@ -90,7 +95,7 @@ class Writer:
         producer.init_transactions(60)
         turn = 0
         while not self._stop.is_set():
-            time.sleep(PAUSE_S)
+            time.sleep(BETWEEN_S)
             if not self._due(begun):
                 continue
             doomed = turn % 3 == 2

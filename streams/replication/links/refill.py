@@ -166,7 +166,8 @@ class Refilling:
             return BUSY
         if stage is Refillable.BACK_COPIED and back is not None:
             why = f"{back.name} has copied from the new topic, so its records cannot be distinguished from lost records"
-            return f"{why}; when that link has no lag, delete the topic at the target"
+            shown = f"`trueup describe link {self._link.name}` shows the commands that continue the copy"
+            return f"{why}; {shown if mine.stopped else 'when that link has no lag, delete the topic at the target'}"
         if mine.stopped and self._watch.replaced:
             return self._watch.replaced
         return LOST[mine.target]

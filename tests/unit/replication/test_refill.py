@@ -18,6 +18,7 @@ from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.refill import Refilling
 from trueup.streams.replication.links.reset import Resetting
 from trueup.streams.replication.links.snapshot import LinkFacts, Side
+from trueup.streams.replication.links.standing import ways_out
 from trueup.streams.replication.links.worker import Answer
 from trueup.streams.replication.reports import Report
 
@@ -287,3 +288,18 @@ def test_an_empty_partition_that_is_being_copied_to_is_refilled_once_that_pauses
     rig.copy(link)
     link.copies.clear()
     assert (while_it_copies, {row["stage"] for row in rig.refill()}) == ({"waiting"}, {"copying"})
+
+
+def test_a_stopped_copy_that_cannot_be_refilled_is_continued_by_the_commands_of_its_link(rig: Rig) -> None:
+    """Both topics were recreated, and the opposite link was reset: this one has nothing left to restore."""
+    for cluster in ("east", "west"):
+        rig.world.ids[cluster]["orders"], rig.world.logs[cluster][ZERO] = f"{cluster} 2", (0, 7)
+    rig.look()
+    back = rig.watches["east-west"].link
+    back.reset({ZERO: 0}, "earliest")
+    back.copies[ZERO].position = Position(7)
+    row = next(row for row in rig.refill() if row["topic"] == "orders")
+    assert "`trueup describe link west-east` shows the commands that continue the copy" in row["reason"]
+    assert [way.command for way in ways_out(rig.watches["west-east"]) if way.recommended] == [
+        "trueup link reset west-east --topic orders --to earliest --yes"
+    ]

@@ -36,7 +36,7 @@ ENDS_S = 90.0
 daemon had just forked stays, without a parent, until it was idle for a minute."""
 
 DURATIONS = HERE / "durations.json"
-"""Seconds per group of tests on an idle machine. `--record-durations` rewrites the file."""
+"""Seconds per group of tests when it was last recorded. `--record-durations` rewrites the file."""
 SPLIT = ("conformance/test_connectors.py",)
 """Files whose tests form a group per first parameter. One group of them would take longer than a worker's share."""
 TOGETHER = ("integration/reads/",)

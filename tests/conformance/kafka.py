@@ -3,16 +3,14 @@
 import itertools
 from collections.abc import Mapping, Sequence
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import Message, Producer
 
 from tests.conformance.harness import CLUSTERS, TOO_LARGE, Harness, Written
 from tests.replication.audit import OURS, ends
-from tests.replication.pair import Pair, create
+from tests.replication.pair import Pair, create, recreate
 from tests.replication.reading import committed
 from tests.replication.writers import Site
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.streams.replication.clusters import KAFKA, connector_of
 from trueup.streams.runtime.named import imported
@@ -63,19 +61,7 @@ class KafkaCluster:
         return ends(Site(self._name, self._address, log.topic, log.number + 1))[log.number]
 
     def remake(self, topic: str) -> None:
-        admin = AdminClient({"bootstrap.servers": self._address})
-        admin.delete_topics([topic])[topic].result(30)
-
-        def made() -> bool:
-            try:
-                admin.create_topics([NewTopic(topic, 1, 1, config=KEEP)])[topic].result(30)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise
-                return False
-            return True
-
-        wait_until(made, 180.0, f"{topic} to be made anew")
+        recreate(self._broker, topic, 1, KEEP)
 
     def kill(self) -> None:
         self._broker.kill()

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka import Producer
+from confluent_kafka.admin import ConfigResource, ResourceType
 
 from tests.conformance import hooks
 from tests.replication.audit import ends
 from tests.replication.old_kafka import OldKafka
-from tests.replication.pair import QUICK, Copy, Pair, configure, create
+from tests.replication.pair import QUICK, Copy, Pair, configure, recreate
 from tests.replication.reading import committed
 from trueup.connectors.contract import Connector, Copier, LogId, Progress
 from trueup.connectors.kafka.client.cluster import KafkaClient
@@ -127,23 +127,6 @@ def test_the_sample_counts_messages_of_older_formats(older: Pair) -> None:
     assert 50 < found.record_bytes < 250
 
 
-def recreate(broker: Kafka, topic: str) -> None:
-    """Delete a topic and create it again, as soon as its logs are gone."""
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap})
-    admin.delete_topics([topic])[topic].result(30)
-
-    def created() -> bool:
-        try:
-            create(broker, topic, 1, {})
-        except KafkaException as error:
-            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise
-            return False
-        return True
-
-    wait_until(created, 180.0, "the topic to be created again")
-
-
 def wait_at(copier: Copier, offset: int) -> None:
     """Copy until the only partition is at this offset of the source."""
 
@@ -172,7 +155,7 @@ def test_records_of_a_recreated_source_are_not_copied(older: Pair) -> None:
     write(older, topic, 100)
     copier = Batches().open(older.lease(topic))
     wait_at(copier, 100)
-    recreate(older.east, topic)
+    recreate(older.east, topic, 1, {})
     write(older, topic, 200)
     row = stopped(copier)
     copier.close()
@@ -190,7 +173,7 @@ def back(pair: Pair) -> tuple[str, Copier]:
 
 def test_nothing_is_written_to_a_recreated_target(older: Pair) -> None:
     topic, copier = back(older)
-    recreate(older.east, topic)
+    recreate(older.east, topic, 1, {})
     write(older, topic, 500, "west")
     row = stopped(copier)
     copier.close()
@@ -204,7 +187,7 @@ def test_a_write_that_a_recreated_target_took_does_not_count(older: Pair, monkey
     cluster.refresh([topic])
     known = cluster.ids(cluster.leader(LogId(topic, 0)), [topic])
     cluster.close()
-    recreate(older.east, topic)
+    recreate(older.east, topic, 1, {})
     monkeypatch.setattr(KafkaClient, "ids", lambda *_: known)
     write(older, topic, 500, "west")
     row = stopped(copier)

@@ -36,12 +36,12 @@ from trueup.streams.journal.instances import BEAT_S, Instance
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
-from trueup.streams.runtime.clock import ClockWatch
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.disk import Disk, writable
-from trueup.streams.runtime.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
-from trueup.streams.runtime.lock import Lock, alone, make_private
-from trueup.streams.runtime.patience import patiently
+from trueup.streams.runtime.process.clock import ClockWatch
+from trueup.streams.runtime.process.disk import Disk, writable
+from trueup.streams.runtime.process.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
+from trueup.streams.runtime.process.lock import Lock, alone, make_private
+from trueup.streams.runtime.process.patience import patiently
 from trueup.streams.runtime.spark import checkpoints
 from trueup.streams.runtime.spark.cluster import LOOK_S, Executors
 from trueup.streams.runtime.spark.driver import Driver
@@ -329,7 +329,7 @@ class Running:
         self._supervisor.loop(f"old checkpoints, {pattern.partition('-')[0]}", step, FORGET_S)
 
     def _end(self) -> None:
-        """End everything that was started, in order and within time limits; see `streams.runtime.ending`."""
+        """End everything that was started, in order and within time limits; see `streams.runtime.process.ending`."""
         at = self._ending.at
         self._supervisor.close(at(BATCHES_S), at(QUIET_S), self._quiet)
         self._supervisor.together(self._closes, at(CLOSED_S))

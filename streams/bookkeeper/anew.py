@@ -14,8 +14,8 @@ from pathlib import Path
 from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
 from trueup.state.settings.settings import Settings
 from trueup.streams.journal.journal import Journal
-from trueup.streams.runtime.lock import alone, make_private
-from trueup.streams.runtime.patience import patiently
+from trueup.streams.runtime.process.lock import alone, make_private
+from trueup.streams.runtime.process.patience import patiently
 
 
 def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]) -> list[str]:

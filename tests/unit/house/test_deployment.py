@@ -12,7 +12,7 @@ from tests.configuration import parse
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.api import version
 from trueup.streams.cli.main import COMMANDS
-from trueup.streams.runtime.ending import KILL_S
+from trueup.streams.runtime.process.ending import KILL_S
 from trueup.streams.terminal import codes
 
 ROOT = Path(__file__).parents[3] / "conf"

@@ -3,7 +3,7 @@
 import pytest
 
 from trueup.connectors.clock import SteadyClock
-from trueup.streams.runtime.clock import ClockWatch
+from trueup.streams.runtime.process.clock import ClockWatch
 
 HOUR_MS = 3_600_000
 START_MS = 1_700_000_000_000

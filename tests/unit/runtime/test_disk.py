@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.runtime import disk as module
-from trueup.streams.runtime.disk import LEAST_BYTES, LOW_BYTES, Disk, writable
+from trueup.streams.runtime.process import disk as module
+from trueup.streams.runtime.process.disk import LEAST_BYTES, LOW_BYTES, Disk, writable
 
 
 @pytest.fixture(params=[0])

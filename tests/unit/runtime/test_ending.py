@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from trueup.streams import app
-from trueup.streams.runtime import ending
-from trueup.streams.runtime.ending import Ending
+from trueup.streams.runtime.process import ending
+from trueup.streams.runtime.process.ending import Ending
 from trueup.streams.runtime.spark import driver
 from trueup.streams.runtime.spark.driver import Driver
 from trueup.streams.runtime.spark.listener import Listener

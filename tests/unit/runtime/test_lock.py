@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trueup.state.common.errors import BadSettings
-from trueup.streams.runtime.lock import alone, make_private
+from trueup.streams.runtime.process.lock import alone, make_private
 
 
 @pytest.fixture(autouse=True)

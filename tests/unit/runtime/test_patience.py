@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.streams.runtime.patience import patiently
+from trueup.streams.runtime.process.patience import patiently
 
 
 def failing(times: int, error: TrueupError) -> Callable[[], int]:

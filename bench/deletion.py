@@ -38,7 +38,7 @@ from trueup.state.deletion.owned_ledgers import NODE, OWNED, Table, nodes_of
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers
 from trueup.state.deletion.verdicts import judge
 from trueup.state.settings.settings import parse
-from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.deletion import query as stream
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.journal.codec import ledger_key

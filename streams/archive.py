@@ -18,7 +18,7 @@ from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import parse
-from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.catalog import STREAMS, sections
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.spark import class_data

@@ -24,7 +24,7 @@ from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.placement.board import Board
 from trueup.state.settings.settings import Settings, parse
-from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import answer_of, start
 from trueup.streams.runtime.spark.session import session

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.arrays import spans
 from trueup.state.common.errors import BadBytes
 
 Column = NDArray[Any]
@@ -134,13 +135,6 @@ def entries_of(closed: Column, first_entry: Column, last_entry: Column) -> Colum
     beyond = np.minimum(last_entry.astype(np.uint64) - first_entry.astype(np.uint64), np.uint64(MANY - 1))
     found = np.where(last_entry < first_entry, 0, beyond.astype(np.int64) + 1)
     return np.where(closed & ((found == 0) | (first_entry == 0)), found, MANY).astype(np.uint8)
-
-
-def spans(starts: Column, ends: Column) -> Column:
-    """The positions start .. end - 1 of each pair, concatenated: int64."""
-    sizes = ends - starts
-    jump = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)
-    return jump + np.arange(int(sizes.sum()))
 
 
 def concat(parts: Sequence[Ledgers]) -> Ledgers:

@@ -22,9 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from trueup.state.bookkeeper.ledgers import Column, Ledgers, spans
+from trueup.state.bookkeeper.ledgers import Column, Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
+from trueup.state.common.arrays import spans
 from trueup.state.common.errors import BadBytes
 
 REFUSES_MS = 7 * 86_400_000

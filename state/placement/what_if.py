@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from trueup.state.bookkeeper.ledgers import MANY, Column, Ledgers, spans
+from trueup.state.bookkeeper.ledgers import MANY, Column, Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.arrays import spans
 from trueup.state.placement.fragments import FragmentStage, fewest, stages
 
 NAMED = 10

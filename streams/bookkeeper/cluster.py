@@ -33,11 +33,12 @@ from trueup.state.placement.damage import ReplicaRange, ReplicaRead
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
 from trueup.streams.bookkeeper import selection
+from trueup.streams.bookkeeper.codec import ledger_bodies
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.ledger_records import encoded
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.reached import Reached, known
 from trueup.streams.bookkeeper.selection import Where
+from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
@@ -82,10 +83,11 @@ class BookKeeper:
     def _publish(self, observations: Iterable[Observation]) -> None:
         """Write observations to the journal; from then on they wait for the verdict of the stream."""
         if isinstance(observations, bulk.Batch):
-            self._journal.send([encoded(observations)])
+            ids = bulk.keys(observations.ledgers.ledger)
+            self._journal.send([(LEDGERS, ids, ledger_bodies(observations))])
         else:
             observations = list(observations)
-            self._journal.publish(observations)
+            self._journal.put(observations)
         self.judging.published(observations)
 
     def _rack_map(self, chosen: settings.RackSettings) -> RackMap:

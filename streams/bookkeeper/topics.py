@@ -9,15 +9,15 @@ TOPICS = declare(
     ),
     JournalTopic(
         "ledgers", "bookkeeper/schemas/ledger.avsc", partitioned=True, observed=True,
-        columns="bookkeeper.journal:ledgers_of", unsigned=IN_BULK,
+        columns="bookkeeper.codec:ledgers_of", unsigned=IN_BULK,
     ),
     JournalTopic(
-        "marks", "bookkeeper/schemas/mark.avsc", partitioned=True, observed=True, columns="bookkeeper.journal:marks_of",
+        "marks", "bookkeeper/schemas/mark.avsc", partitioned=True, observed=True, columns="bookkeeper.codec:marks_of",
         unsigned=IN_BULK,
     ),
     JournalTopic(
         "topology", "bookkeeper/schemas/topology.avsc", observed=True, key=lambda _: TOPOLOGY_KEY,
-        form="bookkeeper.journal:topology_of",
+        form="bookkeeper.codec:topology_of",
     ),
 )  # fmt: skip
 REACHED, LEDGERS, MARKS, TOPOLOGY = (topic.name for topic in TOPICS)

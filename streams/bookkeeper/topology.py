@@ -14,7 +14,7 @@ from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
-from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.bookkeeper.topics import TOPOLOGY, TOPOLOGY_KEY
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import Settings
-from trueup.streams.bookkeeper.journal import topology_bytes
+from trueup.streams.bookkeeper.codec import topology_bytes
 from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold

@@ -24,8 +24,8 @@ from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joi
 from trueup.state.deletion.owners import Component, home, is_directory
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
-from trueup.streams.bookkeeper.journal import topology_from
-from trueup.streams.deletion.journal import node_rows, owned_rows
+from trueup.streams.bookkeeper.codec import topology_from
+from trueup.streams.deletion.codec import node_rows, owned_rows
 from trueup.streams.journal.decode import good
 from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets

@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, entries_of, spans
-from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.arrays import spans
 from trueup.state.common.errors import BadBytes
-from trueup.state.placement.view import MARK, NO_MARKS, Rows
 
 Array = NDArray[Any]
 _LONGEST = 10  # maximum bytes of a varint
@@ -50,7 +48,7 @@ def good(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> list[R]:
     return [found for _, found in readable(items, rows) if not isinstance(found, BadBytes)]
 
 
-class Bodies:
+class BodyReader:
     """A current position in each of these bodies, initially at the start. ``topic``: of the records, for errors."""
 
     def __init__(self, bodies: Sequence[bytes], topic: str) -> None:
@@ -196,69 +194,3 @@ def _varint(content: list[int]) -> tuple[int, int]:
         if byte < 0x80:
             break
     return value & 0xFFFF_FFFF_FFFF_FFFF, size
-
-
-def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
-    """Columns of bodies of ledger.avsc, in order. Raises `BadBytes`."""
-    if not len(bodies):
-        return EMPTY
-    read = Bodies(bodies, "ledgers")
-    ledger, mzxid, version, ctime_ms, seen_ms, state, ensemble, quorum, _ack, last_entry, _length = (
-        read.longs(read.all) for _ in range(11)
-    )
-    fragments = read.counts(read.all)
-    first_entry, members, names = fragment_members(read, fragments, ensemble)
-    columns = {
-        "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
-        "fragments": fragments, "ensemble": ensemble, "quorum": quorum, "state": state,
-        "entries": entries_of((state == LedgerState.CLOSED) & (fragments > 0), first_entry, last_entry),
-    }  # fmt: skip
-    read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
-    typed = {name: read.fit(column, getattr(EMPTY, name).dtype) for name, column in columns.items()}
-    return Ledgers(**typed, members=members, names=names)
-
-
-def fragment_members(read: Bodies, fragments: Array, ensemble: Array) -> tuple[Array, Array, tuple[str, ...]]:
-    """The first entry of each row's last fragment; the members of all rows as codes; their names. Raises
-    `BadBytes`."""
-    read.check(
-        (ensemble >= 0) & (ensemble <= read.left // np.maximum(fragments, 1)), read.all, "members that are there"
-    )
-    first_entry = np.zeros(len(fragments), np.int64)
-    ends = np.cumsum(fragments * ensemble)
-    place = ends - fragments * ensemble
-    starts, sizes = np.zeros((2, int(ends[-1])), np.int64)
-    left, rows = fragments.copy(), np.flatnonzero(fragments)
-    while len(rows):
-        first_entry[rows] = read.longs(rows)
-        read.check(read.counts(rows) == ensemble[rows], rows, "as many members as the ensemble size")
-        some = rows[ensemble[rows] > 0]
-        for member in range(int(ensemble[some].max(initial=0))):
-            having = some[ensemble[some] > member]
-            starts[place[having]], sizes[place[having]] = read.blobs(having)
-            place[having] += 1
-        read.ends(some)
-        left[rows] -= 1
-        read.ends(rows[left[rows] == 0])
-        rows = rows[left[rows] > 0]
-    return first_entry, *read.texts(starts, sizes)
-
-
-def mark_rows(bodies: Sequence[bytes]) -> Rows:
-    """`state.placement.view.MARK` of bodies of mark.avsc, in order. Raises `BadBytes`."""
-    if not len(bodies):
-        return NO_MARKS
-    read = Bodies(bodies, "marks")
-    out = np.zeros(len(bodies), MARK)
-    for name in ("ledger", "zxid", "", "version", "ctime_ms"):
-        values = read.longs(read.all)
-        if name:
-            out[name] = read.fit(values, out.dtype[name])
-    read.check(out["ledger"] >= 0, read.all, "the id of a ledger")
-    replicas = read.counts(read.all)
-    some = np.flatnonzero(replicas)
-    for passed in range(int(replicas.max())):
-        read.blobs(np.flatnonzero(replicas > passed))
-    read.ends(some)
-    out["locked"] = read.counts(read.all) > 0
-    return out

@@ -33,7 +33,7 @@ class Field(NamedTuple):
     optional: bool
 
 
-class Bodies:
+class BodyWriter:
     """Bodies under construction. ``tokens`` int64[n]: number of tokens per body; unset tokens are the long 0."""
 
     def __init__(self, tokens: Array) -> None:
@@ -126,7 +126,7 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> 
         field.name: np.fromiter((value is not None for value in columns[field.name]), bool, count)
         for field in fields if field.optional
     }  # fmt: skip
-    made = Bodies(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
+    made = BodyWriter(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
     at = made.starts
     for name, kind, optional in fields:
         places, values = at, columns[name]
@@ -139,7 +139,7 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> 
     return made.bytes()
 
 
-def _column(made: Bodies, at: Array, kind: str, values: Sequence[Any] | Array) -> None:
+def _column(made: BodyWriter, at: Array, kind: str, values: Sequence[Any] | Array) -> None:
     """Set these tokens to values of a type without null."""
     if kind == "string":
         made.blobs(at, *coded(values))

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 
 from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Topic, Topics
 from trueup.connectors.kafka.journal.transactions import Part
-from trueup.state.bookkeeper.observations import Observation
 from trueup.state.common.errors import BadBytes, TrueupError
 from trueup.state.journal.topics import TopicState
 from trueup.state.settings.settings import JournalSettings as JournalSettings
@@ -118,12 +117,9 @@ class Journal:
         """The first offset of partition 0 of a topic. Raises `Retry`."""
         return self.topics.ranges(self.topic(what))[0][0]
 
-    def publish(self, observations: Iterable[Observation]) -> None:
-        """Write observations and wait until they are acknowledged. Raises `Retry`, or `Stop` for a permanent error."""
-        self.put((o.topic, o.key, o.value) for o in observations)
-
     def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = FLUSH_S) -> None:
-        """Write (topic, key, record or None) and wait until all are acknowledged, for about ``within_s`` at most."""
+        """Write (topic, key, record or None) and wait until all are acknowledged, for about ``within_s`` at most.
+        Raises `Retry`, or `Stop` for a permanent error."""
         parts: list[Part] = []
         for what, some in groupby(records, key=itemgetter(0)):
             pairs = [(key, value) for _, key, value in some]

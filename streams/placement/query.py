@@ -21,8 +21,8 @@ from trueup.state.common.block_store import Store
 from trueup.state.placement.fencing import Former
 from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
 from trueup.streams.bookkeeper import topics
-from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
-from trueup.streams.journal.decode import good, ledger_rows, mark_rows
+from trueup.streams.bookkeeper.codec import ledger_rows, mark_rows, topology_bytes, topology_from
+from trueup.streams.journal.decode import good
 from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started

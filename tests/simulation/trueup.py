@@ -24,7 +24,7 @@ from trueup.state.common.errors import TrueupError
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_MARKS, Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
-from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
+from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.topology import Keeper

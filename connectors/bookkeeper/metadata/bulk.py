@@ -27,8 +27,9 @@ from trueup.connectors.bookkeeper.metadata.protobuf_columns import (
 from trueup.connectors.byte_rows import indices
 from trueup.connectors.protobuf import varint
 from trueup.connectors.zookeeper.requests import Znodes
-from trueup.state.bookkeeper.ledgers import Ledgers, concat, entries_of, row, spans
+from trueup.state.bookkeeper.ledgers import Ledgers, concat, entries_of, row
 from trueup.state.bookkeeper.observations import FragmentRecord, LedgerRecord, LedgerState, Observation
+from trueup.state.common.arrays import spans
 from trueup.state.common.errors import BadBytes
 
 _HEAD = np.frombuffer(metadata.KEY + b"3\n", np.uint8)

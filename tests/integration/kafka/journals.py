@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 
 from tests.configuration import parse
-from trueup.state.bookkeeper.observations import LedgerState, Observation
+from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
@@ -31,7 +31,7 @@ def read_by_spark(settings: Mapping[str, object], root: Path) -> list[int]:
     """The ledgers that a query finds in a journal to which this writes ledger 7."""
     made = journal(settings)
     made.create()
-    made.publish([Observation("ledgers", ledger_key(7), LEDGER)])
+    made.put([("ledgers", ledger_key(7), LEDGER)])
     made.put([("topology", b"topology", topology_record(topology(1)))])
     job = {
         "settings": settings, "bootstrap": made.bootstrap, "data": str(root / "data"), "epoch": 2,

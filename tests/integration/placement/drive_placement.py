@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 
 from tests.configuration import parse
 from trueup.state.placement.board import Board
-from trueup.streams.bookkeeper.journal import topology_record
+from trueup.streams.bookkeeper.codec import topology_record
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.query import answer_of, answers
 from trueup.streams.runtime.spark.session import session

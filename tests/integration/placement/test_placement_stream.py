@@ -17,10 +17,10 @@ from tests.memory_store import MemoryStore
 from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.connectors.sandbox.servers.spark import StandaloneSpark
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
-from trueup.state.bookkeeper.observations import LedgerState, Observation
+from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.view import Bucket, Rows
-from trueup.streams.bookkeeper.journal import topology_bytes, topology_from, topology_record
+from trueup.streams.bookkeeper.codec import topology_bytes, topology_from, topology_record
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
@@ -102,7 +102,7 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Journal]:
     broker.up()
     made = Journal(broker.bootstrap, parse(settings()).journal, "c")
     made.create()
-    made.publish(Observation("ledgers", ledger_key(r["ledger"]), r) for r in records())
+    made.put(("ledgers", ledger_key(r["ledger"]), r) for r in records())
     made.put([("topology", b"topology", topology_record(topology(1)))])
     yield made
     broker.kill()

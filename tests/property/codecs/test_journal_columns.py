@@ -9,7 +9,7 @@ from tests.property.codecs.test_bookkeeper_metadata import SECRET, ledgers, toge
 from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.placement.lifecycle import Repair
-from trueup.streams.bookkeeper.ledger_records import ledger_bodies
+from trueup.streams.bookkeeper.codec import ledger_bodies
 from trueup.streams.bookkeeper.topics import LEDGERS, MARKS
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.encode import FEW, blob, encode_all, long

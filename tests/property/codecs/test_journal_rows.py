@@ -12,9 +12,8 @@ from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.ledgers import EMPTY
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import BadBytes
-from trueup.streams.bookkeeper.ledger_records import ledger_bodies
+from trueup.streams.bookkeeper.codec import ledger_bodies, ledger_rows, mark_rows
 from trueup.streams.journal.codec import encode
-from trueup.streams.journal.decode import ledger_rows, mark_rows
 
 longs = st.integers(-(2**63), 2**63 - 1)
 MARKS = st.lists(

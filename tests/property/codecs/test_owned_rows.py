@@ -10,7 +10,7 @@ from tests.property.codecs.test_bookkeeper_metadata import ledgers
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owners import OwnerStatus, Pointers, claim_of
-from trueup.streams.deletion.journal import node_rows, owned_rows
+from trueup.streams.deletion.codec import node_rows, owned_rows
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.journal.codec import decode, encode
 

@@ -20,9 +20,9 @@ from trueup.connectors.pulsar import codecs, compressed
 from trueup.connectors.pulsar.messages import Wrapper
 from trueup.connectors.zookeeper import requests
 from trueup.state.common.errors import BadBytes, Retry
+from trueup.streams.bookkeeper import codec as rows
 from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal import codec
-from trueup.streams.journal import decode as rows
 
 MB = 1 << 20
 

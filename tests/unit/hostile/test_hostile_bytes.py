@@ -56,9 +56,9 @@ from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import ZooKeeperConnection
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 from trueup.state.reads.tiers import Tier
+from trueup.streams.bookkeeper import codec as rows
 from trueup.streams.catalog import STREAMS
 from trueup.streams.journal import codec
-from trueup.streams.journal import decode as rows
 from trueup.streams.reads.spark.columns import Columns
 from trueup.streams.reads.spark.values import BYTES, Row, Values, ValueSchema
 

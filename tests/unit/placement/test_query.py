@@ -7,7 +7,7 @@ from tests.integration.kafka.journals import topology
 from trueup.state.bookkeeper.ledgers import row
 from trueup.state.placement.fencing import NO_FORMER
 from trueup.state.placement.view import FINDING, MARK, BucketAnswer
-from trueup.streams.bookkeeper.journal import topology_bytes
+from trueup.streams.bookkeeper.codec import topology_bytes
 from trueup.streams.bookkeeper.topics import TOPOLOGY_KEY
 from trueup.streams.journal.signing import signer_of
 from trueup.streams.placement.query import TOPOLOGY, answer_of, row_of, split

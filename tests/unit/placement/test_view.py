@@ -7,7 +7,7 @@ from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.view import MARK, NO_MARKS, Bucket, BucketAnswer, Rows, merged
-from trueup.streams.bookkeeper.journal import topology_bytes, topology_from
+from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 
 A1, A2, B1, B2 = "a1:3181", "a2:3181", "b1:3181", "b2:3181"
 RACKS = {A1: "/a", A2: "/a", B1: "/b", B2: "/b"}

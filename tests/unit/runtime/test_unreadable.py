@@ -18,7 +18,7 @@ from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes
 from trueup.state.settings.settings import JournalSettings
 from trueup.streams.bookkeeper import reached
-from trueup.streams.bookkeeper.journal import topology_bytes, topology_record
+from trueup.streams.bookkeeper.codec import topology_bytes, topology_record
 from trueup.streams.deletion import owners
 from trueup.streams.deletion import query as deletion
 from trueup.streams.journal import repair

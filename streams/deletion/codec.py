@@ -10,8 +10,9 @@ import numpy as np
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.deletion.owned_ledgers import LISTED, NO_LEDGERS, NO_NODES, NODE, OWNED, Rows, Table
 from trueup.state.deletion.owners import Claim, OwnerStatus, claim_of
+from trueup.streams.bookkeeper.codec import fragment_members
 from trueup.streams.journal.codec import WRONG
-from trueup.streams.journal.decode import Bodies, fragment_members
+from trueup.streams.journal.decode import BodyReader
 
 _CUSTOM = fastavro.parse_schema({"type": "map", "values": "bytes"})
 
@@ -20,7 +21,7 @@ def owned_rows(bodies: Sequence[bytes]) -> Table:
     """Bodies of ledger.avsc as rows of `state.deletion.owned_ledgers.OWNED`, in their order. Raises `BadBytes`."""
     if not len(bodies):
         return NO_LEDGERS
-    read = Bodies(bodies, "ledgers")
+    read = BodyReader(bodies, "ledgers")
     ledger, mzxid, version, ctime_ms, seen_ms, state, ensemble, _quorum, _ack, last_entry, length = (
         read.longs(read.all) for _ in range(11)
     )
@@ -58,7 +59,7 @@ def node_rows(bodies: Sequence[bytes]) -> Table:
     """Bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
     if not len(bodies):
         return NO_NODES
-    read = Bodies(bodies, "owners")
+    read = BodyReader(bodies, "owners")
     texts = {name: read.blobs(read.all) for name in ("path", "owner", "name")}
     rows = np.zeros(len(bodies), NODE)
     for name in ("status", "version", "mzxid", "seen_ms"):

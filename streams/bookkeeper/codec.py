@@ -1,0 +1,178 @@
+"""The records of observations of BookKeeper in the journal: ledgers and marks in columns, and the topology of bookies.
+
+Ledgers are encoded directly from the columns in which the connector reads them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, entries_of
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.common.arrays import spans
+from trueup.state.placement.view import MARK, NO_MARKS, Rows
+from trueup.streams.bookkeeper.topics import LEDGERS, MARKS, TOPOLOGY, TOPOLOGY_KEY
+from trueup.streams.journal.codec import checked, encode
+from trueup.streams.journal.decode import BodyReader
+from trueup.streams.journal.encode import BodyWriter, blob, long, text
+from trueup.streams.journal.signing import Signer
+
+if TYPE_CHECKING:
+    from trueup.connectors.bookkeeper.metadata.bulk import Batch  # tasks decode records and need no connector
+
+Array = NDArray[Any]
+_SCALARS = range(11)
+
+
+def ledger_bodies(batch: "Batch") -> list[bytes]:
+    """`streams.journal.codec.encode` of each record of a batch, in the order of the fields of ledger.avsc."""
+    rows, fragments = batch.ledgers, batch.ledgers.fragments.astype(np.int64)
+    size = rows.ensemble.astype(np.int64)
+    block = fragments * (size + 3)  # first entry, number of members, members, end
+    some = fragments > 0
+    made = BodyWriter(len(_SCALARS) + some + block + 3)  # number of fragments, block; end, custom metadata, error
+    for place, column in enumerate((
+        rows.ledger, rows.mzxid, rows.version, rows.ctime_ms, rows.seen_ms, rows.state, rows.ensemble, rows.quorum,
+        batch.ack, batch.last_entry, batch.length,
+    )):  # fmt: skip
+        made.longs(made.starts + place, column)
+    at = made.starts + len(_SCALARS)
+    made.longs(at[some], fragments[some])
+    owner = np.repeat(np.arange(len(rows)), fragments)
+    fragment = np.arange(len(owner)) - np.repeat(np.cumsum(fragments) - fragments, fragments)
+    begin = (at + some)[owner] + fragment * (size + 3)[owner]
+    made.longs(begin, batch.first_entry)
+    made.longs(begin + 1, size[owner])
+    made.blobs(spans(begin + 2, begin + 2 + size[owner]), rows.members, [text(name) for name in rows.names])
+    made.blobs(at + some + block + 1, *_customs(batch))
+    bodies = made.bytes()
+    for row, record in batch.alone.items():
+        bodies[row] = encode(LEDGERS, record)
+    return bodies
+
+
+def _customs(batch: "Batch") -> tuple[Array, list[bytes]]:
+    """Custom metadata of each row as codes into a table of Avro maps."""
+    codes, forms = batch.customs()
+    return codes, [_map(custom) for custom in forms]
+
+
+def _map(custom: Mapping[str, bytes]) -> bytes:
+    pairs = [text(key) + blob(value) for key, value in custom.items()]
+    return b"".join([long(len(pairs)), *pairs, long(0)]) if pairs else long(0)
+
+
+def ledgers_of(bodies: Sequence[bytes]) -> tuple[Any, Ledgers]:
+    """The ids of ledgers, and their records. Raises `BadBytes`."""
+    rows = ledger_rows(bodies)
+    return rows.ledger, rows
+
+
+def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
+    """Columns of bodies of ledger.avsc, in order. Raises `BadBytes`."""
+    if not len(bodies):
+        return EMPTY
+    read = BodyReader(bodies, LEDGERS)
+    ledger, mzxid, version, ctime_ms, seen_ms, state, ensemble, quorum, _ack, last_entry, _length = (
+        read.longs(read.all) for _ in range(11)
+    )
+    fragments = read.counts(read.all)
+    first_entry, members, names = fragment_members(read, fragments, ensemble)
+    columns = {
+        "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
+        "fragments": fragments, "ensemble": ensemble, "quorum": quorum, "state": state,
+        "entries": entries_of((state == LedgerState.CLOSED) & (fragments > 0), first_entry, last_entry),
+    }  # fmt: skip
+    read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
+    typed = {name: read.fit(column, getattr(EMPTY, name).dtype) for name, column in columns.items()}
+    return Ledgers(**typed, members=members, names=names)
+
+
+def fragment_members(read: BodyReader, fragments: Array, ensemble: Array) -> tuple[Array, Array, tuple[str, ...]]:
+    """The first entry of each row's last fragment; the members of all rows as codes; their names. Raises
+    `BadBytes`."""
+    read.check(
+        (ensemble >= 0) & (ensemble <= read.left // np.maximum(fragments, 1)), read.all, "members that are there"
+    )
+    first_entry = np.zeros(len(fragments), np.int64)
+    ends = np.cumsum(fragments * ensemble)
+    place = ends - fragments * ensemble
+    starts, sizes = np.zeros((2, int(ends[-1])), np.int64)
+    left, rows = fragments.copy(), np.flatnonzero(fragments)
+    while len(rows):
+        first_entry[rows] = read.longs(rows)
+        read.check(read.counts(rows) == ensemble[rows], rows, "as many members as the ensemble size")
+        some = rows[ensemble[rows] > 0]
+        for member in range(int(ensemble[some].max(initial=0))):
+            having = some[ensemble[some] > member]
+            starts[place[having]], sizes[place[having]] = read.blobs(having)
+            place[having] += 1
+        read.ends(some)
+        left[rows] -= 1
+        read.ends(rows[left[rows] == 0])
+        rows = rows[left[rows] > 0]
+    return first_entry, *read.texts(starts, sizes)
+
+
+def marks_of(bodies: Sequence[bytes]) -> tuple[Any, Rows]:
+    """The ids of marked ledgers, and their marks. Raises `BadBytes`."""
+    rows = mark_rows(bodies)
+    return rows["ledger"], rows
+
+
+def mark_rows(bodies: Sequence[bytes]) -> Rows:
+    """`state.placement.view.MARK` of bodies of mark.avsc, in order. Raises `BadBytes`."""
+    if not len(bodies):
+        return NO_MARKS
+    read = BodyReader(bodies, MARKS)
+    out = np.zeros(len(bodies), MARK)
+    for name in ("ledger", "zxid", "", "version", "ctime_ms"):
+        values = read.longs(read.all)
+        if name:
+            out[name] = read.fit(values, out.dtype[name])
+    read.check(out["ledger"] >= 0, read.all, "the id of a ledger")
+    replicas = read.counts(read.all)
+    some = np.flatnonzero(replicas)
+    for passed in range(int(replicas.max())):
+        read.blobs(np.flatnonzero(replicas > passed))
+    read.ends(some)
+    out["locked"] = read.counts(read.all) > 0
+    return out
+
+
+def topology_record(topology: Topology) -> dict[str, Any]:
+    """A topology as a record of its topic."""
+    names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released", "collect_ms", "restarted")
+    keys = ("id", "rack", "status", "since_ms", "registered_zxid", "begun_zxid", "was")
+    record: dict[str, Any] = {name: getattr(topology, name) for name in names}
+    bookies = [{k: getattr(b, k) for k in keys} for b in topology.bookies]
+    return {**record, "bookies": bookies, "held_bookies": [b.id for b in topology.bookies if b.held]}
+
+
+def topology_bytes(topology: Topology) -> bytes:
+    """The Avro body of a topology."""
+    return encode(TOPOLOGY, topology_record(topology))
+
+
+def topology_of(record: dict[str, Any]) -> Topology:
+    """The inverse of `topology_record`."""
+    rest, held = dict(record), {*record["held_bookies"]}
+    del rest["held_bookies"]
+    bookies = (
+        Bookie(**{**b, "status": Status(b["status"]), "was": Status(b["was"])}, held=b["id"] in held)
+        for b in record["bookies"]
+    )
+    return Topology(**{**rest, "bookies": tuple(bookies)})
+
+
+def topology_from(body: bytes, signer: Signer | None = None) -> Topology:
+    """The inverse of `topology_bytes`. ``signer``: verifies the signature behind it, which is needed then. Raises
+    `BadBytes`."""
+    where = "a record of the topic topology"
+    if signer is not None:
+        signer.verify(TOPOLOGY_KEY, body, b"", where)
+    found: Topology = checked(TOPOLOGY, TOPOLOGY_KEY, body, where)
+    return found

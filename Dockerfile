@@ -9,6 +9,7 @@ COPY pyproject.toml README.md LICENSE ./
 COPY state ./state
 COPY connectors ./connectors
 COPY streams ./streams
+COPY sandbox ./sandbox
 COPY trueup ./trueup
 COPY conf ./conf
 COPY docs ./docs
@@ -25,7 +26,7 @@ COPY --from=build /wheels /wheels
 RUN pip install --no-cache-dir --no-deps /wheels/*.whl
 
 USER trueup
-RUN python -c "from trueup.connectors.sandbox.jvm.jars import jars; jars('spark-4.3'); jars('kafka-4.3.1')"
+RUN python -c "from trueup.connectors.embedded.jars import jars; jars('spark-4.3'); jars('kafka-4.3.1')"
 
 ENV TRUEUP__DATA_DIR=/var/lib/trueup
 VOLUME /var/lib/trueup

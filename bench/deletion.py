@@ -24,14 +24,14 @@ from bench.common.rows import Row
 from trueup.connectors.bookkeeper.metadata import metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
 from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.pulsar import messages
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.offload_verify import Tiered
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, check, deletion
 from trueup.connectors.zookeeper.requests import Stat
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.deletion.owned_ledgers import NODE, OWNED, Table, nodes_of

@@ -21,8 +21,8 @@ from bench.common.keeping import keep
 from bench.common.measure import cpu_s, tell
 from bench.common.rows import Row, alone
 from bench.placement.site import LOST, Site
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.jvm.server import DEFAULT_JVM
+from trueup.connectors.embedded.processes import wait_until
+from trueup.connectors.embedded.server import DEFAULT_JVM
 
 RESULTS = Path(__file__).parent / "results" / "scale.json"
 SIZES = (100_000, 1_000_000)

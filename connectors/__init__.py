@@ -1,1 +1,1 @@
-"""Connectors, one package per system: observation, actions, and a sandbox. The only importers of client libraries."""
+"""Connectors, one package per system: observation and actions. The only importers of client libraries."""

@@ -13,8 +13,8 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import DataFrame
 
-from trueup.connectors.sandbox.jvm.java import java
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.java import java
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import parse

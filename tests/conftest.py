@@ -15,9 +15,9 @@ from xdist.scheduler import LoadFileScheduling, LoadScopeScheduling
 
 from tests.conformance.rocketmq import RocketMqPair
 from tests.replication.pair import Pair
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry
 from trueup.streams.runtime.spark import class_data
 

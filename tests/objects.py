@@ -5,7 +5,7 @@ from typing import Any
 
 import boto3
 
-from trueup.connectors.sandbox.servers.objects import REGION
+from trueup.sandbox.servers.objects import REGION
 
 
 @cache

@@ -8,14 +8,14 @@ import hashlib
 import tempfile
 from pathlib import Path
 
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm import archive
-from trueup.connectors.sandbox.jvm.jars import cache_dir, lock_text, sets
-from trueup.connectors.sandbox.jvm.java import java
-from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
-from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.embedded import archive
+from trueup.connectors.embedded.jars import cache_dir, lock_text, sets
+from trueup.connectors.embedded.java import java
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.messages import Messages
+from trueup.sandbox.pulsar import SandboxPulsar
+from trueup.sandbox.servers.rocketmq import Broker, NameServer
+from trueup.sandbox.writer import LedgerWriter
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams import archive as archives
 

@@ -9,7 +9,7 @@ import grimp
 
 PAGE = Path(__file__).parents[1] / "docs" / "structure.md"
 PACKAGE = "trueup"
-FLOORS = ("streams", "connectors", "state")
+FLOORS = ("sandbox", "streams", "connectors", "state")
 HEAD = """# Structure
 
 Generated from the imports by `python -m tests.structure`; a test compares. An arrow points from the importer to what it

@@ -18,9 +18,9 @@ from bench.common.keeping import keep
 from bench.common.measure import cpu_s, tell
 from bench.common.rows import Row, less
 from bench.replication.clusters import Clusters, Load
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.spark import StandaloneSpark
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.servers.spark import StandaloneSpark
 
 RESULTS = Path(__file__).parents[1] / "results" / "cluster.json"
 PARTS = ("link", "placement")

@@ -10,7 +10,7 @@ import urllib3
 import yaml
 
 from bench.placement.site import Site
-from trueup.connectors.sandbox.jvm.processes import Process, free_port, wait_until
+from trueup.connectors.embedded.processes import Process, free_port, wait_until
 
 READY_S = 240.0
 NO_LIMIT, MARKS_PER_S = 1_000_000_000, 1_000_000

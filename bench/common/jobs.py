@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.common.measure import Failed, tell
-from trueup.connectors.sandbox.jvm.processes import Process, wait_until
+from trueup.connectors.embedded.processes import Process, wait_until
 from trueup.state.common.errors import Retry
 
 

@@ -25,8 +25,8 @@ from bench.common.measure import cpu_s
 from bench.common.relay import Relay
 from bench.placement.drive_stream import say
 from trueup.connectors.clock import now_ms
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import Settings, parse

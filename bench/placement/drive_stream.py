@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from bench.common.measure import cpu_s, load
 from bench.placement import records
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.placement.board import Board
 from trueup.state.settings.settings import Settings, parse

@@ -15,9 +15,9 @@ import urllib3
 
 from bench.common.measure import cpu_s, tell
 from bench.placement.znodes import Znodes
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.jvm.server import DEFAULT_JVM
+from trueup.connectors.embedded.processes import wait_until
+from trueup.connectors.embedded.server import DEFAULT_JVM
+from trueup.sandbox.cluster import SandboxCluster
 
 BACKOFF_MS = 3_600_000
 LOST, WARM = 4, 2

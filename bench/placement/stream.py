@@ -6,7 +6,7 @@ from typing import Any
 from bench.common import jobs
 from bench.common.measure import tell
 from bench.common.rows import Row, less, more
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
 
 SIZES = (100_000, 1_000_000, 5_000_000)
 GROWTH = 4.0

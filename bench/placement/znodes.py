@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from bench.common.measure import Failed
 from trueup.connectors.bookkeeper.metadata import metadata, queries
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import CommittedNode, NodeEvent, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.connection import Events
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState

@@ -13,8 +13,8 @@ import pulsar
 
 from bench.common.measure import Failed, tell
 from bench.replication.clusters import VALUES, values_of
-from trueup.connectors.sandbox.forgetting import listed, offload, unload
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.sandbox.forgetting import listed, offload, unload
+from trueup.sandbox.pulsar import SandboxPulsar
 
 NAMESPACE, LEDGER_MB, LEDGER_ENTRIES = "public/default", 64, 50_000
 _SETTINGS = {

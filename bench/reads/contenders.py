@@ -11,11 +11,11 @@ from typing import NamedTuple
 from bench.common import jobs
 from bench.common.measure import Failed
 from bench.reads.cluster import NAMESPACE, Cluster, Load
-from trueup.connectors.sandbox.jvm.jars import jars
-from trueup.connectors.sandbox.jvm.processes import Process
-from trueup.connectors.sandbox.jvm.server import jvm
-from trueup.connectors.sandbox.pulsar import BUCKET
-from trueup.connectors.sandbox.servers.objects import CREDENTIALS, REGION
+from trueup.connectors.embedded.jars import jars
+from trueup.connectors.embedded.processes import Process
+from trueup.connectors.embedded.server import jvm
+from trueup.sandbox.pulsar import BUCKET
+from trueup.sandbox.servers.objects import CREDENTIALS, REGION
 
 LIMIT_S = 420.0
 WARM = Load(1_000, True, 80_000)

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.common.measure import cpu_s, tell
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 
 PARTITIONS = 4
 FIRST_MS = 1_790_000_000_000

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 from bench.common import jobs
 from bench.common.measure import Failed, cpu_s, tell
 from bench.replication.clusters import Clusters, Load
-from trueup.connectors.sandbox.servers.mirrormaker import TUNED, Mirror
+from trueup.sandbox.servers.mirrormaker import TUNED, Mirror
 from trueup.streams.replication.links.worker import ENVIRONMENT
 
 SETTLE_S, WINDOW_S = 5.0, 8.0

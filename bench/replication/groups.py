@@ -23,12 +23,12 @@ from bench.replication.clusters import TOPIC as SETTINGS
 from bench.replication.clusters import Clusters
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.mirrormaker import Mirror
+from trueup.sandbox.demo.application import Application
+from trueup.sandbox.servers.mirrormaker import Mirror
 from trueup.state.common.errors import TrueupError
-from trueup.streams.demo.application import Application
 
 TOPIC, COMMITS = "followed", "__consumer_offsets"
 PER_S = 1_000

@@ -13,7 +13,7 @@ from bench.common import jobs
 from bench.common.measure import Failed, cpu_s, tell
 from bench.replication.clusters import PARTITIONS, Clusters, Ends
 from bench.replication.contenders import TO, job_of, mirror_of
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.replication.settings import LinkSettings
 
 TOPIC = "steady"

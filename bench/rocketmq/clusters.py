@@ -15,13 +15,13 @@ from bench.replication import clusters as topics_of_kafka
 from bench.replication.clusters import FIRST_MS, VALUES, Load, values_of
 from bench.replication.contenders import TO, Counted
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.protocol import batch, properties
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer
+from trueup.sandbox.servers.rocketmq import Broker, NameServer
 from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
 
 QUEUES, BROKER = 4, "broker-a"

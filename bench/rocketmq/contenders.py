@@ -17,9 +17,10 @@ from bench.common.measure import Failed, tell
 from bench.replication.clusters import Load
 from bench.replication.contenders import TO, Copied, Running, steady
 from bench.rocketmq.clusters import QUEUES, Direction, Side
-from trueup.connectors.sandbox.jvm.jars import jars
-from trueup.connectors.sandbox.jvm.server import jvm
-from trueup.connectors.sandbox.servers import kafka, rocketmq
+from trueup.connectors.embedded import kafka
+from trueup.connectors.embedded.jars import jars
+from trueup.connectors.embedded.server import jvm
+from trueup.sandbox.servers import rocketmq
 from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
 from trueup.streams.replication.links.worker import ENVIRONMENT
 

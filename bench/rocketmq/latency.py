@@ -13,10 +13,10 @@ from bench.replication.latency import PER_S, SECONDS, SKIP_S, START_S, Lags
 from bench.rocketmq.clusters import BROKER, Cluster, Clusters, Direction, stamped
 from bench.rocketmq.contenders import CONTENDERS, Watched
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.connection import Pending
 from trueup.connectors.rocketmq.replication.reader import RocketMqReader
-from trueup.connectors.sandbox.jvm.processes import wait_until
 
 TOPIC = "steady"
 

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from trueup.connectors.embedded import jars as locked
+from trueup.connectors.embedded.java import feature_version, java
+from trueup.connectors.embedded.kafka import SET as KAFKA_SET
+from trueup.connectors.embedded.processes import Port
 from trueup.connectors.oidc import Issuer
-from trueup.connectors.sandbox.jvm import jars as locked
-from trueup.connectors.sandbox.jvm.java import feature_version, java
-from trueup.connectors.sandbox.jvm.processes import Port
-from trueup.connectors.sandbox.servers.kafka import SET as KAFKA_SET
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.settings.callers import OidcSettings, is_loopback
 from trueup.state.settings.settings import HttpSettings, Settings

@@ -29,8 +29,8 @@ COMMANDS = {
     "journal": "trueup.streams.cli.commands.journal:journal",
     "doctor": "trueup.streams.cli.commands.doctor:doctor",
     "support": "trueup.streams.cli.commands.support:support",
-    "sandbox": "trueup.streams.cli.commands.sandbox:sandbox",
-    "demo": "trueup.streams.cli.commands.demo:demo",
+    "sandbox": "trueup.sandbox.commands.sandbox:sandbox",
+    "demo": "trueup.sandbox.commands.demo:demo",
     "files": "trueup.streams.cli.commands.installation:files",
     "version": "trueup.streams.cli.commands.installation:version",
 }

@@ -11,7 +11,7 @@ from tests.replication.pair import Pair, create, recreate
 from tests.replication.reading import committed
 from tests.replication.writers import Site
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.streams.replication.clusters import KAFKA, connector_of
 from trueup.streams.runtime.named import imported
 

@@ -20,7 +20,7 @@ from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.connectors.rocketmq.replication.writer import batches
-from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer, Tls
+from trueup.sandbox.servers.rocketmq import Broker, NameServer, Tls
 
 ROCKETMQ = "rocketmq"
 MAIN, NARROW = "broker-a", "broker-narrow"

@@ -14,13 +14,13 @@ from tests.integration.rocketmq.clusters import Cluster as RocketMqCluster
 from tests.integration.rocketmq.clusters import running
 from tests.replication.pair import Pair
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.group_sync import Groups, OffsetMapping
 from trueup.connectors.replication.heartbeat import Heartbeat
 from trueup.connectors.replication.ports import ClusterAdmin, Log
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.protocol import batch
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Stop
 from trueup.state.replication.config_sync import Policy, diff
 from trueup.state.replication.offset_map import OffsetMap

@@ -28,8 +28,8 @@ from tests.conformance.kafka import KafkaCluster, kafka_harness
 from tests.conformance.memory import SYSTEM, MemoryCluster, pump
 from tests.conformance.rocketmq import ROCKETMQ
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.rate_limit import BURST_S
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import Refill
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.e2e.trueup import Witness
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.messages import Messages
+from trueup.sandbox.pulsar import SandboxPulsar
+from trueup.sandbox.writer import LedgerWriter
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,10 @@ from tests.e2e.planted import secret, shown
 from tests.e2e.test_standby_repairs import ages, batch
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.servers.objects import REGION, Objects
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.servers.objects import REGION, Objects
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 LEDGERS, ENTRIES = 12, 5

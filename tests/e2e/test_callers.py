@@ -15,7 +15,7 @@ from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import Trueup, command
 from tests.issuer import AUDIENCE, Issuer
 from trueup.connectors.bookkeeper.bookie.reader import Damage
-from trueup.connectors.sandbox.jvm.processes import Port
+from trueup.connectors.embedded.processes import Port
 from trueup.state.access.tokens import Role, line_of
 from trueup.streams.reads.damage_report import send
 from trueup.streams.reads.reader import ReadReport

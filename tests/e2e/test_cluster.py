@@ -18,10 +18,10 @@ from tests.e2e.trueup import Trueup, until
 from tests.replication.pair import Pair
 from tests.replication.writers import Writer
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.servers.objects import REGION, Objects
-from trueup.connectors.sandbox.servers.spark import Daemon, StandaloneSpark
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.servers.objects import REGION, Objects
+from trueup.sandbox.servers.spark import Daemon, StandaloneSpark
+from trueup.sandbox.writer import LedgerWriter
 from trueup.streams.cli import machine
 from trueup.streams.replication.query import POOL
 

@@ -17,12 +17,12 @@ from tests.e2e.test_links import Stream
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack
 from tests.replication.pair import Pair
 from tests.replication.writers import Writer
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.servers.objects import Objects
-from trueup.connectors.sandbox.servers.spark import StandaloneSpark
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.leak import instance
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.leak import instance
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.servers.objects import Objects
+from trueup.sandbox.servers.spark import StandaloneSpark
+from trueup.sandbox.writer import LedgerWriter
 from trueup.streams.runtime.spark.cluster import NO_EXECUTOR
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, command, on_one_rack, source_of
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.writer import LedgerWriter
 from trueup.state.common.errors import Retry, Unknown
-from trueup.streams.demo.truth import Truth
 
 pytestmark = pytest.mark.servers
 ENTRIES = 10

@@ -14,13 +14,13 @@ import pytest
 from tests.e2e.trueup import Trueup, Witness
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import pointers_of
-from trueup.connectors.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
-from trueup.streams.demo.leak import instance
+from trueup.sandbox.demo.leak import instance
+from trueup.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
+from trueup.sandbox.messages import Messages
+from trueup.sandbox.pulsar import SandboxPulsar
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
 PER_LEDGER, SIZE = 20, 1_000

@@ -14,7 +14,7 @@ from tests.e2e.trueup import Trueup
 from tests.replication.audit import ends
 from tests.replication.pair import Pair
 from tests.replication.writers import Site
-from trueup.connectors.sandbox.cluster import SandboxCluster
+from trueup.sandbox.cluster import SandboxCluster
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 EACH, RECORDS = 5, 200

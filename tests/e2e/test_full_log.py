@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.trueup import SETTINGS, Trueup, on_one_rack
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 TO_A_FULL_DISK = ["sh", "-c", 'exec "$0" "$@" > /dev/full 2>&1']

@@ -9,9 +9,9 @@ from confluent_kafka import Producer
 
 from tests.e2e.trueup import SETTINGS, Trueup, command
 from tests.garbage import TOPICS, of
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 BROKEN = ("an empty body", "JSON", "bytes")

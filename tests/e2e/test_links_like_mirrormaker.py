@@ -10,8 +10,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewPartitions, Ne
 
 from tests.e2e.trueup import Trueup
 from tests.replication.reading import committed
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 

@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.trueup import Trueup
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.sandbox.demo.volumes import DemoBroker, Volumes
 from trueup.state.common.errors import Retry
 from trueup.state.logdirs.model import Broker as Seen
-from trueup.streams.demo.volumes import DemoBroker, Volumes
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(600)]
 MB = 1 << 20

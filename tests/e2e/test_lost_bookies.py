@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, until
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import Handle, LedgerWriter
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.writer import Handle, LedgerWriter
 
 pytestmark = pytest.mark.servers
 ENTRIES = 10

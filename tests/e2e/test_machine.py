@@ -17,9 +17,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack, words
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.volumes import Volumes
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.volumes import Volumes
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 LEDGERS, ENTRIES = 10, 5

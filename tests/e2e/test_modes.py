@@ -13,9 +13,9 @@ from confluent_kafka import KafkaError, Producer
 from tests.e2e.planted import MARK, secret, shown
 from tests.e2e.trueup import SETTINGS, CommandResult, Trueup, Witness, command
 from tests.integration.bookkeeper.tree import encoded
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.writer import LedgerWriter
 from trueup.streams.journal.codec import encode
 
 pytestmark = pytest.mark.servers

@@ -10,9 +10,9 @@ import pytest
 from tests.e2e.trueup import Trueup, Witness, command
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.leak import instance
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.leak import instance
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.timeout(900)]
 

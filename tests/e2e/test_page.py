@@ -8,8 +8,8 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from tests.e2e.trueup import SETTINGS, WAIT_S, Trueup, on_one_rack
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 LEDGERS, ENTRIES = 6, 20

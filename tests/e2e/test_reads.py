@@ -9,12 +9,12 @@ import pytest
 from tests.e2e.trueup import Trueup, command
 from tests.integration.reads.topics import rot
 from tests.objects import client_of
-from trueup.connectors.sandbox.forgetting import listed, offload, path, session, unload
-from trueup.connectors.sandbox.java_consumer import JavaConsumer
-from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.messages import Messages, MessagesReadback, compare, payload
-from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
-from trueup.connectors.sandbox.servers.objects import REGION
+from trueup.sandbox.forgetting import listed, offload, path, session, unload
+from trueup.sandbox.gateway import Gateway
+from trueup.sandbox.java_consumer import JavaConsumer
+from trueup.sandbox.messages import Messages, MessagesReadback, compare, payload
+from trueup.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.sandbox.servers.objects import REGION
 from trueup.streams.reads.spark.source import PulsarLedgers
 from trueup.streams.terminal.client import Api
 

@@ -22,10 +22,10 @@ from tests.integration.rocketmq.test_admin import HEARTBEAT, joining
 from tests.replication.pair import QUICK, create
 from tests.replication.reading import committed
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.rocketmq.client import group_offsets, messages, topics
 from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.rocketmq.protocol import batch, properties
-from trueup.connectors.sandbox.servers.kafka import Kafka
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 ORDERS, NEW, ASKED, EVENTS = "e2e_orders", "e2e_pay_new", "e2e_pay_asked", "e2e_events"

@@ -17,11 +17,11 @@ import pytest
 import yaml
 
 from tests.e2e.trueup import Trueup
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.rocketmq import RocketMq
-from trueup.streams.demo.move import duplicates
-from trueup.streams.demo.rocketmq_shop import JavaBilling, LakeSite, RocketMqOrders, RocketMqSite
-from trueup.streams.demo.shop import GROUP, PARTITIONS, disorder, keys, skipped
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.sandbox.demo.move import duplicates
+from trueup.sandbox.demo.rocketmq_shop import JavaBilling, LakeSite, RocketMqOrders, RocketMqSite
+from trueup.sandbox.demo.shop import GROUP, PARTITIONS, disorder, keys, skipped
+from trueup.sandbox.servers.rocketmq import RocketMq
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 PAGE = (Path(__file__).parents[2] / "docs" / "rocketmq.md").read_text()

@@ -20,10 +20,10 @@ from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack, until
 from tests.replication.pair import QUICK, Pair
 from tests.replication.relayed import Relayed
 from tests.replication.writers import Writer
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.leak import instance
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.leak import instance
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 ROUNDS, SEED = int(os.environ.get("TRUEUP_HA_ROUNDS", "4")), int(os.environ.get("TRUEUP_HA_SEED", "17"))

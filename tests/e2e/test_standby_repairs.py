@@ -10,9 +10,9 @@ import pytest
 
 from tests.e2e.test_standby import LOST, sorted_out
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, on_one_rack, until
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.writer import LedgerWriter
-from trueup.streams.demo.truth import Truth
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.demo.truth import Truth
+from trueup.sandbox.writer import LedgerWriter
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 ENTRIES, LEDGERS = 10, 20

@@ -10,11 +10,11 @@ import pytest
 from tests.e2e.test_deletion import confirmed, found, owner, standing, topic
 from tests.e2e.trueup import Trueup, Witness
 from tests.objects import client_of
-from trueup.connectors.sandbox.forgetting import drop_offloaded, forget
-from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import BUCKET, NAME, SandboxPulsar
-from trueup.connectors.sandbox.servers.objects import REGION
-from trueup.streams.demo.leak import instance
+from trueup.sandbox.demo.leak import instance
+from trueup.sandbox.forgetting import drop_offloaded, forget
+from trueup.sandbox.messages import Messages
+from trueup.sandbox.pulsar import BUCKET, NAME, SandboxPulsar
+from trueup.sandbox.servers.objects import REGION
 
 pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 120, 241

@@ -19,12 +19,12 @@ from urllib3.exceptions import HTTPError
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
+from trueup.connectors.embedded.processes import Port, Process
 from trueup.connectors.kafka.journal.embedded import MECHANISM, USER
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.writer import LedgerWriter
 from trueup.connectors.zookeeper.client import NodeEvent, ZooKeeperClient
 from trueup.connectors.zookeeper.connection import Events
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 
 WAIT_S = 420.0
 """Sufficient on a machine with four times the load that it can handle. Permanent failures end a wait immediately."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.bookkeeper.tree import Tree
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 
 _roots = itertools.count(1)
 

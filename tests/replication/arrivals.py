@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from confluent_kafka import OFFSET_END, Consumer, TopicPartition
 
 from tests.replication.writers import RARELY, Site
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 
 BATCH, POLL_S = 2_000, 0.5
 

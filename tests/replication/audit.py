@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from tests.replication.reading import committed
 from tests.replication.writers import Site, Writers
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Retry
 
 OURS = "trueup-"

@@ -9,7 +9,7 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import TrueupError
 
 

@@ -4,10 +4,10 @@ requests that have topic ids in place of names."""
 from collections.abc import Mapping
 from pathlib import Path
 
-from trueup.connectors.sandbox.jvm.jars import jars
-from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.jvm.server import SandboxServer, jvm, write_properties
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.embedded.jars import jars
+from trueup.connectors.embedded.processes import Port, Process
+from trueup.connectors.embedded.server import LocalServer, jvm, write_properties
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 
 SET = "kafka-3.0.2"
 PROTOCOL = "2.8"
@@ -16,7 +16,7 @@ _FLAGS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.l
           "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")  # fmt: skip
 
 
-class OldKafka(SandboxServer):
+class OldKafka(LocalServer):
     """``settings`` are added to server.properties. Its ZooKeeper is started and closed with it."""
 
     def __init__(self, root: Path, settings: Mapping[str, object] | None = None) -> None:

@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
 from tests.replication.audit import ends
 from tests.replication.writers import Site
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position, Progress, Run
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Retry
 
 QUICK: Mapping[str, object] = {

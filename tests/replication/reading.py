@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 
 LIMIT_S, LOOK_S = 420.0, 0.05
 

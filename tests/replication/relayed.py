@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.proxy import Proxy
-from trueup.connectors.sandbox.jvm.processes import Port
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import Port
 
 DELAY_S = 0.25
 HOST = "127.0.0.2"

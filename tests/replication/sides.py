@@ -18,10 +18,10 @@ from tests.conformance.rocketmq import RocketMqCluster
 from tests.replication.reading import committed
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.protocol import batch, properties
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry, TrueupError
 
 LOGS, FIFO_GROUPS = 4, 8

@@ -47,7 +47,7 @@ from tests.replication.purges import Purges
 from tests.replication.relayed import Relayed
 from tests.replication.rights import AUTHORIZER, take_away
 from tests.replication.writers import OLD, OTHERS, PASSED, Site
-from trueup.connectors.sandbox.jvm.server import SandboxServer
+from trueup.connectors.embedded.server import LocalServer
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "soak.json"
 APPLICATION, REPATHED = "application", "application; other copy paths"
@@ -204,7 +204,7 @@ def _change_paths(trueup: Trueup) -> None:
     trueup.until(f"the paths {wanted}", changed)
 
 
-def _freeze(broker: SandboxServer) -> None:
+def _freeze(broker: LocalServer) -> None:
     """SIGSTOP a broker for `FREEZE_S` seconds."""
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)

@@ -32,8 +32,8 @@ from tests.replication.faults import Faults
 from tests.replication.pair import QUICK, create
 from tests.replication.sides import LOGS, KafkaSide, RocketMqSide, Verdict, Way, Writer, arrived, judge
 from tests.replication.soak import arguments, kill, kill_worker, watch
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 
 RESULTS = Path(__file__).parents[2] / "bench" / "results" / "soak-rocketmq.json"
 EAST, WEST, LAKE = "east", "west", "lake"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from trueup.connectors.contract import Connector, Lease, LogId, Position
-from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.connectors.embedded.processes import Process
 from trueup.state.common.errors import Retry
 
 AGAIN_S = 0.5

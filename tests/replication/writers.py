@@ -13,7 +13,7 @@ from typing import NamedTuple, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 
 KINDS: Mapping[str, Mapping[str, object]] = MappingProxyType(
     {

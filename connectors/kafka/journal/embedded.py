@@ -13,10 +13,10 @@ from pathlib import Path
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 
-from trueup.connectors.sandbox.jvm.jars import Progress
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.jvm.server import write_whole
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.jars import Progress
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
+from trueup.connectors.embedded.server import write_whole
 from trueup.state.common.errors import Retry
 
 USER, MECHANISM = "trueup", "SCRAM-SHA-512"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
 
-from trueup.connectors.sandbox.jvm.processes import ours_alone
+from trueup.connectors.embedded.processes import ours_alone
 from trueup.state.common.errors import BadSettings
 
 log = logging.getLogger(__name__)

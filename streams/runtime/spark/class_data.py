@@ -1,6 +1,6 @@
 """The class-data archive of Spark's JVM: the classes of its queries, which a start maps instead of loading them.
 
-See `connectors.sandbox.jvm.archive`. `python -m trueup.streams.archive` records it, beside the installed
+See `connectors.embedded.archive`. `python -m trueup.streams.archive` records it, beside the installed
 packages, or in the cache of jars if that place is not writable.
 """
 
@@ -10,8 +10,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from trueup.connectors.sandbox.jvm.jars import cache_dir
-from trueup.connectors.sandbox.jvm.java import java
+from trueup.connectors.embedded.jars import cache_dir
+from trueup.connectors.embedded.java import java
 
 OPTIONS = "SPARK_SUBMIT_OPTS"
 """Additional JVM flags, read by Spark's launcher (SparkSubmitCommandBuilder.java)."""

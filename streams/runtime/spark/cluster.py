@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 import trueup
-from trueup.connectors.sandbox.jvm.jars import jars
+from trueup.connectors.embedded.jars import jars
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.spark import S3A_SET, SparkSettings
 

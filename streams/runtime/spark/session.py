@@ -22,7 +22,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from trueup.connectors.sandbox.jvm.java import spark_java_home
+from trueup.connectors.embedded.java import spark_java_home
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.spark import class_data

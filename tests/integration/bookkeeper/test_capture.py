@@ -16,9 +16,9 @@ from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
 from trueup.connectors.bookkeeper.metadata.feeds import MarkFeed
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Static, Unmapped
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import FAST, ZooKeeperClient
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState, Sighting
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 

@@ -12,10 +12,10 @@ from trueup.connectors.bookkeeper.bookie.replica_check import check
 from trueup.connectors.bookkeeper.bookie.striping import Piece, held
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Address, Addresses
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import LedgerWriter, payload
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter, payload
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.placement.damage import ReplicaRange, ReplicaRead

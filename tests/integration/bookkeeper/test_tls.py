@@ -14,10 +14,10 @@ from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.servers.security import PASSWORD, Security
-from trueup.connectors.sandbox.writer import LedgerWriter, payload
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.servers.security import PASSWORD, Security
+from trueup.sandbox.writer import LedgerWriter, payload
 from trueup.state.common.errors import BadSettings
 from trueup.streams.bookkeeper.bookie_checks import connections
 

@@ -10,9 +10,9 @@ from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Holder, Role, Vote
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import BadSettings
 
 pytestmark = pytest.mark.servers

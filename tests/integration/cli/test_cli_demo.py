@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.streams.terminal.codes import INTERRUPTED
 
 pytestmark = pytest.mark.servers

@@ -11,8 +11,8 @@ from kazoo.client import KazooClient
 from kazoo.security import make_acl
 
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import free_port
+from trueup.connectors.embedded.processes import free_port
+from trueup.sandbox.cluster import SandboxCluster
 from trueup.state.access.tokens import Role, line_of
 from trueup.streams.bookkeeper.worker_checks import short
 from trueup.streams.catalog import all_metrics

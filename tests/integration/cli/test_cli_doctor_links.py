@@ -7,8 +7,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.configuration import parse
-from trueup.connectors.sandbox.jvm.processes import free_port
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import free_port
 from trueup.streams.replication.checks import all_of
 from trueup.streams.runtime.checks import Check
 

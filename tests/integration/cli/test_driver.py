@@ -12,8 +12,8 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from tests.configuration import parse
-from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.gateway import Gateway
 from trueup.state.common.errors import Stop
 from trueup.streams.runtime.spark.driver import Driver, _process
 from trueup.streams.runtime.spark.listener import Listener

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.trueup import on_one_rack
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 from trueup.streams.cli.main import invoke
 
 pytestmark = pytest.mark.servers

@@ -11,10 +11,10 @@ from tests.integration.deletion.owners import TOPIC, Owners, OwnersJournal
 from tests.integration.zookeeper.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 from tests.supervised import run
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.capture import PulsarCapture
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.deletion.owners import SCHEMA, OwnerStatus
 

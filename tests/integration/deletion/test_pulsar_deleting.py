@@ -9,12 +9,12 @@ from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions, 
 
 from tests.integration.deletion.owners import DATA, TOPIC, Owners
 from tests.proxy import Proxy
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, DeleteOutcome, Deleter, Verify
 from trueup.connectors.pulsar.offload_verify import OffloadFacts
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.requests import Stat
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.deletion.offloads import OffloadedCopy, Pair

@@ -11,14 +11,14 @@ import pytest
 
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
 from trueup.connectors.bookkeeper.metadata.queries import snapshot
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.pulsar.queries import below, owned
-from trueup.connectors.sandbox.forgetting import listed, unload
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.forgetting import listed, unload
+from trueup.sandbox.messages import Messages
+from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of
 
 pytestmark = pytest.mark.servers

@@ -10,7 +10,7 @@ import pytest
 from tests.objects import client_of
 from tests.unit.deletion.fake_deletion import FakeCluster, FakeJournal, Loop
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore
-from trueup.connectors.sandbox.servers.objects import REGION, Objects
+from trueup.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
 from trueup.state.deletion.orphan_objects import Referenced

@@ -10,7 +10,7 @@ from tests.objects import client_of
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
-from trueup.connectors.sandbox.servers.objects import REGION, Objects
+from trueup.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
 

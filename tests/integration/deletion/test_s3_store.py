@@ -10,10 +10,10 @@ import pytest
 
 from tests.certificates import certify
 from tests.objects import client_of
+from trueup.connectors.embedded.processes import free_port
 from trueup.connectors.s3 import store as module
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore, Upload
-from trueup.connectors.sandbox.jvm.processes import free_port
-from trueup.connectors.sandbox.servers.objects import REGION, Objects
+from trueup.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.offloads import Pair
 from trueup.state.deletion.stores import STORES

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from tests.configuration import parse
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Stop
 from trueup.streams.ha.election import Election
 from trueup.streams.journal.instances import Instance

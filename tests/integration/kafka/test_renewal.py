@@ -21,13 +21,13 @@ from tests.certificates import certify
 from tests.replication.audit import ends
 from tests.replication.writers import Site
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import TrueupError
 from trueup.streams.replication.clusters import pump
 

@@ -24,12 +24,12 @@ from tests.certificates import certify
 from tests.configuration import parse
 from tests.integration.kafka.journals import journal, read_by_spark
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.options import librdkafka
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import Stop
 from trueup.streams.cli import machine
 from trueup.streams.journal.journal import Journal

@@ -9,15 +9,15 @@ import pytest
 from confluent_kafka import Producer
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka_cluster import Brokers, KafkaNode
+from trueup.sandbox.demo.volumes import OnVolumes, Volumes, settings_of
+from trueup.sandbox.servers.kafka_cluster import Brokers, KafkaNode
 from trueup.state.logdirs.decision import NOTHING, Ours
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.state.logdirs.snapshot import largest
 from trueup.streams.config.live import LiveSection
-from trueup.streams.demo.volumes import OnVolumes, Volumes, settings_of
 from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import Dirs, Known
 from trueup.streams.logdirs.report import cluster_row

@@ -9,10 +9,10 @@ from confluent_kafka import Producer
 from kafka.protocol.metadata import MetadataResponse
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.logdirs.model import SIZE, Broker, rank
 from trueup.state.logdirs.plan import Balance, plan, startable

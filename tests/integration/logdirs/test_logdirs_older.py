@@ -7,9 +7,9 @@ import pytest
 
 from tests.configuration import parse
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import CORDON, LogDirsClient, ReplicaLocation
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.settings import PARTITION, SIZE
 from trueup.state.logdirs.settings import LogDirsSettings as Policy

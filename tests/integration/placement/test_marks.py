@@ -10,9 +10,9 @@ from tests.proxy import Proxy
 from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import Marks
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient, deletion
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 
 pytestmark = pytest.mark.servers
 

@@ -14,8 +14,8 @@ import pytest
 
 from tests.configuration import parse
 from tests.memory_store import MemoryStore
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.spark import StandaloneSpark
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.sandbox.servers.spark import StandaloneSpark
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology

@@ -11,8 +11,8 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 from py4j.protocol import Py4JJavaError
 
 from trueup.connectors.bookkeeper.metadata.racks import normal
-from trueup.connectors.sandbox.jvm.jars import jars
-from trueup.connectors.sandbox.jvm.java import java
+from trueup.connectors.embedded.jars import jars
+from trueup.connectors.embedded.java import java
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.fragments import Bench
 from trueup.state.placement.replacement import DEFAULT_RACK, Reach, Sure, reach, refill

@@ -15,10 +15,10 @@ from trueup.connectors.bookkeeper.metadata.racks import Script
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import Marks
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import LedgerState
 
 pytestmark = pytest.mark.servers

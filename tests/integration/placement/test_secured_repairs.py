@@ -11,13 +11,13 @@ from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import Marks
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import LedgerWriter
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.connectors.zookeeper.session import client_of
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.settings.settings import ClusterSettings
 

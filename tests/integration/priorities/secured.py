@@ -6,9 +6,9 @@ import hmac
 import json
 from pathlib import Path
 
-from trueup.connectors.sandbox.jvm.server import SandboxServer
-from trueup.connectors.sandbox.pulsar import PulsarBroker, SandboxPulsar
-from trueup.connectors.sandbox.servers.security import PASSWORD, Security
+from trueup.connectors.embedded.server import LocalServer
+from trueup.sandbox.pulsar import PulsarBroker, SandboxPulsar
+from trueup.sandbox.servers.security import PASSWORD, Security
 
 KEY = b"only-on-127.0.0.1-and-32-bytes-long"
 _PROVIDER = "org.apache.pulsar.broker.authentication.AuthenticationProviderToken"
@@ -62,12 +62,12 @@ class SecuredPulsar(SandboxPulsar):
         }  # fmt: skip
 
     @property
-    def servers(self) -> dict[str, SandboxServer]:
+    def servers(self) -> dict[str, LocalServer]:
         """See `SandboxPulsar`."""
         return {**super().servers, self.second.name: self.second}
 
     @property
-    def bookie_clients(self) -> list[SandboxServer]:
+    def bookie_clients(self) -> list[LocalServer]:
         """See `SandboxPulsar`."""
         return [*super().bookie_clients, self.second]
 

@@ -9,15 +9,15 @@ import pytest
 import urllib3
 
 from tests.integration.priorities.secured import SecuredPulsar, token_of
+from trueup.connectors.embedded.processes import Port, wait_until
 from trueup.connectors.pulsar import offload_index
 from trueup.connectors.pulsar.admin.client import PulsarAdmin, scope_of
 from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
-from trueup.connectors.sandbox.forgetting import listed, offload, unload
-from trueup.connectors.sandbox.jvm.processes import Port, wait_until
-from trueup.connectors.sandbox.pulsar import BUCKET
-from trueup.connectors.sandbox.servers.objects import REGION
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.sandbox.forgetting import listed, offload, unload
+from trueup.sandbox.pulsar import BUCKET
+from trueup.sandbox.servers.objects import REGION
+from trueup.sandbox.servers.security import Security
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.reads.tiers import ReadPriority
 from trueup.state.settings.settings import parse

@@ -34,11 +34,11 @@ from tests.integration.reads.topics import (
 )
 from tests.objects import client_of as objects_of
 from trueup import register
-from trueup.connectors.sandbox.forgetting import offload, unload
-from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
-from trueup.connectors.sandbox.servers.objects import REGION
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.session import client_of
+from trueup.sandbox.forgetting import offload, unload
+from trueup.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.sandbox.servers.objects import REGION
 from trueup.state.settings.settings import ClusterSettings, parse
 from trueup.streams.catalog import sections
 from trueup.streams.cli.main import invoke

@@ -31,9 +31,9 @@ from tests.integration.reads.topics import (
     rows_seen,
     write,
 )
-from trueup.connectors.sandbox.forgetting import listed, path, session
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.forgetting import listed, path, session
+from trueup.sandbox.pulsar import SandboxPulsar
 
 pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.timeout(600)]
 

@@ -20,9 +20,9 @@ from tests.integration.reads.topics import (
     rot,
     write,
 )
-from trueup.connectors.sandbox.forgetting import drop_offloaded, listed, path, session, truncate
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.forgetting import drop_offloaded, listed, path, session, truncate
+from trueup.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.state.common.errors import Refused
 from trueup.state.reads.tiers import Tier
 

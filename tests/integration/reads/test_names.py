@@ -24,9 +24,9 @@ from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import SHADOW, managed_ledger
 from trueup.connectors.pulsar.queries import owned
 from trueup.connectors.pulsar.schemas import SchemaType
-from trueup.connectors.sandbox.forgetting import session, truncate
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.forgetting import session, truncate
+from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, nodes_of
 from trueup.state.deletion.owners import OwnerStatus
 from trueup.state.deletion.verdicts import judge

@@ -9,8 +9,8 @@ import pytest
 
 from tests.unit.reads.test_topic_names import OF_USERS, OURS, PLAIN, SERVICES
 from trueup.connectors.pulsar.topics import Topic
-from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.pulsar import VERSION
+from trueup.sandbox.gateway import Gateway
+from trueup.sandbox.pulsar import VERSION
 
 pytestmark = pytest.mark.servers
 PIECES = ["a", "-partition-", "-partition-", "0", "1", "01", "2147483647", "2147483648", "+", "-", "\u0663",

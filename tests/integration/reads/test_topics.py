@@ -24,8 +24,8 @@ from tests.integration.reads.topics import (
     rows_seen,
     write,
 )
-from trueup.connectors.sandbox.forgetting import listed, path, session
-from trueup.connectors.sandbox.pulsar import BUCKET, SandboxPulsar
+from trueup.sandbox.forgetting import listed, path, session
+from trueup.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.state.common.errors import Retry
 from trueup.state.reads.tiers import Tier
 from trueup.streams.terminal import codes

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from pyspark.sql import DataFrame
 
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.reads.tiers import ReadPriority
 from trueup.streams.reads.reader import ReadOptions, ReadReport, TopicMessage
 

@@ -8,13 +8,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, To
 from confluent_kafka.admin import NewTopic
 
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.replication.admin import KafkaAdmin
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
 

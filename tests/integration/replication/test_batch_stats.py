@@ -4,9 +4,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.replication.pair import Pair
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.connectors.replication.ports import Sample
-from trueup.connectors.sandbox.servers.kafka import Kafka
 
 pytestmark = pytest.mark.servers
 

@@ -21,6 +21,8 @@ from tests.replication.reading import committed
 from tests.replication.worker import Worker
 from tests.replication.writers import Writers
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient, cluster_id
 from trueup.connectors.kafka.client.fetch_produce import (
     FETCH,
@@ -37,8 +39,6 @@ from trueup.connectors.kafka.protocol.record_batch import HORIZON, walk
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.encode import Sender, records_of
 from trueup.connectors.replication.ports import Columns
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Stop
 from trueup.state.replication.provenance import SINGLE, WHOLE, producer_id
 

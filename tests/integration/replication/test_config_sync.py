@@ -8,11 +8,11 @@ from confluent_kafka import Producer
 
 from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.replication.admin import KafkaAdmin
 from trueup.connectors.replication.config_sync import Alignment, Outcome
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights
 
 pytestmark = pytest.mark.servers

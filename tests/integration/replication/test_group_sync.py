@@ -11,9 +11,9 @@ import pytest
 
 from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.kafka_python import AT_ONCE
 from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.replication.offset_map import OffsetMap
 
 pytestmark = pytest.mark.servers

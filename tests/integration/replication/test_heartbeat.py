@@ -8,9 +8,9 @@ import pytest
 
 from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.processes import free_port, wait_until
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
 from trueup.connectors.replication.heartbeat import Beat, Heartbeat
-from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 
 pytestmark = pytest.mark.servers
 

@@ -17,11 +17,11 @@ from tests.replication.audit import audit, ends
 from tests.replication.worker import Worker
 from tests.replication.writers import Site, Writers
 from trueup.connectors.contract import Assignment, Connector, Endpoint, Lease, LogId, Position
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.kafka_cluster import Brokers
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.sandbox.servers.kafka_cluster import Brokers
+from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.replication.clusters import pump
 

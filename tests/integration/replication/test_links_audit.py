@@ -11,7 +11,7 @@ from tests.replication.faults import Faults
 from tests.replication.worker import Worker
 from tests.replication.writers import KINDS, Site, Writers
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
 from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers

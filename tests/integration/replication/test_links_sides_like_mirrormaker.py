@@ -8,9 +8,9 @@ import pytest
 
 from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.replication.config_sync import Action, ChangeKind, Policy, diff
 from trueup.state.replication.offset_map import OffsetMap, from_records
 from trueup.state.replication.settings import EXCLUDED

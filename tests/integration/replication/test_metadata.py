@@ -12,13 +12,13 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from tests.integration.replication.mirror import coordinated
 from tests.proxy import Proxy
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import free_port, wait_until
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.replication.ports import Log
-from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.replication.config_sync import Setting
 from trueup.state.replication.settings import Start

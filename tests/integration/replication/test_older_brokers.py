@@ -15,11 +15,11 @@ from tests.replication.old_kafka import OldKafka
 from tests.replication.pair import QUICK, Copy, Pair, configure, recreate
 from tests.replication.reading import committed
 from trueup.connectors.contract import Connector, Copier, LogId, Progress
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.streams.replication.clusters import pump
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

@@ -13,9 +13,9 @@ from tests.conformance.harness import LONG, POISON, TODAY_MS, Harness, contents,
 from tests.conformance.kafka import kafka_harness
 from tests.replication.pair import Pair, forgetting_producers
 from trueup.connectors.contract import Assignment, LogId, Position
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.records.reader import WireReader
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
 pytestmark = pytest.mark.servers

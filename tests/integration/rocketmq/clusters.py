@@ -12,12 +12,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import Connection
 from trueup.connectors.rocketmq.protocol.stored import Stored
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.rocketmq import Broker, NameServer, Tls
+from trueup.sandbox.servers.rocketmq import Broker, NameServer, Tls
 from trueup.state.common.errors import Retry
 
 BORN_MS = 1_700_000_000_000

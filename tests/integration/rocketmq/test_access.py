@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, keys_for, read, running, wait_for_end
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.headers import marks
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
@@ -17,8 +18,7 @@ from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.replication.reader import RocketMqReader
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.writer import RocketMqWriter
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.rocketmq import Tls
+from trueup.sandbox.servers.rocketmq import Tls
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import HEADER
 

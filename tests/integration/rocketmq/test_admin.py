@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.ports import Log
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
@@ -18,7 +19,6 @@ from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.replication.admin import RocketMqAdmin
 from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, Heartbeats, queue_of
 from trueup.connectors.rocketmq.replication.identity import PREFIX
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.replication.config_sync import Action, ChangeKind, Right, Scope, diff_rights
 from trueup.state.replication.group_settings import diff_groups

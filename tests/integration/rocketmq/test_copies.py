@@ -18,13 +18,13 @@ from tests.conformance.rocketmq import MAIN, NARROW, RocketMqCluster, RocketMqPa
 from tests.integration.rocketmq.clusters import BORN_MS
 from tests.replication.pair import Copy, Pair
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position, Progress
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.rocketmq.protocol import properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed
 from trueup.connectors.rocketmq.protocol.stored import Stored
 from trueup.connectors.rocketmq.replication.records import names
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import TrueupError
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

@@ -9,11 +9,11 @@ from tests.conformance.memory import MemoryCluster, pump
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running, wait_for_figures
 from tests.replication.pair import Copy
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.protocol import batch
-from trueup.connectors.sandbox.jvm.processes import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 BROKER, COUNT, SIZE = "broker-a", 48, 1 << 20

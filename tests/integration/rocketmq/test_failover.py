@@ -7,10 +7,10 @@ import pytest
 
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, read, running, wait_for_end, wait_for_queues
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import WRITABLE
 from trueup.connectors.rocketmq.client.codes import Missing
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Retry
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

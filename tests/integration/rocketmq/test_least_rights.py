@@ -10,10 +10,10 @@ import pytest
 
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running, wait_for_figures
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.protocol import batch
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import Stop
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

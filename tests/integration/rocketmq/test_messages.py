@@ -10,6 +10,7 @@ from py4j.protocol import Py4JJavaError
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, read, running, wait_for_end
 from tests.proxy import Proxy
 from trueup.connectors.contract import LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import Missing, NoGroup
@@ -17,9 +18,8 @@ from trueup.connectors.rocketmq.client.connection import Access, Connection
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed, opened
 from trueup.connectors.rocketmq.protocol.flags import COMMITTED
-from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.rocketmq import SET
+from trueup.sandbox.gateway import Gateway
+from trueup.sandbox.servers.rocketmq import SET
 from trueup.state.common.errors import BadBytes, Retry, Stop, Unknown
 
 pytestmark = pytest.mark.servers

@@ -16,13 +16,13 @@ from tests.integration.rocketmq.test_between_systems import end_of
 from tests.integration.rocketmq.test_copies import copied
 from tests.replication.pair import Copy, Pair
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.protocol import properties
 from trueup.connectors.rocketmq.replication.records.columns import Decoded, Decoder
-from trueup.connectors.sandbox.jvm.gateway import Gateway
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.rocketmq import SET
+from trueup.sandbox.gateway import Gateway
+from trueup.sandbox.servers.rocketmq import SET
 from trueup.state.replication.provenance import HEADER, Refill
 
 pytestmark = pytest.mark.servers

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trueup.connectors.sandbox.servers.objects import REGION, Objects
+from trueup.sandbox.servers.objects import REGION, Objects
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 WAIT_S = 300.0

@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from tests.configuration import parse
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Stop
 from trueup.streams.journal.instances import Instance
 from trueup.streams.journal.journal import Journal

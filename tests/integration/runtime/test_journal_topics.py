@@ -8,9 +8,9 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.configuration import parse
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.journal.topics import Topic, Topics
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.config.journal_topics import JournalTopics

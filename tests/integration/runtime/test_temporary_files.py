@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.jvm.processes import Process
+from trueup.connectors.embedded.processes import Process
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 WAIT_S = 240.0

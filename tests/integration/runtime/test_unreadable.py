@@ -9,8 +9,8 @@ from confluent_kafka import Producer
 
 from tests.configuration import parse
 from tests.garbage import TOPICS, of
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.streams.journal import repair
 from trueup.streams.journal.journal import Journal
 

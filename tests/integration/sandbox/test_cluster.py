@@ -6,9 +6,9 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.writer import LedgerWriter, Readback, payload
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.writer import LedgerWriter, Readback, payload
 from trueup.state.common.errors import Stop, Unknown
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

@@ -7,8 +7,8 @@ import psutil
 import pytest
 from kazoo.client import KazooClient
 
-from trueup.connectors.sandbox.control import Remote
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.control import Remote
 from trueup.state.common.errors import Stop, TrueupError
 
 pytestmark = pytest.mark.servers
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.servers
 SUPERVISOR = """
 import sys
 from pathlib import Path
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.control import serve
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.control import serve
 with SandboxCluster(Path(sys.argv[1]), {"/rack1": 1}, autorecovery=0) as cluster:
     cluster.up()
     serve(cluster)

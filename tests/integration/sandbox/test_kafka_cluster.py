@@ -5,10 +5,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.kafka import Kafka
-from trueup.connectors.sandbox.servers.kafka_cluster import Brokers
-from trueup.connectors.sandbox.servers.security import Security
+from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.servers.kafka_cluster import Brokers
+from trueup.sandbox.servers.security import Security
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 

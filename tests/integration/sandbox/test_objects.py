@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import urllib3
 
-from trueup.connectors.sandbox.servers.objects import Objects
+from trueup.sandbox.servers.objects import Objects
 
 pytestmark = pytest.mark.servers
 

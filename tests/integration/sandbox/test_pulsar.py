@@ -5,10 +5,10 @@ import pytest
 import urllib3
 from kazoo.client import KazooClient
 
-from trueup.connectors.sandbox.forgetting import data_of, forget, listed, path, plant, truncate, unload
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.messages import Messages
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.forgetting import data_of, forget, listed, path, plant, truncate, unload
+from trueup.sandbox.messages import Messages
+from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.common.errors import Stop
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

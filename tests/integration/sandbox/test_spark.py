@@ -6,8 +6,8 @@ import psutil
 import pytest
 import urllib3
 
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.spark import StandaloneSpark
+from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.servers.spark import StandaloneSpark
 
 pytestmark = pytest.mark.servers
 

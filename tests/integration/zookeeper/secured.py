@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tests.certificates import certify
-from trueup.connectors.sandbox.jvm.processes import Port
-from trueup.connectors.sandbox.servers.security import PASSWORD, Security
-from trueup.connectors.sandbox.servers.zookeeper import JVM, ZooKeeper
+from trueup.connectors.embedded.processes import Port
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.session import client_of
+from trueup.sandbox.servers.security import PASSWORD, Security
+from trueup.sandbox.servers.zookeeper import JVM, ZooKeeper
 from trueup.state.settings.settings import ClusterSettings
 
 USERS = {"trueup": "trueup secret", "bookkeeper": "bookkeeper-secret"}

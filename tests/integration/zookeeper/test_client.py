@@ -7,11 +7,11 @@ import pytest
 from kazoo.security import make_digest_acl
 
 from tests.proxy import Proxy
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import CommittedNode, NodeEvent, Pace, ZooKeeperClient, check, deletion, writing
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, BadVersion, Forbidden, NodeExists, NoNode, NotEmpty
 from trueup.connectors.zookeeper.requests import Multi
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.common.errors import BadSettings, Retry, TrueupError, Unknown
 
 pytestmark = pytest.mark.servers

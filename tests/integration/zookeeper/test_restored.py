@@ -13,10 +13,10 @@ from tests.integration.zookeeper.watched import WAIT_S
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.capture import PulsarCapture as Owning
-from trueup.connectors.sandbox.jvm.processes import wait_until
-from trueup.connectors.sandbox.servers.zookeeper import ZooKeeper
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.bookkeeper.observations import LedgerState
 
 pytestmark = pytest.mark.servers

@@ -13,7 +13,7 @@ from tests.integration.zookeeper.secured import USERS, SecuredZooKeeper
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import Marks
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.connectors.zookeeper.fence import Fence

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from tests.proxy import Proxy
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 
 WAIT_S = 180.0
 

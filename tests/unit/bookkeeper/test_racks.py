@@ -17,7 +17,7 @@ from trueup.connectors.bookkeeper.metadata.racks import (
     normal,
     racks_of,
 )
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 from trueup.state.common.errors import BadBytes, BadSettings
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.cli.conftest import CommandResult, Run
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.settings.settings import value_of
 from trueup.streams import catalog

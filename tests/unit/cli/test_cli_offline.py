@@ -11,10 +11,10 @@ from pathlib import Path
 import click
 import pytest
 
-from trueup.connectors.sandbox.jvm.processes import free_port
+from trueup.connectors.embedded.processes import free_port
+from trueup.sandbox.commands.sandbox import last_line
 from trueup.state.common.errors import BadBytes, BadSettings, Refused, Retry, Stop, Unknown
 from trueup.streams.catalog import sections
-from trueup.streams.cli.commands.sandbox import last_line
 from trueup.streams.cli.main import cli, invoke
 from trueup.streams.config.file import reference
 from trueup.streams.terminal import codes

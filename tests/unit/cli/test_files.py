@@ -12,7 +12,18 @@ from trueup.streams.cli.commands.installation import FILES, paths
 from trueup.streams.cli.main import invoke
 
 ROOT = Path(__file__).parents[3]
-COPIED = ("conf", "connectors", "docs", "state", "streams", "trueup", "pyproject.toml", "README.md", "LICENSE")
+COPIED = (
+    "conf",
+    "connectors",
+    "docs",
+    "sandbox",
+    "state",
+    "streams",
+    "trueup",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
 
 
 @pytest.fixture(scope="module")

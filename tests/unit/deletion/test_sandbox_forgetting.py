@@ -1,6 +1,6 @@
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.metadata import Where, decode
-from trueup.connectors.sandbox.forgetting import data_of, empty_ledger, path
+from trueup.sandbox.forgetting import data_of, empty_ledger, path
 from trueup.state.bookkeeper.observations import LedgerState
 
 MEMBERS = ["127.0.0.1:43443", "127.0.0.2:39637"]

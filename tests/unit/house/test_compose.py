@@ -15,7 +15,7 @@ import yaml
 from jsonschema import Draft202012Validator
 
 from tests.configuration import load
-from trueup.connectors.sandbox.jvm.jars import sets
+from trueup.connectors.embedded.jars import sets
 from trueup.state.placement.settings import PlacementSettings
 
 ROOT = Path(__file__).parents[3]
@@ -47,7 +47,7 @@ def test_images_are_pinned_to_the_versions_of_the_locks() -> None:
 
 
 def test_zookeeper_is_the_one_of_the_locked_set() -> None:
-    lock = (files("trueup.connectors.sandbox.jvm") / "locks" / "bookkeeper-4.17.3.lock").read_text()
+    lock = (files("trueup.connectors.embedded") / "locks" / "bookkeeper-4.17.3.lock").read_text()
     assert "org.apache.zookeeper:zookeeper:3.9.3" in lock
 
 

@@ -87,7 +87,7 @@ def test_every_setting_in_the_manual_exists() -> None:
     named_sections = "cluster|racks|placement|journal|spark|http"
     text = "\n".join(page.read_text() for page in TEXTS)
     named = set(re.findall(rf"`((?:{named_sections})\.[a-z_]+)[`: ]", text))
-    assert named - {name for name, _, _ in possible_keys(sections())} == {"spark.log", "journal.py"}  # files
+    assert named - {name for name, _, _ in possible_keys(sections())} == {"spark.log"}  # a file
 
 
 def test_the_page_of_the_structure_agrees_with_the_imports() -> None:

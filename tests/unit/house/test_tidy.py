@@ -10,7 +10,7 @@ from statistics import median
 import pytest
 
 ROOT = Path(__file__).parents[3]
-PACKAGES = ("state", "connectors", "streams")
+PACKAGES = ("state", "connectors", "streams", "sandbox")
 PLACES = (*PACKAGES, "bench", "tests")
 FILE_LINES, FUNCTION_LINES = 600, 70
 MEDIAN_FILE_LINES, MEDIAN_FUNCTION_LINES = 200, 10
@@ -21,12 +21,13 @@ STARTED = {
     "streams/cli/main.py",
     "streams/archive.py",
     "streams/docs.py",
-    "connectors/sandbox/jvm/relock.py",
-    "connectors/sandbox/servers/s3.py",
+    "connectors/embedded/relock.py",
+    "sandbox/servers/s3.py",
 }
 LOADED = re.compile(r"^(trueup\.[\w.]+):\w+$|^from (trueup\.[\w.]+) import", re.MULTILINE)
 WITHOUT_CALLER = {
-    "connectors/sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
+    "sandbox/servers/kafka_cluster.py": "several brokers, which tests stop one by one",
+    "sandbox/servers/security.py": "authenticated listeners of brokers",
 }
 """Modules that only tests use, and the reason to keep each."""
 
@@ -115,10 +116,9 @@ def test_only_the_supervisor_catches_everything() -> None:
 
 
 def test_only_the_supervisor_starts_threads_of_the_application() -> None:
-    """Sandbox, demos and the command line run in processes of their own."""
+    """The servers of the journal and the command line run in processes of their own."""
     aside = (
-        "connectors/sandbox/",
-        "streams/demo/",
+        "connectors/embedded/",
         "streams/cli/",
         "streams/terminal/",
         "streams/runtime/supervisor.py",

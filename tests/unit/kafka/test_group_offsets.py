@@ -10,9 +10,9 @@ from kafka.protocol.consumer import OffsetFetchResponse
 from kafka.structs import OffsetAndMetadata
 
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.processes import free_port, wait_until
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.kafka.client.kafka_python import CleanClient, commit_request
-from trueup.connectors.sandbox.jvm.processes import free_port, wait_until
 from trueup.state.common.errors import BadBytes, BadSettings, Retry
 
 

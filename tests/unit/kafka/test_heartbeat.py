@@ -4,8 +4,8 @@ import gc
 import weakref
 
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.processes import free_port
 from trueup.connectors.kafka.replication.heartbeat import Heartbeats
-from trueup.connectors.sandbox.jvm.processes import free_port
 
 
 def test_a_closed_producer_with_heartbeats_in_flight_is_released() -> None:

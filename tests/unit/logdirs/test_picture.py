@@ -2,9 +2,9 @@
 
 import xml.etree.ElementTree as Xml
 
+from trueup.sandbox.demo.logdirs import LogDirsResult, screen
+from trueup.sandbox.demo.picture import Shot, lines, svg
 from trueup.state.logdirs.snapshot import Directory
-from trueup.streams.demo.logdirs import LogDirsResult, screen
-from trueup.streams.demo.picture import Shot, lines, svg
 
 MB = 1 << 20
 SMALL = Directory("/disks/small", 0, 100 * MB, 10 * MB, True, True, 4, 90 * MB, 0, 0)

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from trueup.connectors.embedded.processes import Port
 from trueup.connectors.pulsar.admin import http
 from trueup.connectors.pulsar.admin.client import PulsarAdmin, scope_of
 from trueup.connectors.pulsar.admin.http import AdminHttp, Unauthorized
-from trueup.connectors.sandbox.jvm.processes import Port
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError, Unknown
 
 TOKEN = "t0ken"

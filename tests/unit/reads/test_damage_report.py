@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.bookkeeper.bookie.reader import Damage
-from trueup.connectors.sandbox.jvm.processes import Port
+from trueup.connectors.embedded.processes import Port
 from trueup.state.access.tokens import Role, line_of
 from trueup.state.placement.damage import ReplicaRange
 from trueup.streams.catalog import all_metrics

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.replication import fake_connector
 from tests.unit.replication.fake_connector import World, failing, order
 from trueup.connectors.contract import Limits, LogId, Position, Progress, Run
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import decode, encode

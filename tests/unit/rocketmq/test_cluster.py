@@ -7,10 +7,10 @@ import pytest
 
 from tests.unit.rocketmq.peers import Handler, Peer, answer
 from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import Missing, RequestCode
 from trueup.connectors.rocketmq.client.connection import Request
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadBytes, Retry, Stop, Unknown
 
 READ = Request(RequestCode.MAX_OFFSET, "read", {})

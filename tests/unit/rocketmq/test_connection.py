@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.unit.rocketmq.peers import Handler, Peer, answer, frame
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client.codes import RequestCode
 from trueup.connectors.rocketmq.client.connection import Access, Connection, Request
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError, Unknown
 
 READ = Request(RequestCode.MAX_OFFSET, "read", {"topic": "t"})

@@ -3,9 +3,9 @@
 import pytest
 
 from trueup.connectors.rocketmq.protocol.compression import LZ4, closed
-from trueup.streams.demo.move import duplicates
-from trueup.streams.demo.rocketmq import fifo_disorder
-from trueup.streams.demo.rocketmq_shop import (
+from trueup.sandbox.demo.move import duplicates
+from trueup.sandbox.demo.rocketmq import fifo_disorder
+from trueup.sandbox.demo.rocketmq_shop import (
     COMPRESSED,
     DELAYED,
     TRANSACTIONAL,
@@ -14,7 +14,7 @@ from trueup.streams.demo.rocketmq_shop import (
     same_message,
     same_record,
 )
-from trueup.streams.demo.shop import disorder, skipped
+from trueup.sandbox.demo.shop import disorder, skipped
 
 BEGUN_MS = 1_700_000_000_000
 ORDERS = {f"hangzhou-{number}": order_of(f"hangzhou-{number}", BEGUN_MS) for number in range(400)}

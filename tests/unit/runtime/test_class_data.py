@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.jvm.java import java
+from trueup.connectors.embedded.java import java
 from trueup.streams.runtime.spark import class_data
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from trueup.sandbox.demo import waiting
+from trueup.sandbox.demo.application import Application
+from trueup.sandbox.demo.waiting import wait_for
 from trueup.state.common.errors import Retry
-from trueup.streams.demo import waiting
-from trueup.streams.demo.application import Application
-from trueup.streams.demo.waiting import wait_for
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,9 @@ from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
 from trueup.connectors.bookkeeper.placement.auditor_election import Vote
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.capture import PulsarCapture as Owners
 from trueup.connectors.pulsar.layout import PulsarPaths
-from trueup.connectors.sandbox.jvm.processes import wait_until
 from trueup.connectors.zookeeper.follower import Watcher
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.api import Application

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.cluster import SandboxCluster
-from trueup.connectors.sandbox.jvm.server import SandboxServer
-from trueup.connectors.sandbox.servers.bookkeeper import rack_script
+from trueup.connectors.embedded.server import LocalServer
+from trueup.sandbox.cluster import SandboxCluster
+from trueup.sandbox.servers.bookkeeper import rack_script
 from trueup.state.common.errors import Stop
 
 
@@ -31,11 +31,11 @@ def test_servers_start_zookeeper_first_and_daemons_last(cluster: SandboxCluster)
 
 
 def test_a_start_tells_which_server_it_waits_for(cluster: SandboxCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    module = "trueup.connectors.sandbox.cluster"
+    module = "trueup.sandbox.cluster"
     monkeypatch.setattr(f"{module}.jars", lambda *_: [])
     monkeypatch.setattr(SandboxCluster, "format", lambda _: None)
     for name in ("start", "wait_ready"):
-        monkeypatch.setattr(SandboxServer, name, lambda _: None)
+        monkeypatch.setattr(LocalServer, name, lambda _: None)
     lines: list[tuple[str, int, int]] = []
     cluster.up(lambda *line: lines.append(line))
     waits = ["zookeeper", "the format of the cluster", "bookie1", "bookie2", "bookie3", "autorecovery1"]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.connectors.sandbox.jvm.jars import Jar, fetch, lock_text, parse, sets, verify
-from trueup.connectors.sandbox.jvm.relock import lines, pom
+from trueup.connectors.embedded.jars import Jar, fetch, lock_text, parse, sets, verify
+from trueup.connectors.embedded.relock import lines, pom
 from trueup.state.common.errors import BadBytes, Retry, Stop
 
 CONTENT = b"a jar, as far as a digest is concerned" * 100

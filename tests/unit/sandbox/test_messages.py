@@ -1,6 +1,6 @@
 import pytest
 
-from trueup.connectors.sandbox.messages import MessagesReadback, compare, payload
+from trueup.sandbox.messages import MessagesReadback, compare, payload
 
 TOPIC = "public/default/one"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from trueup.connectors.sandbox.jvm.processes import Port, Process, free_port, wait_until
+from trueup.connectors.embedded.processes import Port, Process, free_port, wait_until
 from trueup.state.common.errors import Retry, Stop
 
 FOREVER = "while :; do sleep 60; done"

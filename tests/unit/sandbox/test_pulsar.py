@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.pulsar import SandboxPulsar
+from trueup.sandbox.pulsar import SandboxPulsar
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.jvm.processes import Port, Process
-from trueup.connectors.sandbox.pulsar import PulsarBroker
+from trueup.connectors.embedded.processes import Port, Process
+from trueup.sandbox.pulsar import PulsarBroker
 from trueup.state.common.errors import Stop
 
 LEADER = "KeeperErrorCode = NoNode for /loadbalance/leader"

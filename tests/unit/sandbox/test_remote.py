@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trueup.connectors.sandbox.control import SOCKET, Remote
+from trueup.sandbox.control import SOCKET, Remote
 from trueup.state.common.errors import Unknown
 
 

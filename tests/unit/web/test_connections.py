@@ -11,7 +11,7 @@ import pytest
 from tests.certificates import certify
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.web.test_proxies import ADA, GATEWAY, GROUPS, app
-from trueup.connectors.sandbox.jvm.processes import wait_until
+from trueup.connectors.embedded.processes import wait_until
 from trueup.streams.catalog import all_metrics
 from trueup.streams.terminal.client import Api, Target
 from trueup.streams.web import connections

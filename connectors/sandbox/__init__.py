@@ -1,1 +1,0 @@
-"""Real servers for experiments, tests and the embedded journal: locked jars, plain processes, dynamic ports."""

@@ -1,1 +1,0 @@
-"""JVMs as child processes: Java, locked jars, ports, readiness checks."""

@@ -1,0 +1,1 @@
+"""`trueup sandbox` and `trueup demo`."""

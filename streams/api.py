@@ -1,6 +1,7 @@
 """Status of the application and operators' requests: the API behind web page and command line."""
 
 import shlex
+from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from types import MappingProxyType
@@ -170,9 +171,13 @@ class Application:
         return stream.rows(noun, query) if stream else []
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
-        """All details of one resource."""
+        """All details of one resource: those of its stream, and what other streams add."""
         owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
-        return self._running(owner, noun).describe(noun, names)
+        described = self._running(owner, noun).describe(noun, names)
+        if isinstance(described, Mapping):
+            added = [stream.added(noun, described) for name, stream in self._streams.items() if name != owner.name]
+            return dict(ChainMap(*map(dict, added), dict(described)))
+        return described
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Execute a verb."""

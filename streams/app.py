@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -36,7 +36,7 @@ from trueup.streams.journal.instances import BEAT_S, Instance
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
-from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.context import Context, Resource
 from trueup.streams.runtime.process.clock import ClockWatch
 from trueup.streams.runtime.process.disk import Disk, writable
 from trueup.streams.runtime.process.ending import BATCHES_S, CLOSED_S, KILL_S, QUIET_S, SAVED_S, Ending
@@ -107,6 +107,7 @@ class Running:
         stack.callback(self._end)
         self._history = History()
         self._streams: dict[str, Stream] = {}
+        self._resources: list[Resource] = []
         self._topics: JournalTopics | None = None
         self._journal = self._open_journal()
         if settings.ha.id:
@@ -153,13 +154,28 @@ class Running:
             fence=self._election.fence if self._election else None, warm=self._warm,
             session=lambda: self._driver.session if self._driver else None,
         )  # fmt: skip
+        streams: dict[str, Stream] = {}
         for each in STREAMS:
-            if (stream := self._wait(each.name, partial(each.make, context))) is not None:
-                context.streams[each.name] = stream
-                # Queries are named after streams, too, and end in parallel with these.
-                self._quiet[f"stream {each.name}"], self._closes[f"stream {each.name}"] = stream.end, stream.close
+            stream = self._wait(each.name, partial(each.make, context))
+            for number, resource in enumerate(context.resources.values()):
+                self._ends_with(f"resource {number}", resource)
+            if stream is not None:
+                streams[each.name] = stream
+                self._ends_with(f"stream {each.name}", stream)
                 self._wait(each.name, stream.load)
-        return context.streams
+        self._resources = list(context.resources.values())
+        return streams
+
+    def _ends_with(self, name: str, part: Stream | Resource) -> None:
+        """End and close it with the queries, which are named after streams as well."""
+        self._quiet[name], self._closes[name] = part.end, part.close
+
+    def _watch(self, streams: Mapping[str, Stream]) -> None:
+        """Start to observe."""
+        for resource in self._resources:
+            resource.start()
+        for stream in streams.values():
+            stream.watch()
 
     def _progressed(self, progress: dict[str, Any]) -> None:
         self._supervisor.progressed(str(progress["name"]))
@@ -231,8 +247,7 @@ class Running:
     def until_stopped(self) -> None:
         """Start everything, supervise it, and stop it in order."""
         self._supervisor.loop("config", lambda: self._live.follow(self._ending.stop))
-        for stream in self._streams.values():
-            stream.watch()
+        self._watch(self._streams)
         if self._election is None:
             self._inspect()
         application = Application(
@@ -309,8 +324,7 @@ class Running:
         self._watch_topics()
         self._forget(driver, "epoch-*", f"epoch-{election.epoch}")
         streams = self._make_streams()
-        for stream in streams.values():
-            stream.watch()
+        self._watch(streams)
         self._streams = streams
         self._inspect()
         application.lead(streams)

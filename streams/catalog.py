@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.metrics import Metrics
 
 STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS, READS]
-"""Streams are created, started and reported in this order. A stream may use earlier ones."""
+"""Streams are created, started and reported in this order."""
 
 
 def rules() -> "Rules":

@@ -39,7 +39,6 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import PlacementReconciler
-from trueup.streams.placement.stream import RACKS_S
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime.spark.session import session
 from trueup.streams.runtime.supervisor import Supervisor, drain
@@ -59,7 +58,7 @@ class Start:
         self._stop = threading.Event()
         self._supervisor = Supervisor(self._stop, lambda _: None)
         self.cluster = BookKeeper(
-            live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, self._supervisor.run
+            live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, self._supervisor
         )
         self.reconciler = PlacementReconciler(
             self.cluster, self._journal, LiveSection.of(live, PlacementSettings), self._keeper,
@@ -69,7 +68,6 @@ class Start:
 
     def watch(self) -> None:
         """Start observing. Without racks every ledger would have a finding."""
-        self._supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
         self.cluster.start()
 
     def close(self) -> None:

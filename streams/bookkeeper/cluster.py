@@ -24,7 +24,6 @@ from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome, Marks
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
-from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
@@ -42,15 +41,18 @@ from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
+from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 _AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
 ASK_S = 5.0  # timeout of a request to a bookie
+TICK_S, RACKS_S = 0.2, 0.5
 SHOWN = 200
 
 
 class BookKeeper:
-    """Implements `streams.placement.reconciler.Cluster`. Safe to use from several threads after `start`. ``reached``:
+    """A resource of the streams, `bookkeeper` makes it. Safe to use from several threads after `start`. ``reached``:
     the highest zxid that earlier runs observed; ``fence``: of all changes but the Auditor's vote."""
 
     def __init__(
@@ -60,11 +62,11 @@ class BookKeeper:
         keeper: Keeper,
         metrics: ZooKeeperMetrics,
         clock: Callable[[], int],
-        run: Run,
+        supervisor: Supervisor,
         fence: Fence | None = None,
     ) -> None:
-        self._run, self._fence = run, fence
-        self._live, self._keeper, self._metrics, self._clock = live, keeper, metrics, clock
+        self._supervisor, self._fence = supervisor, fence
+        self._live, self.keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._policy = LiveSection.of(live, PlacementSettings)
         self._root = live.now.cluster.ledgers_root
         self._journal, self.judging = journal, Judging(journal, clock)
@@ -111,8 +113,12 @@ class BookKeeper:
             return self._client
 
     def start(self) -> None:
-        """Start observing."""
-        self._capture.start(self._run)
+        """Start observing ZooKeeper and the rack map."""
+        racks = self._racks
+        if isinstance(racks, RackSource):
+            self._supervisor.loop("racks", lambda: racks.ask(RACKS_S))
+        self._supervisor.loop("bookkeeper", self.tick, TICK_S)
+        self._capture.start(self._supervisor.run)
 
     def end(self) -> None:
         """Stop observing, and therefore changing the cluster."""
@@ -128,9 +134,10 @@ class BookKeeper:
                 self._client.shut()
 
     def tick(self) -> None:
-        """Take or return the vote according to the mode."""
+        """Take or return the vote according to the mode, and settle the bookies whose time has come."""
         chosen = self._policy.current
         self._reached.observe(self._capture.health())
+        self.keeper.tick()
         wanted = chosen.hold_vote and chosen.mode != "observe"
         with self._lock:
             if wanted and self._vote is None:
@@ -141,17 +148,17 @@ class BookKeeper:
                     self._follow_orders,
                     int(chosen.grace_s),
                 )
-                self._vote.start(self._run)
+                self._vote.start(self._supervisor.run)
             elif not wanted and self._vote is not None:
                 self._vote.close()
                 self._vote = None
-                self._keeper.wait_for(0)
+                self.keeper.wait_for(0)
 
     def _follow_orders(self, orders: AuditorOrders) -> None:
         """While Trueup holds the vote, operators' orders to the Auditor are for Trueup."""
-        self._keeper.wait_for(orders.delay_s * 1000)
+        self.keeper.wait_for(orders.delay_s * 1000)
         if orders.audit:
-            self._keeper.settle(at_once=True)
+            self.keeper.settle(at_once=True)
 
     @property
     def paths(self) -> BookKeeperPaths:
@@ -167,11 +174,6 @@ class BookKeeper:
         return (
             f"expected INSTANCEID {wanted}; found {found or 'none'}; set deletion.instance if this is the right cluster"
         )
-
-    def ask_racks(self, wait_s: float) -> None:
-        """Call the rack script if it is due, after at most ``wait_s`` seconds. Blocks while the script runs."""
-        assert isinstance(self._racks, RackSource)
-        self._racks.ask(wait_s)
 
     @property
     def racks(self) -> RackHealth | None:
@@ -341,6 +343,15 @@ class BookKeeper:
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this znode version."""
         return Marks(self.session(), self._capture.paths).withdraw(items)
+
+
+def bookkeeper(context: Context) -> BookKeeper:
+    """The cluster that the settings name, with its bookies as the journal has them. Raises `Retry`, `BadSettings`."""
+    live, journal, clock = context.live, context.journal, context.clock
+    keeper = Keeper(journal, live, clock)
+    keeper.load()
+    fence = context.fence() if context.fence else None
+    return BookKeeper(live, journal, keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor, fence)
 
 
 def hidden(health: CaptureHealth) -> list[str]:

@@ -1,7 +1,7 @@
 """The deletion stream in the catalog."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from trueup.streams.deletion.signs import signs, trends
 from trueup.streams.deletion.topics import TOPICS
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.journal.journal import Journal
-    from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, Part
@@ -20,15 +19,14 @@ if TYPE_CHECKING:
 
 
 def _make(context: "Context") -> "DeletionStream | None":
-    """The stream deletes ledgers of the cluster that the placement stream observes."""
     from trueup.state.deletion.settings import DeletionSettings
 
-    ledgers = context.streams.get("placement")
-    if ledgers is None or context.settings.section(DeletionSettings).owners == "none":
+    settings = context.settings
+    if not settings.cluster.zookeeper or settings.section(DeletionSettings).owners == "none":
         return None
     from trueup.streams.deletion.stream import DeletionStream
 
-    return DeletionStream(context, cast("PlacementStream", ledgers))
+    return DeletionStream(context)
 
 
 def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View | None":

@@ -3,8 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trueup.state.deletion.owners import Claim, Component
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
+from trueup.streams.bookkeeper.cluster import bookkeeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion import query
 from trueup.streams.deletion.manual import NoOwners, OrderedDeletions
@@ -16,7 +18,6 @@ from trueup.streams.deletion.report import DeletionReport
 from trueup.streams.deletion.view import view
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.placement.stream import PlacementStream
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import (
     Filter,
@@ -38,23 +39,24 @@ class DeletionStream(Stream):
 
     name = "deletion"
 
-    def __init__(self, context: Context, ledgers: PlacementStream) -> None:
+    def __init__(self, context: Context) -> None:
         self._context, policy = context, LiveSection.of(context.live, DeletionSettings)
         self._owners: Pulsar | NoOwners
         self._strays: OrphanObjects | None = None
         self._orders: OrderedDeletions | None = None
         settings, journal, clock = context.settings, context.journal, context.clock
         stores = settings.table(StoreSettings)
-        self._ledgers, self._read = ledgers, CatchUp(journal, query.TOPICS)
+        cluster = context.resource(bookkeeper)
+        self._keeper, self._read = cluster.keeper, CatchUp(journal, query.TOPICS)
         step = context.metrics.of(DeletionMetrics).step
         if policy.current.owners == OPERATOR:
-            orders = self._orders = OrderedDeletions(ledgers.cluster, journal, policy, step, clock, context.history)
+            orders = self._orders = OrderedDeletions(cluster, journal, policy, step, clock, context.history)
             self._owners, self._markers = orders.owners, orders.markers
             self._report = DeletionReport(policy, self._markers, self._owners, clock, orders.order)
         else:
-            owners = self._owners = Pulsar(ledgers.cluster, journal, policy, clock, stores)
+            owners = self._owners = Pulsar(cluster, journal, policy, clock, stores)
             self._markers = DeletionReconciler(
-                owners, journal, policy, lambda: ledgers.keeper.first_epoch, step, clock,
+                owners, journal, policy, lambda: cluster.keeper.first_epoch, step, clock,
                 settings.spark.buckets, owners.check, history=context.history, caught_up=lambda: self._read.done,
             )  # fmt: skip
             self._strays = OrphanObjects(
@@ -62,7 +64,6 @@ class DeletionStream(Stream):
                 context.history,
             )  # fmt: skip
             self._report = DeletionReport(policy, self._markers, owners, clock, strays=self._strays)
-        ledgers.owned = self._report.ledger
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
@@ -80,7 +81,7 @@ class DeletionStream(Stream):
         supervisor, context = self._context.supervisor, self._context
         if self._orders is None:
             made = view(spark, context.journal, context.settings.spark)
-            context.query(made, self._markers.batch, self._lose_view, self._ledgers.keeper.publish_again)
+            context.query(made, self._markers.batch, self._lose_view, self._keeper.publish_again)
         supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
         if self._strays and context.settings.table(StoreSettings):
             supervisor.loop("objects", self._strays.reconcile, DELETE_S)
@@ -89,7 +90,7 @@ class DeletionStream(Stream):
         """Let no ledger be known as unreferenced until the query has read the journal again. Raises `Retry`."""
         self._read.begin()
         self._markers.lose_view()
-        self._ledgers.keeper.publish_again()
+        self._keeper.publish_again()
 
     def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
         """Handle a progress report of the query."""
@@ -123,6 +124,14 @@ class DeletionStream(Stream):
     def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is marker
         """The pending deletion of a ledger. Raises `Refused`."""
         return self._report.marker(names["ledger"])
+
+    def added(self, noun: str, described: Mapping[str, Any]) -> Row:
+        """Why a ledger may or may not be deleted."""
+        if noun != "ledger":
+            return {}
+        claim = described["claim"]
+        named = Claim(Component[claim["component"].upper()], claim["owner"], claim["cursor"])
+        return {"owned": self._report.ledger(described["ledger"], named)}
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
         """Delete a ledger by an operator's order; returns its row of the list of deletions."""

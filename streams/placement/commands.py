@@ -172,6 +172,8 @@ def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     entries = f", {many(found['last_entry'] + 1, 'entry', 'entries')}, {found['length']:,} bytes"
     shape = f"E={found['ensemble']} Qw={found['quorum']} Qa={found['ack_quorum']}"
     yield "Shape", shape + (entries if found["last_entry"] >= 0 or found["state"] == "closed" else "")
+    if found["owned"] is None and found["claim"]["owner"]:
+        yield "Owner", f"{found['claim']['owner']}, according to its metadata"
     if found["stage"]:
         yield "Repair", found["stage"]
     if mark := found["mark"]:

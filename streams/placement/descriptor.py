@@ -89,7 +89,7 @@ PLACEMENT = Descriptor(
     things=(
         Thing("ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
               template="placement/templates/ledger.html",
-              shown=("fragments", "changes", "mark", "owned", "held")),
+              shown=("fragments", "changes", "mark", "owned", "claim", "held")),
         Thing("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
               shown=("if_lost",)),
         Thing("what-if", "what-if/<kind>"),

@@ -13,7 +13,7 @@ from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
-from trueup.state.deletion.owners import Claim, claim_of
+from trueup.state.deletion.owners import claim_of
 from trueup.state.placement.board import Board, riskiest, wanted
 from trueup.state.placement.judging import counted
 from trueup.state.placement.lifecycle import Repair, RepairStage
@@ -263,14 +263,15 @@ class PlacementReport:
         since_ms = int(finding["since_ms"]) if finding is not None else None
         return {"since_ms": since_ms, "marked": mark is not None}
 
-    def ledger(self, ledger: int) -> tuple[dict[str, Any], Claim]:
-        """All details of one ledger, from a current read, and the owner that its metadata names. Raises `Refused` if it
-        does not exist."""
+    def ledger(self, ledger: int) -> dict[str, Any]:
+        """All details of one ledger, from a current read. ``claim``: the owner that its metadata names. Raises
+        `Refused` if it does not exist."""
         record, row = self._cluster.describe(ledger)
         with self._reconciler.lock:
             former, finding = self._board.former.at(self._clock()), self._board.finding(ledger)
             mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
             history = self._reconciler.history.rows(ledger)
+        component, owner, cursor = claim_of(record["custom"])
         shown = evidence(row, 0, self._topology, former)
         found = RULES.find(shown["rule"])
         assert found is not None, "evidence names a rule of the table"
@@ -296,7 +297,8 @@ class PlacementReport:
             "history": [
                 {"at_ms": e.at_ms, "event": e.outcome, "detail": e.detail, "by": e.who} for e in history
             ],
-        }, claim_of(record["custom"])  # fmt: skip
+            "claim": {"component": component.name.lower(), "owner": owner, "cursor": cursor},
+        }  # fmt: skip
 
     def _rack_problem(self, rule: str) -> Iterator[str]:
         """Why the rack map has no answer, if the verdict waits for one."""

@@ -1,17 +1,14 @@
 """The placement stream: checks whether the ledgers of a BookKeeper cluster are placed as declared, and repairs them."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from trueup.state.deletion.owners import Claim
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper import what_if_job
-from trueup.streams.bookkeeper.cluster import BookKeeper
-from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
+from trueup.streams.bookkeeper.cluster import bookkeeper
 from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.selection import Where
-from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.bookkeeper.what_if_job import WhatIfJob
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
@@ -25,7 +22,7 @@ from trueup.streams.placement.view import view
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
 
-TICK_S, LOOK_S, RACKS_S, DAMAGE_S = 0.2, 10.0, 0.5, 1.0
+TICK_S, LOOK_S, DAMAGE_S = 0.2, 10.0, 1.0
 JUDGED = ("findings", "ledgers", "marks", "plan")
 """Nouns whose rows contain verdicts."""
 OBSERVED = ("bookies", "all ledgers")
@@ -33,29 +30,25 @@ OBSERVED = ("bookies", "all ledgers")
 
 
 class PlacementStream(Stream):
-    """Placement in one BookKeeper cluster. ``owned``: describes a ledger's owner, set by the stream that observes
-    owners."""
+    """Placement in one BookKeeper cluster."""
 
     name = "placement"
 
     def __init__(self, context: Context) -> None:
         self._context, live, journal, clock = context, context.live, context.journal, context.clock
         self._policy = LiveSection.of(live, PlacementSettings)
-        self.keeper = Keeper(journal, live, clock)
-        self.keeper.load()
-        self.cluster = BookKeeper(
-            live, journal, self.keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor.run,
-            context.fence() if context.fence else None,
-        )  # fmt: skip
+        self._cluster = context.resource(bookkeeper)
+        self._keeper = self._cluster.keeper
         self._read = CatchUp(journal, query.TOPICS)
         self._reconciler = PlacementReconciler(
-            self.cluster, journal, self._policy, self.keeper, context.metrics.of(PlacementMetrics), clock,
+            self._cluster, journal, self._policy, self._keeper, context.metrics.of(PlacementMetrics), clock,
             context.settings.spark.buckets, context.history, lambda: self._read.done,
         )  # fmt: skip
-        self._workers = RepairWorkers(self.cluster.voters, len(context.settings.cluster.autorecovery), clock)
-        self._report = PlacementReport(self._policy, self.cluster, self.keeper, self._reconciler, self._workers, clock)
-        self.damages = DamageReports(self.cluster, journal, context.metrics.of(PlacementMetrics), clock)
-        self.owned: Callable[[int, Claim], Row] | None = None
+        self._workers = RepairWorkers(self._cluster.voters, len(context.settings.cluster.autorecovery), clock)
+        self._report = PlacementReport(
+            self._policy, self._cluster, self._keeper, self._reconciler, self._workers, clock
+        )
+        self.damages = DamageReports(self._cluster, journal, context.metrics.of(PlacementMetrics), clock)
         self._what_if = WhatIfJob(context.settings, clock)
 
     def load(self) -> None:
@@ -65,17 +58,14 @@ class PlacementStream(Stream):
         self.damages.load()
 
     def watch(self) -> None:
-        """Start observing ZooKeeper and the rack map."""
+        """Start the loop of what-if answers."""
         self._context.supervisor.loop("what if", self._what_if.step, what_if_job.LOOK_S)
-        if self.cluster.racks is not None:
-            self._context.supervisor.loop("racks", lambda: self.cluster.ask_racks(RACKS_S))
-        self.cluster.start()
 
     def begin(self, spark: Session) -> None:
         """Start the query and the loops."""
         supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
         made = view(spark, journal, chosen)
-        self._context.query(made, self._reconciler.batch, self._lose_view, self.keeper.publish_again)
+        self._context.query(made, self._reconciler.batch, self._lose_view, self._keeper.publish_again)
         supervisor.loop("reconcile", self._tick, TICK_S)
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)
@@ -84,33 +74,23 @@ class PlacementStream(Stream):
     def _lose_view(self) -> None:
         """Let every ledger be unknown until the query has judged it again. Raises `Retry`."""
         self._read.begin()
-        self.cluster.judging.restart()
+        self._cluster.judging.restart()
         self._reconciler.lose_view()
-        self.keeper.publish_again()
+        self._keeper.publish_again()
 
     def _tick(self) -> None:
         """Do what is due."""
-        self.cluster.tick()
-        self.keeper.tick()
-        self.keeper.name_lost(self._reconciler.unnamed())
+        self._keeper.name_lost(self._reconciler.unnamed())
         self._reconciler.reconcile()
         self._workers.step(self._reconciler.board.marks)
 
     def _runs(self) -> bool:
         return self._context.supervisor.runs(self.name)
 
-    def end(self) -> None:
-        """Stop observing: the query finishes its batch."""
-        self.cluster.end()
-
-    def close(self) -> None:
-        """Return the vote and close all sessions."""
-        self.cluster.close()
-
     def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
         """Handle a progress report of the query."""
         if query == self.name:
-            self.cluster.judging.progress(progress)
+            self._cluster.judging.progress(progress)
             self._read.progress(progress)
 
     def alive(self, query: str) -> None:
@@ -149,9 +129,7 @@ class PlacementStream(Stream):
         if noun == "bookie":
             return {**self._report.bookie(names["bookie"]), "if_lost": self._what_if.loss(names["bookie"])}
         ledger = names["ledger"]
-        found, claim = self._report.ledger(ledger)
-        owned = self.owned(ledger, claim) if self.owned else None
-        return {**found, "owned": owned, "damages": self.damages.of(ledger)}
+        return {**self._report.ledger(ledger), "owned": None, "damages": self.damages.of(ledger)}
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002
         """Remember replicas that a reader reported as damaged; they are read before anything is known of them."""

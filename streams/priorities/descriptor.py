@@ -1,7 +1,7 @@
 """The reads stream in the catalog."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from trueup.streams.priorities.signs import signs, trends
 from trueup.streams.priorities.topics import TOPICS
@@ -9,7 +9,6 @@ from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun,
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
-    from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.priorities.stream import ReadsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
@@ -26,7 +25,7 @@ def _make(context: "Context") -> "ReadsStream | None":
         return None
     from trueup.streams.priorities.stream import ReadsStream
 
-    return ReadsStream(context, cast("PlacementStream", context.streams["placement"]))
+    return ReadsStream(context)
 
 
 def _commands() -> Commands:

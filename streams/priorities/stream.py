@@ -16,9 +16,9 @@ from trueup.state.deletion.stores import StoreSettings
 from trueup.state.reads.lifecycle import Change
 from trueup.state.reads.settings import ReadsSettings
 from trueup.state.settings.settings import Settings
+from trueup.streams.bookkeeper.cluster import bookkeeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.placement.stream import PlacementStream
 from trueup.streams.priorities import report
 from trueup.streams.priorities.copies import VERIFIED, Cluster, CopyChecker
 from trueup.streams.priorities.executor import PolicyWriter
@@ -55,11 +55,11 @@ class ReadsStream(Stream):
 
     name = "reads"
 
-    def __init__(self, context: Context, ledgers: PlacementStream) -> None:
+    def __init__(self, context: Context) -> None:
         self._context, self._policy = context, LiveSection.of(context.live, ReadsSettings)
         self._metrics = context.metrics.of(ReadsMetrics)
         self._admin = admin_of(self._policy.current)
-        observer = observer_of(context.settings, ledgers.cluster, self._admin, context)
+        observer = observer_of(context.settings, context.resource(bookkeeper), self._admin, context)
         self.found = ReadsReconciler(
             self._policy, observer, lambda keep: PolicyWriter(self._admin, keep, context.clock), context.journal,
             self._told,

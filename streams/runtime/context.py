@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.settings.settings import Settings
@@ -12,7 +12,6 @@ from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.metrics import Metrics
 from trueup.streams.runtime.spark import checkpoints
-from trueup.streams.runtime.stream import Stream
 from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.runtime.warm import View, Warm
 
@@ -23,13 +22,30 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.spark.queries import Sink
 
 
+class Resource(Protocol):
+    """A cluster that several streams observe or change. The application starts it before the streams watch, and ends
+    and closes it when it ends and closes them."""
+
+    def start(self) -> None:
+        """Start to observe."""
+
+    def end(self) -> None:
+        """Stop observing, and therefore acting, so that queries finish their batch."""
+
+    def close(self) -> None:
+        """Release what the last batch needed."""
+
+
+R = TypeVar("R", bound=Resource)
+
+
 @dataclass(frozen=True, slots=True)
 class Context:
     """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
-    ``streams``: the streams created so far, by name; ``begun``: queries that were started; ``epoch``: of this leader, 0
-    without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it ended in order; ``fence``:
-    makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries of a former standby;
-    ``session``: the session that runs queries, which looks at checkpoints elsewhere, or None."""
+    ``resources``: those made so far, by the function that makes them; ``begun``: queries that were started; ``epoch``:
+    of this leader, 0 without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it ended in
+    order; ``fence``: makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries of a
+    former standby; ``session``: the session that runs queries, which looks at checkpoints elsewhere, or None."""
 
     settings: Settings
     data: Path
@@ -39,13 +55,20 @@ class Context:
     supervisor: Supervisor
     history: History
     clock: Callable[[], int]
-    streams: dict[str, Stream] = field(default_factory=dict)
+    resources: dict[Callable[..., Any], Resource] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     epoch: int = 0
     silent_ms: int = 0
     fence: Callable[[], Fence] | None = None
     warm: Warm | None = None
     session: Callable[[], "SparkSession | None"] = lambda: None
+
+    def resource(self, make: Callable[["Context"], R]) -> R:
+        """What ``make`` returns. It is called once, and again only if it raised an error."""
+        if make not in self.resources:
+            self.resources[make] = make(self)
+        found: Any = self.resources[make]
+        return found  # type: ignore[no-any-return] # of the type that this function makes
 
     @property
     def checkpoints(self) -> str:

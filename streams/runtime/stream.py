@@ -158,6 +158,10 @@ class Stream(ABC):
         """The details of one resource, an object or rows. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} describes no {noun}: {dict(names)}")
 
+    def added(self, noun: str, described: Mapping[str, Any]) -> Row:  # noqa: ARG002 - for streams that add any
+        """Fields that it adds to what another stream described."""
+        return {}
+
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
         """Execute one of its verbs. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} has no verb {verb}: {dict(names)}, {dict(arguments)}")

@@ -288,7 +288,7 @@ class FakeEngine:
         return {
             **{n: row[n] for n in ("ledger", "verdict", "rule", "reason", "version", "since_ms", "stage")},
             "state": "closed", "ensemble": 2, "quorum": 2, "ack_quorum": 2, "mzxid": 4294967396, "error": "",
-            "owned": deepcopy(self.owned),
+            "owned": deepcopy(self.owned), "claim": {"component": "data", "owner": "", "cursor": ""},
             "ctime_ms": NOW - 90 * MINUTE, "last_entry": 99, "length": 51200,
             "fragments": [{
                 "first_entry": 0, "last_entry": 99, "bookies": members, "rule": row["rule"], "verdict": row["verdict"],

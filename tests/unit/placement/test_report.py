@@ -143,7 +143,7 @@ def test_nothing_is_listed_as_judged_before_the_stream_knows_the_bookies_as_they
     setting.publish(*range(2))
     setting.take()
     setting.driven.keeper.topology = replace(setting.driven.keeper.topology, epoch=2)
-    assert (setting.listed(), setting.placed.ledger(1)[0]["verdict"]) == ([(0, "unknown"), (1, "unknown")], "unknown")
+    assert (setting.listed(), setting.placed.ledger(1)["verdict"]) == ([(0, "unknown"), (1, "unknown")], "unknown")
 
 
 def test_a_finding_of_an_earlier_version_does_not_count(setting: ReportSetting) -> None:
@@ -259,7 +259,7 @@ def test_a_rack_map_that_cannot_be_read_is_a_source_that_is_down(unmapped: Repor
 
 
 def test_a_ledger_that_waits_for_the_rack_map_shows_its_problem(unmapped: ReportSetting) -> None:
-    found, _ = unmapped.placed.ledger(1)
+    found = unmapped.placed.ledger(1)
     assert found["changes"][-1] == "a response of the rack map, which failed: racks.sh ended with status 1"
 
 

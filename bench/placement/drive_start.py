@@ -31,11 +31,12 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import Settings, parse
 from trueup.streams.bookkeeper.cluster import BookKeeper
+from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
-from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
+from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import start
 from trueup.streams.placement.reconciler import PlacementReconciler
@@ -60,8 +61,9 @@ class Start:
         self.cluster = BookKeeper(
             live, self._journal, self._keeper, metrics.of(ZooKeeperMetrics), now_ms, self._supervisor
         )
+        policy = LiveSection.of(live, PlacementSettings)
         self.reconciler = PlacementReconciler(
-            self.cluster, self._journal, LiveSection.of(live, PlacementSettings), self._keeper,
+            AuditorRole(self.cluster, policy, self._supervisor.run), self._journal, policy, self._keeper,
             metrics.of(PlacementMetrics), now_ms, settings.spark.buckets,
         )  # fmt: skip
         self.reconciler.load()

@@ -1,8 +1,6 @@
-"""The BookKeeper cluster of one application: capture into the journal, current reads, guarded changes, the Auditor's
-vote."""
+"""The BookKeeper cluster of one application: capture into the journal, current reads, guarded deletions."""
 
 import logging
-import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,15 +11,12 @@ from trueup.connectors.bookkeeper.bookie.ledger_access import readable
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed, remove
-from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, queries
+from trueup.connectors.bookkeeper.metadata import bulk, queries
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, CaptureHealth
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, Static, Unmapped
-from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
-from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
-from trueup.connectors.bookkeeper.placement.marks import MarkOutcome, Marks
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.session import client_of
@@ -34,26 +29,26 @@ from trueup.state.settings import settings
 from trueup.streams.bookkeeper import selection
 from trueup.streams.bookkeeper.codec import ledger_bodies
 from trueup.streams.bookkeeper.judging import Judging
+from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.reached import Reached, known
 from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.bookkeeper.topics import LEDGERS
-from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
-_AUDITS = "BookKeeper's Auditor marks the ledgers of lost bookies, and neither hold nor approve binds it"
 ASK_S = 5.0  # timeout of a request to a bookie
 TICK_S, RACKS_S = 0.2, 0.5
 SHOWN = 200
 
 
 class BookKeeper:
-    """A resource of the streams, `bookkeeper` makes it. Safe to use from several threads after `start`. ``reached``:
-    the highest zxid that earlier runs observed; ``fence``: of all changes but the Auditor's vote."""
+    """A resource of the streams; `bookkeeper` makes it. Safe to use from several threads after `start`. ``root``: path
+    of the ledgers' znodes; ``reached``: the highest zxid that earlier runs observed; ``fence``: of all changes but the
+    Auditor's vote."""
 
     def __init__(
         self,
@@ -68,19 +63,16 @@ class BookKeeper:
         self._supervisor, self._fence = supervisor, fence
         self._live, self.keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._policy = LiveSection.of(live, PlacementSettings)
-        self._root = live.now.cluster.ledgers_root
+        self.root = live.now.cluster.ledgers_root
         self._journal, self.judging = journal, Judging(journal, clock)
         self._racks = self._rack_map(live.now.racks)
         held = known(journal, clock())
         self.reached, self._reached = held.zxid, Reached(journal, clock)
-        self._capture = BookKeeperCapture(
-            self.connect, self._root, self._racks, self._publish, keeper.seen, held, clock
-        )
+        self._capture = BookKeeperCapture(self.connect, self.root, self._racks, self._publish, keeper.seen, held, clock)
         self.judging.load()
         self._tls()  # an unusable certificate ends the start
-        self._lock = threading.RLock()
+        self._lock = threading.Lock()
         self._client: ZooKeeperClient | None = None
-        self._vote: Vote | None = None
 
     def _publish(self, observations: Iterable[Observation]) -> None:
         """Write observations to the journal; from then on they wait for the verdict of the stream."""
@@ -125,40 +117,16 @@ class BookKeeper:
         self._capture.close()
 
     def close(self) -> None:
-        """Return the vote and close all sessions."""
+        """Close all sessions."""
+        self._capture.close()
         with self._lock:
-            if self._vote is not None:
-                self._vote.close()
-            self._capture.close()
             if self._client is not None:
                 self._client.shut()
 
     def tick(self) -> None:
-        """Take or return the vote according to the mode, and settle the bookies whose time has come."""
-        chosen = self._policy.current
+        """Settle the bookies whose time has come, and write down how far the cluster was observed."""
         self._reached.observe(self._capture.health())
         self.keeper.tick()
-        wanted = chosen.hold_vote and chosen.mode != "observe"
-        with self._lock:
-            if wanted and self._vote is None:
-                self._vote = Vote(
-                    self.connect,
-                    self._root,
-                    f"trueup-{socket.gethostname()}",
-                    self._follow_orders,
-                    int(chosen.grace_s),
-                )
-                self._vote.start(self._supervisor.run)
-            elif not wanted and self._vote is not None:
-                self._vote.close()
-                self._vote = None
-                self.keeper.wait_for(0)
-
-    def _follow_orders(self, orders: AuditorOrders) -> None:
-        """While Trueup holds the vote, operators' orders to the Auditor are for Trueup."""
-        self.keeper.wait_for(orders.delay_s * 1000)
-        if orders.audit:
-            self.keeper.settle(at_once=True)
 
     @property
     def paths(self) -> BookKeeperPaths:
@@ -167,7 +135,7 @@ class BookKeeper:
 
     def unlike(self, instance: str) -> str:
         """Why this is not the cluster with this INSTANCEID; empty if it is."""
-        found = queries.instance(self.session(), self._root)
+        found = queries.instance(self.session(), self.root)
         if found == instance != "":
             return ""
         wanted = instance or "as the key deletion.instance, which is empty"
@@ -180,13 +148,6 @@ class BookKeeper:
         """Health of a rack map that runs a script; None for other rack maps."""
         return self._racks.health() if isinstance(self._racks, RackSource) else None
 
-    def voters(self) -> list[str]:
-        """Voters for the Auditor, without this process; the name of the vote if it may not be read. Raises `Retry`."""
-        client, vote = self.session(), self._vote
-        votes = queries.voters(client, self._capture.paths)
-        others = votes if vote is None else [each for each in votes if not vote.owns(each)]
-        return [each.name.decode() if each.session is None else each.bookie for each in others]
-
     def health(self) -> CaptureHealth:
         """Health of the capture."""
         return self._capture.health()
@@ -198,37 +159,12 @@ class BookKeeper:
 
     def problems(self) -> list[str]:
         """Invalid znodes of BookKeeper, which are skipped, and those that may not be read."""
-        health, vote = self._capture.health(), self._vote
+        health = self._capture.health()
         found = [
             f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
             for path in health.invalid_paths
         ]
-        return found + hidden(health) + (vote.problems() if vote is not None else [])
-
-    def vote_holder(self) -> str:
-        """State of the Auditor's vote, as text."""
-        vote = self._vote
-        if vote is None:
-            return "not requested: BookKeeper's Auditor is active"
-        holder = vote.holder()
-        if holder.role is Role.OTHER:
-            return f"held by {holder.bookie}; Trueup is next when that daemon stops"
-        return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
-
-    def unbound(self) -> str:
-        """Why BookKeeper's Auditor can mark despite hold and approve, and the remedy; empty if it cannot."""
-        if not self._policy.current.hold_vote:
-            return f"placement.hold_vote is false: {_AUDITS}; set it to true and restart Trueup"
-        vote = self._vote
-        if vote is None:
-            return f"mode observe does not request the vote: {_AUDITS}; modes approve and enforce do"
-        holder = vote.holder()
-        if holder.role is Role.OTHER:
-            todo = "restart that daemon, and the vote passes to Trueup"
-            return f"{holder.bookie} holds the Auditor's vote: {_AUDITS}; {todo}"
-        if holder.role is Role.OURS:
-            return ""
-        return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
+        return found + hidden(health)
 
     def unseen(self) -> str:
         """Why the view of the cluster is not current; empty if it is."""
@@ -238,15 +174,6 @@ class BookKeeper:
         if self.blind(self._clock()):
             return "ZooKeeper: the last observation is too old"
         return f"changes in ZooKeeper cannot be followed: {self._capture.defect}" if self._capture.defect else ""
-
-    def blocked_reason(self) -> str:
-        """Why no changes are possible now; empty if they are."""
-        if unseen := self.unseen():
-            return unseen
-        vote = self._vote
-        if vote is not None and vote.defect:
-            return f"changes in ZooKeeper cannot be followed: {vote.defect}"
-        return "" if vote is None else refused(vote)
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         """Current rows of these ledgers, without those that do not exist."""
@@ -313,7 +240,7 @@ class BookKeeper:
         """Read entries of a ledger from one bookie. Raises `Refused` if it should not hold them, `Retry` if it does not
         respond, `Stop`."""
         client = self.session()
-        paths = queries.paths_of(client, self._root)  # the capture may not know the layout yet
+        paths = queries.paths_of(client, self.root)  # the capture may not know the layout yet
         record, digest = readable(client, paths, replica.ledger)
         address = Addresses(client, paths)(replica.bookie)
         if address is None:
@@ -327,22 +254,6 @@ class BookKeeper:
         if found is None:
             raise Refused(f"ledger {ledger}", "no such ledger", "see `trueup get ledgers --all`")
         return found[0], self.read([ledger])
-
-    def locks(self, ledgers: Sequence[int]) -> dict[int, str]:
-        """Workers that hold the locks of these ledgers."""
-        return Marks(self.session(), self._capture.paths).holders(ledgers) if ledgers else {}
-
-    def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
-        """Write marks, each if its requirements hold."""
-        return Marks(self.session(), self._capture.paths).mark(orders)
-
-    def marked(self, ledgers: Sequence[int]) -> dict[int, mark_codec.Mark | None]:
-        """Current marks of these ledgers; None: it exists and may not be read."""
-        return Marks(self.session(), self._capture.paths).look(ledgers) if ledgers else {}
-
-    def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
-        """Delete the marks of these ledgers that still have this znode version."""
-        return Marks(self.session(), self._capture.paths).withdraw(items)
 
 
 def bookkeeper(context: Context) -> BookKeeper:
@@ -363,15 +274,6 @@ def hidden(health: CaptureHealth) -> list[str]:
         "grant READ to this identity in their ACLs; these marks and locks count, and these bookies have no known host"
     )
     return [f"expected permission to read all marks, locks and registrations; found {found}; {todo}"]
-
-
-def refused(vote: Vote) -> str:
-    """Why orders of operators to the Auditor permit no changes; empty if they do."""
-    orders = vote.orders()
-    if orders is None:
-        problem = vote.holder().problem or "not read yet"
-        return f"whether replication is disabled in BookKeeper is not known: {problem}"
-    return "replication is disabled in BookKeeper" if orders.disabled else ""
 
 
 def rack_map(chosen: settings.RackSettings) -> RackMap:

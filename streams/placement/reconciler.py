@@ -32,7 +32,7 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import observe, unseen
 from trueup.state.placement.verdicts import judge, unregistered
 from trueup.state.placement.view import Rows
-from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History

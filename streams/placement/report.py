@@ -23,11 +23,12 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, evidence, judge
 from trueup.state.placement.view import MARK, Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper
-from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.bookkeeper.selection import ANY, Where
-from trueup.streams.bookkeeper.topology import Keeper
 from trueup.streams.config.live import LiveSection
+from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
+from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.runtime.format import ago, many
 from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source, waiting
 
@@ -44,12 +45,13 @@ class PlacementReport:
         self,
         policy: LiveSection[PlacementSettings],
         cluster: BookKeeper,
+        auditor: AuditorRole,
         keeper: Keeper,
         reconciler: PlacementReconciler,
         workers: RepairWorkers,
         clock: Callable[[], int],
     ) -> None:
-        self._cluster, self._keeper = cluster, keeper
+        self._cluster, self._auditor, self._keeper = cluster, auditor, keeper
         self._policy = policy
         self._reconciler, self._workers, self._clock = reconciler, workers, clock
         self._readiness = Readiness()
@@ -82,7 +84,7 @@ class PlacementReport:
                 "ours": sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
                 "cap": self._policy.current.max_marks, "idle_ms": self._workers.idle_ms(now_ms),
             },
-            "held": topology.held if topology else "", "unbound": self._cluster.unbound(),
+            "held": topology.held if topology else "", "unbound": self._auditor.unbound(),
             "bookies": _bookies(topology),
         }  # fmt: skip
 
@@ -117,7 +119,7 @@ class PlacementReport:
         acting = self._policy.current.mode != "observe" and not self._policy.current.paused
         blocked_reason = self._reconciler.blocked_reason
         stopped = [f"changes are blocked: {blocked_reason}"] if blocked_reason and acting else []
-        return [*stopped, *self._cluster.problems(), *self._workers.problems(self._clock())]
+        return [*stopped, *self._cluster.problems(), *self._auditor.problems(), *self._workers.problems(self._clock())]
 
     def _seen(self, now_ms: int, runs: bool) -> bool:
         """Whether verdicts are current, except those of ledgers that wait for one."""
@@ -151,7 +153,7 @@ class PlacementReport:
         zookeeper = "down" if down else "up" if current and health.connected else "slow"
         return [
             Source("zookeeper", zookeeper, age_ms, health.problem if down and health.problem else _seen(health)),
-            Source("vote", "up", age_ms, self._cluster.vote_holder()),
+            Source("vote", "up", age_ms, self._auditor.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
             *(Source(*each) for each in self._workers.source(now_ms, self._policy.current.mode != "observe")),
         ]
@@ -335,8 +337,8 @@ class PlacementReport:
     def _marks(self, rows: Rows) -> list[dict[str, Any]]:
         """Rows of these marks, with the current contents of their znodes."""
         unjudged = self._unjudged()
-        written = self._cluster.marked(rows["ledger"][rows["version"] >= 0].tolist())
-        owners = self._cluster.locks(rows["ledger"][rows["locked"] > 0].tolist())
+        written = self._auditor.marked(rows["ledger"][rows["version"] >= 0].tolist())
+        owners = self._auditor.locks(rows["ledger"][rows["locked"] > 0].tolist())
         with self._reconciler.lock:
             repairs = self._reconciler.repairs
             made = [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]

@@ -5,20 +5,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trueup.state.placement.settings import PlacementSettings
-from trueup.streams.bookkeeper import what_if_job
 from trueup.streams.bookkeeper.cluster import bookkeeper
-from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.selection import Where
-from trueup.streams.bookkeeper.what_if_job import WhatIfJob
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
-from trueup.streams.placement import query
+from trueup.streams.placement import query, what_if_job
+from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.damages import DamageReports
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 from trueup.streams.placement.view import view
+from trueup.streams.placement.what_if_job import WhatIfJob
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
 
@@ -39,14 +39,15 @@ class PlacementStream(Stream):
         self._policy = LiveSection.of(live, PlacementSettings)
         self._cluster = context.resource(bookkeeper)
         self._keeper = self._cluster.keeper
+        self._auditor = AuditorRole(self._cluster, self._policy, context.supervisor.run)
         self._read = CatchUp(journal, query.TOPICS)
         self._reconciler = PlacementReconciler(
-            self._cluster, journal, self._policy, self._keeper, context.metrics.of(PlacementMetrics), clock,
+            self._auditor, journal, self._policy, self._keeper, context.metrics.of(PlacementMetrics), clock,
             context.settings.spark.buckets, context.history, lambda: self._read.done,
         )  # fmt: skip
-        self._workers = RepairWorkers(self._cluster.voters, len(context.settings.cluster.autorecovery), clock)
+        self._workers = RepairWorkers(self._auditor.voters, len(context.settings.cluster.autorecovery), clock)
         self._report = PlacementReport(
-            self._policy, self._cluster, self._keeper, self._reconciler, self._workers, clock
+            self._policy, self._cluster, self._auditor, self._keeper, self._reconciler, self._workers, clock
         )
         self.damages = DamageReports(self._cluster, journal, context.metrics.of(PlacementMetrics), clock)
         self._what_if = WhatIfJob(context.settings, clock)
@@ -80,12 +81,17 @@ class PlacementStream(Stream):
 
     def _tick(self) -> None:
         """Do what is due."""
+        self._auditor.tick()
         self._keeper.name_lost(self._reconciler.unnamed())
         self._reconciler.reconcile()
         self._workers.step(self._reconciler.board.marks)
 
     def _runs(self) -> bool:
         return self._context.supervisor.runs(self.name)
+
+    def close(self) -> None:
+        """Return the vote."""
+        self._auditor.close()
 
     def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
         """Handle a progress report of the query."""

@@ -21,7 +21,7 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.placement.reconciler import MarkOrder, PlacementReconciler
 
 SEEDS = 400

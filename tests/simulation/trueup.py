@@ -26,13 +26,13 @@ from trueup.state.placement.view import NO_MARKS, Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.repair_workers import RepairWorkers
-from trueup.streams.bookkeeper.topology import Keeper
+from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.codec import decode
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
+from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
 METRICS = all_metrics("simulated")
@@ -118,7 +118,7 @@ class Application:
         self.judging = parts.judging(topics, clock)
         self.judging.load()
         watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
-        self.placed = PlacementReport(policy, watched, self.keeper, self.reconciler, workers, clock)
+        self.placed = PlacementReport(policy, watched, watched, self.keeper, self.reconciler, workers, clock)
         eyes.on_sightings, eyes.published = self.keeper.seen, self.judging.published
         if not faults.cut:
             eyes.connect()

@@ -7,7 +7,7 @@ from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
-from trueup.streams.bookkeeper.topology import AGAIN_MS, Keeper
+from trueup.streams.bookkeeper.keeper import AGAIN_MS, Keeper
 
 SEEN = [Sighting("b:1", "/r", "writable", True, 1)]
 

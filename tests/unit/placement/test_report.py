@@ -16,9 +16,9 @@ from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState, Obser
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.state.placement.view import MARK
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.repair_workers import RepairWorkers
 from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.config.live import LiveSection
+from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
 RECORD: Any = {
@@ -64,7 +64,15 @@ class ReportSetting:
         )  # fmt: skip
         policy = LiveSection(lambda: self.driven.policy)
         workers = RepairWorkers(list, 0, self.clock)
-        parts: tuple[Any, ...] = (policy, cluster, self.driven.keeper, self.driven.reconciler, workers, self.clock)
+        parts: tuple[Any, ...] = (
+            policy,
+            cluster,
+            cluster,
+            self.driven.keeper,
+            self.driven.reconciler,
+            workers,
+            self.clock,
+        )
         self.placed = PlacementReport(*parts)
         self.driven.answer()
         self.placed.tick(runs=True)
@@ -234,7 +242,7 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     setting.journal.end = 6
     setting.judging.load()
     setting.placed = PlacementReport(*(getattr(setting.placed, n) for n in (
-        "_policy", "_cluster", "_keeper", "_reconciler", "_workers", "_clock",
+        "_policy", "_cluster", "_auditor", "_keeper", "_reconciler", "_workers", "_clock",
     )))  # fmt: skip
     setting.capture.ledgers = 6
     setting.placed.tick(runs=True)

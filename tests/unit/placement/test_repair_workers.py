@@ -5,7 +5,7 @@ import pytest
 
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
 from trueup.state.placement.view import MARK
-from trueup.streams.bookkeeper.repair_workers import RepairWorkers
+from trueup.streams.placement.repair_workers import RepairWorkers
 
 
 def test_marks_without_a_worker_are_idle_from_the_first_look_on() -> None:

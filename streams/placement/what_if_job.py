@@ -11,7 +11,7 @@ from typing import Any
 
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.settings.settings import Settings
-from trueup.streams.bookkeeper.what_if import BOOKIE, NOW, RACK, Answer, answer
+from trueup.streams.placement.what_if import BOOKIE, NOW, RACK, Answer, answer
 
 KINDS = (RACK, BOOKIE)
 LEAST_MS, SHARE = 60_000, 0.05

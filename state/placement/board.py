@@ -11,8 +11,8 @@ import numpy as np
 
 from trueup.state.bookkeeper.observations import HIDDEN_MARK
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.fencing import NO_FORMER, Former, joined
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage
+from trueup.state.placement.policy.fencing import NO_FORMER, Former, joined
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, BucketAnswer, Rows, merged

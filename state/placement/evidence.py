@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from trueup.state.common.rules import Verdict
-from trueup.state.placement import fragments as rule
-from trueup.state.placement.bookie_classes import BookieClass, depth
-from trueup.state.placement.fragments import ABSENT, DEAD, KNOWN, Bench, FragmentFacts, FragmentStage
-from trueup.state.placement.replacement import DEFAULT_RACK, Rack, Reach, Sure, windows
+from trueup.state.placement.policy import fragments as rule
+from trueup.state.placement.policy.bookie_classes import BookieClass, depth
+from trueup.state.placement.policy.fragments import ABSENT, DEAD, KNOWN, Bench, FragmentFacts, FragmentStage
+from trueup.state.placement.policy.replacement import DEFAULT_RACK, Rack, Reach, Sure, windows
 from trueup.state.placement.rules import RULES
 
 NEW_RACK = "/a-rack-of-its-own"

@@ -2,7 +2,7 @@
 
 The verdict of a ledger is that of its worst fragment in the order of `ORDER`. Loss of data ranks before racks. Within
 both groups, fragments that a mark would repair rank before those that nothing repairs: a worker repairs each fragment
-separately, and the verdict then changes to the rest. `state.placement.fragments` has the rules of one fragment.
+separately, and the verdict then changes to the rest. `state.placement.policy.fragments` has the rules of one fragment.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.evidence import EvidenceFinding, changes, shown, unjudged
-from trueup.state.placement.fencing import NO_FORMER, Former
-from trueup.state.placement.fragments import GONE, UNREADABLE, Bench, FragmentStage, plain, stages
+from trueup.state.placement.policy.fencing import NO_FORMER, Former
+from trueup.state.placement.policy.fragments import GONE, UNREADABLE, Bench, FragmentStage, plain, stages
 from trueup.state.placement.rules import RULES
 
 __all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "order", "unregistered"]

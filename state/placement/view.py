@@ -20,7 +20,7 @@ from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
 from trueup.state.common.bucket_log import BucketLog, Shape
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.fencing import NO_FORMER, Former
+from trueup.state.placement.policy.fencing import NO_FORMER, Former
 from trueup.state.placement.verdicts import Verdicts, judge
 
 Rows = NDArray[Any]

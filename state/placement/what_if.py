@@ -13,7 +13,7 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import MANY, Column, Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.arrays import spans
-from trueup.state.placement.fragments import FragmentStage, fewest, stages
+from trueup.state.placement.policy.fragments import FragmentStage, fewest, stages
 
 NAMED = 10
 """Maximum number of ledgers that a loss names."""

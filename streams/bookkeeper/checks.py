@@ -17,7 +17,7 @@ from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import Retry
 from trueup.state.common.tls import uses_tls
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
-from trueup.state.placement.bookie_classes import depth
+from trueup.state.placement.policy.bookie_classes import depth
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper import bookie_checks, worker_checks

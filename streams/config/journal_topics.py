@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from trueup.state.common.errors import Retry
-from trueup.state.journal.topics import (
+from trueup.state.instance.journal_topics import (
     UNCONFIRMED,
     TopicState,
     change_of,

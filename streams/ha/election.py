@@ -1,7 +1,7 @@
 """This instance among those of one application: its signs of life in the journal, its role, and proof of it.
 
-The decisions are those of `state.ha.leadership`. The signs have a producer of their own: a large write to the journal
-does not delay them.
+The decisions are those of `state.instance.leadership`. The signs have a producer of their own: a large write to the
+journal does not delay them.
 """
 
 import logging
@@ -14,7 +14,7 @@ from typing import Any
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError
-from trueup.state.ha.leadership import ENDED, STANDBY, WAITING, Contender, Role, Sign, Terms
+from trueup.state.instance.leadership import ENDED, STANDBY, WAITING, Contender, Role, Sign, Terms
 from trueup.streams.journal.instances import INSTANCES
 from trueup.streams.journal.journal import Journal, Record
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.ha.leadership import ENDED, REFUSED, RUNNING, STANDBY, WAITING
+from trueup.state.instance.leadership import ENDED, REFUSED, RUNNING, STANDBY, WAITING
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import COMPACTED, JournalTopic, declare
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Topic, Topics
 from trueup.connectors.kafka.journal.transactions import Part
 from trueup.state.common.errors import BadBytes, TrueupError
-from trueup.state.journal.topics import TopicState
+from trueup.state.instance.journal_topics import TopicState
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel, client_of
 from trueup.streams.journal.codec import REMOVE, checked

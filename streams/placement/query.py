@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
-from trueup.state.placement.fencing import Former
+from trueup.state.placement.policy.fencing import Former
 from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
 from trueup.streams.bookkeeper import topics
 from trueup.streams.bookkeeper.codec import ledger_rows, mark_rows, topology_bytes, topology_from

@@ -15,8 +15,8 @@ from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import RepairPlan, plan
-from trueup.state.placement.fencing import Former
 from trueup.state.placement.lifecycle import RepairEvent, advance
+from trueup.state.placement.policy.fencing import Former
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows

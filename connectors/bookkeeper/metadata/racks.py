@@ -20,7 +20,7 @@ from typing import Protocol
 
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 from trueup.state.common.errors import BadBytes, BadSettings, Retry
-from trueup.state.placement.bookie_classes import depth
+from trueup.state.placement.policy.bookie_classes import depth
 
 log = logging.getLogger(__name__)
 REMEDY = "correct the script of racks.script"

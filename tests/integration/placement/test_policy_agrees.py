@@ -14,8 +14,8 @@ from trueup.connectors.bookkeeper.metadata.racks import normal
 from trueup.connectors.embedded.jars import jars
 from trueup.connectors.embedded.java import java
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.state.placement.fragments import Bench
-from trueup.state.placement.replacement import DEFAULT_RACK, Reach, Sure, reach, refill
+from trueup.state.placement.policy.fragments import Bench
+from trueup.state.placement.policy.replacement import DEFAULT_RACK, Reach, Sure, reach, refill
 
 pytestmark = pytest.mark.servers
 

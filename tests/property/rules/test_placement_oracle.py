@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.fragments import Bench, stages
+from trueup.state.placement.policy.fragments import Bench, stages
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import ORDER, Verdicts, judge
 

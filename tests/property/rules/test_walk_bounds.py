@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.state.placement.replacement import Sure, colourable, reach, reachable, refill, windows
+from trueup.state.placement.policy.replacement import Sure, colourable, reach, reachable, refill, windows
 
 RACKS = ["/a", "/b", "/c", None]
 members = st.lists(st.sampled_from(RACKS), min_size=1, max_size=6)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.state.ha.leadership import (
+from trueup.state.instance.leadership import (
     ENDED,
     LATE,
     REFUSED,

@@ -5,7 +5,7 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import BadBytes
-from trueup.state.placement.fencing import AWAY_MS, NEVER, NO_FORMER, REFUSES_MS, SLACK_MS, Former, joined
+from trueup.state.placement.policy.fencing import AWAY_MS, NEVER, NO_FORMER, REFUSES_MS, SLACK_MS, Former, joined
 
 COLLECT_MS = 1_000
 HERE, AWAY = Status.WRITABLE, Status.LOST

@@ -5,7 +5,7 @@ import pandas as pd
 
 from tests.integration.kafka.journals import topology
 from trueup.state.bookkeeper.ledgers import row
-from trueup.state.placement.fencing import NO_FORMER
+from trueup.state.placement.policy.fencing import NO_FORMER
 from trueup.state.placement.view import FINDING, MARK, BucketAnswer
 from trueup.streams.bookkeeper.codec import topology_bytes
 from trueup.streams.bookkeeper.topics import TOPOLOGY_KEY

@@ -14,8 +14,8 @@ from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry
-from trueup.state.placement.fencing import NO_FORMER, Former
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
+from trueup.state.placement.policy.fencing import NO_FORMER, Former
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS

@@ -1,6 +1,6 @@
 import pytest
 
-from trueup.state.placement.replacement import LARGEST, Reach, Sure, colourable, reach, reachable, refill
+from trueup.state.placement.policy.replacement import LARGEST, Reach, Sure, colourable, reach, reachable, refill
 
 A, B, C = "/a", "/b", "/c"
 
@@ -87,7 +87,7 @@ def test_a_ring_larger_than_any_real_one_is_not_searched():
 
 
 def test_a_truncated_search_is_reported(monkeypatch):
-    monkeypatch.setattr("trueup.state.placement.replacement.STATES", 40)
+    monkeypatch.setattr("trueup.state.placement.policy.replacement.STATES", 40)
     found = reach([f"/r{n % 5}" for n in range(11)], 7, {f"/r{n}": n for n in range(9)}, 5, unknown=[0, 4, 5])
     assert found.cut
     assert found.sure is not Sure.ALWAYS

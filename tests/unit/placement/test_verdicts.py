@@ -8,7 +8,7 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.fencing import NO_FORMER, Former
+from trueup.state.placement.policy.fencing import NO_FORMER, Former
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import Verdicts, evidence, judge, order, unregistered
 
@@ -358,7 +358,7 @@ def test_many_patterns_are_judged_like_few(monkeypatch):
     bookies = list(RACKS)
     many = concat([row(n, [bookies[n % 6], bookies[n // 6 % 6]], quorum=2) for n in range(36)])
     table = judge(many, topology(lost=["b2"], readonly=["b3"]))
-    monkeypatch.setattr("trueup.state.placement.fragments._TABLE", 2)
+    monkeypatch.setattr("trueup.state.placement.policy.fragments._TABLE", 2)
     sorting = judge(many, topology(lost=["b2"], readonly=["b3"]))
     assert np.array_equal(table.rule, sorting.rule)
 

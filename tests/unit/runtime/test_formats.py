@@ -15,8 +15,8 @@ from trueup.state.bookkeeper import ledgers
 from trueup.state.deletion import owned_ledgers
 from trueup.state.deletion import view as owned
 from trueup.state.deletion.verdicts import LEAK
-from trueup.state.placement import fencing
 from trueup.state.placement import view as placed
+from trueup.state.placement.policy import fencing
 from trueup.state.placement.view import FINDING, MARK
 from trueup.streams.deletion import query as deletion
 from trueup.streams.journal.codec import decode, encode, read

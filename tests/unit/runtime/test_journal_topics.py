@@ -8,7 +8,7 @@ import pytest
 
 from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.journal.topics import TopicState, expiring, lost
+from trueup.state.instance.journal_topics import TopicState, expiring, lost
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.replication.settings import LinkSettings

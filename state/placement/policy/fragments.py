@@ -15,8 +15,8 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
-from trueup.state.placement.bookie_classes import BookieClass, classes_of
-from trueup.state.placement.replacement import LARGEST, Rack, Reach, colourable, reach, reachable, refill
+from trueup.state.placement.policy.bookie_classes import BookieClass, classes_of
+from trueup.state.placement.policy.replacement import LARGEST, Rack, Reach, colourable, reach, reachable, refill
 from trueup.state.placement.rules import RULES
 
 

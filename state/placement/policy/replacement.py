@@ -1,7 +1,7 @@
 """The ensembles that BookKeeper can form from an ensemble and the available bookies.
 
 `reach` follows `RackawareEnsemblePlacementPolicyImpl.replaceToAdherePlacementPolicy` (4.17, BP-54) through every
-outcome of its random choices (`state.placement.ring_walk`), and `refill` does the same for `replaceBookie` as
+outcome of its random choices (`state.placement.policy.ring_walk`), and `refill` does the same for `replaceBookie` as
 `BookKeeperAdmin.getReplacementBookiesByIndexes` calls it. `colourable` checks whether any adhering ring exists.
 Disk weights (diskWeightBasedPlacementEnabled) are ignored: with them BookKeeper gives up earlier.
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
-from trueup.state.placement.ring_walk import FAILED, Outcome, Pool, Seat, Walk
+from trueup.state.placement.policy.ring_walk import FAILED, Outcome, Pool, Seat, Walk
 
 DEFAULT_RACK = "/default-rack"
 LARGEST = 64  # larger rings are not searched

@@ -16,7 +16,7 @@ import numpy as np
 
 from trueup.state.bookkeeper.ledgers import Column
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
-from trueup.state.placement.replacement import DEFAULT_RACK
+from trueup.state.placement.policy.replacement import DEFAULT_RACK
 
 
 class BookieClass(IntEnum):

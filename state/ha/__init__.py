@@ -1,1 +1,0 @@
-"""Leadership among the instances of one application: decisions without clock or I/O."""

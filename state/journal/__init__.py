@@ -1,1 +1,0 @@
-"""The topics of the journal: whether they are those of earlier runs, and keep their records."""

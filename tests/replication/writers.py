@@ -1,7 +1,7 @@
 """Writers of the common kinds, each at its own cluster.
 
 A record's key is ``cluster|kind|number``. Numbers grow in each partition in the order of writing. A record of an
-aborted transaction has the kind ``dead``. No writer sends a record twice, so a repeated key is a duplicate.
+aborted transaction has the kind ``dead``. A repeated key is a duplicate, except those of `REPEATING`.
 """
 
 import threading
@@ -33,6 +33,10 @@ OTHERS: Mapping[str, Mapping[str, object]] = MappingProxyType(
 """Applications that pass records on, and writers to topics in message format v1, which has no headers."""
 SURE = ("idempotent", "zipped", PASSED)
 """The cluster keeps the acknowledged records of these kinds, whichever broker dies."""
+REPEATING = ("leader-only", OLD)
+"""Kinds without idempotence. librdkafka sends a batch again after an error by which metadata is refreshed, and does not
+count that as one of the ``retries`` (rdkafka_request.c). The broker may have stored the batch: seen when it was fenced,
+and its leader epoch changed."""
 PAUSE_S, BETWEEN_S, LINGER_MS = 0.1, 0.5, 100
 """Between writes, and between transactions: a client needs a core for a hundred transactions a second."""
 RARELY: Mapping[str, str | int | float | bool] = MappingProxyType(

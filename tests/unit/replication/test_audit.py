@@ -36,6 +36,21 @@ def test_the_order_is_that_of_the_log_of_origin() -> None:
     assert [judge(name, made).order_breaks for name in made] == [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("west", "wanted"),
+    [
+        ([0, 1, 0, 1, 2], Verdict(5)),
+        ([0, 1, 2], Verdict(3, missing=2)),
+        ([0, 1, 0, 1, 0, 1, 2], Verdict(7, duplicates=2, order_breaks=1)),
+        ([0, 0, 1, 1, 2], Verdict(5, order_breaks=1)),
+    ],
+)
+def test_what_a_writer_without_idempotence_repeats_is_copied_as_often(west: list[int], wanted: Verdict) -> None:
+    stream = Stream("east", "leader-only", 0)
+    made = {"east": {stream: [content(n) for n in (0, 1, 0, 1, 2)]}, "west": {stream: [content(n) for n in west]}}
+    assert (judge("west", made), judge("east", made)) == (wanted, Verdict(5))
+
+
 def test_a_changed_record_is_seen() -> None:
     assert judge("west", logs([content(0), content(1), content(2, b"other"), content(3)])).altered == 1
 

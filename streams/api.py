@@ -1,7 +1,6 @@
 """Status of the application and operators' requests: the API behind web page and command line."""
 
 import shlex
-from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from types import MappingProxyType
@@ -175,8 +174,8 @@ class Application:
         owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
         described = self._running(owner, noun).describe(noun, names)
         if isinstance(described, Mapping):
-            added = [stream.added(noun, described) for name, stream in self._streams.items() if name != owner.name]
-            return dict(ChainMap(*map(dict, added), dict(described)))
+            for stream in self._streams.values():
+                described = {**described, **stream.added(noun, described)}
         return described
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:

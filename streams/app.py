@@ -157,8 +157,8 @@ class Running:
         streams: dict[str, Stream] = {}
         for each in STREAMS:
             stream = self._wait(each.name, partial(each.make, context))
-            for number, resource in enumerate(context.resources.values()):
-                self._ends_with(f"resource {number}", resource)
+            for make, resource in context.resources.items():
+                self._ends_with(make.__name__, resource)
             if stream is not None:
                 streams[each.name] = stream
                 self._ends_with(f"stream {each.name}", stream)

@@ -46,9 +46,9 @@ SHOWN = 200
 
 
 class BookKeeper:
-    """A resource of the streams; `bookkeeper` makes it. Safe to use from several threads after `start`. ``root``: path
-    of the ledgers' znodes; ``reached``: the highest zxid that earlier runs observed; ``fence``: of all changes but the
-    Auditor's vote."""
+    """A resource of the streams; `bookkeeper` makes it. Safe to use from several threads after `start`. ``root``: the
+    znode above all ledgers; ``reached``: the highest zxid that earlier runs observed; ``fence``: guards all changes but
+    the Auditor's vote."""
 
     def __init__(
         self,
@@ -109,7 +109,7 @@ class BookKeeper:
         racks = self._racks
         if isinstance(racks, RackSource):
             self._supervisor.loop("racks", lambda: racks.ask(RACKS_S))
-        self._supervisor.loop("bookkeeper", self.tick, TICK_S)
+        self._supervisor.loop("bookkeeper", self._tick, TICK_S)
         self._capture.start(self._supervisor.run)
 
     def end(self) -> None:
@@ -123,7 +123,7 @@ class BookKeeper:
             if self._client is not None:
                 self._client.shut()
 
-    def tick(self) -> None:
+    def _tick(self) -> None:
         """Settle the bookies whose time has come, and write down how far the cluster was observed."""
         self._reached.observe(self._capture.health())
         self.keeper.tick()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.settings.settings import Settings
@@ -43,9 +43,9 @@ R = TypeVar("R", bound=Resource)
 class Context:
     """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
     ``resources``: those made so far, by the function that makes them; ``begun``: queries that were started; ``epoch``:
-    of this leader, 0 without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it ended in
-    order; ``fence``: makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries of a
-    former standby; ``session``: the session that runs queries, which looks at checkpoints elsewhere, or None."""
+    the epoch of this leader, 0 without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it
+    ended in order; ``fence``: makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries
+    of a former standby; ``session``: the session that runs queries, which looks at checkpoints elsewhere, or None."""
 
     settings: Settings
     data: Path
@@ -67,8 +67,7 @@ class Context:
         """What ``make`` returns. It is called once, and again only if it raised an error."""
         if make not in self.resources:
             self.resources[make] = make(self)
-        found: Any = self.resources[make]
-        return found  # type: ignore[no-any-return] # of the type that this function makes
+        return cast("R", self.resources[make])
 
     @property
     def checkpoints(self) -> str:

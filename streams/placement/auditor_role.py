@@ -87,7 +87,8 @@ class AuditorRole:
 
     def problems(self) -> list[str]:
         """The errors in votes and orders."""
-        return self._vote.problems() if self._vote is not None else []
+        vote = self._vote
+        return vote.problems() if vote is not None else []
 
     def blocked_reason(self) -> str:
         """Why no changes are possible now; empty if they are."""

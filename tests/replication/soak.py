@@ -28,14 +28,12 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple
 
-import psutil
 from confluent_kafka import KafkaException
 
 from bench.common.keeping import keep
 from bench.common.measure import Failed, tell
-from bench.common.rows import Row, alone, less
+from bench.common.rows import Row, alone
 from tests.e2e.trueup import Trueup
 from tests.replication.arrivals import Arrivals
 from tests.replication.audit import Audit, ends
@@ -46,6 +44,8 @@ from tests.replication.pair import QUICK, Pair
 from tests.replication.purges import Purges
 from tests.replication.relayed import Relayed
 from tests.replication.rights import AUTHORIZER, take_away
+from tests.replication.sizes import Size, size_of
+from tests.replication.sizes import rows as memory
 from tests.replication.writers import OLD, OTHERS, PASSED, Site
 from trueup.connectors.embedded.server import LocalServer
 
@@ -57,15 +57,7 @@ BACK_S = 240.0
 """Maximum seconds until links copy again after a fault."""
 WEIGHTS = {"worker": 4}
 """Workers as often as both brokers, which are killed and stopped."""
-FLAT = 0.9
 SAID = {PASSED: "  of them passed on by applications", OLD: "  of them in message format v1"}
-
-
-class Size(NamedTuple):
-    """Memory and open files of the application and its child processes."""
-
-    megabytes: float
-    files: int
 
 
 def main() -> int:
@@ -155,8 +147,8 @@ def _watch(trueup: Trueup, lanes: Lanes, faults: Faults, for_s: float) -> list[S
 
     def state() -> str:
         there = "; ".join(f"{name} {_standing(lane.sites)}" for name, lane in lanes.all.items())
-        sizes.append(_size(trueup))
-        return f"{there}; {sizes[-1].megabytes:,.0f} MB, {sizes[-1].files} open files"
+        sizes.append(size_of(trueup.processes()))
+        return f"{there}; {sizes[-1]}"
 
     watch(faults, for_s, LOOK_S, state)
     return sizes
@@ -212,18 +204,6 @@ def _freeze(broker: LocalServer) -> None:
     os.kill(broker.pid, signal.SIGCONT)
 
 
-def _size(trueup: Trueup) -> Size:
-    """Total size of the application. A process that ends meanwhile counts as 0."""
-    megabytes, files = 0.0, 0
-    for process in trueup.processes():
-        try:
-            megabytes += process.memory_full_info().pss / 1e6
-            files += process.num_fds()
-        except psutil.NoSuchProcess:
-            continue
-    return Size(megabytes, files)
-
-
 def _rows(lanes: Lanes, audits: dict[str, Audit], done: Counter[str], sizes: list[Size], minutes: float) -> list[Row]:
     wrong = [name for name, found in audits.items() if not found.right]
     if wrong:
@@ -236,11 +216,7 @@ def _rows(lanes: Lanes, audits: dict[str, Audit], done: Counter[str], sizes: lis
             rows.append(alone(f"{name}, {side}: records", "", [verdict.records]))
             rows.append(alone("  missing, doubled, out of order, altered, extra, lost", "", [verdict.faults]))
         rows += _parts(lanes.all[name])
-    third = max(1, len(sizes) // 3)
-    for what, unit, column in (("Memory of the application and Spark", "MB", 0), ("  open files", "", 1)):
-        early, late = ([float(size[column]) for size in part] for part in (sizes[:third], sizes[-third:]))
-        rows.append(less(f"{what}, last third of second half (peer: first)", unit, early, late, FLAT))
-    return rows
+    return rows + memory(sizes)
 
 
 def _parts(lane: Lane) -> list[Row]:

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from tests.replication.faults import Faults
 from tests.replication.passing import is_passed_on
+from tests.replication.sizes import kind_of
 from tests.replication.writers import OLD, Site, Writer
 
 
@@ -55,6 +56,19 @@ def test_the_keys_of_a_later_writer_differ() -> None:
 
 def test_records_for_format_v1_have_no_headers() -> None:
     assert [written(kind)["headers"] for kind in (OLD, "idempotent")] == [[], [("trace", b"0")]]
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        ("java -cp jars org.apache.spark.deploy.SparkSubmit pyspark-shell", "Spark's JVM"),
+        ("java -cp jars kafka.Kafka server.properties", "embedded journal"),
+        ("python -m pyspark.daemon pyspark.worker", "Python workers"),
+        ("python -m trueup.streams.cli.main run -c trueup.yaml", "driver"),
+    ],
+)
+def test_memory_is_counted_by_kind_of_process(command: str, wanted: str) -> None:
+    assert kind_of(command.split()) == wanted
 
 
 def test_a_writer_does_not_exceed_its_rate() -> None:

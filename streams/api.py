@@ -15,10 +15,10 @@ from trueup.streams.ha.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
+from trueup.streams.runtime.approvals import Approvals
 from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
-    AWAITING,
     Filter,
     Listing,
     Source,
@@ -50,6 +50,7 @@ class Application:
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
         self._started_ms, self._heard_ms, self._trends = clock(), 0, Trends()
         self._begun_ms, self._was_ready = self._started_ms, False
+        self._approvals = Approvals(history, clock)
         self.spark_ui, self.spark_ended = "", ""
         self.other_problems: Callable[[], Iterable[str]] = tuple
 
@@ -202,18 +203,7 @@ class Application:
     def approve(self, ids: list[str] | None) -> Rows:
         """Approve actions of the current plan (None: all); returns the approved ones."""
         self._leading("an approval")
-        waits = {
-            name: [row.id for row in stream.plan() if row.stage == AWAITING] for name, stream in self._streams.items()
-        }
-        known = {action for some in waits.values() for action in some}
-        if unknown := sorted(set(ids or ()) - known):
-            raise Refused("ids of the current plan", ", ".join(unknown), "run `trueup plan` again")
-        given = Rows()
-        for name, some in waits.items():
-            chosen = None if ids is None else [action for action in ids if action in some]
-            if some and chosen != []:
-                given += map(plan_json, self._streams[name].approve(chosen))
-        return given
+        return [plan_json(row) for row in self._approvals.approve(self._streams, ids)]
 
     def config(self) -> dict[str, Any]:
         """Live keys with value, default and description; other keys with their value; keys of records that are refused,

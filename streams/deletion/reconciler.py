@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from pyspark.sql import DataFrame
 
-from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.common.errors import TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.deletion.lifecycle import (
@@ -286,15 +286,12 @@ class DeletionReconciler:
         return int(self._tokens.room(now_ms))
 
     def approve(self, ledgers: Sequence[int]) -> list[int]:
-        """Approve these marked deletions. Raises `Refused` for others."""
+        """Approve the deletions of these ledgers that are marked; returns the approved ones."""
         with self._acting:
-            unmarked = [
-                i for i in ledgers if i not in self.markers or self.markers[i].stage is not DeletionStage.MARKED
-            ]
-            if unmarked:
-                raise Refused("ledgers whose deletion is marked", f"{unmarked}", "run `trueup plan` again")
-            self._take([self.markers[i]._replace(approved=True, by=WHO.get()) for i in ledgers])
-            return list(ledgers)
+            marked = [self.markers[i] for i in ledgers if i in self.markers]
+            approved = [marker for marker in marked if marker.stage is DeletionStage.MARKED]
+            self._take([marker._replace(approved=True, by=WHO.get()) for marker in approved])
+            return [marker.ledger for marker in approved]
 
     def _take(self, changed: Iterable[Deletion]) -> None:
         """Write these to the journal, then apply them. Raises `Retry` and applies none; what the journal accepted of

@@ -19,7 +19,7 @@ from trueup.state.deletion.verdicts import Rows
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler, action_id, action_name
-from trueup.streams.runtime.stream import AWAITING, Filter, Finding, Listing, PlanRow, Source, waiting
+from trueup.streams.runtime.stream import AWAITING, Filter, Finding, Listing, PlanRow, Source
 
 Row = dict[str, Any]
 SLOW_MS = 5_000
@@ -191,9 +191,8 @@ class DeletionReport:
         begun = {row.id for row in rows}
         return [*rows, *(row for row in map(_suspected, fresh) if row.id not in begun)]
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve deletions that wait (None: all); returns the approved ones."""
-        rows = waiting(self.plan(), ids)
+    def approve(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
+        """Approve deletions that wait; returns the approved ones."""
         given = list[PlanRow]()
         for loop, ours in ((self._loops[0], False), (self._loops[-1], True)):
             some = {row.about["ledger"]: row for row in rows if (row.rule in STRAYS) == ours}

@@ -27,7 +27,6 @@ from trueup.streams.runtime.stream import (
     Session,
     Stream,
     StreamStatus,
-    approval,
 )
 
 DELETE_S = 1.0
@@ -153,8 +152,6 @@ class DeletionStream(Stream):
         """Deletions that wait and that are in progress; in mode observe those that would be created."""
         return self._report.plan()
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+    def approve(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
         """Approve deletions."""
-        given = self._report.approve(ids)
-        self._context.history.add(*(approval(row, self._context.clock()) for row in given))
-        return given
+        return self._report.approve(rows)

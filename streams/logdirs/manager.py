@@ -1,7 +1,7 @@
 """Log directories of all declared clusters: their state and the commands of operators."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows,
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.spark.queries import periodic
-from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json, waiting
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -188,13 +188,11 @@ class LogDirsManager:
         """Moves in progress, and changes that are due or wait for approval."""
         return [row for dirs in self._all() for row in plan_rows(dirs)]
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve these actions of the plan, or all. Returns the approved actions."""
-        chosen = waiting(self.plan(), ids)
-        for row in chosen:
+    def approve(self, rows: Iterable[PlanRow]) -> None:
+        """Approve these actions of the plan."""
+        for row in rows:
             name, _, action = row.id.partition("/")
             self.by_name[name].approve([action])
-        return chosen
 
     def create_topic(self, name: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]) -> list[Row]:
         """Create a topic in directories selected by the strategy. Returns rows of partition, broker, path. Raises

@@ -72,16 +72,16 @@ def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> PlanRow:
     text = f"{size(move.bytes)} from {move.source} to {move.target}; skew {sooner:.0%}, then {move.skew:.0%}"
     evidence = {"broker": move.broker, "from": move.source, "to": move.target, "bytes": move.bytes,
                 "skew_before": sooner, "skew_after": move.skew, "copied": 0}  # fmt: skip
-    return _action(f"{dirs.name}/{name}", "move", f"{move.topic}-{move.partition}", text, stage, evidence)
+    about = {"topic": f"{move.topic}-{move.partition}", "broker": f"{dirs.name}/{move.broker}"}
+    return _action(f"{dirs.name}/{name}", "move", about, text, stage, evidence)
 
 
 def _under_way(name: str, broker: int, move: Relocation, seen: Observed | None) -> PlanRow:
     copy = _copy(move, seen.copying if seen else ())
     text = f"{size(copy)} of {size(move.bytes)} from {move.source} to {move.target}"
     evidence = {"broker": broker, "from": move.source, "to": move.target, "bytes": move.bytes, "copied": copy}
-    return _action(
-        f"{name}/{move_name(broker, move)}", "move", f"{move.topic}-{move.partition}", text, str(move.stage), evidence
-    )
+    about = {"topic": f"{move.topic}-{move.partition}", "broker": f"{name}/{broker}"}
+    return _action(f"{name}/{move_name(broker, move)}", "move", about, text, str(move.stage), evidence)
 
 
 def _copy(move: Relocation, copying: Iterable[Copying]) -> int:
@@ -97,10 +97,11 @@ def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[
     stage = AWAITING if decision.steer - present and dirs.waits(broker, name) else "planned"
     text = f"excluded from new partitions: {', '.join(sorted(decision.steer)) or 'no directory'}"
     evidence = {"broker": broker, "paths": sorted(decision.steer)}
-    return [_action(f"{dirs.name}/{name}", "cordon", f"broker {broker}", text, stage, evidence, "logdirs.steer")]
+    about = {"broker": f"{dirs.name}/{broker}"}
+    return [_action(f"{dirs.name}/{name}", "cordon", about, text, stage, evidence, "logdirs.steer")]
 
 
 def _action(
-    name: str, kind: str, about: str, text: str, stage: str, evidence: Row, rule: str = "logdirs.uneven"
+    name: str, kind: str, about: Row, text: str, stage: str, evidence: Row, rule: str = "logdirs.uneven"
 ) -> PlanRow:
-    return PlanRow(name, kind, rule, text, stage, {"topic": about}, evidence=evidence)
+    return PlanRow(name, kind, rule, text, stage, about, evidence=evidence)

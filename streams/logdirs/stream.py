@@ -15,7 +15,6 @@ from trueup.streams.runtime.stream import (
     Session,
     Stream,
     StreamStatus,
-    approval,
 )
 
 
@@ -73,12 +72,7 @@ class LogDirsStream(Stream):
         """Moves in progress, and changes that are due or wait for approval."""
         return self.logdirs.plan()
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+    def approve(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
         """Approve moves and cordons."""
-        given, now_ms = self.logdirs.approve(ids), self._context.clock()
-        self._context.history.add(*(approval(row, now_ms, broker=_broker(row)) for row in given))
-        return given
-
-
-def _broker(row: PlanRow) -> str:
-    return f"{row.id.partition('/')[0]}/{row.evidence['broker']}"
+        self.logdirs.approve(rows)
+        return rows

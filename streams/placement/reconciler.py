@@ -22,7 +22,7 @@ from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import Ledgers
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
-from trueup.state.common.errors import Refused, Retry, TrueupError
+from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.placement.board import Ages, Board, Cleared, RepairPlan, plan, unheld, wanted
@@ -35,7 +35,7 @@ from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key
-from trueup.streams.journal.history import ITSELF, WHO, History
+from trueup.streams.journal.history import ITSELF, History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.placement.findings_topic import FindingsTopic
@@ -218,9 +218,10 @@ class PlacementReconciler:
         present = {i for i, mark in found.items() if mark is None or mark.ctime_ms == self.repairs[i].mark_ctime_ms}
         return frozenset(late) - present
 
-    def approve(self, ledgers: Sequence[int] | None) -> list[int]:
-        """Approve these ledgers (None: all that wait); returns the approved ones. They are ordered by the next
-        reconcile. Raises `Retry`, without a change, if the approval cannot be written to the journal soon."""
+    def approve(self, versions: Mapping[int, int]) -> list[int]:
+        """Approve the repair of each of these ledgers that still waits in this version; returns the approved ones. They
+        are ordered by the next reconcile. Raises `Retry`, without a change, if the approval cannot be written to the
+        journal soon."""
         if not self._acting.acquire(timeout=APPROVE_S):
             raise Retry(
                 "the reconciler to be free",
@@ -231,12 +232,7 @@ class PlacementReconciler:
             now_ms = self._clock()
             with self.lock:
                 rows = unheld(wanted(self.board, self.repairs, now_ms))
-            if ledgers is not None:
-                missing = sorted(set(ledgers) - set(rows["ledger"].tolist()))
-                if missing:
-                    raise Refused("ledgers of the current plan", f"{missing}", "run `trueup plan` again")
-                rows = rows[np.isin(rows["ledger"], ledgers)]
-            fresh = list(self._fresh(rows))
+            fresh = [repair for repair in self._fresh(rows) if versions.get(repair.ledger) == repair.version]
             changed = [
                 advance(r, RepairEvent.APPROVE, now_ms, "by an operator")
                 for r in fresh
@@ -391,7 +387,7 @@ class PlacementReconciler:
     def _report(self, repairs: Sequence[Repair]) -> None:
         for stage, count in Counter(repair.stage for repair in repairs).items():
             self._metrics.repair(stage, count)
-        self.history.add(*map(entry, repairs))
+        self.history.add(*(entry(repair) for repair in repairs if repair.stage is not RepairStage.APPROVED))
 
     def _count_findings(self, cleared: Iterable[Cleared]) -> None:
         now_ms, topology = self._clock(), self._keeper.topology
@@ -436,7 +432,7 @@ def entry(repair: Repair) -> HistoryRow:
     """A repair as a row of the history."""
     return HistoryRow(
         repair.at_ms, action_id(repair.ledger, repair.version), "repair", repair.stage.value, repair.ledger,
-        rule=repair.rule, detail=repair.detail, who=WHO.get() if repair.stage is RepairStage.APPROVED else ITSELF,
+        rule=repair.rule, detail=repair.detail, who=ITSELF,
     )  # fmt: skip
 
 

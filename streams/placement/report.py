@@ -1,6 +1,6 @@
-"""Reports the ledgers of a BookKeeper cluster: findings, marks, plan, approvals."""
+"""Reports the ledgers of a BookKeeper cluster: findings, marks, plan."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -30,7 +30,7 @@ from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.runtime.format import ago, many
-from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source, waiting
+from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source
 
 SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
@@ -391,14 +391,6 @@ class PlacementReport:
             {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
             _measured(row) if row is not None else {},
         )  # fmt: skip
-
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve actions of the current plan (None: all); returns the approved ones."""
-        rows = {row.id: row for row in waiting(self.plan(), ids)}
-        if unknown := sorted(set(ids or ()) - set(rows)):
-            raise Refused("ids of the current plan", ", ".join(unknown), "run `trueup plan` again")
-        given = set(self._reconciler.approve([row.about["ledger"] for row in rows.values()])) if rows else set()
-        return [row for row in rows.values() if row.about["ledger"] in given]
 
 
 def _shape(rows: Ledgers, at: int) -> dict[str, Any]:

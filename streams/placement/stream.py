@@ -160,6 +160,7 @@ class PlacementStream(Stream):
         """Ordered repairs and the next ones, highest risk first."""
         return self._report.plan()
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve repairs; the reconciler puts them into the history."""
-        return self._report.approve(ids)
+    def approve(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
+        """Approve repairs."""
+        approved = self._reconciler.approve({row.about["ledger"]: row.requirements["version"] for row in rows})
+        return [row for row in rows if row.about["ledger"] in approved]

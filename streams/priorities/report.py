@@ -15,6 +15,7 @@ from trueup.state.reads.verdicts import ReadFinding
 from trueup.state.reads.view import Observation, TopicView
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.priorities.reconciler import ReadsReconciler
+from trueup.streams.runtime.approvals import APPROVAL
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, PlanRow
 
 Row = dict[str, Any]
@@ -83,7 +84,7 @@ def _history(name: str, rows: Iterable[HistoryRow]) -> list[Row]:
     """The newest actions on a topic, oldest first. Their ids are PURPOSE/TOPIC/PRIORITY."""
     of_topic = [
         one for one in rows
-        if one.kind in (POLICY, UNLOAD) and one.id.partition("/")[2].rpartition("/")[0] == name
+        if one.kind in (POLICY, UNLOAD, APPROVAL) and one.id.partition("/")[2].rpartition("/")[0] == name
     ]  # fmt: skip
     return [
         {"at_ms": one.at_ms, "event": f"{one.id.partition('/')[0]} {one.outcome}", "who": one.who, "detail": one.detail}

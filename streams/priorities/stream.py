@@ -36,8 +36,6 @@ from trueup.streams.runtime.stream import (
     Source,
     Stream,
     StreamStatus,
-    approval,
-    waiting,
 )
 
 SILENT_FACTOR = 5
@@ -128,12 +126,10 @@ class ReadsStream(Stream):
         """Changes that are due, that wait for approval, or that were sent."""
         return report.plan_rows(self.found)
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
+    def approve(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
         """Approve changes. The next pass executes them if they are still due."""
-        chosen, now_ms = waiting(self.plan(), ids), self._context.clock()
-        self.found.approve(row.id for row in chosen)
-        self._context.history.add(*(approval(row, now_ms) for row in chosen))
-        return chosen
+        self.found.approve(row.id for row in rows)
+        return rows
 
 
 def observer_of(settings: Settings, cluster: Cluster, admin: PulsarAdmin, context: Context) -> Observer:

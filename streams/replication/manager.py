@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from trueup.streams.replication.query import Replication
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, waiting
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -256,12 +256,10 @@ class LinkManager:
         """Changes at the targets that are due or wait for approval, and the commands that partitions wait for."""
         return [row for watch in self.watches.values() for row in (*watch.rows(), *_waiting_for(watch))]
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve these actions of the plan, or all. Returns the approved actions."""
-        chosen = waiting(self.plan(), ids)
-        for row in chosen:
+    def approve(self, rows: Iterable[PlanRow]) -> None:
+        """Approve these actions of the plan."""
+        for row in rows:
             self.watches[row.about["link"]].approve([row.id])
-        return chosen
 
     def note(self, link: str, kind: str, outcome: str, detail: str, rule: str = "") -> None:
         """Add a row to the history."""

@@ -11,9 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from trueup.state.common.errors import Refused
-from trueup.streams.journal.history_row import HistoryRow
-
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -183,14 +180,9 @@ class Stream(ABC):
         """Actions that are due, wait for approval or are in progress."""
         return []
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        """Approve these actions of its plan, or all that wait, and return them. Raises `Refused`."""
-        raise Refused("actions that wait for approval", f"none in the stream {self.name}: {ids}", "see `trueup plan`")
-
-
-def waiting(rows: Sequence[PlanRow], ids: Sequence[str] | None) -> list[PlanRow]:
-    """The rows with these ids that wait for approval; None: all."""
-    return [row for row in rows if row.stage == AWAITING and (ids is None or row.id in ids)]
+    def approve(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
+        """Approve these actions of its plan, which wait for it, and return those that were. Raises `Refused`."""
+        raise LookupError(f"the stream {self.name} approves no actions: {[row.id for row in rows]}")
 
 
 def finding_json(found: Finding) -> Row:
@@ -218,9 +210,3 @@ def _names(about: Mapping[str, Any]) -> str:
 def source_json(source: Source) -> Row:
     """The JSON of a source."""
     return asdict(source)
-
-
-def approval(row: PlanRow, now_ms: int, broker: str | None = None) -> HistoryRow:
-    """The row of the history for an approval."""
-    ledger, link = row.about.get("ledger"), row.about.get("link")
-    return HistoryRow(now_ms, row.id, row.kind, "approved", ledger, link, broker, row.rule, row.reason)

@@ -204,7 +204,7 @@ class Simulation:
         shown = {int(row["ledger"]): int(row["version"]) for row in application.reconciler.board.findings}
         self.checkers.approved |= shown
         with self._crashes(), suppress(Retry):
-            application.reconciler.approve(None)
+            application.reconciler.approve(shown)
 
     def _eyes(self) -> None:
         if self.faults.cut:

@@ -15,6 +15,8 @@ from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.report import DeletionReport
+from trueup.streams.runtime.approvals import waiting
+from trueup.streams.runtime.stream import PlanRow
 
 OWNER, OTHER = "t/n/persistent/a", "t/n/persistent/b"
 PARTS = (Part("archive/x", 5, 7),)
@@ -94,6 +96,10 @@ class Setting:
     def plan(self) -> list[tuple[str, str]]:
         return [(row.id, row.stage) for row in self.report.plan()]
 
+    def approve(self, *ids: str) -> list[PlanRow]:
+        """Approve these actions, or all that wait."""
+        return self.report.approve(waiting(self.report.plan(), ids or None))
+
 
 def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
     assert Setting("enforce").plan() == [("delete-7-v3", "marked"), ("delete-objects-7", "awaiting approval")]
@@ -101,7 +107,7 @@ def test_in_enforce_objects_wait_and_ledgers_do_not() -> None:
 
 def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
     setting = Setting("approve")
-    approved = setting.report.approve(["delete-objects-7"])
+    approved = setting.approve("delete-objects-7")
     setting.reconcile(3)
     assert ([row.id for row in approved], setting.world.objects) == (["delete-objects-7"], {})
     assert setting.plan() == [("delete-7-v3", "awaiting approval")]
@@ -109,7 +115,7 @@ def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
 
 def test_all_that_waits_is_approved_at_once() -> None:
     setting = Setting("approve")
-    assert {row.id for row in setting.report.approve(None)} == {"delete-7-v3", "delete-objects-7"}
+    assert {row.id for row in setting.approve()} == {"delete-7-v3", "delete-objects-7"}
 
 
 def test_both_are_in_the_list_the_totals_and_the_markers() -> None:
@@ -123,7 +129,7 @@ def test_both_are_in_the_list_the_totals_and_the_markers() -> None:
 
 def test_what_is_done_to_objects_is_in_the_history() -> None:
     setting = Setting("approve")
-    setting.report.approve(["delete-objects-7"])
+    setting.approve("delete-objects-7")
     setting.reconcile(3)
     rows = setting.strays.markers.history.rows()
     assert (rows[-1].id, rows[-1].outcome) == ("delete-objects-7", "confirmed")

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
 from trueup.state.deletion.owners import NO_CLAIM, Claim, Component, OwnerStatus
+from trueup.streams.runtime.approvals import waiting
 from trueup.streams.runtime.stream import Filter
 
 FORGOTTEN = {"ledger": 7, "since_ms": NOW - MINUTE}
@@ -113,14 +114,14 @@ def test_a_plan_names_what_it_was_decided_on() -> None:
 )
 def test_approvals(ids: list[str] | None, given: list[int]) -> None:
     loop = Loop("approve").marked(7, 8)
-    report = [row.about["ledger"] for row in loop.report.approve(ids)]
+    report = [row.about["ledger"] for row in loop.report.approve(waiting(loop.report.plan(), ids))]
     assert (report, [m.ledger for m in loop.markers.markers.values() if m.approved]) == (given, given)
 
 
 def test_what_was_approved_waits_no_more() -> None:
     loop = Loop("approve").marked(7)
-    loop.report.approve(None)
-    assert (planned(loop), loop.report.approve(None)) == ({7: "marked"}, [])
+    loop.report.approve(waiting(loop.report.plan()))
+    assert (planned(loop), waiting(loop.report.plan())) == ({7: "marked"}, [])
 
 
 def test_the_status_counts_by_namespace_and_rule() -> None:

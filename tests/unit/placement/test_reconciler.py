@@ -330,7 +330,7 @@ def test_an_approval_is_refused_soon_where_the_journal_keeps_everybody_waiting(m
     driven = Driven()
     thread = blocked(driven)
     with pytest.raises(Retry):
-        driven.reconciler.approve(None)
+        driven.reconciler.approve({1: 3})
     released(driven, thread)
 
 
@@ -340,7 +340,7 @@ def test_an_approval_that_could_not_be_remembered_was_not_given():
     driven.answer(finding(1))
     driven.journal.away = True
     with pytest.raises(Retry):
-        driven.reconciler.approve([1])
+        driven.reconciler.approve({1: 3})
     assert driven.reconciler.repairs == {}
 
 

@@ -40,8 +40,6 @@ from trueup.streams.runtime.stream import (
     Source,
     Stream,
     StreamStatus,
-    approval,
-    waiting,
 )
 from trueup.streams.web.api import create_app, serve
 
@@ -82,11 +80,9 @@ class Tally(Stream):
         stage = "approved" if "grow-b" in self._approved else AWAITING
         return [PlanRow("grow-b", "grow", SMALL.id, SMALL.title, stage, {"pile": "b"})]
 
-    def approve(self, ids: Sequence[str] | None) -> list[PlanRow]:
-        given = waiting(self.plan(), ids)
-        self._approved |= {row.id for row in given}
-        self._context.history.add(*(approval(row, NOW) for row in given))
-        return given
+    def approve(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
+        self._approved |= {row.id for row in rows}
+        return rows
 
 
 @dataclass(frozen=True, slots=True)

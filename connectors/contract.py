@@ -112,8 +112,7 @@ class Lease:
 
     ``forward``: records from a third cluster are copied, too (ring, chain, tree); without it only records produced at
     the source are (full mesh: every pair has its own link). ``failures``: handling of records that the target
-    refuses: stop, dead-letter or hook. ``clusters``: bits of all configured clusters by name; they resolve paths that
-    contain names.
+    refuses: stop, dead-letter or hook. ``clusters``: bits of all configured clusters by name, for the names in paths.
     """
 
     link: str

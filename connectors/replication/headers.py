@@ -1,9 +1,9 @@
 """The headers that the records path adds: the path of a record, and its source offset.
 
-``trueup-source`` contains the names of the clusters passed (state/replication/provenance.py). ``trueup-offset`` has 16
-bytes: 8 for writer id and source partition (`prefix_of`), then the source offset as big-endian int64. Thus the newest
-record of a source partition can be found in a target partition that several links and topics write to. A record
-has one of each: those of an earlier hop are replaced. All other headers are kept in their order.
+``trueup-source`` contains the clusters passed, as in ``east#0,west#1`` (state/replication/provenance.py).
+``trueup-offset`` has 16 bytes: 8 for writer id and source partition (`prefix_of`), then the source offset as big-endian
+int64. Thus the newest record of a source partition can be found in a target partition that several links and topics
+write to. A record has one of each: those of an earlier hop are replaced. All other headers are kept in their order.
 """
 
 import struct
@@ -14,7 +14,14 @@ from typing import cast
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.remembered import Remembered
-from trueup.state.replication.provenance import HEADER, onward_tokens, refilled_tokens, tokens_bytes, tokens_of
+from trueup.state.replication.provenance import (
+    HEADER,
+    onward_tokens,
+    refilled_tokens,
+    token_of,
+    tokens_bytes,
+    tokens_of,
+)
 
 MARK = "trueup-offset"
 _PLACE = struct.Struct(">8sq")
@@ -47,7 +54,8 @@ class Path:
     the target had them before (`state.replication.provenance.Refill`); None: for others."""
 
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
-        self._ends, self._held = (source.name, target.name, forward), held
+        self._ends = (token_of(source.name, source.bit), token_of(target.name, target.bit), forward)
+        self._held = held
         self._known = Remembered[bytes | None, bytes | None]()
         self.source_header = (HEADER, self.onward(b"") or b"")
 

@@ -4,7 +4,9 @@ A cluster has a bit (0 to 31). In a system with producer ids, a batch that a lin
 bits that brokers never assign (they count from 0), then the bitmap of the clusters that its records passed, then the
 writer id of the link (setting ``flow``): ``mark << 48 | path << 16 | writer_id``. A producer id says who wrote this
 very batch. Applications that copy the headers of a record do not copy it, so headers prove nothing: `HEADER`, which
-contains the same path as names, is for people, and for systems without producer ids, which bind it to the message.
+contains the same path as tokens, is for people, and for systems without producer ids, which bind it to the message.
+A token has the name and the bit of a cluster, as in ``east#0``. The bit counts: installations of Trueup that have
+different clusters write and read the paths of one another.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,7 +18,7 @@ WHOLE = 0x5455
 SINGLE = range(0x5480, 0x5500)
 """The marks of batches of records that were copied one by one. Each producer chooses one of them."""
 BITS, WRITERS = 32, 1 << 16
-_UNNAMED = "#"
+_BIT = "#"
 
 
 class Tag(NamedTuple):
@@ -75,9 +77,27 @@ def refilled(path: int | None, source_bit: int, target_bit: int, forward: bool, 
     return (path or 0) | 1 << source_bit | (1 << target_bit if held else 0)
 
 
+def token_of(name: str, bit: int) -> str:
+    """A cluster in a path of tokens. The name, which may be empty, is for people: installations of Trueup may use
+    different names for a cluster."""
+    return f"{name}{_BIT}{bit}"
+
+
+def bit_of(token: str) -> int | None:
+    """The bit in a token; None: it is not one of a cluster with a bit."""
+    _, found, bit = token.rpartition(_BIT)
+    return int(bit) if found and bit.isascii() and bit.isdecimal() and int(bit) < BITS else None
+
+
 def tokens_of(value: bytes | None) -> tuple[str, ...]:
-    """Names of the clusters passed, from a header's value. Invalid text equals no cluster's name."""
-    return tuple(name for name in (value or b"").decode("utf-8", "backslashreplace").split(",") if name)
+    """The tokens in a header's value. Invalid text equals no cluster's token."""
+    return tuple(token for token in (value or b"").decode("utf-8", "backslashreplace").split(",") if token)
+
+
+def birth_in(value: bytes) -> bytes:
+    """The name of the first cluster in a header's value; its token if it has no name, or no bit."""
+    token = value.partition(b",")[0]
+    return token.rpartition(_BIT.encode())[0] or token
 
 
 def tokens_bytes(tokens: Sequence[str]) -> bytes:
@@ -86,34 +106,32 @@ def tokens_bytes(tokens: Sequence[str]) -> bytes:
 
 
 def tokens_in(path: int, bits: Mapping[str, int]) -> tuple[str, ...]:
-    """The names for a bitmap, by ``bits``; ``#n`` for a bit n that no cluster has any more."""
+    """The tokens for a bitmap, with names by ``bits``; without the name for a cluster that is not among them."""
     names = {bit: name for name, bit in bits.items()}
-    return tuple(names.get(bit, f"{_UNNAMED}{bit}") for bit in range(BITS) if path >> bit & 1)
+    return tuple(token_of(names.get(bit, ""), bit) for bit in range(BITS) if path >> bit & 1)
 
 
-def path_with(tokens: Iterable[str], bits: Mapping[str, int]) -> int:
-    """The bitmap for names, as `tokens_in` gives them. A cluster that is not configured has no bit."""
+def path_with(tokens: Iterable[str]) -> int:
+    """The bitmap for tokens. A token without a bit is not in it."""
     path = 0
-    for token in tokens:
-        bit = token.removeprefix(_UNNAMED)
-        if token in bits:
-            path |= 1 << bits[token]
-        elif bit != token and bit.isdecimal() and int(bit) < BITS:
-            path |= 1 << int(bit)
+    for bit in map(bit_of, tokens):
+        path |= 1 << bit if bit is not None else 0
     return path
 
 
 def onward_tokens(tokens: Sequence[str], source: str, target: str, forward: bool) -> tuple[str, ...] | None:
-    """The names to write; None: the record must not be copied. Empty ``tokens``: produced at the source."""
-    if tokens and (not forward or source in tokens):
+    """The tokens to write; None: the record must not be copied. Empty ``tokens``: produced at the source."""
+    passed = path_with(tokens)
+    if tokens and (not forward or passed & path_with([source])):
         return None
-    return None if target in (*tokens, source) else (*dict.fromkeys(tokens), source)
+    return None if (passed | path_with([source])) & path_with([target]) else (*dict.fromkeys(tokens), source)
 
 
 def refilled_tokens(
     tokens: Sequence[str], source: str, target: str, forward: bool, held: bool
 ) -> tuple[str, ...] | None:
-    """`refilled` for a path of names."""
-    if tokens and not forward and target not in tokens:
+    """`refilled` for a path of tokens."""
+    if tokens and not forward and not path_with(tokens) & path_with([target]):
         return None
-    return tuple(dict.fromkeys((*tokens, source, *([target] if held else []))))
+    passed, more = path_with(tokens), [source, *([target] if held else [])]
+    return (*dict.fromkeys(tokens), *(token for token in more if not passed & path_with([token])))

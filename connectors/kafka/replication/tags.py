@@ -5,7 +5,7 @@ from trueup.state.replication.provenance import path_with, tag_of, tokens_bytes,
 
 
 class Paths:
-    """The paths of one lease: names of clusters, as in the header of a record, and bits, as in the producer id of its
+    """The paths of one lease: tokens of clusters, as in the header of a record, and bits, as in the producer id of its
     batch."""
 
     def __init__(self, lease: Lease) -> None:
@@ -24,15 +24,15 @@ class Paths:
         return self._texts[tag.path]
 
     def path(self, text: bytes) -> int:
-        """The bitmap for the names in a header."""
+        """The bitmap for the tokens in a header."""
         if text not in self._paths:
-            self._paths[text] = path_with(tokens_of(text), self._bits)
+            self._paths[text] = path_with(tokens_of(text))
         return self._paths[text]
 
 
 def ordered(text: bytes, given: bytes | None) -> bytes:
-    """A path in the order of the header that the record has, if that names the same clusters: the first one is where
+    """A path in the order of the header that the record has, if that has the same clusters: the first one is where
     the record was produced. ``text``: the path from the tag."""
     if not text or given is None or given == text or b"," not in text:
         return text
-    return given if sorted(tokens_of(given)) == sorted(tokens_of(text)) else text
+    return given if path_with(tokens_of(given)) == path_with(tokens_of(text)) else text

@@ -21,6 +21,7 @@ from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
 from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, untouched
 from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.state.replication.provenance import token_of
 
 MOST, LEAST = 4_000, 32
 """Messages that one pull asks for: of all queues together, and of one at least."""
@@ -33,12 +34,7 @@ class RocketMqReader(RocketMqEnd):
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.source)
-        called = {
-            replicator.encode(): end.name.encode()
-            for end in (lease.source, lease.target)
-            if (replicator := end.options.get(REPLICATOR))
-        }
-        self._decoder = Decoder(untouched(lease), REPLICATOR in lease.source.options, called)
+        self._decoder = Decoder(untouched(lease), REPLICATOR in lease.source.options, _called(lease))
         self._open: dict[str, Connection] = {}
         self._queues: dict[LogId, _Queue] = {}
         self._last = {
@@ -140,6 +136,15 @@ class RocketMqReader(RocketMqEnd):
         for broker in [*self._open]:
             self._drop(broker)
         self._client.close()
+
+
+def _called(lease: Lease) -> dict[bytes, bytes]:
+    """The clusters as in a path, by the names that RocketMQ's replicator uses for them."""
+    ends = (lease.source, lease.target)
+    bits = {**lease.clusters, **{end.name: end.bit for end in ends}}
+    tokens = {name: token_of(name, bit) for name, bit in bits.items()}
+    called = {end.options[REPLICATOR]: tokens[end.name] for end in ends if end.options.get(REPLICATOR)}
+    return {name.encode(): token.encode() for name, token in {**tokens, **called}.items()}
 
 
 class _Last(NamedTuple):

@@ -195,7 +195,7 @@ def test_what_went_through_kafka_never_comes_home_and_is_what_it_was(
     assert (bytes(there.bodies[0]), there.flags[0], there.born[0]) == (BODY, 7, BORN_MS)
     assert kept(there.properties[0]) == kept(here.properties[0])
     path = properties.decoded(there.properties[0])
-    assert (path["trueup-source"], path["ROCKETMQ_REPLICATOR_SOURCE"]) == ("east,lake", "east")
+    assert (path["trueup-source"], path["ROCKETMQ_REPLICATOR_SOURCE"]) == ("#0,lake#2", "#0")
     [record] = contents(lake.cluster.read(topic, 0))
     assert (record.key, record.value, dict(record.headers)["TAGS"]) == (b"k1 k2", BODY, b"paid")
 

@@ -150,7 +150,7 @@ def test_messages_sent_again_are_copied_back_and_copies_are_not(world: World) ->
     copy = world.lease("east", TOPIC).to_the_end()
     assert (copy.totals["copied"], copy.totals["dropped"], copy.totals["foreign_tags"]) == (3 * COUNT, COUNT, 3 * COUNT)
     west = world.rocketmq.west
-    assert named(west, TOPIC, HEADER) == [""] * COUNT + ["east"] * 3 * COUNT
+    assert named(west, TOPIC, HEADER) == [""] * COUNT + ["east#0"] * 3 * COUNT
     old, new = contents(west.read(TOPIC, 0))[:COUNT], contents(west.read(TOPIC, 0))[COUNT:]
     assert [each.value for each in new] == [each.value for each in old] * 2 + [b"changed"] * COUNT
     sent = [each.timestamp for each in contents(world.rocketmq.east.read(TOPIC, 0))[COUNT:]]
@@ -161,7 +161,7 @@ def test_messages_sent_to_another_topic_are_copied(world: World) -> None:
     """Also those that the application found in the topics of retries and of dead letters."""
     copy = world.lease("east", OTHER).to_the_end()
     assert (copy.totals["copied"], copy.totals["dropped"], copy.totals["foreign_tags"]) == (3 * COUNT, 0, 3 * COUNT)
-    assert named(world.rocketmq.west, OTHER, HEADER) == ["east"] * 3 * COUNT
+    assert named(world.rocketmq.west, OTHER, HEADER) == ["east#0"] * 3 * COUNT
 
 
 def test_messages_sent_again_go_back_to_kafka_and_copies_do_not(world: World) -> None:
@@ -195,4 +195,4 @@ def test_a_refill_restores_copies_and_messages_sent_again(world: World) -> None:
     world.rocketmq.west.create(into, 1)
     copy = world.lease("east", TOPIC, into=into, refill=Refill(0, 4 * COUNT)).to_the_end()
     assert (copy.totals["copied"], copy.totals["dropped"]) == (4 * COUNT, 0)
-    assert named(world.rocketmq.west, into, HEADER) == ["west,east"] * COUNT + ["east"] * 3 * COUNT
+    assert named(world.rocketmq.west, into, HEADER) == ["west#1,east#0"] * COUNT + ["east#0"] * 3 * COUNT

@@ -28,7 +28,7 @@ ORDERS = LogId("orders", 0)
 OURS = prefix_of(7, ORDERS)
 EAST, WEST = Endpoint("east", "", 0), Endpoint("west", "", 1)
 LONG = b"a cluster with a name that is longer than the form of arrays allows for other headers"
-CLUSTERS = [b"north", b"west", b"east", b"north,west", LONG]
+CLUSTERS = [b"north#2", b"west#1", b"east#0", b"north#2,west#1", LONG]
 PATHS = st.none() | st.sampled_from(CLUSTERS)
 USUAL = st.tuples(
     st.none() | st.binary(max_size=9), st.none() | BODIES, st.just(0), st.lists(st.tuples(NAMES, BODIES), max_size=3)
@@ -94,7 +94,7 @@ def test_copies_are_written_as_they_are_one_by_one(contents: list[Any], forward:
         assert written(made.columns) == written(wanted.columns)
 
 
-@pytest.mark.parametrize("path", [None, b"north"])
+@pytest.mark.parametrize("path", [None, b"north#2"])
 @pytest.mark.parametrize("count", [0, 59, 60, 61, 62, 63, 64, 65])
 def test_copies_with_many_headers_are_written_as_they_are_one_by_one(count: int, path: bytes | None) -> None:
     headers: list[tuple[str, bytes | None]] = [("a", b"1")] * count
@@ -105,7 +105,7 @@ def test_copies_with_many_headers_are_written_as_they_are_one_by_one(count: int,
 
 
 def test_records_can_be_written_twice() -> None:
-    columns = read([(b"k", b"v", 0, [("a", b"1")]), copied((b"k", None, 0, []), b"north")])
+    columns = read([(b"k", b"v", 0, [("a", b"1")]), copied((b"k", None, 0, []), b"north#2")])
     made = many(columns, forward=True).columns
     assert isinstance(made, Packed)
     assert written(made) == written(many(columns, forward=True).columns) == written(made.columns())
@@ -133,40 +133,45 @@ def test_headers_of_links_are_believed_only_in_their_batches(contents: list[Any]
 
 def test_a_path_has_the_order_of_the_header_if_that_names_the_same_clusters() -> None:
     record: Record = (b"k", b"v", 0, [])
-    records = [copied(record, b"west,north"), copied(record, b"west")]
-    headers = [[*row[4]] for row in rows_of(read(records, [b"north,west"] * 2))]
-    assert headers == [[(HEADER, b"west,north")], [(HEADER, b"north,west")]]
+    records = [copied(record, b"west#1,north#2"), copied(record, b"west#1")]
+    headers = [[*row[4]] for row in rows_of(read(records, [b"north#2,west#1"] * 2))]
+    assert headers == [[(HEADER, b"west#1,north#2")], [(HEADER, b"north#2,west#1")]]
 
 
-@pytest.mark.parametrize("path", [b"north", b"north,south", LONG])
+@pytest.mark.parametrize("path", [b"north#2", b"north#2,south#3", LONG])
 def test_a_topic_that_was_copied_before_is_written_as_arrays(path: bytes) -> None:
     record: Record = (b"k", b"v", 0, [("a", b"1")])
     made = many(read([copied(record, path)] * 3), forward=True)
     assert isinstance(made.columns, Packed)
-    assert made.columns.columns().headers[0][:2] == [("a", b"1"), (HEADER, path + b",east")]
+    assert made.columns.columns().headers[0][:2] == [("a", b"1"), (HEADER, path + b",east#0")]
 
 
 def test_records_of_the_target_are_left_out_of_the_arrays() -> None:
     record: Record = (b"k", b"v", 0, [("a", b"1")])
-    made = many(read([copied(record, b"west"), copied(record, None), copied(record, b"west")]), forward=False)
+    made = many(read([copied(record, b"west#1"), copied(record, None), copied(record, b"west#1")]), forward=False)
     assert isinstance(made.columns, Packed)
     assert ([*made.columns.offsets], made.dropped) == ([9], 2)
 
 
 def test_records_of_several_clusters_are_written_as_arrays() -> None:
     record: Record = (b"k", b"v", 0, [("a", b"1")])
-    made = many(read([copied(record, path) for path in (b"north", b"south", None, b"north")]), forward=True).columns
+    made = many(
+        read([copied(record, path) for path in (b"north#2", b"south#3", None, b"north#2")]), forward=True
+    ).columns
     assert isinstance(made, Packed)
     assert [headers[1][1] for headers in made.columns().headers] == [
-        b"north,east",
-        b"south,east",
-        b"east",
-        b"north,east",
+        b"north#2,east#0",
+        b"south#3,east#0",
+        b"east#0",
+        b"north#2,east#0",
     ]
 
 
 def test_copies_become_messages_as_arrays() -> None:
-    records: list[Record] = [copied((b"k", b"v", 0, [("a", b"1")]), b"north"), copied((b"k", b"v", 0, []), b"north")]
+    records: list[Record] = [
+        copied((b"k", b"v", 0, [("a", b"1")]), b"north#2"),
+        copied((b"k", b"v", 0, []), b"north#2"),
+    ]
     made = many(read(records), forward=True).columns
     assert isinstance(made, Packed)
     found = arrays.incoming(made)
@@ -177,7 +182,7 @@ def test_copies_become_messages_as_arrays() -> None:
 
 
 def test_a_path_with_separators_of_properties_is_handled_one_by_one() -> None:
-    made = many(read([copied((b"k", b"v", 0, []), b"north\x02KEYS\x01other")]), forward=True).columns
+    made = many(read([copied((b"k", b"v", 0, []), b"north#2\x02KEYS\x01other")]), forward=True).columns
     assert isinstance(made, Packed)
     assert arrays.incoming(made) is None
 
@@ -185,19 +190,19 @@ def test_a_path_with_separators_of_properties_is_handled_one_by_one() -> None:
 @pytest.mark.parametrize(
     "headers",
     [
-        [(HEADER, b"north")],
-        [(HEADER, b"north"), (MARK, b"short")],
-        [(HEADER, b"north"), (MARK, None)],
+        [(HEADER, b"north#2")],
+        [(HEADER, b"north#2"), (MARK, b"short")],
+        [(HEADER, b"north#2"), (MARK, None)],
         [(HEADER, None), (MARK, bytes(16))],
-        [(HEADER, b"north"), (MARK, bytes(16)), ("a", b"1")],
-        [(HEADER, b"north"), (HEADER, b"north"), (MARK, bytes(16))],
+        [(HEADER, b"north#2"), (MARK, bytes(16)), ("a", b"1")],
+        [(HEADER, b"north#2"), (HEADER, b"north#2"), (MARK, bytes(16))],
         [(MARK, bytes(16))],
     ],
 )
 def test_headers_in_other_places_are_handled_one_by_one(headers: list[Any]) -> None:
     record: Record = (b"k", b"v", 0, headers)
-    assert not isinstance(read([record], [b"north"]), Packed)
-    assert rows_of(read([record], [b"north"]))[0][4][-1] == (HEADER, b"north")
+    assert not isinstance(read([record], [b"north#2"]), Packed)
+    assert rows_of(read([record], [b"north#2"]))[0][4][-1] == (HEADER, b"north#2")
 
 
 def test_many_different_paths_are_handled_one_by_one() -> None:

@@ -14,6 +14,7 @@ from trueup.state.replication.provenance import (
     path_with,
     producer_id,
     tag_of,
+    token_of,
     tokens_bytes,
     tokens_in,
     tokens_of,
@@ -67,17 +68,18 @@ def by_bits(origin, routes):
     return arrived
 
 
-def by_names(origin, routes):
+def by_tokens(origin, routes):
     """Arrivals of a record at each cluster, with its path encoded in headers."""
     arrived, going = Counter(), [(origin, None)]
     while going:
         at, header = going.pop()
         for route in routes:
             if route.source == at:
-                names = onward_tokens(tokens_of(header), route.source, route.target, route.forward)
-                if names is not None:
+                ends = (token_of("", int(end)) for end in (route.source, route.target))
+                tokens = onward_tokens(tokens_of(header), *ends, route.forward)
+                if tokens is not None:
                     arrived[route.target] += 1
-                    going.append((route.target, tokens_bytes(names)))
+                    going.append((route.target, tokens_bytes(tokens)))
     return arrived
 
 
@@ -89,7 +91,7 @@ def clusters(routes):
 def test_every_record_reaches_every_other_cluster_once_and_never_comes_back(routes):
     for origin in clusters(routes):
         once = dict.fromkeys(clusters(routes) - {origin}, 1)
-        assert by_bits(origin, routes) == by_names(origin, routes) == once
+        assert by_bits(origin, routes) == by_tokens(origin, routes) == once
 
 
 @given(shapes)
@@ -124,7 +126,7 @@ def test_no_record_comes_back_over_any_links(routes):
 
 @given(any_links)
 def test_headers_and_producer_ids_agree(routes):
-    assert all(by_bits(origin, routes) == by_names(origin, routes) for origin in clusters(routes))
+    assert all(by_bits(origin, routes) == by_tokens(origin, routes) for origin in clusters(routes))
 
 
 @given(paths, writer_ids, st.sampled_from([WHOLE, *SINGLE]))
@@ -133,8 +135,8 @@ def test_a_tag_is_what_was_written(path, writer_id, mark):
 
 
 @given(paths, st.dictionaries(st.sampled_from("abcdef"), st.integers(0, 31)))
-def test_names_of_a_path_give_its_bits(path, bits):
-    assert path_with(tokens_in(path, bits), bits) == path
+def test_tokens_of_a_path_give_its_bits(path, bits):
+    assert path_with(tokens_in(path, bits)) == path
 
 
 @given(st.integers(-(2**63), 2**63 - 1))

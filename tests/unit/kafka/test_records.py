@@ -49,16 +49,16 @@ def test_a_mark_is_read_back_and_bytes_of_others_are_none() -> None:
 
 def test_a_record_from_a_third_cluster_gets_one_longer_path_and_one_new_mark() -> None:
     mark = (MARK, b"new")
-    headers = [("a", b"1"), (HEADER, b"north"), (MARK, b"old"), ("b", b"2")]
+    headers = [("a", b"1"), (HEADER, b"north#2"), (MARK, b"old"), ("b", b"2")]
     assert Path(EAST, WEST, True).tagged(headers, mark) == [
-        ("a", b"1"), ("b", b"2"), (HEADER, b"north,east"), mark,
+        ("a", b"1"), ("b", b"2"), (HEADER, b"north#2,east#0"), mark,
     ]  # fmt: skip
 
 
 def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_dropped() -> None:
     mark = (MARK, b"new")
-    assert Path(EAST, WEST, True).tagged([(HEADER, b"west")], mark) is None
-    assert Path(EAST, WEST, False).tagged([(HEADER, b"north")], mark) is None
+    assert Path(EAST, WEST, True).tagged([(HEADER, b"west#1")], mark) is None
+    assert Path(EAST, WEST, False).tagged([(HEADER, b"north#2")], mark) is None
 
 
 def tagged(*headers: Sequence[tuple[str, bytes | None]], transform: str = "") -> Tagged:
@@ -76,16 +76,16 @@ def mark(offset: int) -> tuple[str, bytes]:
 
 def test_every_record_has_its_origin_and_source_offset() -> None:
     assert list(tagged([], [("a", b"1"), ("a", None)]).columns.headers) == [
-        [(HEADER, b"east"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east"), mark(6)],
+        [(HEADER, b"east#0"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east#0"), mark(6)],
     ]  # fmt: skip
 
 
 def test_records_of_a_link_are_separated_from_those_produced_at_the_source() -> None:
-    found = tagged([("a", b"1")], [(HEADER, b"west")], [(HEADER, b"north"), mark(99)])
+    found = tagged([("a", b"1")], [(HEADER, b"west#1")], [(HEADER, b"north#2"), mark(99)])
     assert ([*found.columns.offsets], found.dropped) == ([5, 7], 1)
     assert list(found.columns.headers) == [
-        [("a", b"1"), (HEADER, b"east"), mark(5)],
-        [(HEADER, b"north,east"), mark(7)],
+        [("a", b"1"), (HEADER, b"east#0"), mark(5)],
+        [(HEADER, b"north#2,east#0"), mark(7)],
     ]
 
 

@@ -233,7 +233,7 @@ def test_a_producer_begins_with_an_epoch_that_the_leader_has_not_seen(broker: Br
 
 
 def test_a_batch_says_which_clusters_its_records_passed(broker: Broker, writer: WireWriter) -> None:
-    rows = columns(4)._replace(headers=[[(HEADER, b"east")], [(HEADER, b"east")], [(HEADER, b"west,east")], []])
+    rows = columns(4)._replace(headers=[[(HEADER, b"east#0")], [(HEADER, b"east#0")], [(HEADER, b"west#1,east#0")], []])
     assert [*writer.write({A: rows})[A].offsets] == [0, 1, 2, 3]
     found = [(tag_of(header.producer_id), header.sequence, header.records) for header in broker.stored[0]]
     assert found == [(Tag(0b01, 1, False), 0, 2), (Tag(0b11, 1, False), 0, 1), (Tag(0b01, 1, False), 2, 1)]
@@ -241,7 +241,7 @@ def test_a_batch_says_which_clusters_its_records_passed(broker: Broker, writer: 
 
 def test_a_refused_record_among_those_of_several_paths_is_found(broker: Broker, writer: WireWriter) -> None:
     broker.bad = 7
-    paths: list[list[tuple[str, bytes | None]]] = [[(HEADER, b"east")], [(HEADER, b"west,east")]]
+    paths: list[list[tuple[str, bytes | None]]] = [[(HEADER, b"east#0")], [(HEADER, b"west#1,east#0")]]
     rows = sizes(5, 5, 5, 7, 5)._replace(headers=[paths[n // 2 % 2] for n in range(5)])
     done = writer.write({A: rows})[A]
     assert ([*done.offsets], done.alone) == ([0, 1, 2], True)

@@ -3,6 +3,7 @@ import pytest
 from trueup.state.replication.provenance import (
     SINGLE,
     Tag,
+    birth_in,
     onward,
     onward_tokens,
     path_with,
@@ -49,14 +50,21 @@ def test_a_tag_says_whether_records_were_copied_one_by_one(mark: int):
     assert tag_of(producer_id(1, 9, mark)) == Tag(1, 9, whole=False)
 
 
-def test_a_cluster_that_is_not_configured_any_more_keeps_its_bit():
-    assert tokens_in(0b1101, {"east": 0, "west": 2}) == ("east", "west", "#3")
-    assert path_with(("east", "west", "#3"), {"east": 0, "west": 2}) == 0b1101
+def test_a_path_has_the_names_that_are_known_and_all_bits():
+    assert tokens_in(0b1101, {"east": 0, "west": 2}) == ("east#0", "west#2", "#3")
+    assert path_with(("east#0", "west#2", "#3")) == 0b1101
 
 
-@pytest.mark.parametrize("token", ["gone", "#", "#32", "#x", "#-1"])
-def test_other_names_have_no_bit(token: str):
-    assert path_with((token,), {"east": 0}) == 0
+@pytest.mark.parametrize("token", ["gone", "#", "#32", "#x", "#-1", "#\u0661", "east#0x", ""])
+def test_other_tokens_have_no_bit(token: str):
+    assert path_with((token,)) == 0
+
+
+@pytest.mark.parametrize(
+    ("path", "name"), [(b"east#0,west#1", b"east"), (b"#3,west#1", b"#3"), (b"theirs", b"theirs"), (b"", b"")]
+)
+def test_a_path_names_the_cluster_of_birth(path: bytes, name: bytes):
+    assert birth_in(path) == name
 
 
 def test_a_record_produced_at_the_source_is_copied_with_the_source_in_its_path():
@@ -72,11 +80,11 @@ def test_a_record_from_a_third_cluster_goes_on_only_where_the_link_forwards():
 
 
 def test_nothing_goes_from_a_cluster_to_itself():
-    assert (onward(None, EAST, EAST, True), onward_tokens((), "a", "a", True)) == (None, None)
+    assert (onward(None, EAST, EAST, True), onward_tokens((), "a#0", "a#0", True)) == (None, None)
 
 
-def test_a_header_holds_names():
-    assert tokens_of(tokens_bytes(("east", "west"))) == ("east", "west")
+def test_a_header_holds_tokens():
+    assert tokens_of(tokens_bytes(("east#0", "west#1"))) == ("east#0", "west#1")
 
 
 def test_no_header_and_an_empty_one_are_the_same():
@@ -84,23 +92,30 @@ def test_no_header_and_an_empty_one_are_the_same():
 
 
 def test_bytes_that_are_no_text_are_no_cluster():
-    assert tokens_of(b"\xff,east") == ("\\xff", "east")
+    assert tokens_of(b"\xff,east#0") == ("\\xff", "east#0")
 
 
-def test_a_name_within_another_is_another_cluster():
-    assert onward_tokens(("northeast",), "north", "east", True) == ("northeast", "north")
+@pytest.mark.parametrize("passed", ["northeast#5", "#5", "east"])
+def test_another_bit_is_another_cluster_whatever_its_name(passed: str):
+    assert onward_tokens((passed,), "north#2", "east#0", True) == (passed, "north#2")
 
 
-def test_names_that_hold_the_target_stop_the_record():
-    assert onward_tokens(("east", "west"), "north", "east", True) is None
+@pytest.mark.parametrize("passed", ["east#0", "#0", "eu#0"])
+def test_the_bit_of_the_target_stops_the_record_whatever_its_name(passed: str):
+    assert onward_tokens((passed, "west#1"), "north#2", "east#0", True) is None
+
+
+@pytest.mark.parametrize("passed", ["north#2", "#2"])
+def test_a_refilled_record_does_not_leave_its_source_again(passed: str):
+    assert onward_tokens((passed,), "north#2", "east#0", True) is None
 
 
 def test_without_forward_only_the_records_of_the_source_go():
-    assert [onward_tokens(names, "b", "c", False) for names in ((), ("a",))] == [("b",), None]
+    assert [onward_tokens(tokens, "b#1", "c#2", False) for tokens in ((), ("a#0",))] == [("b#1",), None]
 
 
-def test_a_name_is_not_repeated():
-    assert onward_tokens(("a", "b", "a"), "c", "d", True) == ("a", "b", "c")
+def test_a_token_is_not_repeated():
+    assert onward_tokens(("a#0", "b#1", "a#0"), "c#2", "d#3", True) == ("a#0", "b#1", "c#2")
 
 
 def test_a_refilled_record_goes_to_the_target_again_whatever_it_passed():
@@ -129,9 +144,11 @@ def test_a_refilled_record_that_had_left_the_cluster_does_not_leave_it_twice():
     assert onward(written, 0, 2, True) is None
 
 
-def test_names_are_refilled_as_bits_are():
-    assert [refilled_tokens(names, "west", "east", True, held) for names, held in (((), True), (("east",), False))] == [
-        ("west", "east"), ("east", "west"),
-    ]  # fmt: skip
-    assert onward_tokens(("west", "east"), "east", "north", True) is None
-    assert refilled_tokens(("north",), "west", "east", False, True) is None
+def test_tokens_are_refilled_as_bits_are():
+    found = [
+        refilled_tokens(tokens, "west#1", "east#0", True, held)
+        for tokens, held in (((), True), (("east#0",), False), (("eu#0",), True))
+    ]
+    assert found == [("west#1", "east#0"), ("east#0", "west#1"), ("eu#0", "west#1")]
+    assert onward_tokens(("west#1", "east#0"), "east#0", "north#2", True) is None
+    assert refilled_tokens(("north#2",), "west#1", "east#0", False, True) is None

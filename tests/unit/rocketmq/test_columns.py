@@ -145,9 +145,9 @@ def test_the_flag_survives_in_another_system() -> None:
 
 
 def test_a_copy_names_the_clusters_passed_and_that_of_its_birth() -> None:
-    made = written(None, b"v", (HEADER, b"hangzhou,lake"), (MARK, bytes(16)))
+    made = written(None, b"v", (HEADER, b"hangzhou#2,#4"), (MARK, bytes(16)))
     assert made.properties[0].split(b"\x02")[:2] == [
-        b"trueup-source\x01hangzhou,lake", b"ROCKETMQ_REPLICATOR_SOURCE\x01hangzhou",
+        b"trueup-source\x01hangzhou#2,#4", b"ROCKETMQ_REPLICATOR_SOURCE\x01hangzhou",
     ]  # fmt: skip
 
 
@@ -194,7 +194,8 @@ THEIRS = [
     (b"ROCKETMQ_REPLICATOR_SOURCE\x01a\x02", b"a"),
     (b"REPLICATOR-BORN-SOURCE\x01c_x_r,c_y_r,\x02", b"east,c_y_r"),
     (b"connect-ext-REPLICATOR-BORN-SOURCE\x01abc_x_r,\x02", b"abc_x_r"),
-    (b"connect-ext-trueup-source\x01a,b\x02connect-ext-ROCKETMQ_REPLICATOR_SOURCE\x01a\x02", b"a,b"),
+    (b"connect-ext-trueup-source\x01a#3,b\x02connect-ext-ROCKETMQ_REPLICATOR_SOURCE\x01a\x02", b"a#3,b,a"),
+    (b"ROCKETMQ_REPLICATOR_SOURCE\x01a#3\x02", b"a?3"),
 ]
 
 

@@ -37,7 +37,7 @@ _BORN, _PLACE, _TIME, _SIZE, _UNIQUE, _LAST = (
 
 
 class Tag(NamedTuple):
-    """The tag of a message that a link wrote: names of the clusters passed, its mark, and its time in ms since 1970."""
+    """The tag of a message that a link wrote: the clusters passed, its mark, and its time in ms since 1970."""
 
     passed: bytes
     mark: bytes

@@ -82,7 +82,8 @@ class Decoded(NamedTuple):
 
 class Decoder:
     """Converts stored messages to columns. ``raw``: the columns are for a writer of RocketMQ. ``replicated``:
-    RocketMQ's own replicator writes to the cluster; ``called``: cluster names by the names that it uses for them."""
+    RocketMQ's own replicator writes to the cluster; ``called``: clusters as in a path, by the names that it uses for
+    them."""
 
     def __init__(self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None) -> None:
         self.raw, self._replicated, self._called = raw, replicated, called or {}
@@ -153,10 +154,7 @@ class Decoder:
         return key, None if null else value, stamp, headers + path, foreign
 
     def _tag(self, binding: Binding, found: Mapping[bytes, bytes], head: _Head) -> tuple[list[Header], int, bool]:
-        """The header for the clusters passed, the time of birth, and whether there is a foreign tag.
-
-        Names are compared whole: a cluster whose name is a part of another's is another cluster.
-        """
+        """The header for the clusters passed, the time of birth, and whether there is a foreign tag."""
         if names.FOREIGN.isdisjoint(found):
             return [], head.born, False
         if (tag := binding.tag_of(found, head.born, head.size)) is not None:
@@ -165,11 +163,13 @@ class Decoder:
         return [(HEADER, passed)] if passed else [], head.born, not passed
 
     def _passed(self, found: Mapping[bytes, bytes]) -> bytes:
-        """The clusters passed in the order in which RocketMQ's replicator names them. A message that has parts of a tag
-        of Trueup was not written by it: it renames them."""
+        """The clusters passed in the order in which RocketMQ's replicator names them. Only a tag of Trueup has bits. A
+        message that has parts of one was not written by the replicator: it renames them."""
         if names.SOURCE in found:
             return b""
-        tokens = (token for name in names.OTHERS for token in found.get(name, b"").split(b","))
+        values = ((name, found.get(name, b"")) for name in names.OTHERS)
+        texts = (value if name == names.CONNECTED else value.replace(b"#", b"?") for name, value in values)
+        tokens = (token for text in texts for token in text.split(b","))
         return b",".join(dict.fromkeys(self._called.get(token, token) for token in tokens if token))
 
 

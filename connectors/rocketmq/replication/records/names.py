@@ -2,8 +2,8 @@
 
 A copy of a message has the properties of the message except those of `STORED_BY_BROKER`, and in addition a tag:
 
-trueup-source                 names of the clusters passed, as the header of that name
-ROCKETMQ_REPLICATOR_SOURCE    the first of them: the cluster in which the message was born (RIP-45)
+trueup-source                 the clusters passed, as the header of that name
+ROCKETMQ_REPLICATOR_SOURCE    the name of the first of them: the cluster in which the message was born (RIP-45)
 trueup-offset                 the header of that name and the digest of the tag (binding.py), together in base64
 trueup-time                   time of birth in ms since 1970, if it differs from that of the batch
 
@@ -15,7 +15,7 @@ from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
 
 from trueup.connectors.replication.headers import MARK
-from trueup.state.replication.provenance import HEADER
+from trueup.state.replication.provenance import HEADER, birth_in
 
 KEYS, UNIQUE = b"KEYS", b"UNIQ_KEY"
 VALUE, NEXT = b"\x01", b"\x02"
@@ -35,7 +35,8 @@ MERGED = b"REPLICATOR-BORN-SOURCE"
 """Clusters passed as the merged replicator writes them: cloud_cluster_region, each with a comma."""
 CONNECT = b"connect-ext-"
 """The runtime of the merged replicator adds this prefix to names of properties."""
-OTHERS = (BIRTH, MERGED, *(CONNECT + name for name in (SOURCE, BIRTH, MERGED)))
+CONNECTED = CONNECT + SOURCE
+OTHERS = (BIRTH, MERGED, CONNECTED, CONNECT + BIRTH, CONNECT + MERGED)
 """Clusters passed in messages that another replicator wrote. `BIRTH` beside `SOURCE` is a part of a tag of Trueup."""
 
 STORED_BY_BROKER = frozenset(
@@ -68,9 +69,8 @@ users may set have the same meaning in both: TAGS, __SHARDINGKEY, UNIQ_KEY, WAIT
 
 
 def path_of(passed: bytes) -> bytes:
-    """The properties of a copy for the names of the clusters passed, which contain no separator."""
-    birth = passed.partition(b",")[0]
-    return b"".join((SOURCE, VALUE, passed, NEXT, BIRTH, VALUE, birth, NEXT))
+    """The properties of a copy for the clusters passed, which contain no separator."""
+    return b"".join((SOURCE, VALUE, passed, NEXT, BIRTH, VALUE, birth_in(passed), NEXT))
 
 
 def value_in(raw: bytes, name: bytes) -> bytes:

@@ -140,8 +140,8 @@ class Application:
             return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
             return Source("spark", "down", None, STARTING)
-        if self._standby is not None:
-            return Source("spark", "up", 0, self.spark_ui)
+        if self._standby is not None or not self._supervisor.queries:  # nothing shows that it hangs
+            return Source("spark", "up", None, self.spark_ui)
         query = next((each.query for each in found.values() if each.query), "")
         last_ms = event_ms.get(query) if query else max(event_ms.values(), default=None)
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)

@@ -5,9 +5,6 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
-
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import endpoint_of
 from trueup.connectors.kafka.logdirs.client import LogDirsClient as Directories
@@ -29,7 +26,6 @@ from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_reco
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.spark.queries import periodic
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -87,21 +83,14 @@ class LogDirsManager:
         record = record_of(name, broker, ours, self._clock())
         self._journal.put([(CHANGES, f"{name}/{broker}".encode(), record)])
 
-    def begin(self, spark: Callable[[], SparkSession], supervisor: Supervisor, checkpoints: str) -> None:
-        """Keep the query of every cluster running, in the session that ``spark`` returns."""
+    def begin(self, supervisor: Supervisor) -> None:
+        """Start the loop of every cluster."""
         for dirs in self._all():
-            checkpoint = f"{checkpoints}/{dirs.name}"
-            supervisor.query(f"logdirs-{dirs.name}", partial(self._query, spark, dirs, checkpoint))
+            supervisor.loop(f"logdirs {dirs.name}", partial(self._pass, dirs), dirs.policy.poll_s)
 
-    def _query(self, spark: Callable[[], SparkSession], dirs: Dirs, checkpoint: str) -> StreamingQuery:
-        """Start a query whose batches are passes of the reconciler."""
-
-        def sink(_frame: DataFrame, _batch: int) -> None:
-            dirs.reconcile()
-            self._publish(dirs)
-
-        every = f"{int(1000 * dirs.policy.poll_s)} milliseconds"
-        return periodic(spark(), f"logdirs-{dirs.name}", every, sink, checkpoint)
+    def _pass(self, dirs: Dirs) -> None:
+        dirs.reconcile()
+        self._publish(dirs)
 
     def _publish(self, dirs: Dirs) -> None:
         """Write changed observations to the journal."""
@@ -113,10 +102,6 @@ class LogDirsManager:
                     records.append((DIRECTORIES, key, record))
         self._journal.put(records)
         self._published |= {key: {**record, "at_ms": 0} for _, key, record in records}
-
-    def longest_ms(self) -> int:
-        """The longest interval between two passes in ms: a query reports no progress in between."""
-        return int(1000 * max((dirs.policy.poll_s for dirs in self._all()), default=0.0))
 
     def not_ready(self) -> list[str]:
         """Problems of clusters that were not observed yet."""

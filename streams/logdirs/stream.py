@@ -32,9 +32,9 @@ class LogDirsStream(Stream):
         """Load the observations and changes of earlier runs."""
         self.logdirs.load()
 
-    def begin(self, spark: Session) -> None:
-        """Start the query of every cluster."""
-        self.logdirs.begin(spark, self._context.supervisor, f"{self._context.rounds}/logdirs")
+    def begin(self, spark: Session) -> None:  # noqa: ARG002 - it has no query
+        """Start the loop of every cluster."""
+        self.logdirs.begin(self._context.supervisor)
 
     def status(self, now_ms: int) -> StreamStatus:
         """The status, with one row per cluster."""
@@ -44,7 +44,7 @@ class LogDirsStream(Stream):
         return StreamStatus(
             modes.pop() if len(modes) == 1 else "", all(row["paused"] for row in rows) and bool(rows), rules,
             sources=found.sources(now_ms), problems=[*found.left, *found.problems()], not_ready=found.not_ready(),
-            silent_ms=found.longest_ms(), fields={"logdirs": rows},
+            fields={"logdirs": rows},
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:

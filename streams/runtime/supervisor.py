@@ -152,6 +152,11 @@ class Supervisor:
         self.tasks[name] = Task(name, proven_s=HEALTHY_S)
         self._starts[name] = start
 
+    @property
+    def queries(self) -> list[str]:
+        """Names of the streaming queries."""
+        return [*self._starts]
+
     def progressed(self, name: str) -> None:
         """Record that a batch of this query succeeded or that the query is idle."""
         if name in self._starts:

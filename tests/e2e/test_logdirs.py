@@ -1,13 +1,15 @@
 """Log directories in the application, end to end: disks of different size, and SIGKILL of either side during a move."""
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.e2e.trueup import Trueup
+from tests.e2e.trueup import Trueup, source_of
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
@@ -186,3 +188,19 @@ def test_in_observe_everything_of_ours_is_taken_back(trueup: Trueup, disks: LogD
     trueup.set("logdirs.east.mode", "observe")
     trueup.until("the cordon to go", lambda: not any(d.cordoned for d in seen(disks).dirs))
     assert disks.throttled([NODE]) == {}
+
+
+def test_brokers_are_observed_while_spark_is_down(trueup: Trueup) -> None:
+    times_ms: list[int] = []
+
+    def observed() -> bool:
+        status = trueup.api("status")
+        if source_of(status, "spark")["state"] != "down":
+            times_ms.clear()
+            with suppress(StopIteration, psutil.NoSuchProcess):  # it may just end, or not be there yet
+                trueup.jvm().kill()
+            return False
+        times_ms.append(status["logdirs"][0]["at_ms"])
+        return times_ms[-1] > times_ms[0]
+
+    trueup.until("a pass without Spark", observed)

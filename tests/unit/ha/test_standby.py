@@ -93,7 +93,7 @@ def application(election: Election) -> Application:
     settings = parse(HA)
     live: Any = SimpleNamespace(now=settings, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
-    supervisor: Any = SimpleNamespace(tasks={}, failing=list)
+    supervisor: Any = SimpleNamespace(tasks={}, failing=list, queries=[])
     made = Application(
         live, journal, {}, supervisor, Listener(lambda _: None), lambda: 0, History(), election,
     )  # fmt: skip

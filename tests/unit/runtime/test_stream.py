@@ -17,7 +17,7 @@ from trueup.state.common.rules import Rule, Verdict
 from trueup.state.settings.section import Draft, Section
 from trueup.state.settings.settings import Settings, change, live_keys, possible_keys, value_of
 from trueup.streams import docs
-from trueup.streams.api import Application
+from trueup.streams.api import SILENT_MS, Application
 from trueup.streams.catalog import STREAMS, all_metrics, observed_topics, observing, permanent_tasks, sections
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.check import problems
@@ -158,7 +158,7 @@ def application() -> Iterator[Application]:
     settings: Any = parse(LEAST)
     live: Any = SimpleNamespace(now=settings, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
-    supervisor: Any = SimpleNamespace(tasks={}, failing=list)
+    supervisor: Any = SimpleNamespace(tasks={}, failing=list, queries=[])
     context = Context(settings, Path("data"), live, journal, all_metrics(), supervisor, History(), lambda: NOW)
     streams = {TALLY.name: TALLY.make(context)}
     try:
@@ -184,6 +184,17 @@ def test_a_start_ends_with_the_first_readiness_or_with_a_failure(
     found += [application.status()["starting"]]
     waits += ["not seen any more"]
     assert [*found, application.status()["starting"]] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(("queries", "state"), [([], "up"), (["tally"], "slow")])
+def test_spark_is_slow_only_if_there_is_a_query_that_does_not_report(
+    application: Application, monkeypatch: pytest.MonkeyPatch, queries: list[str], state: str
+) -> None:
+    application.spark_ui = "http://spark"
+    monkeypatch.setattr(application, "_clock", lambda: NOW + 10 * SILENT_MS)
+    monkeypatch.setattr(application._supervisor, "queries", queries)
+    [spark] = [source for source in application.status()["sources"] if source["name"] == "spark"]
+    assert spark["state"] == state
 
 
 Run = Callable[..., str]

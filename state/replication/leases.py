@@ -17,9 +17,10 @@ class _Ordered(Protocol):
 P = TypeVar("P", bound=_Ordered)
 
 
-def writer_id_of(link: str, writer_id: int = 0) -> int:
-    """A number, 1 to 65535, that distinguishes the records of this link: ``writer_id``, or derived from its name."""
-    return writer_id or crc32(link.encode()) % 0xFFFF + 1
+def writer_id_of(link: str, source_bit: int, writer_id: int = 0) -> int:
+    """A number, 1 to 65535, that distinguishes the records of this link at its target: ``writer_id``, or derived from
+    its name and source. Installations of Trueup with different sources may use one name."""
+    return writer_id or crc32(f"{link}#{source_bit}".encode()) % 0xFFFF + 1
 
 
 def topics_of(

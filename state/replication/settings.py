@@ -81,7 +81,8 @@ class LinkSettings:
         "clusters has a link",
     )  # fmt: skip
     flow: int = key(
-        0, "Number that distinguishes the records of links with the same target; 0: derived from the link's name",
+        0, "Number that distinguishes the records of links with the same target, in all installations; 0: derived from "
+        "the link's name and the bit of its source",
         least=0, most=(1 << 16) - 1,
     )  # fmt: skip
     paused: bool = key(False, "Copy no records; alignment, groups and heartbeats continue", live=True)

@@ -28,7 +28,7 @@ def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, 
         problem for name, link in declared.items()
         for problem in (*_ends(f"links.{name}", link, systems), *check_link(name, link, systems))
     ]  # fmt: skip
-    return problems + list(_writer_ids(declared)) + (list(_named(declared)) if not problems else [])
+    return problems + (list(_named(declared)) if not problems else [])
 
 
 def check(draft: Draft) -> list[str]:
@@ -37,6 +37,8 @@ def check(draft: Draft) -> list[str]:
     problems = [*check_clusters(clusters), *check_names("links", links)]
     problems += check_links(links, systems_of(draft.sections))
     valid = {name: link for name, link in links.items() if link}
+    bits = {name: cluster.bit for table in clusters.values() for name, cluster in table.items() if cluster}
+    problems += _writer_ids(valid, bits)
     return problems or circles_of(valid) or list(check_topology(routes_of(valid)))
 
 
@@ -147,11 +149,13 @@ def _failures(path: str, link: LinkSettings) -> Iterator[str]:
         yield f"{path}.copy: expected records or auto because {path}.failures handles single records; found 'batches'"
 
 
-def _writer_ids(links: Mapping[str, LinkSettings]) -> Iterator[str]:
-    """Links that write to one cluster as the same producer would refuse each other's records."""
+def _writer_ids(links: Mapping[str, LinkSettings], bits: Mapping[str, int]) -> Iterator[str]:
+    """Links that write to one cluster as the same producer would take each other's records for their own."""
     seen: dict[tuple[str, int], str] = {}
     for name, link in links.items():
-        number = writer_id_of(name, link.flow)
+        if link.source not in bits:
+            continue
+        number = writer_id_of(name, bits[link.source], link.flow)
         other = seen.setdefault((link.target, number), name)
         if other != name:
             yield f"links.{name}.flow: expected another than that of links.{other} to the same target; found {number}"

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,12 @@ from tests.conformance.harness import (
 from tests.conformance.kafka import KafkaCluster, kafka_harness
 from tests.conformance.memory import SYSTEM, MemoryCluster, pump
 from tests.conformance.rocketmq import ROCKETMQ
+from tests.replication.pair import Copy
 from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, Progress
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.rate_limit import BURST_S
 from trueup.state.common.errors import Retry
+from trueup.state.replication.leases import writer_id_of
 from trueup.state.replication.provenance import Refill
 
 pytestmark = pytest.mark.servers
@@ -232,6 +235,17 @@ def test_a_lost_position_doubles_nothing(harness: Harness) -> None:
     harness.write("east", topic, {0: numbered(10, 2_000)})
     harness.copy(harness.lease(topic)).to_the_end()
     assert contents(harness.read("west", topic)) == numbered(2_010)
+
+
+def test_links_of_one_name_from_two_clusters_continue_each_from_its_own_records(harness: Harness) -> None:
+    """Two installations of Trueup may give their links the same name."""
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(10)})
+    east = harness.east.endpoint()
+    for source in (replace(east, name="third", bit=5), east):
+        lease = harness.lease(topic, source=source, writer_id=writer_id_of("up", source.bit))
+        Copy(harness.connector, lease, harness.east.end).to_the_end()
+    assert contents(harness.read("west", topic)) == numbered(10) * 2
 
 
 def test_records_reported_as_copied_survive_a_kill_of_the_target(harness: Harness) -> None:

@@ -75,9 +75,10 @@ class LinkOrders:
         limits = Limits(
             declared.records_per_s / parts, declared.bytes_per_s / parts, declared.fetch_bytes, declared.in_flight
         )
+        source = self.endpoint(declared.source)
         return Lease(
-            link=self._name, source=self.endpoint(declared.source), target=self.endpoint(declared.target),
-            writer_id=writer_id_of(self._name, declared.flow), path=path,
+            link=self._name, source=source, target=self.endpoint(declared.target),
+            writer_id=writer_id_of(self._name, source.bit, declared.flow), path=path,
             assignments=tuple(
                 Assignment(c.source, c.target, c.place(path), c.start, c.source_id, c.target_id, c.refill)
                 for c in copies

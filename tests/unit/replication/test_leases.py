@@ -58,12 +58,16 @@ def test_one_topic_may_take_all():
 
 
 def test_a_flow_fits_its_field_and_is_never_the_default():
-    writer_ids = {writer_id_of(f"link-{i}") for i in range(200_000)}
+    writer_ids = {writer_id_of(f"link-{i}", 0) for i in range(200_000)}
     assert (min(writer_ids), max(writer_ids)) == (1, 0xFFFF)
 
 
 def test_a_given_flow_is_taken():
-    assert writer_id_of("east-west", 7) == 7
+    assert writer_id_of("east-west", 0, 7) == 7
+
+
+def test_links_of_one_name_from_different_clusters_differ():
+    assert len({writer_id_of("up", bit) for bit in range(32)}) == 32
 
 
 def test_heavy_partitions_are_kept_apart():

@@ -1,9 +1,9 @@
 """Heartbeats of a link: written to the source, read back there, copied to the target, read there (as in RIP-45).
 
-One process does all of it, so lags are differences of one clock. A heartbeat is a record whose key names the link and
-its source cluster; links with a common topic, and two-way links with the same name on both sides, ignore each
-other's. Only heartbeats read back from the source are copied: an arrival proves that both clusters accept writes and
-reads.
+One process does all of it, so lags are differences of one clock. A heartbeat is a record whose key has the name of the
+link and the bit of its source cluster; links with a common topic, and links with the same name in several
+installations, ignore each other's. Only heartbeats read back from the source are copied: an arrival proves that both
+clusters accept writes and reads.
 """
 
 import json
@@ -35,15 +35,15 @@ class Beat(NamedTuple):
 
 
 class Heartbeat(Closing):
-    """The heartbeats of one link between the cluster named ``cluster``, whose topic is ``source``, and ``target``. Not
+    """The heartbeats of one link between the cluster of this bit, whose topic is ``source``, and ``target``. Not
     thread-safe; to be called every few seconds.
 
     ``relay``: this object copies them to the target; otherwise the link does, like other records. Errors of the
     systems are in `Beat`.
     """
 
-    def __init__(self, link: str, cluster: str, source: HeartbeatLog, target: HeartbeatLog, relay: bool = True) -> None:
-        self._key = json.dumps([link, cluster]).encode()
+    def __init__(self, link: str, bit: int, source: HeartbeatLog, target: HeartbeatLog, relay: bool = True) -> None:
+        self._key = json.dumps([link, bit]).encode()
         self._relay = relay
         self._began_ms = now_ms()
         self._source, self._target = source, target

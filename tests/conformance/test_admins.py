@@ -166,6 +166,6 @@ def _committed(admin: ClusterAdmin, group: str) -> dict[LogId, int]:
 
 def test_heartbeats_arrive(sides: Sides) -> None:
     here, there = sides.here.heartbeats(f"{sides.topic}-beats"), sides.there.heartbeats(f"{sides.topic}-beats")
-    with Heartbeat("east-west", "east", here, there) as heart:
+    with Heartbeat("east-west", 0, here, there) as heart:
         wait_until(lambda: heart.beat().lag_ms >= 0, 180.0, "a heartbeat")
         assert heart.beat()[-2:] == ("", "")

@@ -113,7 +113,7 @@ class Ends:
     def heartbeat(self) -> Heartbeat:
         """The client for the heartbeats of the link."""
         topic, source = self._link.declared.heartbeat_topic, self.source
-        return Heartbeat(self._link.name, source.endpoint.name, source.heartbeats(topic), self.target.heartbeats(topic))
+        return Heartbeat(self._link.name, source.endpoint.bit, source.heartbeats(topic), self.target.heartbeats(topic))
 
     def starts(self, declared: Declared, logs: Iterable[LogId]) -> Mapping[LogId, int]:
         """The first offsets to copy, according to the link's ``start``. Logs with an error are left out."""

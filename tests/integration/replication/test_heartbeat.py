@@ -16,7 +16,7 @@ pytestmark = pytest.mark.servers
 
 
 def beating(link: str, east: Endpoint, west: Endpoint, topic: str, there: str = "", relay: bool = True) -> Heartbeat:
-    return Heartbeat(link, east.name, Heartbeats(east, topic), Heartbeats(west, there or topic), relay)
+    return Heartbeat(link, east.bit, Heartbeats(east, topic), Heartbeats(west, there or topic), relay)
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def test_the_topic_does_not_grow_for_ever(both: tuple[Side, Side]) -> None:
 
 def test_two_ways_over_one_topic_neither_loop_nor_take_each_others(both: tuple[Side, Side]) -> None:
     east, west = both
-    there = beating("there", east.endpoint, west.endpoint, "shared")
-    back = beating("back", west.endpoint, east.endpoint, "shared")
+    there = beating("up", east.endpoint, west.endpoint, "shared")
+    back = beating("up", west.endpoint, east.endpoint, "shared")
     with there, back:
         beats = [arrived(heart) for _ in range(3) for heart in (there, back)]
         for heart in (there, back):

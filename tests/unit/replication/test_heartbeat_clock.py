@@ -37,7 +37,7 @@ class Dead(Log):
 
 
 def beat(target: Log) -> Beat:
-    with Heartbeat("l", "east", Log(now_ms() + HOUR_MS), target) as heart:
+    with Heartbeat("l", 0, Log(now_ms() + HOUR_MS), target) as heart:
         return heart.beat(wait_s=0.0)
 
 

@@ -48,26 +48,6 @@ class LedgerRecord(TypedDict):
     error: str
 
 
-HIDDEN_MARK = 2**31 - 1
-"""The version of a mark that exists and may not be read: it counts as a mark, and no write is made for this version."""
-
-
-class MarkRecord(TypedDict):
-    """The under-replication mark of one ledger and the lock on it. Key: the id, 8 bytes big-endian.
-
-    Version: ``zxid`` of the newest change to either. ``version`` is the mark's znode version (-1: no mark;
-    `HIDDEN_MARK`: it may not be read), ``locked_by`` the worker that holds the lock ("": none, "?": not known).
-    """
-
-    ledger: int
-    zxid: int
-    seen_ms: int
-    version: int
-    ctime_ms: int
-    replicas: list[str]
-    locked_by: str
-
-
 class Sighting(NamedTuple):
     """The state of one bookie in ZooKeeper now, and its rack in the rack map (None: not in the map)."""
 
@@ -83,4 +63,4 @@ class Observation(NamedTuple):
 
     topic: str
     key: bytes
-    value: LedgerRecord | MarkRecord | None
+    value: LedgerRecord | None

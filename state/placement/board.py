@@ -1,7 +1,7 @@
 """All findings, and the actions to take on them now.
 
-The board collects the answers of all buckets; `state.placement.tracking` applies them to the repairs in progress;
-`plan` selects the next actions. All three are functions of the observations, the policy and the given time.
+The board collects the answers of all buckets, and the marks; `state.placement.tracking` applies them to the repairs in
+progress; `plan` selects the next actions. All three are functions of the observations, the policy and the given time.
 """
 
 from collections.abc import Mapping
@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from trueup.state.bookkeeper.observations import HIDDEN_MARK
+from trueup.state.bookkeeper.marks import HIDDEN, NO_MARKS, MarkRows
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage
 from trueup.state.placement.policy.fencing import NO_FORMER, Former, joined
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.view import NO_FINDINGS, NO_MARKS, BucketAnswer, Rows, merged
+from trueup.state.placement.view import NO_FINDINGS, BucketAnswer, Rows, merged
 
 LOCKED_MS = 10_000  # how long a worker may hold the lock of a mark whose reason is gone
 GONE_RULE = "placement.gone"
@@ -73,18 +73,17 @@ NO_AGES = Ages(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Board:
-    """Findings and marks of all buckets. ``ages``: of findings of earlier views. Not safe for use from several threads
-    at once."""
+    """Findings of all buckets, and ``marks``, ordered by ledger id. ``ages``: of findings of earlier views. Not safe
+    for use from several threads at once."""
 
     def __init__(self, ages: Ages = NO_AGES) -> None:
         self._ages, self._whole = ages, False
         self._findings: dict[int, Rows] = {}
-        self._marks: dict[int, Rows] = {}
         self._former: dict[int, Former] = {}
         self._ledgers: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._all: Rows | None = NO_FINDINGS
-        self._all_marks: Rows | None = NO_MARKS
+        self.marks: MarkRows = NO_MARKS
         self._all_former: Former | None = NO_FORMER
 
     def aged(self, answer: BucketAnswer) -> BucketAnswer:
@@ -100,12 +99,11 @@ class Board:
         """Apply one bucket's answer, as `aged` returns it. Idempotent."""
         before = self._findings.get(bucket, NO_FINDINGS)
         after = answer.findings if answer.full else merged(before, answer.findings)
-        self._findings[bucket], self._marks[bucket] = after, answer.marks
+        self._findings[bucket], self._all = after, None
         self._former[bucket], self._all_former = answer.former, None
         self._epochs[bucket] = answer.epoch
         if answer.ledgers >= 0:
             self._ledgers[bucket] = answer.ledgers
-        self._all = self._all_marks = None
         gone = before[~np.isin(before["ledger"], after["ledger"])]
         self._ages.forget(gone["ledger"])
         deleted = answer.findings["ledger"][answer.findings["rule"] == RULES.code(GONE_RULE)]
@@ -119,14 +117,6 @@ class Board:
             rows = np.concatenate([NO_FINDINGS, *self._findings.values()])
             self._all = rows[np.argsort(rows["ledger"], kind="stable")]
         return self._all
-
-    @property
-    def marks(self) -> Rows:
-        """All marks and locks, `state.placement.view.MARK`, ordered by ledger id."""
-        if self._all_marks is None:
-            rows = np.concatenate([NO_MARKS, *self._marks.values()])
-            self._all_marks = rows[np.argsort(rows["ledger"], kind="stable")]
-        return self._all_marks
 
     @property
     def former(self) -> Former:
@@ -233,6 +223,6 @@ def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings
 def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
     """A worker that holds the lock finishes first and removes the mark itself."""
     mark = board.mark(repair.ledger)
-    if mark is not None and int(mark["version"]) == HIDDEN_MARK:
+    if mark is not None and int(mark["version"]) == HIDDEN:
         return False
     return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS

@@ -4,7 +4,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 import numpy as np
 
-from trueup.state.bookkeeper.observations import HIDDEN_MARK
+from trueup.state.bookkeeper.marks import HIDDEN
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Board, lookup
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined
@@ -87,7 +87,7 @@ def _observed(
     """The repair after all that is known of its ledger now."""
     if deleted:
         return advance(repair, RepairEvent.GO, now_ms, "the ledger was deleted")
-    if mark is not None and int(mark["version"]) == HIDDEN_MARK:
+    if mark is not None and int(mark["version"]) == HIDDEN:
         return repair  # it may be ours or not
     ours, locked = _is_ours(mark, repair), mark is not None and bool(mark["locked"])
     repair = _marked(repair, ours, locked, policy, now_ms)

@@ -31,16 +31,13 @@ FINDING = np.dtype([
 ])  # fmt: skip
 """One finding: a ledger that is not true. ``since_ms``: when it stopped being true, ms since the epoch. ``held``: it
 names a bookie of the mass loss that is held."""
-MARK = np.dtype([("ledger", "<i8"), ("zxid", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"), ("locked", "u1")])
-"""One under-replication mark. ``version`` -1: no mark, or removed."""
-NO_MARKS: Rows = np.zeros(0, MARK)
 NO_FINDINGS: Rows = np.zeros(0, FINDING)
 
 TOMBSTONE_ZXIDS = 1 << 20  # deleted ledgers are removed after this number of writes; no replay goes back further
 _SHAPE = struct.Struct("<IIIIq")  # base blocks, base rows, tail blocks, tail rows, newest mzxid
 
 
-CELLS = ("shape", "topology", "findings", "marks", "former")
+CELLS = ("shape", "topology", "findings", "former")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +45,14 @@ class BucketAnswer:
     """The result of a batch of one bucket.
 
     ``full``: the findings are all of the bucket; otherwise they replace those of the same ledgers, and verdict TRUE
-    removes a finding. ``marks`` are always all of the bucket. ``ledgers``: their number, -1 if not counted in
-    this batch. ``former``: all bookies that may refuse ledgers with findings.
+    removes a finding. ``ledgers``: their number, -1 if not counted in this batch. ``former``: all bookies that may
+    refuse ledgers with findings.
     """
 
     epoch: int
     full: bool
     ledgers: int
     findings: Rows
-    marks: Rows
     former: Former = NO_FORMER
 
 
@@ -71,7 +67,6 @@ class Bucket:
         raw = store.get("topology")
         self.topology = decode(raw) if raw else None
         self.findings: Rows = np.frombuffer(store.get("findings"), FINDING)
-        self.marks: Rows = np.frombuffer(store.get("marks"), MARK)
         former = store.get("former")
         self.former = Former.from_bytes(former) if former else NO_FORMER
         self._view: Ledgers | None = None
@@ -84,10 +79,9 @@ class Bucket:
             self._view = _over(base, tail)
         return self._view
 
-    def step(self, arrived: Ledgers, marks: Rows = NO_MARKS, topology: Topology | None = None) -> BucketAnswer | None:
+    def step(self, arrived: Ledgers, topology: Topology | None = None) -> BucketAnswer | None:
         """Fold in one batch. Returns None if nothing changed that an operator would see."""
         fresh = self._fold(arrived, self.topology or topology)
-        marked = self._fold_marks(marks)
         full = topology is not None and (self.topology is None or topology.epoch > self.topology.epoch)
         if full and topology is not None:
             self._know(self.former.settle(topology, self.topology))
@@ -96,11 +90,11 @@ class Bucket:
         if self.topology is None:
             return None
         findings = self._judge_all(self.topology) if full else self._judge(fresh, self.topology)
-        if not (full or marked or len(findings)):
+        if not (full or len(findings)):
             return None
         count = int((self.view().state != LedgerState.GONE).sum()) if full else -1
         former = self.former.about(self.findings["ledger"])
-        return BucketAnswer(self.topology.epoch, full, count, findings, self.marks[_present(self.marks)], former)
+        return BucketAnswer(self.topology.epoch, full, count, findings, former)
 
     def _judge_all(self, topology: Topology) -> Rows:
         view = self.view()
@@ -172,30 +166,12 @@ class Bucket:
         self._log.compact(len(view), lambda begin, end: view.take(rows[begin:end]).to_bytes())
         self._view = view
 
-    def _fold_marks(self, arrived: Rows) -> bool:
-        if not len(arrived):
-            return False
-        both = np.concatenate([self.marks, arrived])
-        both = both[np.lexsort((both["zxid"], both["ledger"]))]
-        last = np.append(both["ledger"][1:] != both["ledger"][:-1], True)
-        kept = both[last]
-        kept = kept[_present(kept) | (kept["zxid"] > kept["zxid"].max() - TOMBSTONE_ZXIDS)]
-        if np.array_equal(kept, self.marks):
-            return False
-        self.marks = kept
-        self._store.put("marks", kept.tobytes())
-        return True
-
 
 def merged(known: Rows, fresh: Rows) -> Rows:
     """Findings after a delta: its findings replace those of the same ledger, TRUE removes them. Sorted by id."""
     rest = known[~np.isin(known["ledger"], fresh["ledger"])]
     both = np.concatenate([rest, fresh[fresh["verdict"] != Verdict.TRUE]])
     return both[np.argsort(both["ledger"], kind="stable")]
-
-
-def _present(marks: Rows) -> Rows:
-    return (marks["version"] >= 0) | (marks["locked"] > 0)
 
 
 def _repeated(rows: Ledgers) -> Ledgers:
@@ -227,4 +203,4 @@ def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also
     return out
 
 
-__all__ = ["CELLS", "EMPTY", "FINDING", "MARK", "Bucket", "BucketAnswer", "merged"]
+__all__ = ["CELLS", "EMPTY", "FINDING", "Bucket", "BucketAnswer", "merged"]

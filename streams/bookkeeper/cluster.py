@@ -21,6 +21,7 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, concat
+from trueup.state.bookkeeper.marks import MarkRows
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.placement.damage import ReplicaRange, ReplicaRead
@@ -151,6 +152,10 @@ class BookKeeper:
     def health(self) -> CaptureHealth:
         """Health of the capture."""
         return self._capture.health()
+
+    def marks(self) -> MarkRows | None:
+        """All marks and locks as observed; None until they were read."""
+        return self._capture.marks
 
     def blind(self, now_ms: int) -> bool:
         """Whether the view is too old for verdicts."""

@@ -1,4 +1,4 @@
-"""The records of observations of BookKeeper in the journal: ledgers and marks in columns, and the topology of bookies.
+"""The records of observations of BookKeeper in the journal: ledgers in columns, and the topology of bookies.
 
 Ledgers are encoded directly from the columns in which the connector reads them.
 """
@@ -13,8 +13,7 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, entries_of
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.arrays import spans
-from trueup.state.placement.view import MARK, NO_MARKS, Rows
-from trueup.streams.bookkeeper.topics import LEDGERS, MARKS, TOPOLOGY, TOPOLOGY_KEY
+from trueup.streams.bookkeeper.topics import LEDGERS, TOPOLOGY, TOPOLOGY_KEY
 from trueup.streams.journal.codec import checked, encode
 from trueup.streams.journal.decode import BodyReader
 from trueup.streams.journal.encode import BodyWriter, blob, long, text
@@ -115,32 +114,6 @@ def fragment_members(read: BodyReader, fragments: Array, ensemble: Array) -> tup
         read.ends(rows[left[rows] == 0])
         rows = rows[left[rows] > 0]
     return first_entry, *read.texts(starts, sizes)
-
-
-def marks_of(bodies: Sequence[bytes]) -> tuple[Any, Rows]:
-    """The ids of marked ledgers, and their marks. Raises `BadBytes`."""
-    rows = mark_rows(bodies)
-    return rows["ledger"], rows
-
-
-def mark_rows(bodies: Sequence[bytes]) -> Rows:
-    """`state.placement.view.MARK` of bodies of mark.avsc, in order. Raises `BadBytes`."""
-    if not len(bodies):
-        return NO_MARKS
-    read = BodyReader(bodies, MARKS)
-    out = np.zeros(len(bodies), MARK)
-    for name in ("ledger", "zxid", "", "version", "ctime_ms"):
-        values = read.longs(read.all)
-        if name:
-            out[name] = read.fit(values, out.dtype[name])
-    read.check(out["ledger"] >= 0, read.all, "the id of a ledger")
-    replicas = read.counts(read.all)
-    some = np.flatnonzero(replicas)
-    for passed in range(int(replicas.max())):
-        read.blobs(np.flatnonzero(replicas > passed))
-    read.ends(some)
-    out["locked"] = read.counts(read.all) > 0
-    return out
 
 
 def topology_record(topology: Topology) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def _ledgers(observations: Batch | Iterable[Observation]) -> tuple[Any, Any]:
     """Ids, and whether each ledger exists."""
     if isinstance(observations, Batch):
         return observations.ledgers.ledger, observations.ledgers.state != LedgerState.GONE
-    values: list[Any] = [o.value for o in observations if o.topic == "ledgers"]
+    values: list[Any] = [o.value for o in observations]
     rows = [(value["ledger"], value["state"]) for value in values]
     columns = np.array(rows, np.int64).reshape(-1, 2)
     return columns[:, 0], columns[:, 1] != LedgerState.GONE

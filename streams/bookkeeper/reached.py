@@ -1,5 +1,5 @@
-"""The journal's state of a cluster's ZooKeeper: versions of ledgers and marks, and the last observed zxid. It is
-compared at every start, so that a ZooKeeper restored from an older copy is detected."""
+"""The journal's state of a cluster's ZooKeeper: versions of ledgers, and the last observed zxid. It is compared at
+every start, so that a ZooKeeper restored from an older copy is detected."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.published import Known
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import TrueupError
-from trueup.streams.bookkeeper.topics import LEDGERS, MARKS, REACHED
+from trueup.streams.bookkeeper.topics import LEDGERS, REACHED
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
@@ -61,23 +61,9 @@ def known(journal: Journal, now_ms: int) -> Known:
     gone = sorted((i, zxid) for i, (zxid, state, _) in newest.items() if state == LedgerState.GONE)
     (ids, mzxids), (gone_ids, gone_zxids) = (np.array(rows, np.int64).reshape(-1, 2).T.copy() for rows in (live, gone))
     unreadable = frozenset(i for i, (_, state, _) in newest.items() if state == LedgerState.UNREADABLE)
-    marks, marks_zxid = _marks(journal)
     zxid, instance = _observed(journal)
-    zxid = max(zxid, marks_zxid, max((mzxid for mzxid, _, _ in newest.values()), default=0))
-    return Known(ids, mzxids, marks, unreadable, gone_ids, gone_zxids, zxid, instance)
-
-
-def _marks(journal: Journal) -> tuple[dict[int, int], int]:
-    """Zxid by ledger that is marked or locked, and the highest zxid."""
-    found: dict[int, tuple[int, bool]] = {}
-    for _, marks in journal.columns(MARKS):
-        if marks is not None:
-            there = (marks["version"] >= 0) | (marks["locked"] > 0)
-            columns = (marks["ledger"].tolist(), marks["zxid"].tolist(), there.tolist())
-            for ledger, zxid, is_there in zip(*columns, strict=True):
-                found[ledger] = max((zxid, is_there), found.get(ledger, (zxid, is_there)))
-    present = {ledger: zxid for ledger, (zxid, there) in found.items() if there}
-    return present, max((zxid for zxid, _ in found.values()), default=0)
+    zxid = max(zxid, max((mzxid for mzxid, _, _ in newest.values()), default=0))
+    return Known(ids, mzxids, unreadable, gone_ids, gone_zxids, zxid, instance)
 
 
 def _observed(journal: Journal) -> tuple[int, str]:

@@ -12,12 +12,8 @@ TOPICS = declare(
         columns="bookkeeper.codec:ledgers_of", unsigned=IN_BULK,
     ),
     JournalTopic(
-        "marks", "bookkeeper/schemas/mark.avsc", partitioned=True, observed=True, columns="bookkeeper.codec:marks_of",
-        unsigned=IN_BULK,
-    ),
-    JournalTopic(
         "topology", "bookkeeper/schemas/topology.avsc", observed=True, key=lambda _: TOPOLOGY_KEY,
         form="bookkeeper.codec:topology_of",
     ),
 )  # fmt: skip
-REACHED, LEDGERS, MARKS, TOPOLOGY = (topic.name for topic in TOPICS)
+REACHED, LEDGERS, TOPOLOGY = (topic.name for topic in TOPICS)

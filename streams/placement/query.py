@@ -1,5 +1,5 @@
-"""The Spark query of placement: folds ledgers, marks and topologies from the journal into the view, and returns one
-packed row per bucket.
+"""The Spark query of placement: folds ledgers and topologies from the journal into the view, and returns one packed row
+per bucket.
 
 Topics are not ordered relative to each other, so a bucket keeps the topology in its state and checks every later row
 against it. A topology is copied to every bucket. `state.placement.view.Bucket` implements a bucket.
@@ -19,9 +19,9 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
 from trueup.state.placement.policy.fencing import Former
-from trueup.state.placement.view import CELLS, FINDING, MARK, NO_MARKS, Bucket, BucketAnswer, Rows
+from trueup.state.placement.view import CELLS, FINDING, Bucket, BucketAnswer
 from trueup.streams.bookkeeper import topics
-from trueup.streams.bookkeeper.codec import ledger_rows, mark_rows, topology_bytes, topology_from
+from trueup.streams.bookkeeper.codec import ledger_rows, topology_bytes, topology_from
 from trueup.streams.journal.decode import good
 from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets
@@ -34,11 +34,11 @@ if TYPE_CHECKING:  # every Python worker imports this module
     from trueup.state.settings.spark import SparkSettings as SparkSettings
     from trueup.streams.journal.journal import Journal
 
-ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, marks binary, former binary"
+ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, former binary"
 """One row for each bucket with an answer: `state.placement.view.Answer` with its arrays as bytes."""
-TOPICS = (topics.LEDGERS, topics.MARKS, topics.TOPOLOGY)
-LEDGER, MARKED, TOPOLOGY = range(3)
-FORM = 5  # version of the state in the checkpoint
+TOPICS = (topics.LEDGERS, topics.TOPOLOGY)
+LEDGER, TOPOLOGY = range(2)
+FORM = 6  # version of the state in the checkpoint
 
 
 # All buckets of a task get the same topology.
@@ -56,28 +56,27 @@ def row_of(answer: BucketAnswer) -> dict[str, Any]:
     """An answer as a row of the stream."""
     return {
         "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
-        "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(), "former": answer.former.to_bytes(),
+        "findings": answer.findings.tobytes(), "former": answer.former.to_bytes(),
     }  # fmt: skip
 
 
-def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tuple[Ledgers, Rows, Topology | None]:
-    """Ledgers, marks and the newest topology in the rows of one bucket. What is not readable is skipped:
+def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tuple[Ledgers, Topology | None]:
+    """Ledgers and the newest topology in the rows of one bucket. What is not readable is skipped:
     `streams.journal.journal.Journal.inspect` reports it."""
-    ledgers, marks, topology = [EMPTY], [NO_MARKS], None
+    ledgers, topology = [EMPTY], None
     for frame in frames:
         kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
         ledgers += good(value[kind == LEDGER], ledger_rows)
-        marks += good(value[kind == MARKED], mark_rows)
         found = [*chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw), signer) for raw in some]))]
         topology = max([*found, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
-    return concat(ledgers), np.concatenate(marks), topology
+    return concat(ledgers), topology
 
 
 def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
     """Bucket and answer of one row of the stream."""
-    findings, marks = np.frombuffer(row["findings"], FINDING), np.frombuffer(row["marks"], MARK)
+    findings = np.frombuffer(row["findings"], FINDING)
     former = Former.from_bytes(row["former"], "an answer of the placement stream")
-    return row["bucket"], BucketAnswer(row["epoch"], row["full"], row["ledgers"], findings, marks, former)
+    return row["bucket"], BucketAnswer(row["epoch"], row["full"], row["ledgers"], findings, former)
 
 
 def start(

@@ -20,6 +20,7 @@ from trueup.connectors.bookkeeper.metadata.queries import ahead
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.marks import NO_MARKS, MarkRows
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, TrueupError
@@ -76,6 +77,9 @@ class PlacementCluster(Protocol):
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this znode version."""
+
+    def marks(self) -> MarkRows | None:
+        """All marks and locks as observed; None until they were read."""
 
     def blocked_reason(self) -> str:
         """Why no changes are possible now; empty if they are."""
@@ -171,8 +175,10 @@ class PlacementReconciler:
     def reconcile(self) -> None:
         """Observe, and order what is due. Raises `Retry` if the journal does not accept writes."""
         with self._acting:
-            now_ms = self._clock()
-            if not self.complete:
+            now_ms, marks = self._clock(), self._cluster.marks()
+            with self.lock:
+                self.board.marks = NO_MARKS if marks is None else marks
+            if not self.complete or marks is None:
                 # Without an answer of its bucket in this run, a ledger is not known to be true.
                 self.blocked_reason = "the view is not complete yet"
                 return

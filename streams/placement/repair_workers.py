@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
+from trueup.state.bookkeeper.marks import MarkRows
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
-from trueup.state.placement.view import Rows
 from trueup.streams.runtime.format import age, many
 
 LATE_MS = 60_000
@@ -26,7 +26,7 @@ class RepairWorkers:
         self._found, self._looked_ms = tuple(self._voters()), self._clock()
         self._ever |= bool(self._found)
 
-    def step(self, marks: Rows) -> None:
+    def step(self, marks: MarkRows) -> None:
         """Observe whether workers take marks."""
         there = marks[marks["version"] >= 0]
         self._idle = idle(self._idle, len(there), int((there["locked"] > 0).sum()), self._clock())

@@ -9,7 +9,8 @@ from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
-from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState
+from trueup.state.bookkeeper.marks import HIDDEN, MARK
+from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
@@ -21,7 +22,7 @@ from trueup.state.placement.readiness import Readiness, few
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, evidence, judge
-from trueup.state.placement.view import MARK, Rows
+from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.bookkeeper.keeper import Keeper
 from trueup.streams.bookkeeper.selection import ANY, Where
@@ -348,7 +349,7 @@ class PlacementReport:
         self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark | None]
     ) -> dict[str, Any]:
         ledger, mark = int(row["ledger"]), written.get(int(row["ledger"]))
-        hidden = int(row["version"]) == HIDDEN_MARK
+        hidden = int(row["version"]) == HIDDEN
         ours = None if hidden else repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"])
         finding = self._board.finding(ledger)
         return {

@@ -185,10 +185,9 @@ class Checkers:
         self.was_writable = (self.was_writable - set(listed)) | self.writable
         self.attendance.judge(self.policy, self.clock_ms)
 
-    def marks_arrived(self, marks: Rows) -> None:
-        """Marks of a batch, just before Trueup processes them."""
-        for ledger, zxid in zip(marks["ledger"].tolist(), marks["zxid"].tolist(), strict=True):
-            self.mark_zxids[ledger] = max(zxid, self.mark_zxids.get(ledger, -1))
+    def mark_arrived(self, ledger: int, zxid: int) -> None:
+        """Trueup read the mark and lock of a ledger, whose last change has this zxid."""
+        self.mark_zxids[ledger] = max(zxid, self.mark_zxids.get(ledger, -1))
 
     def folded(self, arrived: Iterable[tuple[int, int, frozenset[str]]]) -> None:
         """Newest rows (ledger, mzxid, members) of one batch: the members that were observably dropped."""

@@ -224,9 +224,7 @@ class Simulation:
         self.world.note("the checkpoint is lost")
         self.checkpoint = Checkpoint()
         ledgers = sorted(self.topics.ledgers, key=lambda row: int(row.mzxid[0]))
-        marks = sorted(self.topics.marks, key=lambda row: int(row["zxid"][0]))
         self.topics.ledgers = list({int(row.ledger[0]): row for row in ledgers}.values())
-        self.topics.marks = list({int(row["ledger"][0]): row for row in marks}.values())
         self.checkers.forgotten()
 
     # Time

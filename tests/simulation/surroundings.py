@@ -14,9 +14,9 @@ from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
+from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows, with_marks
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry
-from trueup.state.placement.view import MARK, Rows
 from trueup.streams.journal.codec import encode
 from trueup.streams.journal.journal import Record
 
@@ -39,7 +39,7 @@ def gone(ledger: int, zxid: int, seen_ms: int) -> Ledgers:
 
 class Topics:
     """Replaces `streams.journal.journal.Journal`: topics of (key, Avro body). Readers may see only the newest record of
-    each key. Rows of ledgers and marks stay columns, as Spark's decoder is not part of the simulation."""
+    each key. Rows of ledgers stay columns, as Spark's decoder is not part of the simulation."""
 
     def __init__(self, faults: Faults, checkers: Checkers) -> None:
         self._faults, self._checkers = faults, checkers
@@ -47,7 +47,6 @@ class Topics:
             name: [] for name in ("topology", "repairs", "config")
         }
         self.ledgers: list[Ledgers] = []
-        self.marks: list[Rows] = []
         self.followed = 0
 
     def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = 0.0) -> None:
@@ -97,7 +96,8 @@ class Topics:
 class Eyes:
     """The capture: reads changed paths, late and sometimes twice, and the rest after a reconnect.
 
-    Each observation of a path contains its full value at the time of the read.
+    Each observation of a path contains its full value at the time of the read. ``marks``: as of the reads of this
+    process, None before the first one.
     """
 
     def __init__(self, world: World, faults: Faults, topics: Topics, checkers: Checkers) -> None:
@@ -106,6 +106,7 @@ class Eyes:
         self.published_zxid: dict[tuple[str, int], int] = {}
         self.lost_ms: int | None = world.now_ms
         self.held: dict[int, int] = {}
+        self.marks: MarkRows | None = None
         self.on_sightings: Callable[[Sequence[Sighting]], None] = lambda _: None
         self.published: Callable[[Sequence[Observation]], None] = lambda _: None
 
@@ -130,8 +131,7 @@ class Eyes:
         self.due.clear()
         for number in sorted(set(world.ledgers) | {i for kind, i in self.published_zxid if kind == "ledger"}):
             self.due["ledger", number] = world.now_ms
-        for number in sorted(world.mark_zxid):
-            self.due["mark", number] = world.now_ms
+        self.due["marks", 0] = world.now_ms
         self.due["bookies", 0] = world.now_ms
 
     def look(self) -> None:
@@ -149,8 +149,10 @@ class Eyes:
     def _read(self, kind: str, number: int) -> None:
         if kind == "ledger":
             self._ledger(number)
+        elif kind == "marks":
+            self.marks = with_marks(NO_MARKS, self._marks(self.world.mark_zxid))
         elif kind == "mark":
-            self._mark(number)
+            self.marks = with_marks(self.marks, self._marks([number])) if self.marks is not None else None
         else:
             self._bookies()
 
@@ -169,15 +171,14 @@ class Eyes:
         else:
             self.held.pop(number, None)
 
-    def _mark(self, number: int) -> None:
-        world = self.world
-        zxid = world.mark_zxid[number]
-        if self.published_zxid.get(("mark", number)) == zxid:
-            return
-        self.published_zxid["mark", number] = zxid
-        mark, locked = world.marks.get(number), number in world.locks
-        values = (number, zxid, mark.ctime_ms if mark else -1, mark.version if mark else -1, locked)
-        self._publish(self.topics.marks, np.array([values], MARK))
+    def _marks(self, numbers: Iterable[int]) -> MarkRows:
+        world, rows = self.world, [NO_MARKS]
+        for number in numbers:
+            mark, locked = world.marks.get(number), number in world.locks
+            values = (number, mark.ctime_ms if mark else -1, mark.version if mark else -1, locked)
+            rows.append(np.array([values], MARK))
+            self.checkers.mark_arrived(number, world.mark_zxid[number])
+        return np.concatenate(rows)
 
     def _publish(self, topic: list[Any], content: Any) -> None:
         topic.append(content)
@@ -211,6 +212,9 @@ class Hands:
             return "BookKeeper's recovery is disabled"
         lost = self.eyes.lost_ms
         return "blind" if lost is not None and self.world.now_ms - lost > self.stale_ms else ""
+
+    def marks(self) -> MarkRows | None:
+        return self.eyes.marks
 
     def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         self.faults.seam()

@@ -11,8 +11,6 @@ from random import Random
 from types import SimpleNamespace
 from typing import Any
 
-import numpy as np
-
 from tests.memory_store import MemoryStore
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
@@ -22,7 +20,7 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.view import NO_MARKS, Bucket, BucketAnswer
+from trueup.state.placement.view import Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
@@ -37,7 +35,7 @@ from trueup.streams.placement.report import PlacementReport
 
 METRICS = all_metrics("simulated")
 _decoded = lru_cache(16)(topology_from)
-TOPICS = ("ledgers", "marks", "topology")
+TOPICS = ("ledgers", "topology")
 
 
 @dataclass
@@ -119,7 +117,7 @@ class Application:
         self.judging.load()
         watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
         self.placed = PlacementReport(policy, watched, watched, self.keeper, self.reconciler, workers, clock)
-        eyes.on_sightings, eyes.published = self.keeper.seen, self.judging.published
+        eyes.on_sightings, eyes.published, eyes.marks = self.keeper.seen, self.judging.published, None
         if not faults.cut:
             eyes.connect()
 
@@ -159,17 +157,15 @@ class Application:
             return
         taken = {name: slice(kept.offsets[name], kept.begun[name]) for name in TOPICS}
         ledgers = concat([EMPTY, *self.topics.ledgers[taken["ledgers"]]])
-        marks = np.concatenate([NO_MARKS, *self.topics.marks[taken["marks"]]])
         bodies = [body for _, body in self.topics.bodies["topology"][taken["topology"]] if body is not None]
         topology = max(map(_decoded, bodies), key=lambda t: t.epoch, default=None)
         rows, stores = [], list(kept.stores)
         for number in range(BUCKETS):
             self.faults.seam()
             mine = ledgers.take(ledgers.ledger % BUCKETS == number)
-            row = self._bucket(number, stores, mine, marks[marks["ledger"] % BUCKETS == number], topology)
+            row = self._bucket(number, stores, mine, topology)
             rows += [row] if row else []
         self.faults.seam()
-        self.checkers.marks_arrived(marks)
         self.reconciler.batch(Frame(rows), 0)
         self.faults.seam()
         self.checkers.folded(_members(ledgers))
@@ -180,27 +176,26 @@ class Application:
 
     def _ends(self) -> dict[str, int]:
         """End offsets of the next batch: the end of each topic, or an offset before it."""
-        ends = {"ledgers": len(self.topics.ledgers), "marks": len(self.topics.marks),
-                "topology": len(self.topics.bodies["topology"])}  # fmt: skip
+        ends = {"ledgers": len(self.topics.ledgers), "topology": len(self.topics.bodies["topology"])}
         for name, end in ends.items():
             if self.faults.happens(self.faults.partial):
                 ends[name] = self.faults.rng.randint(self.checkpoint.offsets[name], end)
         return ends
 
-    def _bucket(self, number: int, stores: list[MemoryStore], ledgers: Ledgers, marks: Any,
-                topology: Topology | None) -> dict[str, Any] | None:  # fmt: skip
-        if not len(ledgers) and not len(marks) and topology is None:
+    def _bucket(
+        self, number: int, stores: list[MemoryStore], ledgers: Ledgers, topology: Topology | None
+    ) -> dict[str, Any] | None:
+        if not len(ledgers) and topology is None:
             return None
         stores[number] = MemoryStore(stores[number].log, dict(stores[number].cells))
         answer: BucketAnswer | None = self.parts.bucket(stores[number], topology_bytes, _decoded).step(
-            ledgers, marks, topology
+            ledgers, topology
         )
         if answer is None:
             return None
         return {
             "bucket": number, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
-            "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(),
-            "former": answer.former.to_bytes(),
+            "findings": answer.findings.tobytes(), "former": answer.former.to_bytes(),
         }  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from trueup.connectors.zookeeper.history import Missed, ensure_instance, ensure_
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.connectors.zookeeper.watch import NodeWatch, PathEvent
 from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.marks import MarkRows
 from trueup.state.bookkeeper.observations import LedgerRecord, Observation, Sighting
 
 log = logging.getLogger(__name__)
@@ -94,7 +95,7 @@ class BookKeeperCapture(Follower):
         watch = NodeWatch(self._paths.noise(), now, self._paths.repairs(), MARK_NAME)
         super().__init__("capture", connect, watch, now)
         self._ledgers = LedgerFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
-        self._marks = MarkFeed(lambda news: self._until_done(lambda: publish(news)), known, now, pace)
+        self._marks = MarkFeed(now, pace)
         self._bookies = BookieFeed(lambda seen: self._until_done(lambda: bookies(seen)), racks)
         self._reload = threading.Event()
         self._checked_s = 0.0
@@ -138,6 +139,11 @@ class BookKeeperCapture(Follower):
     def paths(self) -> BookKeeperPaths:
         """The paths of this cluster. The layout is known only after the first session."""
         return self._paths
+
+    @property
+    def marks(self) -> MarkRows | None:
+        """All marks and locks as observed; None until they were read."""
+        return self._marks.rows
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         """The current state of these ledgers, by id, without deleted ones. Raises `Retry`, `Forbidden`."""

@@ -5,9 +5,9 @@ only after its delivery, so that it is published again after a failure.
 """
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
+from functools import partial
 from itertools import repeat
-from typing import NamedTuple
 
 import numpy as np
 
@@ -21,11 +21,10 @@ from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
 from trueup.connectors.zookeeper.history import ensure_deleted, rewound
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.connectors.zookeeper.watch import PathEvent
+from trueup.state.bookkeeper.marks import HIDDEN, MARK, NO_MARKS, MarkRows, with_marks
 from trueup.state.bookkeeper.observations import (
-    HIDDEN_MARK,
     LedgerRecord,
     LedgerState,
-    MarkRecord,
     Observation,
     Sighting,
 )
@@ -38,8 +37,7 @@ _FORBIDDEN_AGAIN_MS = 60_000
 _COMPARED_TOGETHER = 1_500
 _MOST_INVALID = 100
 _LOOKED_AT = 1_000
-_NO_MARK = mark_codec.Mark()
-_VERSIONS = {GONE: -1, FORBIDDEN: HIDDEN_MARK}
+_VERSIONS = {GONE: -1, FORBIDDEN: HIDDEN}
 
 
 class LedgerFeed:
@@ -180,39 +178,24 @@ class LedgerFeed:
 
 
 class MarkFeed:
-    """Under-replication marks and the workers' locks, as one record for each ledger.
+    """Under-replication marks and the workers' locks. ``rows``: all that exist, None until they were read; each change
+    replaces the array. ``forbidden``: by ledger, a mark or lock that may not be read, and so counts as one."""
 
-    The version of a record is the zxid of the read: a released lock leaves no znode with a zxid. ``forbidden``: by
-    ledger, a mark or lock that may not be read, and so counts as one.
-    """
-
-    def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
-        self._deliver, self._now = deliver, now
+    def __init__(self, now: Callable[[], int], pace: Pace) -> None:
+        self._now = now
         self._pace = Pace(max(2, pace.batch // 2 * 2), pace.window, pace.pause_s)  # a mark and its lock
-        # None stands for a ledger in the journal at start, whose state is unknown until it is read.
-        self._held: dict[int, _Marked | None] = dict.fromkeys(known.marks)
+        self.rows: MarkRows | None = None
         self.forbidden: dict[int, str] = {}
         self._asked_again_ms = 0
 
     def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
-        """Read every mark and lock that exists or existed."""
-        self.follow(client, paths, queries.marked(client, paths) | set(self._held))
+        """Read every mark and lock that exists."""
+        self.rows = self._read(client, paths, queries.marked(client, paths) | self.forbidden.keys())
 
     def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Iterable[int]) -> None:
-        """Read marks and locks of these ledgers; publish changes."""
-        ids = sorted({*ledgers, *self._again()})
-        for at in range(0, len(ids), queries.TOGETHER):
-            some = ids[at : at + queries.TOGETHER]
-            read = zip(some, self._read(client, paths, some), strict=True)
-            news = [(i, zxid, seen) for i, (zxid, seen) in read if self._held.get(i, _NOTHING) != seen]
-            if news:
-                keys, now_ms = bulk.keys(np.array([i for i, _, _ in news], np.int64)), self._now()
-                self._deliver(list(map(Observation, repeat("marks"), keys, [_record(*new, now_ms) for new in news])))
-            for ledger, _, seen in news:
-                if seen != _NOTHING:
-                    self._held[ledger] = seen
-                else:
-                    self._held.pop(ledger, None)
+        """Read marks and locks of these ledgers."""
+        if self.rows is not None and (ids := {*ledgers, *self._again()}):
+            self.rows = with_marks(self.rows, self._read(client, paths, ids))
 
     def _again(self) -> Iterable[int]:
         """At intervals, the forbidden ones: no event reports a granted permission."""
@@ -221,42 +204,29 @@ class MarkFeed:
         self._asked_again_ms = self._now()
         return self.forbidden
 
-    def _read(
-        self, client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int]
-    ) -> Iterator[tuple[int, "_Marked"]]:
-        """The marks and locks of these ledgers, and the zxid of each read."""
-        parts = client.multi_read(paths.root, paths.marks_and_locks(ids), self._pace)
-        rows = ((part.zxid, *row) for part in parts for row in part.rows())
-        for ledger, ((zxid, data, version), (_, holder, lock)) in zip(ids, zip(rows, rows, strict=True), strict=True):
-            mark = mark_codec.decode(data) if version >= 0 else _NO_MARK
-            locked_by = (mark_codec.holder(holder) or "?") if lock != GONE else ""
-            self._note(paths, ledger, version, lock)
-            yield zxid, _Marked(_VERSIONS.get(version, version), mark.ctime_ms, mark.replicas, locked_by)
+    def _read(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Iterable[int]) -> MarkRows:
+        """A row for each of these ledgers."""
+        ids, found = sorted(ledgers), [NO_MARKS]
+        for at in range(0, len(ids), queries.TOGETHER):
+            some = ids[at : at + queries.TOGETHER]
+            parts = client.multi_read(paths.root, paths.marks_and_locks(some), self._pace)
+            rows = (row for part in parts for row in part.rows())
+            found.append(np.array([*map(partial(self._row, paths), some, rows, rows)], MARK))
+        return np.concatenate(found)
+
+    def _row(
+        self, paths: BookKeeperPaths, ledger: int, mark: tuple[bytes, int], lock: tuple[bytes, int]
+    ) -> tuple[int, int, int, bool]:
+        (data, version), (_, lock_version) = mark, lock
+        self._note(paths, ledger, version, lock_version)
+        ctime_ms = mark_codec.decode(data).ctime_ms if version >= 0 else -1
+        return ledger, ctime_ms, _VERSIONS.get(version, version), lock_version != GONE
 
     def _note(self, paths: BookKeeperPaths, ledger: int, mark: int, lock: int) -> None:
         if FORBIDDEN in (mark, lock):
             self.forbidden[ledger] = paths.mark(ledger) if mark == FORBIDDEN else paths.lock(ledger)
         else:
             self.forbidden.pop(ledger, None)
-
-
-class _Marked(NamedTuple):
-    """The content of a ledger's record. The defaults stand for neither mark nor lock."""
-
-    version: int = -1
-    ctime_ms: int = -1
-    replicas: tuple[str, ...] = ()
-    locked_by: str = ""
-
-
-_NOTHING = _Marked()
-
-
-def _record(ledger: int, zxid: int, seen: _Marked, now_ms: int) -> MarkRecord:
-    return {
-        "ledger": ledger, "zxid": zxid, "seen_ms": now_ms, "version": seen.version, "ctime_ms": seen.ctime_ms,
-        "replicas": list(seen.replicas), "locked_by": seen.locked_by,
-    }  # fmt: skip
 
 
 class BookieFeed:

@@ -18,14 +18,12 @@ def _none() -> Array:
 class Known:
     """The content of the journal. ``ledgers``: sorted ids that are not GONE, ``mzxids`` their versions, both int64.
 
-    ``marks``: zxid of the newest record of each ledger that is marked or locked. ``unreadable``: ids. ``gone``: ids
-    that are GONE, ``gone_zxids``: their zxids. ``zxid``: the highest observed one. ``instance``: INSTANCEID
-    of the cluster, empty if it was not observed yet.
+    ``unreadable``: ids. ``gone``: ids that are GONE, ``gone_zxids``: their zxids. ``zxid``: the highest observed one.
+    ``instance``: INSTANCEID of the cluster, empty if it was not observed yet.
     """
 
     ledgers: Array = field(default_factory=_none)
     mzxids: Array = field(default_factory=_none)
-    marks: dict[int, int] = field(default_factory=dict)
     unreadable: frozenset[int] = frozenset()
     gone: Array = field(default_factory=_none)
     gone_zxids: Array = field(default_factory=_none)

@@ -19,7 +19,8 @@ from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, St
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import FAST, ZooKeeperClient
 from trueup.sandbox.servers.zookeeper import ZooKeeper
-from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState, Sighting
+from trueup.state.bookkeeper.marks import HIDDEN, MarkRows
+from trueup.state.bookkeeper.observations import LedgerState, Sighting
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 
 pytestmark = pytest.mark.servers
@@ -276,24 +277,23 @@ def test_a_permission_given_later_is_noticed_after_the_next_reconnect(setting: S
     assert (capture.health().snapshots, capture.health().forbidden, 4 in setting.journal.ledgers) == (2, 0, True)
 
 
-def mark_of(setting: Setting, ledger: int) -> tuple[Any, ...]:
-    found = setting.journal.marks.get(ledger)
-    return () if found is None else (found["version"], found["replicas"], found["ctime_ms"], found["locked_by"])
+def rows(marks: MarkRows | None) -> list[tuple[int, ...]]:
+    """Ledger, time, version and lock of each mark."""
+    return [] if marks is None else marks.tolist()
 
 
-def test_a_mark_and_its_lock_are_one_record(setting: Setting) -> None:
-    tree = setting.tree
-    setting.capture()
-    steps: list[tuple[Callable[[], None], tuple[Any, ...]]] = [
-        (lambda: tree.mark(6, "a:1"), (0, ["a:1"], 5, "")),
-        (lambda: tree.lock(6, "worker-1"), (0, ["a:1"], 5, "worker-1")),
-        (lambda: tree.mark(6, "a:1", "b:1", ctime_ms=6), (1, ["a:1", "b:1"], 6, "worker-1")),
-        (lambda: tree.client.drop(tree.paths.mark(6), -1), (-1, [], -1, "worker-1")),
-        (lambda: tree.client.drop(tree.paths.lock(6), -1), (-1, [], -1, "")),
+def test_a_mark_and_its_lock_are_one_row(setting: Setting) -> None:
+    tree, capture = setting.tree, setting.capture()
+    steps: list[tuple[Callable[[], None], list[tuple[int, ...]]]] = [
+        (lambda: tree.mark(6, "a:1"), [(6, 5, 0, 0)]),
+        (lambda: tree.lock(6, "worker-1"), [(6, 5, 0, 1)]),
+        (lambda: tree.mark(6, "a:1", "b:1", ctime_ms=6), [(6, 6, 1, 1)]),
+        (lambda: tree.client.drop(tree.paths.mark(6), -1), [(6, -1, -1, 1)]),
+        (lambda: tree.client.drop(tree.paths.lock(6), -1), []),
     ]
     for act, expected in steps:
         act()
-        wait_until(lambda expected=expected: mark_of(setting, 6) == expected, WAIT_S, f"the mark to be {expected}")
+        wait_until(lambda expected=expected: rows(capture.marks) == expected, WAIT_S, f"the mark to be {expected}")
 
 
 CLOSED = [make_digest_acl("u", "p", all=True)]
@@ -303,9 +303,10 @@ def test_a_mark_that_may_not_be_read_counts_as_one(setting: Setting) -> None:
     tree = setting.tree
     tree.mark(6, "a:1")
     tree.client.set_acls(tree.paths.mark(6), CLOSED)
-    health = setting.capture().health()
-    assert (mark_of(setting, 6), health.hidden_nodes, health.hidden_node) == (
-        (HIDDEN_MARK, [], -1, ""), 1, tree.paths.mark(6),
+    capture = setting.capture()
+    health = capture.health()
+    assert (rows(capture.marks), health.hidden_nodes, health.hidden_node) == (
+        [(6, -1, HIDDEN, 0)], 1, tree.paths.mark(6),
     )  # fmt: skip
 
 
@@ -313,16 +314,15 @@ def test_a_lock_that_may_not_be_read_is_held(setting: Setting) -> None:
     tree = setting.tree
     tree.lock(6, "worker-1")
     tree.client.set_acls(tree.paths.lock(6), CLOSED)
-    health = setting.capture().health()
-    assert (mark_of(setting, 6), health.hidden_node) == ((-1, [], -1, "?"), tree.paths.lock(6))
+    capture = setting.capture()
+    assert (rows(capture.marks), capture.health().hidden_node) == ([(6, -1, -1, 1)], tree.paths.lock(6))
 
 
 def test_a_mark_below_a_level_that_may_not_be_read_is_found(setting: Setting) -> None:
     tree = setting.tree
     tree.mark(6, "a:1")
     tree.client.set_acls(tree.paths.mark_parent(6), CLOSED)
-    setting.capture()
-    assert mark_of(setting, 6) == (0, ["a:1"], 5, "")
+    assert rows(setting.capture().marks) == [(6, 5, 0, 0)]
 
 
 def test_a_permission_to_read_a_mark_is_noticed_without_an_event(setting: Setting) -> None:
@@ -331,14 +331,14 @@ def test_a_permission_to_read_a_mark_is_noticed_without_an_event(setting: Settin
     tree.client.add_auth("digest", "u:p")
     tree.client.set_acls(path, CLOSED)
     reader = ZooKeeperClient(setting.direct, timeout=SESSION_S).open()
-    feed = MarkFeed(lambda news: setting.journal.publish(list(news)), NOTHING, lambda: now_ms[0], FAST)
+    feed = MarkFeed(lambda: now_ms[0], FAST)
     feed.read_all(reader, tree.paths)
     tree.client.set_acls(path, OPEN_ACL_UNSAFE)
     reader.settle(path)
     now_ms[0] += 100_000
     feed.follow(reader, tree.paths, ())
     reader.shut()
-    assert (mark_of(setting, 6), feed.forbidden) == ((0, ["a:1"], 5, ""), {})
+    assert (rows(feed.rows), feed.forbidden) == ([(6, 5, 0, 0)], {})
 
 
 def test_a_registration_that_may_not_be_read_has_no_guessed_rack(setting: Setting) -> None:
@@ -364,14 +364,14 @@ def test_a_rack_map_that_may_not_be_read_leaves_racks_unknown_and_nothing_else(s
     assert (seen, list(setting.journal.ledgers)) == ((UNKNOWN_RACK, True), [1])
 
 
-def test_marks_deleted_without_a_session_are_retracted(setting: Setting) -> None:
+def test_marks_that_changed_without_a_session_are_read_again(setting: Setting) -> None:
     tree = setting.tree
     tree.mark(1, "a:1")
     tree.lock(3, "w")
-    capture = setting.capture(Known(marks={2: 1}))
+    capture = setting.capture()
     setting.lose(capture, lambda: [tree.client.drop(tree.paths.mark(1), -1), tree.mark(5)])  # type: ignore[func-returns-value]
-    expected = {1: (-1, [], -1, ""), 2: (-1, [], -1, ""), 3: (-1, [], -1, "w"), 5: (0, [], 5, "")}
-    wait_until(lambda: {i: mark_of(setting, i) for i in setting.journal.marks} == expected, WAIT_S, "all marks")
+    expected = [(3, -1, -1, 1), (5, 5, 0, 0)]
+    wait_until(lambda: rows(capture.marks) == expected, WAIT_S, "all marks")
 
 
 def test_bookies_are_reported_when_they_change(setting: Setting) -> None:

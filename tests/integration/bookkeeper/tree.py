@@ -8,7 +8,7 @@ from trueup.connectors.bookkeeper.metadata import mark_codec, metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import NodeExists
-from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, MarkRecord, Observation, Sighting
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry
 
 LAYOUT = b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1"
@@ -96,7 +96,6 @@ class MemoryJournal:
     def __init__(self) -> None:
         self.all: list[Observation] = []
         self.ledgers: dict[int, LedgerRecord] = {}
-        self.marks: dict[int, MarkRecord] = {}
         self.bookies: list[list[Sighting]] = []
         self.failures = 0
         self.gate = threading.Event()
@@ -112,8 +111,6 @@ class MemoryJournal:
             ledger = int.from_bytes(key, "big")
             if topic == "ledgers" and value["mzxid"] >= self.ledgers.get(ledger, {"mzxid": -1})["mzxid"]:
                 self.ledgers[ledger] = value
-            if topic == "marks" and value["zxid"] >= self.marks.get(ledger, {"zxid": -1})["zxid"]:
-                self.marks[ledger] = value
 
     def seen(self, sightings: list[Sighting]) -> None:
         self.bookies.append(sightings)

@@ -160,9 +160,9 @@ def test_a_config_topic_that_was_deleted_while_nothing_ran_is_found_without_a_da
 
 def test_the_identity_changes_if_one_of_the_topics_is_created_again(broker: Kafka, tmp_path: Path) -> None:
     journal = Run(broker, "identity", tmp_path).journal
-    before = [journal.identity(["ledgers", "marks"]), journal.identity(["ledgers"])]
-    journal.forget(["marks"])
-    after = [journal.identity(["ledgers", "marks"]), journal.identity(["ledgers"])]
+    before = [journal.identity(["ledgers", "owners"]), journal.identity(["ledgers"])]
+    journal.forget(["owners"])
+    after = [journal.identity(["ledgers", "owners"]), journal.identity(["ledgers"])]
     assert [a == b for a, b in zip(before, after, strict=True)] == [False, True]
 
 

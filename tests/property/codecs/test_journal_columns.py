@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 from tests.property.codecs.test_bookkeeper_metadata import SECRET, ledgers, together
 from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.observations import LedgerRecord
+from trueup.state.deletion.lifecycle import Deletion
 from trueup.state.placement.lifecycle import Repair
 from trueup.streams.bookkeeper.codec import ledger_bodies
-from trueup.streams.bookkeeper.topics import LEDGERS, MARKS
+from trueup.streams.bookkeeper.topics import LEDGERS
+from trueup.streams.deletion.topics import MARKERS
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.encode import FEW, blob, encode_all, long
 from trueup.streams.journal.topic import HISTORY
@@ -64,8 +66,9 @@ def test_named_tuples_are_encoded_as_mappings_are(drawn: list[dict[str, Any]], t
 
 
 def test_records_with_arrays_come_back() -> None:
-    mark = {"ledger": 1, "zxid": 2, "seen_ms": 3, "version": 0, "ctime_ms": 4, "replicas": ["a:1"], "locked_by": ""}
-    assert [decode(MARKS, body) for body in encode_all(MARKS, [mark] * (FEW + 1))] == [mark] * (FEW + 1)
+    made = Deletion(1, "deletion.missing", "owner", 2, 3, 4, 5, bookies=("a:1", "b:1"))._asdict()
+    record = {**made, "stage": str(made["stage"]), "bookies": ["a:1", "b:1"], "pending": []}
+    assert [decode(MARKERS, body) for body in encode_all(MARKERS, [record] * (FEW + 1))] == [record] * (FEW + 1)
 
 
 @given(longs)

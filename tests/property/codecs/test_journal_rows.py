@@ -12,18 +12,8 @@ from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.ledgers import EMPTY
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.state.common.errors import BadBytes
-from trueup.streams.bookkeeper.codec import ledger_bodies, ledger_rows, mark_rows
+from trueup.streams.bookkeeper.codec import ledger_bodies, ledger_rows
 from trueup.streams.journal.codec import encode
-
-longs = st.integers(-(2**63), 2**63 - 1)
-MARKS = st.lists(
-    st.fixed_dictionaries({
-        "ledger": st.integers(0, 2**63 - 1), "zxid": longs, "seen_ms": longs, "version": st.integers(-1, 2**31 - 1),
-        "ctime_ms": longs,
-        "replicas": st.lists(st.text(max_size=80), max_size=3), "locked_by": st.text(max_size=3),
-    }),
-    max_size=5,
-)  # fmt: skip
 
 
 @given(st.lists(st.tuples(ledgers(), st.sampled_from([1, 2, 3, 3, 3])), max_size=12))
@@ -36,13 +26,6 @@ def test_ledgers_read_as_the_columns_that_were_written(drawn: list[tuple[LedgerR
 def _plain(rows: Any) -> list[Any]:
     columns = [np.asarray(getattr(rows, name), getattr(EMPTY, name).dtype).tolist() for name in EMPTY.__slots__[:-2]]
     return [*columns, [rows.names[code] for code in rows.members.tolist()]]
-
-
-@given(MARKS)
-def test_marks_read_as_their_records(records: list[dict[str, Any]]) -> None:
-    found = mark_rows([encode("marks", record) for record in records])
-    reported = [(r["ledger"], r["zxid"], r["ctime_ms"], r["version"], int(bool(r["locked_by"]))) for r in records]
-    assert found.tolist() == reported
 
 
 @given(ledgers(), st.data())

@@ -358,7 +358,6 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], Sequence[bytes]]] = {
         for topic in ("config", *(each.name for stream in STREAMS for each in stream.topics), "history")
     },
     "ledger rows": (lambda data: rows.ledger_rows([data, *seeds.avro("ledgers")]), seeds.avro("ledgers")),
-    "mark rows": (lambda data: rows.mark_rows([data, *seeds.avro("marks")]), seeds.avro("marks")),
 }
 
 

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from trueup.state.bookkeeper.observations import HIDDEN_MARK
+from trueup.state.bookkeeper.marks import HIDDEN, MARK, NO_MARKS
 from trueup.state.placement.board import LOCKED_MS, Ages, Board, plan, riskiest
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS, observe, unseen
-from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
+from trueup.state.placement.view import FINDING, NO_FINDINGS, BucketAnswer, Rows
 
 ENFORCE = PlacementSettings(mode="enforce", max_marks=10)
 NOW = 1_000_000
@@ -25,12 +25,13 @@ def finding(
 
 def board(*findings: Rows, marks: Rows = NO_MARKS) -> Board:
     made = Board()
-    made.apply(0, BucketAnswer(1, True, 9, np.concatenate([NO_FINDINGS, *findings]), marks))
+    made.apply(0, BucketAnswer(1, True, 9, np.concatenate([NO_FINDINGS, *findings])))
+    made.marks = marks
     return made
 
 
 def mark(ledger: int, ctime: int = 77, locked: int = 0) -> Rows:
-    return np.array([(ledger, 5, ctime, 0, locked)], MARK)
+    return np.array([(ledger, ctime, 0, locked)], MARK)
 
 
 def marked(ledger: int, ctime: int = 77) -> Repair:
@@ -87,7 +88,7 @@ def test_a_marked_ledger_is_not_marked_twice():
 
 
 def hidden(ledger: int) -> Rows:
-    return np.array([(ledger, 5, -1, HIDDEN_MARK, 0)], MARK)
+    return np.array([(ledger, -1, HIDDEN, 0)], MARK)
 
 
 def test_a_ledger_whose_mark_may_not_be_read_is_not_marked():
@@ -337,19 +338,19 @@ def test_a_worker_that_is_at_it_is_given_time_to_take_the_mark_away():
 
 def test_cleared_ledgers_are_reported_with_the_time_they_drifted():
     made = board(finding(1), finding(2))
-    cleared = made.apply(0, BucketAnswer(2, True, 9, finding(2), NO_MARKS))
+    cleared = made.apply(0, BucketAnswer(2, True, 9, finding(2)))
     assert (cleared.ledger.tolist(), cleared.since_ms.tolist()) == ([1], [NOW - 5_000])
 
 
 def test_a_ledger_of_which_nothing_was_known_was_never_wrong():
-    cleared = board(finding(1), finding(2, BLIND)).apply(0, BucketAnswer(2, True, 9, NO_FINDINGS, NO_MARKS))
+    cleared = board(finding(1), finding(2, BLIND)).apply(0, BucketAnswer(2, True, 9, NO_FINDINGS))
     assert cleared.wrong.tolist() == [True, False]
 
 
 def test_the_view_is_complete_when_every_bucket_spoke_for_the_epoch():
     made = board()
     before = made.settled(2, 1)
-    made.apply(1, BucketAnswer(1, True, 0, NO_FINDINGS, NO_MARKS))
+    made.apply(1, BucketAnswer(1, True, 0, NO_FINDINGS))
     assert (before, made.settled(2, 1), made.settled(2, 2)) == (False, True, False)
 
 
@@ -365,7 +366,7 @@ def test_a_mark_that_waits_for_a_worker_is_left_as_it_is():
 
 
 def answered(made: Board, *findings: Rows, full: bool = True) -> None:
-    made.apply(0, made.aged(BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), NO_MARKS)))
+    made.apply(0, made.aged(BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]))))
 
 
 def since(made: Board, ledger: int) -> int | None:
@@ -412,5 +413,5 @@ def test_an_earlier_finding_that_is_none_in_the_whole_view_is_over() -> None:
 def test_ages_are_in_the_cleared_ledgers() -> None:
     made = of_earlier_views(L2=90_000)
     answered(made, finding(2))
-    cleared = made.apply(0, BucketAnswer(1, True, 9, NO_FINDINGS, NO_MARKS))
+    cleared = made.apply(0, BucketAnswer(1, True, 9, NO_FINDINGS))
     assert cleared.since_ms.tolist() == [NOW - 90_000]

@@ -200,10 +200,3 @@ def test_a_journal_that_does_not_answer_keeps_ledgers_waiting(judging: Judging, 
     journal.away = True
     judging.tick()
     assert present(judging) == 1
-
-
-def test_marks_do_not_wait(judging: Judging) -> None:
-    judging.progress(progress(7))
-    value: Any = {"ledger": 5}
-    judging.published([Observation("marks", b"", value)])
-    assert present(judging) == 0

@@ -12,6 +12,7 @@ from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
+from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
@@ -19,7 +20,7 @@ from trueup.state.placement.policy.fencing import NO_FORMER, Former
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS
-from trueup.state.placement.view import FINDING, MARK, NO_FINDINGS, NO_MARKS, BucketAnswer, Rows
+from trueup.state.placement.view import FINDING, NO_FINDINGS, BucketAnswer, Rows
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.placement.metrics import PlacementMetrics
@@ -73,11 +74,12 @@ class Topics:
 
 
 class Bookkeeper:
-    """A cluster of two racks, a and b. ``written``: its marks."""
+    """A cluster of two racks, a and b. ``written``: its marks; ``seen``: those that were observed."""
 
     def __init__(self) -> None:
         self.rows: Ledgers = EMPTY
         self.written: dict[int, Mark | None] = {}
+        self.seen: MarkRows | None = NO_MARKS
         self.asked = 0
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
@@ -93,6 +95,9 @@ class Bookkeeper:
 
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         return [MarkOutcome(ledger, "withdrawn") for ledger, _ in items]
+
+    def marks(self) -> MarkRows | None:
+        return self.seen
 
     def blocked_reason(self) -> str:
         return ""
@@ -131,9 +136,13 @@ class Driven:
         self.read = True
         self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1, caught_up=lambda: self.read)
 
-    def answer(self, *findings: Rows, marks: Rows = NO_MARKS, former: Former = NO_FORMER, full: bool = True) -> None:
-        """A batch in which the only bucket answers with its full state or with changes."""
-        answer = BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), marks, former)
+    def answer(
+        self, *findings: Rows, marks: MarkRows | None = NO_MARKS, former: Former = NO_FORMER, full: bool = True
+    ) -> None:
+        """A batch in which the only bucket answers with its full state or with changes. ``marks``: all that are there
+        now."""
+        self.cluster.seen = marks
+        answer = BucketAnswer(1, full, 9, np.concatenate([NO_FINDINGS, *findings]), former)
         self.reconciler.batch(Frame(answer), 0)  # type: ignore[arg-type]
 
     def repair(self, ledger: int) -> Repair:
@@ -156,7 +165,7 @@ class Frame:
         answer = self._answer
         return [{
             "bucket": 0, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
-            "findings": answer.findings.tobytes(), "marks": answer.marks.tobytes(), "former": answer.former.to_bytes(),
+            "findings": answer.findings.tobytes(), "former": answer.former.to_bytes(),
         }]  # fmt: skip
 
 
@@ -179,6 +188,14 @@ def test_what_drifted_is_marked():
     driven = Driven()
     ordered(driven)
     assert (list(driven.cluster.written), driven.repair(1).stage) == ([1], RepairStage.ORDERED)
+
+
+def test_nothing_is_done_before_the_marks_were_read():
+    driven = Driven()
+    driven.reconciler.repairs = {1: Repair(1, "r", 0, 0, RepairStage.MARKED, NOW, 77)}
+    driven.cluster.rows = on_one_rack(2)
+    driven.answer(finding(1), finding(2), marks=None)
+    assert (driven.cluster.written, driven.repair(1).stage) == ({}, RepairStage.MARKED)
 
 
 def test_a_fresh_judgement_includes_refusing_bookies():
@@ -255,7 +272,7 @@ def under_way(driven: Driven, ledger: int = 1) -> None:
     """A repair whose mark was observed."""
     repair = advance(Repair(ledger, "r", 0, 0, mark_ctime_ms=77), RepairEvent.ORDER, NOW)
     driven.reconciler.repairs[ledger] = advance(repair, RepairEvent.APPEAR, NOW)
-    driven.answer(finding(ledger), marks=np.array([(ledger, 5, 77, 0, 0)], MARK))
+    driven.answer(finding(ledger), marks=np.array([(ledger, 77, 0, 0)], MARK))
 
 
 def test_a_ledger_that_was_deleted_while_the_journal_was_away_is_not_taken_for_healed():
@@ -272,7 +289,7 @@ def test_a_ledger_that_was_deleted_while_the_journal_was_away_is_not_taken_for_h
 def test_what_the_journal_did_not_take_is_given_again():
     driven = Driven()
     under_way(driven)
-    driven.answer(finding(1), marks=np.array([(1, 6, 77, 0, 1)], MARK))
+    driven.answer(finding(1), marks=np.array([(1, 77, 0, 1)], MARK))
     driven.journal.away = True
     driven.answer()
     driven.journal.away = False

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from trueup.state.bookkeeper.marks import MARK
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
-from trueup.state.placement.view import MARK
 from trueup.streams.placement.repair_workers import RepairWorkers
 
 

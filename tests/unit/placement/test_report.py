@@ -12,9 +12,9 @@ from tests.unit.placement.test_reconciler import Driven, finding
 from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
-from trueup.state.bookkeeper.observations import HIDDEN_MARK, LedgerState, Observation
+from trueup.state.bookkeeper.marks import HIDDEN, MARK
+from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
-from trueup.state.placement.view import MARK
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.selection import Where
 from trueup.streams.config.live import LiveSection
@@ -300,6 +300,6 @@ def test_a_cluster_that_was_never_observed_was_not_heard(setting: ReportSetting)
 
 def test_a_mark_that_may_not_be_read_has_no_known_owner(setting: ReportSetting) -> None:
     setting.cluster.marked, setting.cluster.locks = lambda _: {1: None}, lambda _: {}
-    setting.driven.answer(finding(1), marks=np.array([(1, 5, -1, HIDDEN_MARK, 0)], MARK))
+    setting.driven.answer(finding(1), marks=np.array([(1, -1, HIDDEN, 0)], MARK))
     (row,) = setting.placed.marks()
     assert (row["ours"], row["replicas"]) == (None, [])

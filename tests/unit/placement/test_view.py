@@ -1,12 +1,10 @@
-import numpy as np
-
 from tests.memory_store import MemoryStore
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.rules import RULES
-from trueup.state.placement.view import MARK, NO_MARKS, Bucket, BucketAnswer, Rows, merged
+from trueup.state.placement.view import Bucket, BucketAnswer, merged
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 
 A1, A2, B1, B2 = "a1:3181", "a2:3181", "b1:3181", "b2:3181"
@@ -26,18 +24,14 @@ def good(ledger: int, mzxid: int = 1, version: int = 0) -> Ledgers:
     return row(ledger, [A1, B1], quorum=2, mzxid=mzxid, version=version)
 
 
-def mark(ledger: int, zxid: int, version: int = 0, locked: int = 0) -> Rows:
-    return np.array([(ledger, zxid, 5, version, locked)], MARK)
-
-
 class Driven:
     """A bucket over one store, with a new object for every batch, as in Spark."""
 
     def __init__(self) -> None:
         self.store = MemoryStore()
 
-    def step(self, rows: Ledgers, marks: Rows = NO_MARKS, seen: Topology | None = None) -> BucketAnswer | None:
-        return Bucket(self.store, topology_bytes, topology_from).step(rows, marks, seen)
+    def step(self, rows: Ledgers, seen: Topology | None = None) -> BucketAnswer | None:
+        return Bucket(self.store, topology_bytes, topology_from).step(rows, seen)
 
 
 def started(*rows: Ledgers, lost: tuple[str, ...] = ()) -> Driven:
@@ -176,21 +170,6 @@ def test_a_deleted_ledger_is_not_raised_by_a_late_row():
 def test_an_unreadable_ledger_is_unknown():
     answer = started().step(row(1, quorum=0, state=LedgerState.UNREADABLE))
     assert verdicts(answer) == {1: "UNKNOWN"}
-
-
-def test_marks_are_reported_until_they_are_gone():
-    driven = started(bad(1))
-    reported = driven.step(concat([]), mark(1, 5))
-    gone = driven.step(concat([]), mark(1, 6, version=-1))
-    assert reported is not None
-    assert gone is not None
-    assert (reported.marks["ledger"].tolist(), gone.marks["ledger"].tolist()) == ([1], [])
-
-
-def test_a_mark_that_is_gone_is_not_raised_by_a_late_record():
-    driven = started(bad(1))
-    driven.step(concat([]), mark(1, 6, version=-1))
-    assert driven.step(concat([]), mark(1, 5)) is None
 
 
 def test_compaction_keeps_the_newest_row_of_each_ledger(monkeypatch):

@@ -216,7 +216,7 @@ def test_a_file_without_a_sufficient_key_is_refused_without_its_content(tmp_path
 
 
 def test_all_topics_are_signed_except_those_that_tasks_read_in_bulk() -> None:
-    assert {name for name in TOPICS if topic_of(name).unsigned} == {"ledgers", "marks", "owners"}
+    assert {name for name in TOPICS if topic_of(name).unsigned} == {"ledgers", "owners"}
 
 
 def test_no_topic_with_columns_is_signed() -> None:  # `Journal.columns` verifies nothing

@@ -154,14 +154,14 @@ def test_the_history_is_loaded_without_garbage(everywhere: Journal) -> None:
 
 
 SOUND = encode("ledgers", LEDGER)
-NAMES = ("ledgers", "marks", "topology")
+NAMES = ("ledgers", "topology")
 
 
 def test_the_query_of_placement_skips_garbage() -> None:
     rows = [(kind, one.body) for kind, what in enumerate(NAMES) for one in of(what) if one.body is not None]
     rows += [(placement.LEDGER, SOUND), (placement.TOPOLOGY, topology_bytes(topology(3)))]
     frame = pd.DataFrame({"kind": [kind for kind, _ in rows], "value": [body for _, body in rows]})
-    ledgers, _, found = placement.split(iter([frame]))
+    ledgers, found = placement.split(iter([frame]))
     assert 7 in ledgers.ledger.tolist()
     assert found is not None
     assert found.epoch == 3
@@ -207,11 +207,11 @@ def test_a_repair_writes_the_record_before_it_again_or_deletes_the_key(broker: B
     made = journal(broker, key_file)
     setting = {"name": "placement.mode", "value": '"approve"', "at_ms": 5, "by": "ada"}
     made.put([("config", b"placement.mode", setting), ("topology", b"topology", topology_record(topology(4)))])
-    for what, key in (("config", b"placement.mode"), ("topology", b"topology"), ("config", b"\xff"), ("marks", b"m")):
+    for what, key in (("config", b"placement.mode"), ("topology", b"topology"), ("config", b"\xff"), ("owners", b"o")):
         broker.write(made.topic(what), key, b"garbage")
     planned = repair.plan(journal(broker, key_file))
     assert sorted((one.bad.key, one.before is not None) for one in planned) == [
-        (b"m", False), (b"placement.mode", True), (b"topology", True), (b"\xff", False),
+        (b"o", False), (b"placement.mode", True), (b"topology", True), (b"\xff", False),
     ]  # fmt: skip
     repair.execute(made, planned)
     # Compaction keeps the newest of each key.

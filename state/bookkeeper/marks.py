@@ -1,0 +1,22 @@
+"""Under-replication marks and the workers' locks on them, as columns."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+MarkRows = NDArray[Any]
+MARK = np.dtype([("ledger", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"), ("locked", "u1")])
+"""The mark of one ledger and the lock on it. ``ctime_ms``: of the mark, ms since the epoch, -1: not in it. ``version``:
+of the mark's znode, -1: no mark, `HIDDEN`: it may not be read. ``locked``: whether a worker holds the lock."""
+NO_MARKS: MarkRows = np.zeros(0, MARK)
+HIDDEN = 2**31 - 1
+"""The version of a mark that exists and may not be read: it counts as a mark, and no write is made for this version."""
+
+
+def with_marks(known: MarkRows, read: MarkRows) -> MarkRows:
+    """The marks and locks after some were read, ordered by ledger. ``read``: one row for each ledger that was read,
+    also for those with neither."""
+    both = np.concatenate([known[~np.isin(known["ledger"], read["ledger"])], read])
+    there = both[(both["version"] >= 0) | (both["locked"] > 0)]
+    return there[np.argsort(there["ledger"], kind="stable")]

@@ -16,8 +16,9 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.remembered import Remembered
 from trueup.state.replication.provenance import (
     HEADER,
-    onward_tokens,
-    refilled_tokens,
+    onward,
+    path_with,
+    refilled,
     token_of,
     tokens_bytes,
     tokens_of,
@@ -54,8 +55,7 @@ class Path:
     the target had them before (`state.replication.provenance.Refill`); None: for others."""
 
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
-        self._ends = (token_of(source.name, source.bit), token_of(target.name, target.bit), forward)
-        self._held = held
+        self._ends, self._forward, self._held = (source, target), forward, held
         self._known = Remembered[bytes | None, bytes | None]()
         self.source_header = (HEADER, self.onward(b"") or b"")
 
@@ -63,10 +63,19 @@ class Path:
         """The header's next value; None: the record must not be copied. Usually few values occur."""
         if value in self._known:
             return self._known[value]
-        tokens = tokens_of(value)
-        ends, held = self._ends, self._held
-        passed = onward_tokens(tokens, *ends) if held is None else refilled_tokens(tokens, *ends, held)
+        passed = self._passed(tokens_of(value))
         return self._known.keep(value, len(value or b""), None if passed is None else tokens_bytes(passed))
+
+    def _passed(self, tokens: Sequence[str]) -> tuple[str, ...] | None:
+        (source, target), before = (end.bit for end in self._ends), path_with(tokens) if tokens else None
+        if self._held is None:
+            after = onward(before, source, target, self._forward)
+        else:
+            after = refilled(before, source, target, self._forward, self._held)
+        if after is None:
+            return None
+        added = after & ~(before or 0)
+        return (*dict.fromkeys(tokens), *(token_of(end.name, end.bit) for end in self._ends if added >> end.bit & 1))
 
     def tagged(self, headers: Sequence[Header], mark: Header) -> Headers | None:
         """A record's headers with Trueup's, which replace those of an earlier link; None: drop the record."""

@@ -117,21 +117,3 @@ def path_with(tokens: Iterable[str]) -> int:
     for bit in map(bit_of, tokens):
         path |= 1 << bit if bit is not None else 0
     return path
-
-
-def onward_tokens(tokens: Sequence[str], source: str, target: str, forward: bool) -> tuple[str, ...] | None:
-    """The tokens to write; None: the record must not be copied. Empty ``tokens``: produced at the source."""
-    passed = path_with(tokens)
-    if tokens and (not forward or passed & path_with([source])):
-        return None
-    return None if (passed | path_with([source])) & path_with([target]) else (*dict.fromkeys(tokens), source)
-
-
-def refilled_tokens(
-    tokens: Sequence[str], source: str, target: str, forward: bool, held: bool
-) -> tuple[str, ...] | None:
-    """`refilled` for a path of tokens."""
-    if tokens and not forward and not path_with(tokens) & path_with([target]):
-        return None
-    passed, more = path_with(tokens), [source, *([target] if held else [])]
-    return (*dict.fromkeys(tokens), *(token for token in more if not passed & path_with([token])))

@@ -6,18 +6,16 @@ from itertools import pairwise, permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.replication.headers import Path
 from trueup.state.replication.provenance import (
     SINGLE,
     WHOLE,
     onward,
-    onward_tokens,
     path_with,
     producer_id,
     tag_of,
-    token_of,
-    tokens_bytes,
     tokens_in,
-    tokens_of,
 )
 from trueup.state.replication.topology import LinkRoute, doubled
 
@@ -75,11 +73,11 @@ def by_tokens(origin, routes):
         at, header = going.pop()
         for route in routes:
             if route.source == at:
-                ends = (token_of("", int(end)) for end in (route.source, route.target))
-                tokens = onward_tokens(tokens_of(header), *ends, route.forward)
-                if tokens is not None:
+                ends = (Endpoint("", "", int(end)) for end in (route.source, route.target))
+                path = Path(*ends, route.forward).onward(header)
+                if path is not None:
                     arrived[route.target] += 1
-                    going.append((route.target, tokens_bytes(tokens)))
+                    going.append((route.target, path))
     return arrived
 
 

@@ -1,15 +1,15 @@
 import pytest
 
+from trueup.connectors.contract import Endpoint
+from trueup.connectors.replication.headers import Path
 from trueup.state.replication.provenance import (
     SINGLE,
     Tag,
     birth_in,
     onward,
-    onward_tokens,
     path_with,
     producer_id,
     refilled,
-    refilled_tokens,
     tag_of,
     tokens_bytes,
     tokens_in,
@@ -80,7 +80,7 @@ def test_a_record_from_a_third_cluster_goes_on_only_where_the_link_forwards():
 
 
 def test_nothing_goes_from_a_cluster_to_itself():
-    assert (onward(None, EAST, EAST, True), onward_tokens((), "a#0", "a#0", True)) == (None, None)
+    assert (onward(None, EAST, EAST, True), moved(b"", "a#0>a#0")) == (None, None)
 
 
 def test_a_header_holds_tokens():
@@ -95,27 +95,33 @@ def test_bytes_that_are_no_text_are_no_cluster():
     assert tokens_of(b"\xff,east#0") == ("\\xff", "east#0")
 
 
-@pytest.mark.parametrize("passed", ["northeast#5", "#5", "east"])
-def test_another_bit_is_another_cluster_whatever_its_name(passed: str):
-    assert onward_tokens((passed,), "north#2", "east#0", True) == (passed, "north#2")
+def moved(path: bytes, link: str = "north#2>east#0", forward: bool = True, held: bool | None = None) -> bytes | None:
+    """The header of a record after this link."""
+    ends = (Endpoint(name, "", int(bit)) for name, bit in (end.split("#") for end in link.split(">")))
+    return Path(*ends, forward, held).onward(path)
 
 
-@pytest.mark.parametrize("passed", ["east#0", "#0", "eu#0"])
-def test_the_bit_of_the_target_stops_the_record_whatever_its_name(passed: str):
-    assert onward_tokens((passed, "west#1"), "north#2", "east#0", True) is None
+@pytest.mark.parametrize("passed", [b"northeast#5", b"#5", b"east"])
+def test_another_bit_is_another_cluster_whatever_its_name(passed: bytes):
+    assert moved(passed) == passed + b",north#2"
 
 
-@pytest.mark.parametrize("passed", ["north#2", "#2"])
-def test_a_refilled_record_does_not_leave_its_source_again(passed: str):
-    assert onward_tokens((passed,), "north#2", "east#0", True) is None
+@pytest.mark.parametrize("passed", [b"east#0", b"#0", b"eu#0"])
+def test_the_bit_of_the_target_stops_the_record_whatever_its_name(passed: bytes):
+    assert moved(passed + b",west#1") is None
+
+
+@pytest.mark.parametrize("passed", [b"north#2", b"#2"])
+def test_a_refilled_record_does_not_leave_its_source_again(passed: bytes):
+    assert moved(passed) is None
 
 
 def test_without_forward_only_the_records_of_the_source_go():
-    assert [onward_tokens(tokens, "b#1", "c#2", False) for tokens in ((), ("a#0",))] == [("b#1",), None]
+    assert [moved(path, "b#1>c#2", forward=False) for path in (b"", b"a#0")] == [b"b#1", None]
 
 
 def test_a_token_is_not_repeated():
-    assert onward_tokens(("a#0", "b#1", "a#0"), "c#2", "d#3", True) == ("a#0", "b#1", "c#2")
+    assert moved(b"a#0,b#1,a#0", "c#2>d#3") == b"a#0,b#1,c#2"
 
 
 def test_a_refilled_record_goes_to_the_target_again_whatever_it_passed():
@@ -144,11 +150,18 @@ def test_a_refilled_record_that_had_left_the_cluster_does_not_leave_it_twice():
     assert onward(written, 0, 2, True) is None
 
 
-def test_tokens_are_refilled_as_bits_are():
-    found = [
-        refilled_tokens(tokens, "west#1", "east#0", True, held)
-        for tokens, held in (((), True), (("east#0",), False), (("eu#0",), True))
-    ]
-    assert found == [("west#1", "east#0"), ("east#0", "west#1"), ("eu#0", "west#1")]
-    assert onward_tokens(("west#1", "east#0"), "east#0", "north#2", True) is None
-    assert refilled_tokens(("north#2",), "west#1", "east#0", False, True) is None
+@pytest.mark.parametrize(
+    ("path", "held", "after"),
+    [
+        (b"", True, b"west#1,east#0"),
+        (b"east#0", False, b"east#0,west#1"),
+        (b"eu#0", True, b"eu#0,west#1"),
+        (b"#0,west#1", True, b"#0,west#1"),
+    ],
+)
+def test_tokens_are_refilled_as_bits_are(path: bytes, held: bool, after: bytes):
+    assert moved(path, "west#1>east#0", held=held) == after
+
+
+def test_a_refill_without_forward_leaves_tokens_of_other_clusters_out():
+    assert moved(b"north#2", "west#1>east#0", forward=False, held=True) is None

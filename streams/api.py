@@ -11,7 +11,7 @@ from trueup.state.common.options import default_of
 from trueup.state.settings.settings import all_keys, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.config.live import Live
-from trueup.streams.ha.election import Election
+from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal

@@ -30,9 +30,9 @@ from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
 from trueup.streams.config.journal_topics import CHECK_S, JournalTopics
 from trueup.streams.config.live import Live
-from trueup.streams.ha.election import Election
+from trueup.streams.instance.alone import BEAT_S, Instance
+from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import SAVE_S, History
-from trueup.streams.journal.instances import BEAT_S, Instance
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs

@@ -8,7 +8,6 @@ from math import inf
 from typing import NamedTuple
 
 from trueup.connectors.kafka.journal.topics import Entry
-from trueup.streams.journal import instances
 from trueup.streams.journal.journal import AT_ONCE, Journal
 from trueup.streams.journal.topic import declared
 from trueup.streams.journal.unreadable import Bad
@@ -55,7 +54,6 @@ def execute(journal: Journal, repairs: Iterable[Repair]) -> None:
 
 
 def _existing(journal: Journal) -> Iterator[str]:
-    assert instances.TOPICS, "its import declares a topic, beside those of the streams"
     states = journal.states()
     return (each.name for each in declared() if journal.topic(each.name) in states)
 

@@ -112,5 +112,9 @@ TOPICS = declare(
     JournalTopic("config", "journal/schemas/config.avsc", key=name_of),
     # A row is written once: an older one that is written again is the same row.
     JournalTopic("history", "journal/schemas/history.avsc", form="journal.history_row:history_row", ordered=False),
-)
-CONFIG, HISTORY = (topic.name for topic in TOPICS)
+    JournalTopic(
+        "instances", "journal/schemas/instance.avsc", configs={**COMPACTED, "segment.ms": "3600000"},
+        form="instance.alone:sign_of", ordered=False,
+    ),
+)  # fmt: skip
+CONFIG, HISTORY, INSTANCES = (topic.name for topic in TOPICS)

@@ -18,8 +18,8 @@ from tests.configuration import parse
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Stop
-from trueup.streams.ha.election import Election
-from trueup.streams.journal.instances import Instance
+from trueup.streams.instance.alone import Instance
+from trueup.streams.instance.election import Election
 from trueup.streams.journal.journal import Journal, Record
 from trueup.streams.journal.topic import CONFIG
 

@@ -17,14 +17,14 @@ from tests.configuration import parse
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Stop
-from trueup.streams.journal.instances import Instance
+from trueup.streams.instance.alone import Instance
 from trueup.streams.journal.journal import Journal
 
 NEVER = threading.Event()
 BEATS = """
 import json, os, signal, sys, threading, time
 from tests.configuration import parse
-from trueup.streams.journal.instances import Instance
+from trueup.streams.instance.alone import Instance
 from trueup.streams.journal.journal import Journal
 journal = Journal(sys.argv[1], parse(json.loads(sys.argv[2])).journal, "c")
 made = Instance(journal, "first", "", lambda: 0)

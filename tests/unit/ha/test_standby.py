@@ -13,8 +13,8 @@ from tests.unit.cli.fake_engine import FakeEngine, healthy_status
 from trueup.state.common.errors import BadSettings, Retry, Stop
 from trueup.streams.api import Application
 from trueup.streams.catalog import all_metrics
-from trueup.streams.ha.election import Election
 from trueup.streams.health import health
+from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Record

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.journal.instances import ENDED, REFUSED, RUNNING, WAITING, Instance, may_run
+from trueup.streams.instance.alone import ENDED, REFUSED, RUNNING, WAITING, Instance, may_run
 from trueup.streams.journal.journal import Record
 
 NEVER = threading.Event()

@@ -24,8 +24,7 @@ from trueup.streams.config.check import problems
 from trueup.streams.journal import topic
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.history import History
-from trueup.streams.journal.instances import INSTANCES
-from trueup.streams.journal.topic import JournalTopic
+from trueup.streams.journal.topic import INSTANCES, JournalTopic
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb

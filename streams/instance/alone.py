@@ -20,23 +20,13 @@ from typing import Any
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.instance.leadership import ENDED, REFUSED, RUNNING, STANDBY, WAITING
 from trueup.streams.journal.journal import Journal, Record
-from trueup.streams.journal.topic import COMPACTED, JournalTopic, declare
+from trueup.streams.journal.topic import INSTANCES
 
 log = logging.getLogger(__name__)
 BEAT_S, WAIT_S, LOOK_S = 4.0, 12.0, 1.0
 LAST = 100
 """The newest records that are read at the start."""
 KEY = b"instance"
-TOPICS = declare(
-    JournalTopic(
-        "instances",
-        "journal/schemas/instance.avsc",
-        configs={**COMPACTED, "segment.ms": "3600000"},
-        form="journal.instances:sign_of",
-        ordered=False,
-    )
-)
-INSTANCES = TOPICS[0].name
 STATES = frozenset({WAITING, RUNNING, ENDED, REFUSED, STANDBY})
 
 

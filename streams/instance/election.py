@@ -15,8 +15,8 @@ from typing import Any
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError
 from trueup.state.instance.leadership import ENDED, STANDBY, WAITING, Contender, Role, Sign, Terms
-from trueup.streams.journal.instances import INSTANCES
 from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.topic import INSTANCES
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05

@@ -47,8 +47,3 @@ def parts(ledgers: Sequence[LedgerInfo], first: Position | None, last: Position 
         if end is None or begin <= end:
             chosen.append(Part(info, begin, end))
     return chosen
-
-
-def closed_before(ledgers: Sequence[LedgerInfo], at_ms: int) -> list[LedgerInfo]:
-    """Ledgers that were closed before a time, ms since the epoch. Their messages were published before it."""
-    return [info for info in ledgers if info.closed_ms and info.closed_ms < at_ms]

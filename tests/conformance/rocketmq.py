@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.conformance.harness import CLUSTERS, TOO_LARGE, Written
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import keys_for, wait_for_figures, wait_for_queues
 from tests.replication.audit import OURS
 from trueup.connectors.contract import Endpoint, LogId
@@ -120,7 +121,7 @@ class RocketMqCluster:
         return found.end
 
     def remake(self, topic: str) -> None:
-        topics.drop_topic(self.client, topic)
+        administration.drop_topic(self.client, topic)
         self.create(topic, 1)
 
     def kill(self) -> None:

@@ -15,6 +15,7 @@ import pytest
 from tests.conformance.rocketmq import KEYS, USER, RocketMqCluster, RocketMqPair, sections
 from tests.e2e.test_rocketmq_procedures import steps
 from tests.e2e.trueup import Trueup, command
+from tests.integration.rocketmq import administration
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client import group_offsets, messages, topics
@@ -130,7 +131,7 @@ class Procedure:
             return up and passed == len(self.written)
 
         self.trueup.until("both links to be level", level)
-        topics.drop_group(self.pair.east.client, self.pair.east.log(TOPIC, 0).place, GROUP)
+        administration.drop_group(self.pair.east.client, self.pair.east.log(TOPIC, 0).place, GROUP)
 
 
 STEPS: dict[str, Callable[[Procedure], None]] = {

@@ -161,11 +161,6 @@ class Discovery:
         return Retry(expected, str(answer.offset), "retrying; the partition may have no leader yet")
 
 
-def partitions_of(topics: Iterable[Topic]) -> list[LogId]:
-    """All partitions of these topics."""
-    return [partition for topic in topics for partition in topic.partitions]
-
-
 def _absent(answer: object) -> bool:
     return isinstance(answer, TrueupError) and missing(answer)
 

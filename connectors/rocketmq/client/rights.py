@@ -32,25 +32,6 @@ def users(client: RocketMqClient, broker: str) -> dict[str, User]:
     return {str(u.get("username")): {k: str(v) for k, v in u.items() if k != _PASSWORD} for u in found}
 
 
-def put_user(client: RocketMqClient, broker: str, user: User, password: str, new: bool = True) -> None:
-    """Create a user, or replace password, type and status of one that exists."""
-    name = user["username"]
-    body = json.dumps({**user, _PASSWORD: password}).encode()
-    _ask(
-        client,
-        broker,
-        RequestCode.CREATE_USER if new else RequestCode.UPDATE_USER,
-        f"store user {name}",
-        {"username": name},
-        body,
-    )
-
-
-def drop_user(client: RocketMqClient, broker: str, name: str) -> None:
-    """Delete a user."""
-    _ask(client, broker, RequestCode.DELETE_USER, f"delete user {name}", {"username": name}, b"")
-
-
 def rights(client: RocketMqClient, broker: str) -> dict[str, Rights]:
     """The rights on a broker by subject."""
     found = _listed(_ask(client, broker, RequestCode.RIGHTS, "list its rights", {}))

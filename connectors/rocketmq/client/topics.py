@@ -11,7 +11,7 @@ from typing import Any
 from trueup.connectors.rocketmq.client.cluster import READABLE, WRITABLE, RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
 from trueup.connectors.rocketmq.client.connection import Request, Response
-from trueup.state.common.errors import BadBytes, Stop
+from trueup.state.common.errors import BadBytes
 
 _TAGS = "SINGLE_TAG"
 _INVALID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
@@ -67,17 +67,6 @@ def put_topic(client: RocketMqClient, broker: str, wanted: Topic, without: Seque
     client.ask(broker, Request(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True))
 
 
-def drop_topic(client: RocketMqClient, name: str) -> None:
-    """Delete a topic on all brokers and name servers. A topic that does not exist is no error."""
-    accepted = {ResponseCode.OK, ResponseCode.NO_TOPIC}
-    doing, fields = f"delete topic {name}", {"topic": name}
-    for broker in client.masters():
-        client.ask(broker, Request(RequestCode.DELETE_TOPIC_IN_BROKER, doing, fields, accepted=accepted, changes=True))
-    client.ask_name_servers(
-        Request(RequestCode.DELETE_TOPIC_IN_NAME_SERVER, doing, fields, accepted=accepted, changes=True)
-    )
-
-
 def groups(client: RocketMqClient, broker: str) -> dict[str, Group]:
     """The subscription groups of a broker by name, in the form that `put_group` takes."""
     request = Request(RequestCode.ALL_GROUPS, "list its subscription groups", {})
@@ -94,25 +83,11 @@ def put_group(client: RocketMqClient, broker: str, group: Group, without: Sequen
     client.ask(broker, Request(RequestCode.UPDATE_GROUP, doing, {}, json.dumps(group).encode(), changes=True))
 
 
-def drop_group(client: RocketMqClient, broker: str, name: str) -> None:
-    """Delete a subscription group with its offsets."""
-    fields = {"groupName": name, "cleanOffset": True}
-    client.ask(broker, Request(RequestCode.DELETE_GROUP, f"delete group {name}", fields, changes=True))
-
-
 def settings(client: RocketMqClient, broker: str) -> dict[str, str]:
     """The settings of a broker."""
     response = client.ask(broker, Request(RequestCode.BROKER_CONFIG, "read its settings", {}))
     lines = str(response.body, "utf-8", "replace").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
-
-
-def put_settings(client: RocketMqClient, broker: str, changed: Mapping[str, object]) -> None:
-    """Change settings of a running broker, which stores them in its file."""
-    if any("\n" in f"{name}{value}" for name, value in changed.items()):
-        raise Stop("settings of one line each", repr(dict(changed)), "remove the line breaks")
-    body = "".join(f"{name}={value}\n" for name, value in changed.items()).encode()
-    client.ask(broker, Request(RequestCode.UPDATE_BROKER_CONFIG, f"set {', '.join(changed)}", {}, body, changes=True))
 
 
 def runtime(client: RocketMqClient, broker: str) -> dict[str, str]:

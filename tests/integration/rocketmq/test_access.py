@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, keys_for, read, running, wait_for_end
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.embedded.processes import wait_until
@@ -46,7 +47,7 @@ def cluster(new_root: Callable[[], Path], keys: Tls) -> Iterator[Cluster]:
     name, secret = ADMIN
     options = {"access_key": name, "secret_key": secret, "tls_ca": str(keys.certificate)}
     with running(new_root, user=ADMIN, tls=keys, **options) as started:
-        rights.put_user(started.client, BROKER, LINK, "linksecret1")
+        administration.put_user(started.client, BROKER, LINK, "linksecret1")
         yield started
 
 
@@ -149,10 +150,12 @@ def test_rights_merge_and_go_only_as_a_whole(cluster: Cluster, link: Connection)
 
 def test_users_are_listed_without_passwords_and_removed(cluster: Cluster) -> None:
     client = cluster.client
-    rights.put_user(client, BROKER, {**LINK, "username": "other"}, "othersecret1")
-    rights.put_user(client, BROKER, {**LINK, "username": "other", "userStatus": "disable"}, "othersecret2", new=False)
+    administration.put_user(client, BROKER, {**LINK, "username": "other"}, "othersecret1")
+    administration.put_user(
+        client, BROKER, {**LINK, "username": "other", "userStatus": "disable"}, "othersecret2", new=False
+    )
     found = rights.users(client, BROKER)
-    rights.drop_user(client, BROKER, "other")
+    administration.drop_user(client, BROKER, "other")
     assert found["other"] == {"username": "other", "userType": "Normal", "userStatus": "disable"}
     assert "password" not in str(found)
     assert "other" not in rights.users(client, BROKER)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
@@ -37,7 +38,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Cluster]:
     name, secret = ADMIN
     with running(new_root, brokers=BROKERS, user=ADMIN, access_key=name, secret_key=secret) as started:
         for broker in BROKERS:
-            rights.put_user(started.client, broker, LINK, "linksecret1")
+            administration.put_user(started.client, broker, LINK, "linksecret1")
         yield started
 
 
@@ -80,7 +81,7 @@ def test_a_cluster_has_one_id_on_all_brokers(cluster: Cluster, admin: RocketMqAd
 
 def test_a_broker_without_the_id_gets_it(cluster: Cluster, admin: RocketMqAdmin) -> None:
     first = admin.cluster_id()
-    topics.drop_group(cluster.client, BROKERS[0], PREFIX + first)
+    administration.drop_group(cluster.client, BROKERS[0], PREFIX + first)
     assert admin.cluster_id() == first
     assert PREFIX + first in topics.groups(cluster.client, BROKERS[0])
 
@@ -90,7 +91,7 @@ def test_brokers_of_two_clusters_are_refused(cluster: Cluster, admin: RocketMqAd
     topics.put_group(cluster.client, BROKERS[1], {"groupName": PREFIX + "f" * 32})
     with pytest.raises(Stop, match="f on broker-b") as refused:
         admin.cluster_id()
-    topics.drop_group(cluster.client, BROKERS[1], PREFIX + "f" * 32)
+    administration.drop_group(cluster.client, BROKERS[1], PREFIX + "f" * 32)
     assert first in str(refused.value)
     assert admin.cluster_id() == first
 
@@ -421,5 +422,5 @@ def test_queues_of_a_broker_that_is_gone_are_not_taken_for_deleted(cluster: Clus
 
 def test_heartbeats_are_in_the_topic_of_rip_45_where_brokers_allow_it(cluster: Cluster) -> None:
     for broker in BROKERS:
-        topics.put_settings(cluster.client, broker, {"validateSystemTopicWhenUpdateTopic": "false"})
+        administration.put_settings(cluster.client, broker, {"validateSystemTopicWhenUpdateTopic": "false"})
     assert beating(cluster, "other-beats") == RIP_45

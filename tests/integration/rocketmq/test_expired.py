@@ -6,11 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.conformance.memory import MemoryCluster, pump
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running, wait_for_figures
 from tests.replication.pair import Copy
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.embedded.processes import wait_until
-from trueup.connectors.rocketmq.client import messages, topics
+from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.connection import Request
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.protocol import batch
@@ -36,7 +37,7 @@ def filled(cluster: Cluster) -> LogId:
         body = batch.encode([b"%d " % number + bytes(SIZE)], [b""], [0])
         cluster.client.ask(BROKER, messages.send_batch(to, body, BORN_MS))
     wait_dispatched(cluster.client, BROKER)
-    topics.put_settings(cluster.client, BROKER, {"fileReservedTime": 0})
+    administration.put_settings(cluster.client, BROKER, {"fileReservedTime": 0})
     cluster.client.ask(BROKER, Request(DELETE_EXPIRED, "delete expired files", {}, changes=True))  # type: ignore[arg-type]
     return log
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running, wait_for_figures
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
@@ -82,7 +83,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Cluster]:
     name, secret = ADMIN
     with running(new_root, user=ADMIN, access_key=name, secret_key=secret) as started:
         for user in ("link", "other"):
-            rights.put_user(started.client, BROKER, {**USER, "username": user}, f"{user}secret12")
+            administration.put_user(started.client, BROKER, {**USER, "username": user}, f"{user}secret12")
         started.new_topic(LOG.topic)
         topics.put_group(started.client, BROKER, {"groupName": GROUP})
         wait_for_figures(started.client, BROKER)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JJavaError
 
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, read, running, wait_for_end
 from tests.proxy import Proxy
 from trueup.connectors.contract import LogId
@@ -197,8 +198,8 @@ def test_a_topic_is_created_changed_read_and_deleted(cluster: Cluster) -> None:
     topics.put_topic(client, BROKER, grown)
     found = topics.topic(client, BROKER, "changing")
     listed = topics.topics(client, BROKER)["changing"]
-    topics.drop_topic(client, "changing")
-    topics.drop_topic(client, "changing")
+    administration.drop_topic(client, "changing")
+    administration.drop_topic(client, "changing")
     assert found == listed == topics.Topic("changing", 4, 4, ordered=True, attributes={"message.type": "FIFO"})
     assert topics.topic(client, BROKER, "changing") is None
     with pytest.raises(Missing):
@@ -217,7 +218,7 @@ def test_a_group_is_copied_with_its_settings(cluster: Cluster) -> None:
     topics.put_group(client, BROKER, {**found, "groupName": "billing-2"})
     assert topics.groups(client, BROKER)["billing-2"] == {**found, "groupName": "billing-2"}
     assert (found["retryQueueNums"], found["retryMaxTimes"]) == (3, 5)
-    topics.drop_group(client, BROKER, "billing")
+    administration.drop_group(client, BROKER, "billing")
     assert "billing" not in topics.groups(client, BROKER)
 
 
@@ -233,7 +234,7 @@ def test_offsets_of_a_group_are_committed_and_read(cluster: Cluster, connection:
 
 
 def test_settings_change_at_run_time(cluster: Cluster) -> None:
-    topics.put_settings(cluster.client, BROKER, {"maxTransferCountOnMessageInMemory": 512})
+    administration.put_settings(cluster.client, BROKER, {"maxTransferCountOnMessageInMemory": 512})
     assert topics.settings(cluster.client, BROKER)["maxTransferCountOnMessageInMemory"] == "512"
 
 

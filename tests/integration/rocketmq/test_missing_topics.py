@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.codes import Missing
@@ -25,7 +26,7 @@ def test_a_message_does_not_bring_a_deleted_topic_back(cluster: Cluster, several
     body = batch.encode([b"x"], [b""], [0]) if several else b"x"
     request = (messages.send_batch if several else messages.send)(log, body, BORN_MS)
     cluster.client.ask(log.place, request)
-    topics.drop_topic(cluster.client, log.topic)
+    administration.drop_topic(cluster.client, log.topic)
     with pytest.raises(Missing):
         cluster.client.ask(log.place, request)
     assert topics.topic(cluster.client, log.place, log.topic) is None

@@ -4,7 +4,7 @@ import pytest
 
 from trueup.state.common.errors import Stop
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.reads.positions import Part, Position, closed_before, parts, position_of
+from trueup.state.reads.positions import Part, Position, parts, position_of
 from trueup.state.reads.tiers import LedgerInfo, ReadPriority, Tier, opened_by_broker, order
 
 BOOKKEEPER, TIERED = Tier.BOOKKEEPER, Tier.TIERED
@@ -89,7 +89,3 @@ def test_a_message_id_names_an_entry(text: str) -> None:
 def test_another_text_is_no_message_id(text: str) -> None:
     with pytest.raises(Stop):
         position_of(text)
-
-
-def test_only_closed_ledgers_are_before_a_time() -> None:
-    assert closed_before(LEDGERS, 1_001) == LEDGERS[1:]

@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from statistics import median
@@ -30,6 +31,37 @@ WITHOUT_CALLER = {
     "sandbox/servers/security.py": "authenticated listeners of brokers",
 }
 """Modules that only tests use, and the reason to keep each."""
+LIBRARIES_CALL = frozenset(
+    [
+        "_parse_group_offsets",
+        "_read_header",
+        "consumeMessage",
+        "handle_expect_100",
+        "handle_read",
+        "repr_int",
+        "werkzeugs",
+        "login_form",
+        "get_",
+        "set_",
+        "streamReader",
+        "initialOffset",
+        "getDefaultReadLimit",
+        "prepareForTriggerAvailableNow",
+        "reportLatestOffset",
+        "onQueryStarted",
+        "onQueryProgress",
+        "onQueryIdle",
+        "onQueryTerminated",
+        "init",
+        "handleInputRows",
+    ]
+)
+"""Functions that libraries call by their names, or by a decorator."""
+FOR_TESTS = {
+    "ask_name_servers": "deletes topics, as mqadmin does",
+    "end_kept": "ends the session that a process of Spark keeps",
+}
+"""Functions that only tests call, and what for."""
 
 # Assembled from parts, so that this file does not match its own patterns.
 MACHINE_PATHS = re.compile(
@@ -53,6 +85,14 @@ def shown(path: Path) -> str:
 def trees(*places: str) -> Iterator[tuple[str, ast.Module]]:
     for path in sources(*places):
         yield shown(path), ast.parse(path.read_text())
+
+
+def defined() -> Iterator[tuple[str, str]]:
+    """Location and name of every function and class of the product."""
+    for place, tree in trees(*PACKAGES):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                yield f"{place}:{node.lineno}", node.name
 
 
 def functions(*places: str) -> Iterator[tuple[str, int]]:
@@ -211,3 +251,14 @@ def test_nothing_names_a_registry() -> None:
 
 def test_nothing_is_left_for_later() -> None:
     assert matches(LEFT_OVERS) == []
+
+
+def test_everything_has_a_use_outside_of_tests() -> None:
+    words = Counter(word for path in sources(*PACKAGES, "bench") for word in re.findall(r"\w+", path.read_text()))
+    kept = LIBRARIES_CALL | FOR_TESTS.keys()
+    unused = [f"{place} {name}" for place, name in defined() if words[name] == 1 and name not in kept]
+    assert [each for each in unused if not each.rpartition(" ")[2].startswith("__")] == []
+
+
+def test_what_is_kept_without_a_use_exists() -> None:
+    assert (LIBRARIES_CALL | FOR_TESTS.keys()) - {name for _, name in defined()} == set()

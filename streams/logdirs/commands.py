@@ -74,7 +74,7 @@ DIRECTORY = (
 
 MOVES = (
     Column("ACTION", lambda r: r["id"]),
-    Column("ABOUT", lambda r: r["about"]),
+    Column("ABOUT", lambda r: r.get("topic", r["broker"])),
     Column("STAGE", lambda r: r["stage"]),
     Column("WHAT", lambda r: r["reason"], clips=True),
 )

@@ -81,6 +81,7 @@ def loss(name: str, **more: Any) -> dict[str, Any]:
 def move(stage: str) -> dict[str, Any]:
     return {
         "id": "east/move-1-orders-0-0badcafe", "kind": "move", "ledger": None, "link": None, "topic": "orders-0",
+        "broker": "east/1",
         "rule": "logdirs.uneven", "reason": "10 GiB from /small to /large; skew 60%, then 40%", "copies": None,
         "racks": None, "stage": stage, "next_ms": None, "requirements": {},
         "evidence": {"broker": 1, "from": "/small", "to": "/large", "bytes": 10 << 30, "copied": 0,

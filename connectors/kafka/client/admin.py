@@ -38,8 +38,10 @@ _REFUSED = frozenset({
 })  # fmt: skip
 _LOST = frozenset({
     KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._DESTROY,
+    KafkaError._DESTROY, KafkaError._DESTROY_BROKER,
 })  # fmt: skip
+"""Errors after which it is not known whether the broker received the request. A client with several bootstrap servers
+drops their connections (_DESTROY_BROKER) once it knows the brokers, also while one waits for a response."""
 K = TypeVar("K")
 V = TypeVar("V")
 

@@ -51,6 +51,7 @@ def west(new_root: Callable[[], Path]) -> Iterator[Kafka]:
 
 def create(client: dict[str, str], topic: str = TOPIC) -> None:
     admin = AdminClient(client)
+    admin.list_topics(timeout=30)  # from then on it keeps the connections to the brokers
     admin.create_topics([NewTopic(topic, PARTITIONS)])[topic].result(30)
 
 

@@ -23,6 +23,7 @@ def brokers(new_root: Callable[[], Path]) -> Iterator[Brokers]:
 
 def create(client: Mapping[str, str], topic: str, partitions: int = 1) -> AdminClient:
     admin = AdminClient(dict(client))
+    admin.list_topics(timeout=30)  # from then on it keeps the connections to the brokers
     admin.create_topics([NewTopic(topic, partitions)])[topic].result(30)
     return admin
 

@@ -8,7 +8,7 @@ from confluent_kafka import KafkaError, KafkaException
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client import admin
 from trueup.connectors.kafka.client.admin import SILENT, Admin
-from trueup.state.common.errors import Retry
+from trueup.state.common.errors import Retry, Unknown
 
 
 class FakeClient:
@@ -49,6 +49,14 @@ def test_a_client_that_stays_silent_is_made_anew(cluster: Admin) -> None:
     fail(cluster, SILENT)
     FakeClient.made[-1].answer = "well"
     assert cluster.ask("describe the cluster", cluster.client.describe_cluster) == "well"
+
+
+@pytest.mark.parametrize("code", [KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._DESTROY_BROKER])
+def test_a_change_whose_response_is_lost_may_have_happened(cluster: Admin, code: int) -> None:
+    future: Future[object] = Future()
+    future.set_exception(KafkaException(KafkaError(code)))
+    found = cluster.do_each("create", lambda request_timeout: {"orders": future})
+    assert isinstance(found["orders"], Unknown)
 
 
 def test_a_client_that_answers_between_is_kept(cluster: Admin) -> None:

@@ -190,7 +190,9 @@ class MarkFeed:
 
     def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> None:
         """Read every mark and lock that exists."""
-        self.rows = self._read(client, paths, queries.marked(client, paths) | self.forbidden.keys())
+        self.rows = with_marks(
+            NO_MARKS, self._read(client, paths, queries.marked(client, paths) | self.forbidden.keys())
+        )
 
     def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Iterable[int]) -> None:
         """Read marks and locks of these ledgers."""

@@ -4,6 +4,7 @@ import re
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -12,11 +13,12 @@ from kafka import KafkaAdminClient
 
 from tests.integration.kafka.journals import read_by_spark
 from trueup.connectors.contract import Endpoint
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.kafka.client.security import librdkafka_of
 from trueup.connectors.kafka.journal.embedded import MECHANISM, USER, EmbeddedKafka
 from trueup.connectors.kafka.journal.topics import Topic, Topics
-from trueup.state.common.errors import TrueupError
+from trueup.state.common.errors import Retry, TrueupError
 
 pytestmark = pytest.mark.servers
 REFUSED_S = 3.0
@@ -114,11 +116,24 @@ def test_all_client_libraries_log_in(broker: EmbeddedKafka, tmp_path: Path) -> N
     assert read_by_spark(settings, tmp_path) == [7]
 
 
+def ends_once_led(topics: Topics) -> dict[int, int]:
+    """The ends of the topic. A broker that has just started accepts requests before it leads partitions."""
+    found: list[dict[int, int]] = []
+
+    def led() -> bool:
+        with suppress(Retry):
+            found.append(topics.ends(TOPIC))
+        return bool(found)
+
+    wait_until(led, 60.0, "the broker to lead the topic")
+    return found[0]
+
+
 def test_after_a_kill_clients_go_on_and_the_own_password_of_the_broker_is_another(broker: EmbeddedKafka) -> None:
     topics, before = topics_of(broker), own_password(broker)
     (end,) = topics.ends(TOPIC).values()
     broker.restart()
-    assert topics.ends(TOPIC) == {0: end}
+    assert ends_once_led(topics) == {0: end}
     topics.send([(TOPIC, [b"key"], [b"body"])])
     assert topics.ends(TOPIC) == {0: end + 1}
     assert own_password(broker) != before

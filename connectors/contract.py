@@ -129,6 +129,11 @@ class Lease:
     transform: str = ""
     clusters: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def bits(self) -> dict[str, int]:
+        """``clusters``, with both ends."""
+        return {**self.clusters, **{end.name: end.bit for end in (self.source, self.target)}}
+
 
 class Run(NamedTuple):
     """``records`` records from offset ``source`` are at the target from offset ``target``, without gaps."""

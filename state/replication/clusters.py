@@ -16,6 +16,11 @@ def clusters_of(sections: Sections) -> dict[str, tuple[str, LogCluster]]:
     return {name: (system, one) for system, table in tables_of(sections).items() for name, one in table.items() if one}
 
 
+def bits_of(sections: Sections) -> dict[str, int]:
+    """The bit of every such cluster by its name."""
+    return {name: cluster.bit for name, (_, cluster) in clusters_of(sections).items()}
+
+
 def systems_of(sections: Sections) -> dict[str, str]:
     """The system of every declared cluster by its name, also of clusters that are invalid by themselves."""
     return {name: system for system, table in tables_of(sections).items() for name in table}

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from trueup.state.common.options import shown
 from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
-from trueup.state.replication.clusters import check_clusters, check_names, systems_of, tables_of
+from trueup.state.replication.clusters import bits_of, check_clusters, check_names, systems_of, tables_of
 from trueup.state.replication.leases import target_of, writer_id_of
 from trueup.state.replication.names import Names, circles_of
 from trueup.state.replication.names import shown as names_shown
@@ -37,8 +37,7 @@ def check(draft: Draft) -> list[str]:
     problems = [*check_clusters(clusters), *check_names("links", links)]
     problems += check_links(links, systems_of(draft.sections))
     valid = {name: link for name, link in links.items() if link}
-    bits = {name: cluster.bit for table in clusters.values() for name, cluster in table.items() if cluster}
-    problems += _writer_ids(valid, bits)
+    problems += _writer_ids(valid, bits_of(draft.sections))
     return problems or circles_of(valid) or list(check_topology(routes_of(valid)))
 
 

@@ -9,7 +9,7 @@ class Paths:
     batch."""
 
     def __init__(self, lease: Lease) -> None:
-        self._bits = {**lease.clusters, lease.source.name: lease.source.bit, lease.target.name: lease.target.bit}
+        self._bits = lease.bits
         self._texts: dict[int, bytes] = {}
         self._paths: dict[bytes, int] = {}
         self.default = 1 << lease.source.bit

@@ -140,11 +140,11 @@ class RocketMqReader(RocketMqEnd):
 
 def _called(lease: Lease) -> dict[bytes, bytes]:
     """The clusters as in a path, by the names that RocketMQ's replicator uses for them."""
-    ends = (lease.source, lease.target)
-    bits = {**lease.clusters, **{end.name: end.bit for end in ends}}
-    tokens = {name: token_of(name, bit) for name, bit in bits.items()}
-    called = {end.options[REPLICATOR]: tokens[end.name] for end in ends if end.options.get(REPLICATOR)}
-    return {name.encode(): token.encode() for name, token in {**tokens, **called}.items()}
+    tokens = {name: token_of(name, bit) for name, bit in lease.bits.items()}
+    for end in (lease.source, lease.target):
+        if called := end.options.get(REPLICATOR):
+            tokens[called] = token_of(end.name, end.bit)
+    return {name.encode(): token.encode() for name, token in tokens.items()}
 
 
 class _Last(NamedTuple):

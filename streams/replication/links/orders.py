@@ -1,10 +1,10 @@
 """The orders of a round: the partitions, positions and connector of each task."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits
-from trueup.state.replication.clusters import clusters_of
+from trueup.state.replication.clusters import bits_of
 from trueup.state.replication.leases import divide, writer_id_of
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective
@@ -85,8 +85,5 @@ class LinkOrders:
             ),
             forward=declared.forward, limits=limits, failures=declared.failures,
             dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
-            clusters=self._bits(),
+            clusters=bits_of(self._live.now.sections),
         )  # fmt: skip
-
-    def _bits(self) -> Mapping[str, int]:
-        return {name: cluster.bit for name, (_, cluster) in clusters_of(self._live.now.sections).items()}

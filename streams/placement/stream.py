@@ -162,5 +162,6 @@ class PlacementStream(Stream):
 
     def approve(self, rows: Sequence[PlanRow]) -> list[PlanRow]:
         """Approve repairs."""
-        approved = self._reconciler.approve({row.about["ledger"]: row.requirements["version"] for row in rows})
+        versions = {row.about["ledger"]: row.requirements["version"] for row in rows}
+        approved = set(self._reconciler.approve(versions))
         return [row for row in rows if row.about["ledger"] in approved]

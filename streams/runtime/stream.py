@@ -181,7 +181,7 @@ class Stream(ABC):
         return []
 
     def approve(self, rows: Sequence[PlanRow]) -> Sequence[PlanRow]:
-        """Approve these actions of its plan, which wait for it, and return those that were. Raises `Refused`."""
+        """Approve these actions of its plan, which wait for approval; returns the approved ones. Raises `Retry`."""
         raise LookupError(f"the stream {self.name} approves no actions: {[row.id for row in rows]}")
 
 

@@ -72,16 +72,19 @@ def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> PlanRow:
     text = f"{size(move.bytes)} from {move.source} to {move.target}; skew {sooner:.0%}, then {move.skew:.0%}"
     evidence = {"broker": move.broker, "from": move.source, "to": move.target, "bytes": move.bytes,
                 "skew_before": sooner, "skew_after": move.skew, "copied": 0}  # fmt: skip
-    about = {"topic": f"{move.topic}-{move.partition}", "broker": f"{dirs.name}/{move.broker}"}
-    return _action(f"{dirs.name}/{name}", "move", about, text, stage, evidence)
+    return _move(dirs.name, name, move, text, stage, evidence)
 
 
 def _under_way(name: str, broker: int, move: Relocation, seen: Observed | None) -> PlanRow:
     copy = _copy(move, seen.copying if seen else ())
     text = f"{size(copy)} of {size(move.bytes)} from {move.source} to {move.target}"
     evidence = {"broker": broker, "from": move.source, "to": move.target, "bytes": move.bytes, "copied": copy}
-    about = {"topic": f"{move.topic}-{move.partition}", "broker": f"{name}/{broker}"}
-    return _action(f"{name}/{move_name(broker, move)}", "move", about, text, str(move.stage), evidence)
+    return _move(name, move_name(broker, move), move, text, str(move.stage), evidence)
+
+
+def _move(kafka: str, name: str, move: Move | Relocation, text: str, stage: str, evidence: Row) -> PlanRow:
+    about = {"topic": f"{move.topic}-{move.partition}", "broker": f"{kafka}/{evidence['broker']}"}
+    return PlanRow(f"{kafka}/{name}", "move", "logdirs.uneven", text, stage, about, evidence=evidence)
 
 
 def _copy(move: Relocation, copying: Iterable[Copying]) -> int:
@@ -98,10 +101,4 @@ def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[
     text = f"excluded from new partitions: {', '.join(sorted(decision.steer)) or 'no directory'}"
     evidence = {"broker": broker, "paths": sorted(decision.steer)}
     about = {"broker": f"{dirs.name}/{broker}"}
-    return [_action(f"{dirs.name}/{name}", "cordon", about, text, stage, evidence, "logdirs.steer")]
-
-
-def _action(
-    name: str, kind: str, about: Row, text: str, stage: str, evidence: Row, rule: str = "logdirs.uneven"
-) -> PlanRow:
-    return PlanRow(name, kind, rule, text, stage, about, evidence=evidence)
+    return [PlanRow(f"{dirs.name}/{name}", "cordon", "logdirs.steer", text, stage, about, evidence=evidence)]

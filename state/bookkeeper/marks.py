@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 MarkRows = NDArray[Any]
 MARK = np.dtype([("ledger", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"), ("locked", "u1")])
-"""The mark of one ledger and the lock on it. ``ctime_ms``: of the mark, ms since the epoch, -1: not in it. ``version``:
-of the mark's znode, -1: no mark, `HIDDEN`: it may not be read. ``locked``: whether a worker holds the lock."""
+"""The mark of one ledger and the lock on it. ``ctime_ms``: the time in the mark, ms since the epoch, -1: it has none.
+``version``: the version of its znode, -1: no mark, `HIDDEN`: it may not be read. ``locked``: whether a worker holds the
+lock."""
 NO_MARKS: MarkRows = np.zeros(0, MARK)
 HIDDEN = 2**31 - 1
 """The version of a mark that exists and may not be read: it counts as a mark, and no write is made for this version."""

@@ -73,8 +73,8 @@ NO_AGES = Ages(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Board:
-    """Findings of all buckets, and ``marks``, ordered by ledger id. ``ages``: of findings of earlier views. Not safe
-    for use from several threads at once."""
+    """Findings of all buckets, and ``marks``, ordered by ledger id. ``ages``: the ages of findings of earlier views.
+    Not safe for use from several threads at once."""
 
     def __init__(self, ages: Ages = NO_AGES) -> None:
         self._ages, self._whole = ages, False

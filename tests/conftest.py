@@ -234,9 +234,10 @@ def _command(pid: int) -> tuple[str, ...]:
 
 def _keep_logs(root: Path) -> None:
     for path in root.iterdir():
-        if path.is_dir():
-            _keep_logs(path)
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif path.suffix != ".log":
-            path.unlink(missing_ok=True)  # a process that ends removes its own socket
+        with suppress(FileNotFoundError):  # a process that ends removes its own files
+            if path.is_dir():
+                _keep_logs(path)
+                if not any(path.iterdir()):
+                    path.rmdir()
+            elif path.suffix != ".log":
+                path.unlink()

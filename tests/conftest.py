@@ -31,6 +31,8 @@ HERE = Path(__file__).parent
 _PR_SET_CHILD_SUBREAPER = 36
 _PYSPARK = "pyspark-shell"
 """The JVM of pyspark. It serves every session of this process and ends with it."""
+_CRASHPAD = "/chrome_crashpad_handler"
+"""Chromium's handlers of crashes. They detach from a browser some time after its start and end with it."""
 ENDS_S = 90.0
 """Spark replaces the daemon of its Python workers if a task is cancelled while it asks for one. A worker that this
 daemon had just forked stays, without a parent, until it was idle for a minute."""
@@ -216,7 +218,8 @@ def _strange(known: set[tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
 
 def _children() -> dict[int, tuple[str, ...]]:
     """Running children with their command lines. Every test asks; psutil would read all processes of the machine."""
-    return {pid: command for pid in _child_ids() if (command := _command(pid)) and _PYSPARK not in command}
+    found = {pid: command for pid in _child_ids() if (command := _command(pid)) and _PYSPARK not in command}
+    return {pid: command for pid, command in found.items() if not command[0].endswith(_CRASHPAD)}
 
 
 def _child_ids() -> Iterator[int]:

@@ -213,13 +213,16 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 def _strange(known: set[tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
-    return {pid: command for pid, command in _children().items() if command not in known}
+    return {
+        pid: command
+        for pid, command in _children().items()
+        if command not in known and not command[0].endswith(_CRASHPAD)
+    }
 
 
 def _children() -> dict[int, tuple[str, ...]]:
     """Running children with their command lines. Every test asks; psutil would read all processes of the machine."""
-    found = {pid: command for pid in _child_ids() if (command := _command(pid)) and _PYSPARK not in command}
-    return {pid: command for pid, command in found.items() if not command[0].endswith(_CRASHPAD)}
+    return {pid: command for pid in _child_ids() if (command := _command(pid)) and _PYSPARK not in command}
 
 
 def _child_ids() -> Iterator[int]:

@@ -194,14 +194,15 @@ def test_a_right_that_is_taken_away_stops_the_link_and_its_lag_is_unknown(
 
     def stopped() -> dict[str, Any] | None:
         """The topic, after the copier and the monitor, which find the missing right at different times."""
-        row = link(trueup, "guarded")
-        topic = next((each for each in row["by_topic"] if each["topic"] == SECRET), {})
-        return topic if row["state"] == topic.get("stage") == "stopped" and topic["lag_records"] == -1 else None
+        if (row := link(trueup, "guarded"))["state"] != "stopped":
+            return None
+        (topic,) = (each for each in row["by_topic"] if each["topic"] == SECRET)
+        return topic if topic["lag_records"] == -1 else None
 
     topic = trueup.until("the link to stop, with an unknown lag", stopped)
     for future in client.delete_acls([AclBindingFilter(*rule)]).values():
         future.result(30)
-    assert "AUTHORIZATION" in topic["error"].upper()
+    assert (topic["stage"], "AUTHORIZATION" in topic["error"].upper(), topic["lag_records"]) == ("stopped", True, -1)
     trueup.until("the link to continue", lambda: link(trueup, "guarded")["state"] == "up")
 
 

@@ -22,6 +22,7 @@ from trueup.connectors.replication.headers import Header, Headers, Path, marks
 from trueup.connectors.replication.ports import Columns, Medium, Native, Read, Reader, Write, Writer, Written
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.resume import Resume
+from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.replication.track import Lane, LogTrack
 from trueup.connectors.replication.transforms import Attempt, Record, Transform, entry_point
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -123,6 +124,7 @@ class PumpCopier:
                 self._copy(until_s, keep_going)
             finally:
                 self._land()
+            self._clear()
 
     def _copy(self, until_s: float, keep_going: Callable[[], bool]) -> None:
         tries, self._until_s, self._keep_going = 0, until_s, keep_going
@@ -142,6 +144,14 @@ class PumpCopier:
                 self._step(min(IDLE_S, until_s - now))
             else:
                 time.sleep(min(IDLE_S, until_s - now))
+
+    def _clear(self) -> None:
+        """Observe the ends of the targets of idle logs, where their next records will be at the earliest."""
+        lanes = {track.lane.target: track.lane for track in self._active() if track.idle}
+        with suppress(TrueupError):  # the next write reports it
+            for target, end in self._writer.bounds(lanes).items() if lanes else ():
+                if isinstance(end, Bounds):
+                    lanes[target].clear = end.end
 
     def progress(self) -> list[Progress]:
         """The progress since the last call."""

@@ -97,7 +97,7 @@ class Resume:
             if track.lane.target in refused:
                 continue
             more |= track.found(searches[track.lane.target].met[track.prefix], ours)
-            track.floor = track.lane.next = ends[track.lane.target].end
+            track.floor = track.lane.next = track.lane.clear = ends[track.lane.target].end
         return more
 
 

@@ -21,10 +21,10 @@ that the last one took in vain, and the most."""
 
 class Lane:
     """A target log, which several source logs may have as target. ``next``: the offset after the newest record of the
-    copy."""
+    copy; ``clear``: its end when nothing was in flight, which may be behind records of others; -1: unknown."""
 
     def __init__(self, target: LogId) -> None:
-        self.target, self.next = target, -1
+        self.target, self.next, self.clear = target, -1, -1
 
     def extend(self, last: int, records: int) -> int:
         """Record that ``records`` of the copy end at offset ``last``. Returns the number of foreign offsets between
@@ -148,7 +148,9 @@ class LogTrack:
         """The runs before ``offset``, and a lower bound for the target offset of the next record. Later runs wait
         to be reported together with their chunk's count."""
         settled, self.runs = self._divided()
-        return tuple(Run(*run) for run in settled), self.runs[0][1] if self.runs else self.lane.next
+        return tuple(Run(*run) for run in settled), self.runs[0][1] if self.runs else max(
+            self.lane.next, self.lane.clear
+        )
 
     def _divided(self) -> tuple[list[list[int]], list[list[int]]]:
         """The runs before ``offset``, and those from it on."""

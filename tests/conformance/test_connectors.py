@@ -154,6 +154,21 @@ def test_runs_show_where_records_are_among_those_of_other_writers(harness: Harne
     assert (untrue(copy.runs, source, target), reported) == ([], len(source))
 
 
+def test_a_copier_of_an_idle_log_reports_where_its_next_record_will_be_at_the_earliest(harness: Harness) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(10)})
+    with closing(harness.connector.open(harness.lease(topic))) as copier:
+
+        def target_end() -> int:
+            copier.copy(time.monotonic() + 0.2)
+            return copier.progress()[0].target_end
+
+        wait_until(lambda: target_end() == 10, 180.0, "the copy")
+        harness.write("west", topic, {0: numbered(7, name=b"foreign")})
+        end = harness.west.end(harness.west.log(topic, 0))
+        wait_until(lambda: target_end() == end, 60.0, "the end of the target")
+
+
 @pytest.mark.parametrize("kills", [FEW_KILLS, pytest.param(MANY_KILLS, marks=pytest.mark.release)])
 def test_nothing_is_lost_or_doubled_however_often_the_worker_is_killed(
     harness: Harness, tmp_path: Path, kills: int

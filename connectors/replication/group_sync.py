@@ -20,7 +20,8 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.ports import NEVER, SHARE, WITHOUT_MEMBERS, Answer, GroupOffsets, Refusals
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.patterns import matches
-from trueup.state.replication.offset_map import OffsetMap, Translation, across
+from trueup.state.replication.group_offsets import Hop, Writer, across
+from trueup.state.replication.offset_map import OffsetMap, Translation
 
 TRUST_S = 10.0
 """The interval at which the offsets of a group at the target are read again; they are also read before any commit."""
@@ -34,15 +35,17 @@ TOGETHER = 100
 class OffsetMapping:
     """The translation of offsets of one partition here to offsets of ``to`` there.
 
-    ``there``: map of the link from here to there, ``back``: of the opposite link over the same partitions (None:
-    there is none). ``reverse``: only a link from there to here exists, and ``there`` is its map. ``ids``: ids of the
-    topics here and there to which the maps apply (empty: unknown). ``start``: first offset of the log here (-1:
-    unknown); a group that is behind it continues there. ``blocked_reason``: why no map applies now.
+    ``there``: map of the link from here to there; ``way``: the links that copy the records of ``to`` here (empty:
+    none); ``writers``: other links that copy to ``to``. ``reverse``: only a link from there to here exists, and
+    ``there`` is its map. ``ids``: ids of the topics here and there to which the maps apply (empty: unknown). ``start``:
+    first offset of the log here (-1: unknown); a group that is behind it continues there. ``blocked_reason``: why no
+    map applies now.
     """
 
     to: LogId
     there: OffsetMap
-    back: OffsetMap | None = None
+    way: Sequence[Hop] = ()
+    writers: Sequence[Writer] = ()
     reverse: bool = False
     ids: tuple[str, str] = ("", "")
     start: int = -1
@@ -58,15 +61,7 @@ class OffsetMapping:
         if self.reverse:
             return self.there.backward(offset), 0
         reached = min(offset, self.there.until) if self.there.until >= 0 else offset
-        found = across(self.there, self.back, reached)
-        if found.offset is None and self._nothing(reached):
-            found = Translation(self.there.clear)
-        return found, offset - reached
-
-    def _nothing(self, offset: int) -> bool:
-        """Whether no record from ``offset`` on is there, and future ones will start at a known offset."""
-        known = self.there
-        return self.back is None and not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
+        return across(self.there, self.way, self.writers, reached), offset - reached
 
 
 class Checkpoint(NamedTuple):

@@ -175,7 +175,7 @@ class OffsetMap:
     def translate(self, offset: int) -> Translation:
         """The target offset where a group that reads ``offset`` of the source next continues: low, so never past an
         unread record. Use ``min(offset, until)`` for a group that is ahead of the copy."""
-        problem = self._unknown(offset)
+        problem = self.outside(offset)
         if not problem and self._may_precede(offset):
             problem = "not all records at the target are known"
         found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
@@ -191,7 +191,7 @@ class OffsetMap:
             return Translation(None, f"before target offset {lowest}, where the map begins")
         return Translation(_low(self.target, self.source, self.count, offset, self.begin))
 
-    def _unknown(self, offset: int) -> str:
+    def outside(self, offset: int) -> str:
         """Why the map does not cover a source offset; empty if it does."""
         if self.begin < 0:
             return "nothing was copied yet"
@@ -266,57 +266,8 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
     return made.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
 
 
-def across(there: OffsetMap, back: OffsetMap | None, offset: int) -> Translation:
-    """The offset at the other cluster where a group that reads ``offset`` next continues, if both have writers and
-    links copy both ways. ``there`` maps this cluster to the other, ``back`` the other to this one (None: no such link).
-
-    The order of both clusters' records differs between the sides. The result is the first record of the other side that
-    the group may not have read: no unread record is skipped; records that it read may be repeated.
-    """
-    if back is None:
-        return there.translate(offset)
-    if problem := there._unknown(offset):
-        return Translation(None, problem)
-    if back.begin < 0:
-        return Translation(None, "the opposite link copied nothing yet")
-    if offset < back.floor:
-        return Translation(None, f"before offset {back.floor}, where the map of the opposite link begins")
-    ours = _high(there.source, there.target, there.count, offset)
-    if ours is None:
-        end = int(there.target[-1] + there.count[-1]) if len(there) else -1
-        ours = max(end, there.clear)
-    theirs = _high(back.target, back.source, back.count, offset)
-    # What the opposite link did not come to yet is not unread where it is a copy of this cluster's own records.
-    theirs = _passed(there.target, there.count, back.until) if theirs is None else theirs
-    if offset < there.sure:
-        ours = there.translate(offset).offset
-    low = back.backward(offset).offset
-    low = back.begin if low is None else low
-    if low < back.sure:
-        theirs = low
-    if ours is None or ours < 0:
-        return Translation(None, "not all records at the target are known")
-    return Translation(min(ours, theirs))
-
-
 def _low(starts: Column, others: Column, count: Column, offset: int, floor: int) -> int | None:
     at = int(np.searchsorted(starts, offset, "left")) - 1
     if at < 0:
         return floor if floor >= 0 else int(others[0]) if len(others) else None
     return int(others[at] + min(offset - starts[at], count[at]))
-
-
-def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:
-    at = int(np.searchsorted(starts, offset, "right")) - 1
-    at += at < 0 or offset >= starts[at] + count[at]
-    return int(others[at] + max(offset - starts[at], 0)) if at < len(starts) else None
-
-
-def _passed(starts: Column, count: Column, offset: int) -> int:
-    """The first offset from ``offset`` on that is in no run."""
-    at = int(np.searchsorted(starts, offset, "right")) - 1
-    if at < 0 or offset >= starts[at] + count[at]:
-        return offset
-    ends = (starts + count)[at:]
-    gaps = np.flatnonzero(starts[at + 1 :] > ends[:-1])
-    return int(ends[gaps[0]] if len(gaps) else ends[-1])

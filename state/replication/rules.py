@@ -148,11 +148,13 @@ LINK_RULES = Rules([
     Rule(
         "replication.group-untranslated", _U, "the target offset of a group is not known",
         "The group's offset is before the beginning of the offset map, where the source still has records that were "
-        "not copied; or nothing has been copied yet; or the partition is stopped; or it is a share group (KIP-932), "
-        "which has no offset per partition.",
+        "not copied; or nothing has been copied yet; or the partition is stopped; or another link copies records to "
+        "the topic that do not come to the source; or it is a share group (KIP-932), which has no offset per "
+        "partition.",
         "Nothing is committed for the group. An offset after the last copied record is committed when the records "
         "have arrived. An offset before the first record of the source is translated as that record. For an offset "
-        "before the map, an operator must choose; a share group starts at the target by its share.auto.offset.reset.",
+        "before the map, and where another link copies to the topic, an operator must choose; a share group starts "
+        "at the target by its share.auto.offset.reset.",
     ),
     Rule(
         "alignment.topic-missing", _D, "a topic is missing at the target",

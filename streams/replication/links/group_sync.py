@@ -9,20 +9,18 @@ reverse. Only groups without members are changed.
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, OffsetMapping
 from trueup.state.common.errors import Retry
 from trueup.state.common.patterns import matches
-from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.group_maps import mappings, mappings_back
 from trueup.streams.replication.links.link import Link, Note
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 NOTED_MS = 60_000
-NO_STARTS: Mapping[LogId, tuple[int, int]] = {}
 PARTS, PART = 4, 25
 """Maximum number of parts of a pass, because each part needs separate requests, and minimum number of groups per
 part."""
@@ -32,12 +30,14 @@ SHOWN = 5
 
 
 class Mover:
-    """The groups of one link. One thread each calls `look`, `reconcile` and `sync_back`."""
+    """The groups of one link. One thread each calls `look`, `reconcile` and `sync_back`. ``links``: all links."""
 
     def __init__(
-        self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None], note: Note
-    ) -> None:
-        self._link, self._there, self._back, self._opposite, self._note = link, there, back, opposite, note
+        self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None],
+        links: Callable[[], Collection[Link]], note: Note,
+    ) -> None:  # fmt: skip
+        self._link, self._there, self._back, self._note = link, there, back, note
+        self._opposite, self._links = opposite, links
         self._approved: set[str] = set()
         self._noted: dict[str, tuple[frozenset[str], int]] = {}
         self._committed, self._looked = Commits({}), False
@@ -75,14 +75,14 @@ class Mover:
         for start in range(0, len(names), size):
             now = self._committed
             part = {name: now.groups[name] for name in names[start : start + size] if name in now.groups}
-            found += self._sync(self._there, now._replace(groups=part), mappings(self._link, self._opposite()))
+            found += self._sync(self._there, now._replace(groups=part), mappings(self._link, self._links()))
         self._to_target = found
         self._end(found)
 
     def sync_back(self) -> None:
         """One pass to the source, if no link copies back. Raises a `TrueupError`."""
         found: list[Checkpoint] = []
-        if self._opposite() is None and (by := mappings_back(self._link)):
+        if self._opposite() is None and (by := mappings_back(self._link, self._links())):
             found = self._sync(
                 self._back, self._back.committed(self._link.declared.groups, self._topics(back=True)), by
             )
@@ -162,47 +162,3 @@ class Mover:
         rows = self.checkpoints
         unknown = self._link.declared.groups and (not self._looked or any(row.committed < 0 for row in rows))
         return -1 if unknown else max((row.lag for row in rows), default=0)
-
-
-def mappings(link: Link, opposite: Link | None) -> dict[LogId, OffsetMapping]:
-    """Mappings of source offsets to target offsets."""
-    starts = link.snapshot.facts.source.logs
-    with link.lock:
-        found = {copy.source: _mapping(copy, copy.target, starts=starts) for copy in link.copies.values()}
-    if opposite is None:
-        return found
-    with opposite.lock:
-        back = {copy.source: _mapping(copy, copy.target) for copy in opposite.copies.values()}
-    return {source: _joined(source, mapping, back.get(mapping.to)) for source, mapping in found.items()}
-
-
-def mappings_back(link: Link) -> dict[LogId, OffsetMapping]:
-    """Mappings of target offsets to source offsets, from the offset map of this link only."""
-    starts = link.snapshot.facts.target.logs
-    with link.lock:
-        return {copy.target: _mapping(copy, copy.source, True, starts) for copy in link.copies.values()}
-
-
-def _mapping(
-    copy: Copy, to: LogId, reverse: bool = False, starts: Mapping[LogId, tuple[int, int]] = NO_STARTS
-) -> OffsetMapping:
-    """The mapping of one copy. The map of a stopped partition is not used, because either log may be gone."""
-    ids = copy.source_id, copy.target_id
-    reason = "the partition is stopped" if copy.excluded else ""
-    start, _ = starts.get(copy.target if reverse else copy.source, (-1, -1))
-    return OffsetMapping(
-        to, copy.map, reverse=reverse, ids=ids[::-1] if reverse else ids, start=start, blocked_reason=reason
-    )
-
-
-def _joined(source: LogId, mapping: OffsetMapping, back: OffsetMapping | None) -> OffsetMapping:
-    """The mapping combined with the map of the opposite link. The map of this link alone would skip records that
-    originated at the target, so it is not used if the opposite map concerns other logs."""
-    if back is None or back.to.topic != source.topic or mapping.blocked_reason:
-        return mapping
-    if back.to != source:
-        return replace(mapping, blocked_reason=f"the opposite link copies {mapping.to} to {back.to}")
-    logs = zip(mapping.ids, back.ids[::-1], strict=True)
-    if back.blocked_reason or any(one and other and one != other for one, other in logs):
-        return replace(mapping, blocked_reason="the partition is stopped in the opposite link")
-    return replace(mapping, back=back.there)

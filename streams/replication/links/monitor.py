@@ -95,7 +95,10 @@ class LinkMonitor:
             Made(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
         )  # fmt: skip
         self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
-        self.mover = Mover(link, sides.groups(), sides.groups(back=True), self.opposite, note)
+        self.mover = Mover(
+            link, sides.groups(), sides.groups(back=True), self.opposite,
+            lambda: [watch.link for watch in others.values()], note,
+        )  # fmt: skip
         self.beat = Beat()
         self.failing: Mapping[str, str] = {}
         self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems, lambda: self.failing)

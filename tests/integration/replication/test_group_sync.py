@@ -14,6 +14,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.kafka_python import AT_ONCE
 from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
+from trueup.state.replication.group_offsets import Hop
 from trueup.state.replication.offset_map import OffsetMap
 
 pytestmark = pytest.mark.servers
@@ -181,13 +182,13 @@ def test_a_group_moves_there_and_back_where_both_sides_write(both: tuple[Side, S
     back = copy(west, east, topic)
     east.commit("both", {place: 0})
     read = east.consume("both", topic, 5)
-    Groups(east.groups, west.groups).sync(["both"], {place: OffsetMapping(place, there, back)})
+    Groups(east.groups, west.groups).sync(["both"], {place: OffsetMapping(place, there, [Hop("back", back)])})
     read += west.consume("both", topic, 3)
     west.write(topic, values(3, 5, "w"))
     back = copy(west, east, topic, back)
     there = copy(east, west, topic, there)
     read += west.consume("both", topic, 2)
-    Groups(west.groups, east.groups).sync(["both"], {place: OffsetMapping(place, back, there)})
+    Groups(west.groups, east.groups).sync(["both"], {place: OffsetMapping(place, back, [Hop("there", there)])})
     left = [value for offset, value, _ in east.read(topic, 0, at(east, "both", topic) or 0)]
     assert set(read + left) == {*values(0, 4, "e"), *values(0, 5, "w")}
 

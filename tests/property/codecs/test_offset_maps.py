@@ -1,9 +1,9 @@
-"""An offset map compared with a dictionary of all records, and a group that moves between two clusters."""
+"""An offset map compared with a dictionary of all records."""
 
-from hypothesis import example, given
+from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.state.replication.offset_map import HEAD, OffsetMap, across, digest, from_records
+from trueup.state.replication.offset_map import HEAD, OffsetMap, digest, from_records
 
 steps = st.lists(st.tuples(st.sampled_from(["copy", "drop", "other"]), st.integers(1, 5)), max_size=14)
 starts = st.tuples(st.integers(0, 20), st.integers(0, 20))
@@ -130,57 +130,3 @@ def test_of_reports_that_contradict_each_other_the_newest_counts(runs):
             places = {at: place for at, place in places.items() if at < source and place < target}
         places |= new
     assert {s + at: t + at for s, t, n in found for at in range(n)} == places
-
-
-FORGETS = {"forget", "forget all but the last"}
-
-
-def both_ways(moves):
-    """Two clusters with one topic and links in both directions: logs of (origin, number), one map per direction."""
-    logs, maps, at = {"a": [], "b": []}, {"a": OffsetMap(), "b": OffsetMap()}, {"a": 0, "b": 0}
-    unreported = {"a": [], "b": []}
-    for what, side, count in moves:
-        other = "b" if side == "a" else "a"
-        if what == "write":
-            logs[side] += [(side, len(logs[side]) + n) for n in range(count)]
-            continue
-        for record in logs[side][at[side] :][:count]:
-            if record[0] == side:
-                unreported[side].append((at[side], len(logs[other]), 1))
-                logs[other].append(record)
-            at[side] += 1
-        if what in FORGETS | {"report"}:
-            reported = {
-                "report": unreported[side],
-                "forget": unreported[side][::2],
-                "forget all but the last": unreported[side][-1:],
-            }[what]
-            whole = len(reported) == len(unreported[side])
-            maps[side] = maps[side].extend(reported, at[side], 0, len(logs[other]), whole)
-            unreported[side] = []
-    return logs, maps
-
-
-moves = st.lists(
-    st.tuples(st.sampled_from(["write", "copy", "report", *sorted(FORGETS)]), st.sampled_from("ab"), st.integers(1, 6)),
-    max_size=30,
-)
-
-
-@example([("write", "a", 3), ("forget all but the last", "a", 3), ("report", "b", 3)], 1)
-@given(moves, st.integers(0, 60))
-def test_a_group_that_moves_while_both_sides_write_passes_over_nothing(moves, offset):
-    logs, maps = both_ways(moves)
-    read = set(logs["a"][:offset])
-    to = across(maps["a"], maps["b"], min(offset, len(logs["a"]))).offset
-    assert to is None or set(logs["b"][:to]) <= read
-
-
-@given(moves, st.integers(0, 60))
-def test_a_group_that_moves_after_all_was_copied_goes_on_at_the_first_unread_record(moves, offset):
-    moves = [("report" if what in FORGETS else what, side, count) for what, side, count in moves]
-    everything = [("write", "a", 1), ("write", "b", 1), *[("report", side, 500) for side in "abab"]]
-    logs, maps = both_ways([*moves, *everything])
-    read = logs["a"][: min(offset, len(logs["a"]))]
-    unread = [at for at, record in enumerate(logs["b"]) if record not in set(read)]
-    assert across(maps["a"], maps["b"], len(read)).offset == min(unread, default=len(logs["b"]))

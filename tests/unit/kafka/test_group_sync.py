@@ -10,6 +10,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import Committed
 from trueup.connectors.replication.group_sync import Groups, OffsetMapping
 from trueup.state.common.errors import Retry, Stop, Unknown
+from trueup.state.replication.group_offsets import Hop
 from trueup.state.replication.offset_map import OffsetMap
 
 HERE, THERE = LogId("topic", 0), LogId("topic-there", 0)
@@ -81,19 +82,23 @@ def test_where_something_stands_there_at_an_unknown_place_there_is_no_offset() -
 def test_where_both_sides_write_nothing_unread_is_passed_over() -> None:
     there = OffsetMap().extend([(0, 2, 3)], 5)
     back = OffsetMap().extend([(0, 3, 2)], 5)
-    assert OffsetMapping(THERE, there, back).translate(4)[0].offset == 1
+    assert OffsetMapping(THERE, there, [Hop("back", back)]).translate(4)[0].offset == 1
 
 
 def test_copies_that_the_opposite_link_did_not_come_to_yet_hold_no_group_back() -> None:
     there = OffsetMap().extend([(0, 2, 5), (7, 7, 25)], 32)
     back = OffsetMap().extend([(0, 5, 2)], 5)
-    assert [OffsetMapping(THERE, there, back).translate(offset)[0].offset for offset in (4, 20, 32)] == [0, 20, 32]
+    assert [OffsetMapping(THERE, there, [Hop("back", back)]).translate(offset)[0].offset for offset in (4, 20, 32)] == [
+        0,
+        20,
+        32,
+    ]
 
 
 def test_a_record_that_did_not_come_back_yet_holds_the_group_before_it() -> None:
     there = OffsetMap().extend([(0, 0, 10), (10, 11, 10)], 20)
     back = OffsetMap().extend([], 5, begin=0)
-    assert OffsetMapping(THERE, there, back).translate(20)[0].offset == 10
+    assert OffsetMapping(THERE, there, [Hop("back", back)]).translate(20)[0].offset == 10
 
 
 def test_groups_that_have_what_they_are_to_have_cost_the_target_nothing() -> None:

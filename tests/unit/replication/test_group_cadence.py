@@ -12,9 +12,8 @@ from trueup.connectors.replication.group_sync import Groups
 from trueup.connectors.replication.ports import Capabilities
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
-from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.ends import Ends
-from trueup.streams.replication.links.group_sync import PART, Mover, mappings
+from trueup.streams.replication.links.group_sync import PART, Mover
 from trueup.streams.replication.reports import Report, ReportMessage
 
 ZERO = LogId("orders", 0)
@@ -44,7 +43,7 @@ class Shop:
         self.east, self.west = Dying({"g": {ZERO: 40}}), Cluster({})
         self.notes: list[tuple[str, ...]] = []
         there, back = Groups(self.east, self.west), Groups(self.west, self.east)  # type: ignore[arg-type]
-        self.mover = Mover(self.rig.link, there, back, lambda: None, lambda *note: self.notes.append(note))
+        self.mover = Mover(self.rig.link, there, back, lambda: None, lambda: (), lambda *note: self.notes.append(note))
         (self.order,) = self.rig.link.orders()
         self._at = 0
 
@@ -134,21 +133,6 @@ def test_offsets_of_a_lost_source_are_not_translated_by_the_map_of_its_new_log(s
     copy.map, copy.source_id = OffsetMap().extend([(0, 0, 50)], 50), "new"
     shop.reconcile()
     assert shop.west.commits == []
-
-
-def test_where_the_opposite_link_is_stopped_nothing_unread_is_passed_over(shop: Shop) -> None:
-    shop.report(10)
-    back = Copy(ZERO, ZERO, 0)
-    back.exclude("replication.source-lost-records")
-    opposite: Any = SimpleNamespace(lock=shop.rig.link.lock, copies={ZERO: back})
-    assert mappings(shop.rig.link, opposite)[ZERO].translate(5)[0].offset is None
-
-
-def test_where_the_opposite_link_pairs_other_queues_nothing_unread_is_passed_over(shop: Shop) -> None:
-    shop.report(10)
-    opposite: Any = SimpleNamespace(lock=shop.rig.link.lock, copies={ZERO: Copy(ZERO, LogId("orders", 1), 0)})
-    found, _ = mappings(shop.rig.link, opposite)[ZERO].translate(5)
-    assert (found.offset, found.reason) == (None, "the opposite link copies orders-0 to orders-1")
 
 
 def test_a_group_that_is_followed_is_news_once(shop: Shop) -> None:

@@ -18,7 +18,7 @@ class Rig:
 
     def __init__(self) -> None:
         self.notes, self.now, self.found = list[tuple[str, ...]](), 0, list[Checkpoint]()
-        declared = SimpleNamespace(groups=["/.*/"], mode="enforce")
+        declared = SimpleNamespace(groups=["/.*/"], mode="enforce", source="east", target="west")
         self.link = SimpleNamespace(
             name="east-west",
             copies={},
@@ -28,7 +28,9 @@ class Rig:
             snapshot=LinkSnapshot(),
         )
         groups = SimpleNamespace()
-        self.mover = Mover(self.link, groups, groups, lambda: self.link, lambda *note: self.notes.append(note))  # type: ignore[arg-type]
+        self.mover = Mover(  # type: ignore[arg-type]
+            self.link, groups, groups, lambda: self.link, list, lambda *note: self.notes.append(note)
+        )
 
     def round(self, *names: str, partitions: int = 2, after_ms: int = 3_000) -> None:
         self.now += after_ms

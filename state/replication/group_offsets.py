@@ -1,0 +1,128 @@
+"""Translation of a group's offset to another cluster, where several links write to the topic.
+
+Each cluster interleaves its own records and those of the links in order of arrival, so the order of records differs
+between the clusters. The translation is the first record at the target that the group may not have read: no unread
+record is skipped, records that it read may be repeated. The target log contains the records of one link, which copies
+from the log that the group reads; the records that are produced there, if links copy them back; and the records of
+other links.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trueup.state.replication.offset_map import Column, OffsetMap, Translation
+
+
+class Hop(NamedTuple):
+    """A link on the way of records to the log that the group reads, and its map."""
+
+    link: str
+    map: OffsetMap
+
+
+class Writer(NamedTuple):
+    """Another link that copies to the target log, and its map. ``way``: the links that copy the records of its source
+    log to the log that the group reads."""
+
+    link: str
+    map: OffsetMap
+    way: Sequence[Hop]
+
+
+def across(there: OffsetMap, way: Sequence[Hop], writers: Sequence[Writer], offset: int) -> Translation:
+    """The offset at the target where a group that reads ``offset`` next continues. ``there``: the map from the log that
+    the group reads to the target log. ``way``: the links that copy the target's own records back (empty: none)."""
+    found = _between(there, way, offset)
+    for writer in writers:
+        if found.offset is None:
+            break
+        limit = _limit(writer, offset)
+        if limit.offset is None:
+            return limit
+        if limit.offset < found.offset:
+            found = Translation(limit.offset, f"it may not have read the next record of link {writer.link} there")
+    return found
+
+
+def _between(there: OffsetMap, way: Sequence[Hop], offset: int) -> Translation:
+    """The translation without other writers."""
+    if not way:
+        found = there.translate(offset)
+        return Translation(there.clear) if found.offset is None and _nothing(there, offset) else found
+    if problem := there.outside(offset):
+        return Translation(None, problem)
+    theirs = _unread(way, offset)
+    if theirs.offset is None:
+        return theirs
+    ours = _first(there, offset)
+    if ours < 0:
+        return Translation(None, "not all records at the target are known")
+    # What the way back did not come to yet is not unread where it is a copy of the records that the group reads.
+    return Translation(min(ours, _passed(there.target, there.count, theirs.offset)))
+
+
+def _nothing(known: OffsetMap, offset: int) -> bool:
+    """Whether no record from ``offset`` on is at the target, and future ones will start at a known offset."""
+    return not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
+
+
+def _limit(writer: Writer, offset: int) -> Translation:
+    """The first record of a writer at the target that the group may not have read."""
+    known, first = writer.map, writer.way[0]
+    if known.begin < 0:
+        return Translation(None, f"link {writer.link} copied nothing yet")
+    unread = _unread(writer.way, offset)
+    if unread.offset is None:
+        return unread
+    if known.begin < first.map.begin and first.map.floor < 0:
+        text = f"link {writer.link} copies from offset {known.begin} on, link {first.link} from {first.map.begin}"
+        return Translation(None, text)
+    if unread.offset < known.begin and known.floor >= 0:
+        return Translation(None, f"before offset {known.begin}, where the map of link {writer.link} begins")
+    place = _first(known, max(unread.offset, known.begin))
+    return Translation(place) if place >= 0 else Translation(None, f"not all records of link {writer.link} are known")
+
+
+def _unread(way: Sequence[Hop], offset: int) -> Translation:
+    """The first record at the source of the first hop that a group that reads ``offset`` of the target of the last one
+    may not have read."""
+    for hop in reversed(way):
+        known = hop.map
+        if known.begin < 0:
+            return Translation(None, f"link {hop.link} copied nothing yet")
+        if offset < known.floor:
+            return Translation(None, f"before offset {known.floor}, where the map of link {hop.link} begins")
+        low = known.backward(offset).offset
+        low = known.begin if low is None else low
+        high = _high(known.target, known.source, known.count, offset)
+        offset = low if low < known.sure else known.until if high is None else high
+    return Translation(offset)
+
+
+def _first(known: OffsetMap, offset: int) -> int:
+    """The target offset of the first record from a source offset on, or a lower bound of it; -1: unknown."""
+    if offset < known.sure:
+        found = known.translate(offset).offset
+        return -1 if found is None else found
+    high = _high(known.source, known.target, known.count, offset)
+    if high is not None:
+        return high
+    return max(int(known.target[-1] + known.count[-1]) if len(known) else -1, known.clear)
+
+
+def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:
+    at = int(np.searchsorted(starts, offset, "right")) - 1
+    at += at < 0 or offset >= starts[at] + count[at]
+    return int(others[at] + max(offset - starts[at], 0)) if at < len(starts) else None
+
+
+def _passed(starts: Column, count: Column, offset: int) -> int:
+    """The first offset from ``offset`` on that is in no run."""
+    at = int(np.searchsorted(starts, offset, "right")) - 1
+    if at < 0 or offset >= starts[at] + count[at]:
+        return offset
+    ends = (starts + count)[at:]
+    gaps = np.flatnonzero(starts[at + 1 :] > ends[:-1])
+    return int(ends[gaps[0]] if len(gaps) else ends[-1])

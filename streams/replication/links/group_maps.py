@@ -1,0 +1,174 @@
+"""Combines the offset maps of all links to the mappings of group offsets of one link.
+
+A group that continues at the target skips no record that a link copied there, and no record of the target that links
+copy to the source. Therefore a mapping includes the links that bring records of the target to the source (the opposite
+link, or several links in a ring), and the other links that write to the target log, each with the links that bring the
+same records to the source. Records that no link brings to the source were not read by a group there, so there is no
+translation in a log to which another link copies such records.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from trueup.connectors.contract import LogId
+from trueup.connectors.replication.group_sync import OffsetMapping
+from trueup.state.replication.group_offsets import Hop, Writer
+from trueup.state.replication.offset_map import OffsetMap
+from trueup.state.replication.settings import LinkSettings as Declared
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.link import Link
+
+STOPPED = "the partition is stopped"
+
+
+class Step(NamedTuple):
+    """The copy of one log by one link from cluster ``source``. ``copy``: None before its first lease."""
+
+    link: str
+    source: str
+    forward: bool
+    copy: Copy | None
+
+
+def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
+    """Mappings of source offsets to target offsets. ``links``: all links."""
+    every, copies, starts = list(links), _copies(link), link.snapshot.facts.source.logs
+    source, target = link.declared.source, link.declared.target
+    ways, writers = Ways(source, every), _writers(link, every, target, {copy.target for copy in copies})
+    found = dict[LogId, OffsetMapping]()
+    for copy in copies:
+        start, _ = starts.get(copy.source, (-1, -1))
+        back, others = ways.of(target, copy.target, copy.source), writers.get(copy.target, ())
+        mapping = OffsetMapping(copy.target, copy.map, _hops(back), ids=(copy.source_id, copy.target_id), start=start)
+        if len(back) == 1 and back[0].forward:  # it brings the records of the other links, except those of the source
+            others = [other for other in others if other.source == source]
+        if reason := STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id):
+            found[copy.source] = replace(mapping, blocked_reason=reason)
+        else:
+            found[copy.source] = _limited(mapping, copy, ways, others) if others else mapping
+    return found
+
+
+def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
+    """Mappings of target offsets to source offsets, from the offset map of this link only."""
+    copies, starts = _copies(link), link.snapshot.facts.target.logs
+    # A link that forwards brings the records of all other links to the target.
+    others = () if link.declared.forward else links
+    writers = _writers(link, others, link.declared.source, {copy.source for copy in copies})
+    found = dict[LogId, OffsetMapping]()
+    for copy in copies:
+        start, _ = starts.get(copy.target, (-1, -1))
+        elsewhere = [_elsewhere(step.link, copy.source, copy.target) for step in writers.get(copy.source, ())]
+        found[copy.target] = OffsetMapping(
+            copy.source, copy.map, reverse=True, ids=(copy.target_id, copy.source_id), start=start,
+            blocked_reason=next(iter([STOPPED] * copy.excluded + elsewhere), ""),
+        )  # fmt: skip
+    return found
+
+
+class Ways:
+    """The links by which records of other clusters come to the cluster ``home``."""
+
+    def __init__(self, home: str, links: Iterable[Link]) -> None:
+        self._home = home
+        self._leaving: dict[str, list[tuple[Link, Declared]]] = {}
+        for link in links:
+            self._leaving.setdefault(link.declared.source, []).append((link, link.declared))
+        for leaving in self._leaving.values():
+            leaving.sort(key=lambda row: row[1].target != home)
+
+    def of(self, cluster: str, log: LogId, wanted: LogId) -> Sequence[Step]:
+        """The shortest way from a log of a cluster to the topic of ``wanted`` at ``home``; empty: there is none. No
+        record comes back to a cluster."""
+        pending, seen = [(cluster, log, tuple[Step, ...]())] if cluster != self._home else [], {cluster}
+        for at, here, steps in pending:
+            for link, declared in self._leaving.get(at, ()):
+                target = declared.target
+                if target in seen or (steps and not declared.forward) or (place := _place(link, here)) is None:
+                    continue
+                way = (*steps, Step(link.name, at, declared.forward, link.copies.get(here)))
+                if target == self._home and place.topic == wanted.topic:
+                    return way
+                if target != self._home:
+                    seen.add(target)
+                    pending.append((target, place, way))
+        return ()
+
+
+def _copies(link: Link) -> list[Copy]:
+    with link.lock:
+        return list(link.copies.values())
+
+
+def _place(link: Link, log: LogId) -> LogId | None:
+    """Where a link copies a log; None: it does not copy it."""
+    if (copy := link.copies.get(log)) is not None:
+        return copy.target if _writes(link, copy) else None
+    known = log in link.snapshot.facts.source.topics.get(log.topic, ())
+    return link.place(log) if known and link.declared.mode != "observe" else None
+
+
+def _writes(link: Link, copy: Copy) -> bool:
+    """Whether a link wrote records of a copy, or may write them."""
+    return copy.map.begin >= 0 or link.declared.mode != "observe"
+
+
+def _writers(link: Link, links: Iterable[Link], cluster: str, logs: Collection[LogId]) -> Mapping[LogId, list[Step]]:
+    """The copies of all other links to these logs of a cluster, by log."""
+    topics, found = {log.topic for log in logs}, dict[LogId, list[Step]]()
+    for other in links:
+        declared = other.declared
+        if other is link or declared.target != cluster:
+            continue
+        for copy in _copies(other):
+            if copy.target.topic in topics and _writes(other, copy):
+                step = Step(other.name, declared.source, declared.forward, copy)
+                found.setdefault(copy.target, []).append(step)
+    return found
+
+
+def _limited(mapping: OffsetMapping, copy: Copy, ways: Ways, others: Iterable[Step]) -> OffsetMapping:
+    """The mapping with the other links that write to its target."""
+    writers = list[Writer]()
+    for other in others:
+        assert other.copy is not None, "it writes to the target"
+        way = ways.of(other.source, other.copy.source, copy.source)
+        if not way or (other.forward and not _forwards(way)):
+            return replace(mapping, blocked_reason=_elsewhere(other.link, copy.target, copy.source))
+        reason = _broken((other,), "", copy.target, copy.target_id)
+        reason = reason or _broken(way, other.copy.source_id, copy.source, copy.source_id)
+        if reason:
+            return replace(mapping, blocked_reason=reason)
+        writers.append(Writer(other.link, other.copy.map, _hops(way)))
+    return replace(mapping, writers=writers)
+
+
+def _broken(steps: Sequence[Step], begin_id: str, end: LogId, end_id: str) -> str:
+    """Why the maps of these steps cannot be used together; empty if they can. ``begin_id``: id of the topic where the
+    first one begins, ``end`` and ``end_id``: log where the last one must end, and the id of its topic."""
+    for step in steps:
+        if (copy := step.copy) is None:
+            return f"link {step.link} copied nothing yet"
+        if copy.excluded or _differ(begin_id, copy.source_id):
+            return f"{STOPPED} in link {step.link}"
+        begin_id = copy.target_id
+        if step is steps[-1] and copy.target != end:
+            return f"link {step.link} copies {copy.source} to {copy.target}"
+    return f"{STOPPED} in link {steps[-1].link}" if steps and _differ(begin_id, end_id) else ""
+
+
+def _differ(one: str, other: str) -> bool:
+    return bool(one and other) and one != other
+
+
+def _elsewhere(link: str, log: LogId, unread: LogId) -> str:
+    return f"link {link} also copies to {log}, and not all of its records come to {unread}"
+
+
+def _forwards(steps: Sequence[Step]) -> bool:
+    return all(step.forward for step in steps)
+
+
+def _hops(steps: Sequence[Step]) -> list[Hop]:
+    return [Hop(step.link, OffsetMap() if step.copy is None else step.copy.map) for step in steps]

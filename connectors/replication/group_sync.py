@@ -52,7 +52,8 @@ class OffsetMapping:
     blocked_reason: str = ""
 
     def translate(self, offset: int) -> tuple[Translation, int]:
-        """The offset there, never past the copied records, and the number of offsets here by which it is reduced."""
+        """The offset there, never past the copied records, and the number of records by which it is behind: of offsets
+        here that are not copied, or of offsets there that follow an unread record of another link."""
         if self.blocked_reason:
             return Translation(None, self.blocked_reason), 0
         if offset < self.start:  # retention deleted the records that the group would have read next
@@ -61,14 +62,15 @@ class OffsetMapping:
         if self.reverse:
             return self.there.backward(offset), 0
         reached = min(offset, self.there.until) if self.there.until >= 0 else offset
-        return across(self.there, self.way, self.writers, reached), offset - reached
+        found, behind = across(self.there, self.way, self.writers, reached)
+        return found, max(offset - reached, behind)
 
 
 class Checkpoint(NamedTuple):
     """The result for one group and partition after one pass.
 
     ``committed``: here; ``translated``: its translation (-1: unknown); ``present``: committed there (-1:
-    none); ``lag``: offsets here between the copied ones and ``committed``. ``action``:
+    none); ``lag``: see `OffsetMapping.translate`. ``action``:
 
     moved    ``translated`` was committed there
     due      it would be, but changes are not permitted

@@ -31,19 +31,21 @@ class Writer(NamedTuple):
     way: Sequence[Hop]
 
 
-def across(there: OffsetMap, way: Sequence[Hop], writers: Sequence[Writer], offset: int) -> Translation:
-    """The offset at the target where a group that reads ``offset`` next continues. ``there``: the map from the log that
-    the group reads to the target log. ``way``: the links that copy the target's own records back (empty: none)."""
-    found = _between(there, way, offset)
+def across(there: OffsetMap, way: Sequence[Hop], writers: Sequence[Writer], offset: int) -> tuple[Translation, int]:
+    """The offset at the target where a group that reads ``offset`` next continues, and the number of target offsets by
+    which ``writers`` reduce it. ``there``: the map from the log that the group reads to the target log. ``way``: the
+    links that copy the target's own records back (empty: none)."""
+    alone = _between(there, way, offset)
+    if alone.offset is None:
+        return alone, 0
+    least, reason = alone.offset, alone.reason
     for writer in writers:
-        if found.offset is None:
-            break
         limit = _limit(writer, offset)
         if limit.offset is None:
-            return limit
-        if limit.offset < found.offset:
-            found = Translation(limit.offset, f"it may not have read the next record of link {writer.link} there")
-    return found
+            return limit, 0
+        if limit.offset < least:
+            least, reason = limit.offset, f"it may not have read the next record of link {writer.link} there"
+    return Translation(least, reason), alone.offset - least
 
 
 def _between(there: OffsetMap, way: Sequence[Hop], offset: int) -> Translation:

@@ -36,7 +36,7 @@ class LinkMetrics(Part):
         self.link_groups = metrics.gauge("link_groups", "consumer groups whose offsets are translated", "link")
         self.link_group_lag = metrics.gauge(
             "link_group_lag_records",
-            "maximum number of records that a group has read and the link has not copied; NaN: unknown",
+            "maximum number of records by which a group is behind at the target; NaN: unknown",
             "link",
         )
         self.link_differences = metrics.gauge(

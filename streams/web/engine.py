@@ -74,7 +74,7 @@ class Engine(Protocol):
         oldest record not copied, 0: none, -1: unknown), leases (in progress; 0: nothing is written), rounds, taken_ms,
         error,
         heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups,
-        group_lag (records that a group has read and that are not copied; both -1: unknown); since the start of this run
+        group_lag (records by which a group is behind at the target; both -1: unknown); since the start of this run
         copied, bytes, dropped, skipped, dismissed, filtered, lost, repeated, foreign, foreign_tags.
         directories: kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not
         reported), partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker

@@ -158,7 +158,7 @@ class Mover:
         return found
 
     def lag(self) -> int:
-        """The maximum number of records that a group has read and the link has not copied; -1: unknown."""
+        """The maximum number of records by which a group is behind at the target; -1: unknown."""
         rows = self.checkpoints
         unknown = self._link.declared.groups and (not self._looked or any(row.committed < 0 for row in rows))
         return -1 if unknown else max((row.lag for row in rows), default=0)

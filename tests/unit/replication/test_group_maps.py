@@ -44,6 +44,11 @@ def test_a_group_does_not_pass_a_record_of_another_link_that_has_not_come_to_the
     assert found(link, writer, home) == (5, "it may not have read the next record of link north-west there")
 
 
+def test_the_records_that_follow_it_are_counted(link: Any) -> None:
+    writer, home = copied("north-west", (0, 5, 5)), copied("north-east", until=0)
+    assert mappings(link, [link, writer, home])[LOG].translate(8)[1] == 13 - 5
+
+
 def test_records_of_another_link_that_were_read_at_the_source_hold_no_group_back(link: Any) -> None:
     writer, home = copied("north-west", (0, 5, 5), until=20), copied("north-east", (0, 0, 5), until=20)
     assert found(link, writer, home) == (13, "")

@@ -2,4 +2,19 @@
 
 Each module names the class of BookKeeper whose rule it is; tests compare it with that class. Read this
 package to change that; the decisions of Trueup are in the package above.
+
+What enters: rings of members as codes, and the topology. What leaves: a rule for each ring (``fragments``), how certain
+a repair is (``replacement``), and the bookies that may refuse a ledger (``fencing``). Nothing here knows a mark, a
+repair or the time, except ``fencing``, whose pairs of ledger and bookie begin and end at given times.
+
+Read in this order:
+
+1. ``bookie_classes``: bookies that no rule distinguishes are one class, so that rings become short patterns.
+2. ``fragments``: the rule of adherence, and the reason if nothing can be done.
+3. ``replacement``: the ensembles that a worker can form. It follows every outcome of the random choices of
+   ``ring_walk``, which is the walk of BP-54 around one ring.
+4. ``fencing``: what a bookie remembers of ledgers that it held before.
+
+Two properties must stay: a verdict depends on the ring and the topology only, and an attempt is called certain only if
+every outcome succeeds. ``fencing.Former`` is stored in the buckets of the view; see the package above.
 """

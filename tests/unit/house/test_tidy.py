@@ -228,6 +228,31 @@ def test_every_module_is_used() -> None:
     assert sorted(modules - reached) == sorted(WITHOUT_CALLER)
 
 
+def test_the_guide_of_each_package_of_the_core_names_its_modules() -> None:
+    unnamed = [
+        shown(module)
+        for module in sources("state")
+        if len([*module.parent.glob("*.py")]) > 2 and f"``{module.stem}``" not in _guide(module.parent)
+    ]
+    assert [name for name in unnamed if not name.endswith("__init__.py")] == []
+
+
+def test_no_guide_of_the_core_names_a_module_that_is_gone() -> None:
+    guides = {init.parent: _guide(init.parent) for init in sources("state") if init.stem == "__init__"}
+    named = {room: re.findall(r"^(?:- |\d\. )``(\w+)``", guide, re.MULTILINE) for room, guide in guides.items()}
+    gone = [
+        (shown(room), name)
+        for room, names in named.items()
+        for name in names
+        if not (room / f"{name}.py").exists() and not (room / name).is_dir()
+    ]
+    assert gone == []
+
+
+def _guide(room: Path) -> str:
+    return ast.get_docstring(ast.parse((room / "__init__.py").read_text())) or ""
+
+
 def _used(tree: ast.Module) -> set[str]:
     """Names of imported modules, and of modules that are loaded by name."""
     used: set[str] = set()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
-from trueup.streams.priorities.descriptor import READS
+from trueup.streams.read_priority.descriptor import READS
 from trueup.streams.replication.descriptor import REPLICATION
 from trueup.streams.runtime.descriptor import Descriptor
 

@@ -10,7 +10,7 @@ from trueup.state.common.rules import Rule, Verdict
 from trueup.state.deletion import lifecycle as deletion
 from trueup.state.logdirs import lifecycle as logdirs
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
-from trueup.state.reads import lifecycle as reads
+from trueup.state.read_priority import lifecycle as reads
 from trueup.state.replication import recovery, status
 from trueup.streams import catalog
 from trueup.streams.cli.main import cli
@@ -59,7 +59,7 @@ answers that it has no such ledger. Failed attempts are retried with increasing 
 
 PRIORITIES = """# The lifecycle of a change of a read priority
 
-Generated from the table in `state/reads/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
+Generated from the table in `state/read_priority/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
 Trueup compares the policy, writes the change to the journal, sends it, and reads the policy back. A change is `done`
 when an observation shows it: a broker answers with success before it applies a policy, and also if it stores no value.

@@ -41,7 +41,7 @@ DURATIONS = HERE / "durations.json"
 """Seconds per group of tests when it was last recorded. `--record-durations` rewrites the file."""
 SPLIT = ("conformance/test_connectors.py",)
 """Files whose tests form a group per first parameter. One group of them would take longer than a worker's share."""
-TOGETHER = ("integration/reads/",)
+TOGETHER = ("integration/topic_reader/",)
 """Folders whose files share servers and form one group."""
 RACES: dict[str, str] = {}
 """Tests that are rerun once after a failure: node id and the race that is the reason."""
@@ -114,7 +114,7 @@ def chromium() -> Iterator["Browser"]:
 @pytest.fixture
 def reads_here() -> Iterator[None]:
     """For tests that use the reader in this process: its session would look for its servers during later tests."""
-    from trueup.streams.reads.topics import end_kept  # only processes that read import it
+    from trueup.streams.topic_reader.topics import end_kept  # only processes that read import it
 
     yield
     end_kept()

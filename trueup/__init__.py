@@ -8,6 +8,6 @@ if TYPE_CHECKING:
 
 def register(spark: "SparkSession") -> None:
     """Register the data source ``pulsar-ledgers`` with a Spark session; see docs/reads.md."""
-    from trueup.streams.reads.spark import source  # imports Spark, which a command does not need
+    from trueup.streams.topic_reader.spark import source  # imports Spark, which a command does not need
 
     source.register(spark)

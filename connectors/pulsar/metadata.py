@@ -16,7 +16,7 @@ from trueup.connectors.pulsar import compressed, messages
 from trueup.connectors.pulsar.offload_index import uid_of
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.reads.tiers import LedgerInfo
+from trueup.state.read_priority.tiers import LedgerInfo
 
 COMPACTED = b"CompactedTopicLedger"
 """The property with a cursor's compacted ledger (Compactor)."""

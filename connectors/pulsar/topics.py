@@ -9,7 +9,7 @@ from trueup.connectors.pulsar.schemas import SchemaPlace, schema_places
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused, Stop
 from trueup.state.deletion.owners import SCHEMA, encoded
-from trueup.state.reads.tiers import LedgerInfo
+from trueup.state.read_priority.tiers import LedgerInfo
 
 _PARTITION = "-partition-"
 _INT32 = (1 << 31) - 1

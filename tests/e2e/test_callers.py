@@ -17,10 +17,10 @@ from tests.issuer import AUDIENCE, Issuer
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.embedded.processes import Port
 from trueup.state.access.tokens import Role, line_of
-from trueup.streams.reads.damage_report import send
-from trueup.streams.reads.reader import ReadReport
 from trueup.streams.terminal import codes
 from trueup.streams.terminal.options import target_of
+from trueup.streams.topic_reader.damage_report import send
+from trueup.streams.topic_reader.reader import ReadReport
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 ADMIN, VIEWER, REPORTER, GATEWAY = secret("admin"), secret("viewer"), secret("reporter"), secret("gateway")

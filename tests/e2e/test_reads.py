@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.trueup import Trueup, command
-from tests.integration.reads.topics import rot
+from tests.integration.topic_reader.topics import rot
 from tests.objects import client_of
 from trueup.sandbox.forgetting import listed, offload, path, session, unload
 from trueup.sandbox.gateway import Gateway
@@ -15,8 +15,8 @@ from trueup.sandbox.java_consumer import JavaConsumer
 from trueup.sandbox.messages import Messages, MessagesReadback, compare, payload
 from trueup.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.sandbox.servers.objects import REGION
-from trueup.streams.reads.spark.source import PulsarLedgers
 from trueup.streams.terminal.client import Api
+from trueup.streams.topic_reader.spark.source import PulsarLedgers
 
 pytestmark = [pytest.mark.servers, pytest.mark.release, pytest.mark.usefixtures("reads_here"), pytest.mark.timeout(900)]
 PER_LEDGER, COUNT = 20, 70

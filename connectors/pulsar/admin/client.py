@@ -8,8 +8,8 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.pulsar.admin.http import AdminHttp
 from trueup.connectors.pulsar.admin.policies import OffloadPolicy, policy_of
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.reads.policies import BrokerFacts, parsed_version
-from trueup.state.reads.tiers import ReadPriority
+from trueup.state.read_priority.policies import BrokerFacts, parsed_version
+from trueup.state.read_priority.tiers import ReadPriority
 
 PRIORITY, LAG = "managedLedgerDataReadPriority", "managedLedgerOffloadDeletionLagMs"
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trueup.state.common.errors import Stop
-from trueup.state.reads.policies import PolicyView
-from trueup.state.reads.tiers import ReadPriority
+from trueup.state.read_priority.policies import PolicyView
+from trueup.state.read_priority.tiers import ReadPriority
 
 FIELD, LAG, DRIVER = (
     "managedLedgerOffloadedReadPriority", "managedLedgerOffloadDeletionLagInMillis", "managedLedgerOffloadDriver",

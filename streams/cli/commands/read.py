@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trueup.state.common.errors import Stop
-from trueup.state.reads.tiers import ReadPriority
+from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.cli import configuration
 from trueup.streams.runtime.format import many
 from trueup.streams.terminal import client, codes, options
 
 if TYPE_CHECKING:
-    from trueup.streams.reads.reader import Range, ReadReport, TopicMessage
-    from trueup.streams.reads.topics import Topics
+    from trueup.streams.topic_reader.reader import Range, ReadReport, TopicMessage
+    from trueup.streams.topic_reader.topics import Topics
 
 _LINE = "{:<16}  {:<24}  {:<10}  {:<12}  {}"
 _SHOWN = 48
@@ -59,9 +59,9 @@ def read(
     Example:  trueup read tenant/namespace/orders -c trueup.yaml --limit 10
     """
     chosen = configuration.settings(path, pairs)
-    from trueup.streams.reads import damage_report
-    from trueup.streams.reads.reader import ReadOptions
-    from trueup.streams.reads.topics import opened
+    from trueup.streams.topic_reader import damage_report
+    from trueup.streams.topic_reader.reader import ReadOptions
+    from trueup.streams.topic_reader.topics import opened
 
     wanted, how = _range(begin, end), ReadOptions(ReadPriority(priority), missing == "skip", transactions)
     with opened(chosen, how) as topics:
@@ -80,7 +80,7 @@ def _messages(topics: "Topics", name: str, wanted: "Range") -> "Iterator[TopicMe
 
 
 def _range(begin: str, end: str) -> "Range":
-    from trueup.streams.reads.limits import range_of
+    from trueup.streams.topic_reader.limits import range_of
 
     try:
         return range_of(begin, end)

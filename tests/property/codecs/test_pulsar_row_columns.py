@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from tests.property.codecs.test_pulsar_rows import ALONE, BATCH, held
 from tests.unit.pulsar.pulsar_entries import batched, encoded
-from tests.unit.reads.test_columns import PLAIN, RANGE, SCHEMA, messages
+from tests.unit.topic_reader.test_columns import PLAIN, RANGE, SCHEMA, messages
 from trueup.connectors.pulsar.protocol.rows import kept, rows_of
 from trueup.connectors.pulsar.schemas import SchemaType
-from trueup.state.reads.tiers import Tier
-from trueup.streams.reads.spark.columns import Columns
-from trueup.streams.reads.spark.values import Values, ValueSchema
+from trueup.state.read_priority.tiers import Tier
+from trueup.streams.topic_reader.spark.columns import Columns
+from trueup.streams.topic_reader.spark.values import Values, ValueSchema
 
 
 def columns(found: list[Any], values: Values = PLAIN) -> list[dict[str, Any]]:

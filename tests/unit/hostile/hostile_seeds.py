@@ -17,10 +17,10 @@ from trueup.connectors.pulsar import compressed, messages, schemas
 from trueup.connectors.pulsar.topics import topic_of
 from trueup.state.bookkeeper.observations import LedgerRecord
 from trueup.streams.journal import codec
-from trueup.streams.reads.spark.planner import EntryRange
-from trueup.streams.reads.spark.source import COLUMNS as SPARK_COLUMNS
-from trueup.streams.reads.spark.source import arrow_schema
-from trueup.streams.reads.spark.values import ValueSchema, spark_type
+from trueup.streams.topic_reader.spark.planner import EntryRange
+from trueup.streams.topic_reader.spark.source import COLUMNS as SPARK_COLUMNS
+from trueup.streams.topic_reader.spark.source import arrow_schema
+from trueup.streams.topic_reader.spark.values import ValueSchema, spark_type
 
 WHERE = Where(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
 RECORD: LedgerRecord = {

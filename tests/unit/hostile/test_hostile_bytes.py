@@ -55,12 +55,12 @@ from trueup.connectors.rocketmq.protocol import properties, stored
 from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import ZooKeeperConnection
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
-from trueup.state.reads.tiers import Tier
+from trueup.state.read_priority.tiers import Tier
 from trueup.streams.bookkeeper import codec as rows
 from trueup.streams.catalog import STREAMS
 from trueup.streams.journal import codec
-from trueup.streams.reads.spark.columns import Columns
-from trueup.streams.reads.spark.values import BYTES, Row, Values, ValueSchema
+from trueup.streams.topic_reader.spark.columns import Columns
+from trueup.streams.topic_reader.spark.values import BYTES, Row, Values, ValueSchema
 
 LIMIT_BYTES, LIMIT_S = 96 << 20, 2.0
 BODY = b"\x10\x00\x00\x00\x02k\x02v\x00" * 40

@@ -1,0 +1,169 @@
+"""The life cycle of a change of a read priority, as a table, and the switches that are in effect.
+
+A broker applies a written policy some time after it responds, and may store null for a value that it does not know. A
+change is therefore done only when an observation shows it.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from trueup.state.common.errors import Refused
+from trueup.state.read_priority.policies import PolicyView
+from trueup.state.read_priority.tiers import ReadPriority
+
+
+class Purpose(StrEnum):
+    """Why a policy is changed; ``unload`` is no change of a policy."""
+
+    DECLARE = "declare"
+    SWITCH = "switch"
+    RETURN = "return"
+    UNLOAD = "unload"
+
+
+class ChangeStage(StrEnum):
+    """The stage of a change. ``planned`` is the first; done and dropped are final."""
+
+    PLANNED = "planned"
+    APPROVED = "approved"
+    ORDERED = "ordered"
+    REFUSED = "refused"
+    DONE = "done"
+    DROPPED = "dropped"
+
+
+class ChangeEvent(StrEnum):
+    """An event of a change."""
+
+    APPROVE = "approve"  # an operator approved it
+    ORDER = "order"  # it is about to be sent and may or may not arrive
+    CONFIRM = "confirm"  # a broker shows it
+    REFUSE = "refuse"  # a broker refused it, another client changed the policy, or it had no effect
+    LAPSE = "lapse"  # it is no longer needed, or may be planned again
+
+
+_S, _E = ChangeStage, ChangeEvent
+TRANSITIONS: Mapping[tuple[ChangeStage, ChangeEvent], ChangeStage] = {
+    (_S.PLANNED, _E.APPROVE): _S.APPROVED,
+    (_S.PLANNED, _E.ORDER): _S.ORDERED,
+    (_S.APPROVED, _E.ORDER): _S.ORDERED,
+    (_S.APPROVED, _E.LAPSE): _S.DROPPED,
+    (_S.ORDERED, _E.CONFIRM): _S.DONE,
+    (_S.ORDERED, _E.REFUSE): _S.REFUSED,
+    (_S.REFUSED, _E.LAPSE): _S.DROPPED,
+}
+ENDS = frozenset({ChangeStage.DONE, ChangeStage.DROPPED})
+REST_MS = 300_000
+"""The time before a refused change is planned again."""
+CHANGED = "reads.changed-meanwhile"
+EFFECT_MS = 60_000
+"""The time within which a broker shows a written policy."""
+
+
+class Change(NamedTuple):
+    """One change. ``target``: tenant/namespace[/topic]; ``before`` and ``want``: the field of its policy, None: not
+    set; ``rule``: of its reason or of its refusal; ``digest`` and ``plain``: of the policy as decided;
+    ``model``: a topic that shows what the target inherits, for a target without a policy of its own."""
+
+    target: str
+    purpose: Purpose
+    want: ReadPriority | None
+    before: ReadPriority | None = None
+    stage: ChangeStage = ChangeStage.PLANNED
+    at_ms: int = 0
+    rule: str = ""
+    detail: str = ""
+    digest: str = ""
+    plain: str = ""
+    model: str = ""
+
+    @property
+    def id(self) -> str:
+        """Its name in the plan. Two decisions for the same change have the same."""
+        return f"{self.purpose}/{self.target}/{self.want or 'none'}"
+
+
+class Switch(NamedTuple):
+    """A topic whose priority Trueup switched at ``at_ms``. ``before``: the field before, which returns; ``made``: the
+    digest of the policy that Trueup made for a topic without one of its own, empty if it had one. ``looks``:
+    consecutive passes that found that ``toward``, the priority that returns, reads everything, since ``whole_ms``;
+    ``unloaded``: since the switch."""
+
+    before: ReadPriority | None
+    priority: ReadPriority
+    at_ms: int
+    made: str = ""
+    looks: int = 0
+    whole_ms: int = 0
+    unloaded: bool = False
+    toward: ReadPriority | None = None
+
+
+class Kept(NamedTuple):
+    """What Trueup remembers of a namespace or topic. ``stalls``: consecutive passes that found that it would stall."""
+
+    change: Change | None = None
+    switch: Switch | None = None
+    stalls: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to remember across a restart."""
+        return self.change is None and self.switch is None
+
+
+NOTHING = Kept()
+
+
+def advance(change: Change, event: ChangeEvent, now_ms: int, detail: str = "", rule: str = "") -> Change:
+    """The change after an event. Raises `Refused` if the table has no such transition."""
+    stage = TRANSITIONS.get((change.stage, event))
+    if stage is None:
+        raise Refused(f"an event permitted in stage {change.stage}", event, f"observe {change.target} again")
+    return change._replace(stage=stage, at_ms=now_ms, detail=detail or change.detail, rule=rule or change.rule)
+
+
+def followed(target: str, kept: Kept, policy: PolicyView, now_ms: int) -> Kept:
+    """What is remembered after an observation of the policy of ``target``."""
+    change, switch, shown = kept.change, kept.switch, policy.priority
+    if change is not None and change.stage is ChangeStage.ORDERED and change.purpose is not Purpose.UNLOAD:
+        return _ordered(kept, change, policy, now_ms)
+    if change is not None and (change.stage in _OVER or _rested(change, now_ms)):
+        kept = kept._replace(change=None)
+    if switch is None or shown == switch.priority:
+        return kept
+    found = f"another client set {shown or 'no priority'} while the switch to {switch.priority} was in effect"
+    ours = Change(target, Purpose.SWITCH, switch.priority, switch.before, ChangeStage.REFUSED, now_ms)
+    return Kept(ours._replace(rule=CHANGED, detail=found))
+
+
+_OVER = frozenset({*ENDS, ChangeStage.ORDERED})
+"""Stages that are not remembered: an unload that an earlier process ordered is not repeated."""
+
+
+def _rested(change: Change, now_ms: int) -> bool:
+    return change.stage is ChangeStage.REFUSED and now_ms - change.at_ms >= REST_MS
+
+
+def _ordered(kept: Kept, change: Change, policy: PolicyView, now_ms: int) -> Kept:
+    """A change that was sent or was about to be sent. A policy with the old priority and other fields is another
+    client's."""
+    shown = policy.priority
+    if shown == change.want:
+        done = advance(change, ChangeEvent.CONFIRM, now_ms)
+        return kept._replace(change=done, switch=None if change.purpose is Purpose.RETURN else kept.switch)
+    before = shown == change.before and policy.plain == change.plain
+    if before and now_ms - change.at_ms < EFFECT_MS:
+        return kept
+    rule = "reads.refused" if before else CHANGED
+    found = f"the policy shows {shown or 'no priority'} after {change.want or 'no priority'} was written"
+    return refused(kept, found, rule, now_ms, lost=not before)
+
+
+def refused(kept: Kept, detail: str, rule: str, now_ms: int, lost: bool = False) -> Kept:
+    """What is remembered after a change had no effect. A switch that did not happen is forgotten, and one whose policy
+    another client replaced (``lost``)."""
+    assert kept.change is not None, "a change that was ordered"
+    change = advance(kept.change, ChangeEvent.REFUSE, now_ms, detail, rule)
+    return Kept(change, None if lost or change.purpose is Purpose.SWITCH else kept.switch)

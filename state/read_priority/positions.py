@@ -1,0 +1,49 @@
+"""Positions in a topic: message ids, and the part of each ledger between two positions."""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from trueup.state.common.errors import Stop
+from trueup.state.read_priority.tiers import LedgerInfo
+
+_ID = re.compile(r"(\d{1,19}):(\d{1,19})(?::(?:-1|\d{1,9}))?\Z", re.ASCII)
+
+
+class Position(NamedTuple):
+    """An entry of a topic."""
+
+    ledger: int
+    entry: int
+
+
+class Part(NamedTuple):
+    """Entries ``first`` to ``last`` of one ledger; ``last`` None: to its last readable entry."""
+
+    info: LedgerInfo
+    first: int
+    last: int | None
+
+
+def position_of(text: str) -> Position:
+    """The position in a message id, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX. Raises `Stop`."""
+    found = _ID.match(text)
+    if found is None or max(int(found[1]), int(found[2])) >= 1 << 63:
+        raise Stop("a message id as LEDGER:ENTRY", repr(text[:100]), "use the ids that `trueup read` shows")
+    return Position(int(found[1]), int(found[2]))
+
+
+def parts(ledgers: Sequence[LedgerInfo], first: Position | None, last: Position | None) -> list[Part]:
+    """The parts of these ledgers from ``first`` to ``last``, both included; None: without limit. By ledger id, which
+    is their order in the topic. A position in a ledger that the topic no longer has stands for the next one."""
+    chosen = []
+    for info in sorted(ledgers, key=lambda one: one.ledger):
+        if (first and info.ledger < first.ledger) or (last and info.ledger > last.ledger):
+            continue
+        begin = first.entry if first and info.ledger == first.ledger else 0
+        end = info.entries - 1 if info.closed_ms else None
+        if last and info.ledger == last.ledger:
+            end = last.entry if end is None else min(end, last.entry)
+        if end is None or begin <= end:
+            chosen.append(Part(info, begin, end))
+    return chosen

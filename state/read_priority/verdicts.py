@@ -1,0 +1,185 @@
+"""What is wrong with the read priority of a topic or namespace, from what one pass observed."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from trueup.state.read_priority.copies import BAD, CopyState, LedgerCopies, other
+from trueup.state.read_priority.lifecycle import ChangeStage, Kept
+from trueup.state.read_priority.policies import Contradiction, InForce, Level
+from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.tiers import ReadPriority, opened_by_broker
+from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
+
+SHOWN = 3
+WHOLE, UNKNOWN = CopyState.WHOLE, CopyState.UNKNOWN
+
+
+class ReadFinding(NamedTuple):
+    """One finding about a namespace or topic."""
+
+    target: str
+    rule: str
+    reason: str
+
+
+class Reads(NamedTuple):
+    """How a broker reads the ledgers of a topic with one priority. ``bad``: from a tier that does not have them;
+    ``unknown``: from a tier that was not checked; ``lost``: no tier has them, whatever the priority."""
+
+    bad: tuple[LedgerCopies, ...]
+    unknown: tuple[LedgerCopies, ...]
+    lost: tuple[LedgerCopies, ...]
+
+    @property
+    def well(self) -> bool:
+        """Whether every ledger that a tier has is read from one that has it."""
+        return not self.bad and not self.unknown
+
+
+def reads(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> Reads:
+    """How a broker reads these ledgers."""
+    lost = tuple(one for one in ledgers if one.bookkeeper.state in BAD and one.tiered.state in BAD)
+    rest = [one for one in ledgers if one not in lost]
+    return Reads(
+        tuple(one for one in rest if one.opened(priority).state in BAD),
+        tuple(one for one in rest if one.opened(priority).state is UNKNOWN),
+        lost,
+    )
+
+
+def topic_findings(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsSettings) -> Iterator[ReadFinding]:
+    """The findings about a managed topic, the most important first."""
+    force = seen.of_topic(topic)
+    yield from _refused(topic.name, kept)
+    if isinstance(force, Contradiction):
+        yield ReadFinding(topic.name, "reads.unknown", force.reason)
+        return
+    found = reads(topic.ledgers, force.priority)
+    if found.lost:
+        yield ReadFinding(topic.name, "reads.lost", _named(found.lost, force.priority))
+    yield from _stalls(topic, force, found)
+    yield from _declared(topic, force, kept)
+    yield from _due(seen, topic, chosen)
+
+
+def _refused(target: str, kept: Kept) -> Iterator[ReadFinding]:
+    if kept.change is not None and kept.change.stage is ChangeStage.REFUSED:
+        yield ReadFinding(target, kept.change.rule, kept.change.detail)
+
+
+def _stalls(topic: TopicView, force: InForce, found: Reads) -> Iterator[ReadFinding]:
+    if found.bad:
+        instead = reads(topic.ledgers, other(force.priority))
+        text = f"{force.priority} by the {force.origin}: {_named(found.bad, force.priority)}"
+        if instead.well:
+            yield ReadFinding(topic.name, "reads.would-stall", text)
+        elif instead.bad:
+            yield ReadFinding(
+                topic.name, "reads.no-priority", f"{text}; otherwise {_named(instead.bad, other(force.priority))}"
+            )
+        else:
+            why = _named(instead.unknown, other(force.priority))
+            yield ReadFinding(topic.name, "reads.unknown", f"it would stall ({text}); of the other tier: {why}")
+    elif found.unknown:
+        yield ReadFinding(topic.name, "reads.unknown", _named(found.unknown, force.priority))
+
+
+def _declared(topic: TopicView, force: InForce, kept: Kept) -> Iterator[ReadFinding]:
+    declared = topic.declared
+    if declared is None:
+        return
+    if kept.switch is not None:
+        text = f"{force.priority} instead of {declared.priority}; {_settling(kept)}"
+        yield ReadFinding(topic.name, "reads.switched", text)
+    elif declared.priority is not force.priority and declared.level is Level.TOPIC:
+        yield ReadFinding(topic.name, "reads.differs", _apart(declared.priority, force))
+    elif declared.priority is not force.priority and force.origin is Level.TOPIC:
+        text = (
+            f"expected {declared.priority} as declared for {declared.pattern}; found {force.priority} in its own policy"
+        )
+        yield ReadFinding(topic.name, "reads.masked", f"{text}; {force.why}" if force.why else text)
+
+
+def _settling(kept: Kept) -> str:
+    assert kept.switch is not None, "called for switched topics"
+    if not kept.switch.looks:
+        return "the preferred tier is not whole"
+    return f"the preferred tier was whole in the last {kept.switch.looks} passes"
+
+
+def _apart(wanted: ReadPriority, force: InForce) -> str:
+    text = f"expected {wanted}; found {force.priority}, set by the {force.origin}"
+    return f"{text}; {force.why}" if force.why else text
+
+
+def namespace_findings(seen: Observation, namespace: NamespaceView, kept: Kept) -> Iterator[ReadFinding]:
+    """The findings about a managed namespace."""
+    yield from _refused(namespace.name, kept)
+    force = seen.of_namespace(namespace.name)
+    if isinstance(force, Contradiction):
+        yield ReadFinding(namespace.name, "reads.unknown", force.reason)
+    elif namespace.declared is not None and namespace.declared.priority is not force.priority:
+        why = harmed(seen, namespace.name, namespace.declared.priority)
+        if not why and namespace.policy and not namespace.policy.present and not model_of(seen, namespace.name):
+            why = "it has no policy, and no topic with an offloaded ledger shows what it would inherit"
+        if why:
+            yield ReadFinding(namespace.name, "reads.not-ready", why)
+        yield ReadFinding(namespace.name, "reads.differs", _apart(namespace.declared.priority, force))
+
+
+def model_of(seen: Observation, namespace: str) -> str:
+    """A topic that has only what the namespace inherits or sets; empty if none was observed."""
+    return next(
+        (one.name for one in seen.topics if one.namespace == namespace and one.policy and not one.policy.present), ""
+    )
+
+
+def harmed(seen: Observation, namespace: str, wanted: ReadPriority) -> str:
+    """Why topics of a namespace that inherit its priority would read worse with this one; empty if none would."""
+    if seen.incomplete:
+        return seen.incomplete
+    for topic in seen.topics:
+        if topic.namespace != namespace:
+            continue
+        force = seen.of_topic(topic)
+        if isinstance(force, Contradiction):
+            return f"{topic.name}: {force.reason}"
+        if force.origin is not Level.TOPIC and (why := worse(topic, force.priority, wanted)):
+            return why
+    return ""
+
+
+def worse(topic: TopicView, now: ReadPriority, wanted: ReadPriority) -> str:
+    """Why a topic would or might read worse with this priority than now; empty if it would not."""
+    for one in topic.ledgers:
+        before, after = one.opened(now).state, one.opened(wanted).state
+        moves = opened_by_broker(now, one.info) is not opened_by_broker(wanted, one.info)
+        if moves and after is not WHOLE and not (before in BAD and after in BAD):
+            return f"{topic.name}: {_named([one], wanted)}"
+    return ""
+
+
+def _due(seen: Observation, topic: TopicView, chosen: ReadsSettings) -> Iterator[ReadFinding]:
+    lag_ms = seen.lag_ms(topic)
+    if lag_ms is None:
+        return
+    soon = seen.at_ms + int(1000 * chosen.lag_warning_s)
+    due = [
+        one for one in topic.ledgers
+        if one.info.complete and not one.info.dropped and one.info.offloaded_ms + lag_ms <= soon
+        and one.tiered.state is not WHOLE
+    ]  # fmt: skip
+    if due:
+        text = ", ".join(f"ledger {one.info.ledger}: {one.tiered.state} ({one.tiered.detail})" for one in due[:SHOWN])
+        yield ReadFinding(topic.name, "reads.deletion-due", f"{len(due)} due: {text}")
+
+
+def _named(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> str:
+    """The first of these ledgers, each with the copy that a broker opens."""
+    parts = []
+    for one in ledgers[:SHOWN]:
+        check = one.opened(priority)
+        tier = opened_by_broker(priority, one.info)
+        parts.append(f"ledger {one.info.ledger} is {check.state} in {tier} ({check.detail})")
+    more = f" and {len(ledgers) - SHOWN} more" if len(ledgers) > SHOWN else ""
+    return "; ".join(parts) + more

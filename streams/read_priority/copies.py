@@ -1,0 +1,149 @@
+"""Checks the copies of ledgers in both tiers, a bounded number per pass, and remembers the results.
+
+A ledger in BookKeeper is checked by its metadata and by one request to each of its bookies, a copy in tiered storage by
+the ETags of its objects and, once, by reading them.
+"""
+
+import ssl
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
+from trueup.connectors.bookkeeper.metadata import queries
+from trueup.connectors.bookkeeper.metadata.addresses import Addresses
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
+from trueup.connectors.s3.store import NoAccess
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.observations import LedgerState
+from trueup.state.common.errors import Retry, Stop
+from trueup.state.read_priority.copies import UNCHECKED, CopyCheck, CopyState, LedgerCopies, stored
+from trueup.state.read_priority.tiers import LedgerInfo
+
+ASK_S = 5.0
+VERIFIED = 200_000
+"""Maximum number of remembered results of read objects."""
+ABSENT = CopyCheck(CopyState.ABSENT, "not offloaded", 1)
+_ANSWERS = {PresenceAnswer.HELD: CopyState.WHOLE, PresenceAnswer.GONE: CopyState.GONE}
+
+
+class Wanted(NamedTuple):
+    """A closed ledger. ``name``: of the topic, without the number of a partition; ``part``: of the topic or partition
+    that lists it; ``owner``: of its managed ledger."""
+
+    name: str
+    part: str
+    owner: str
+    info: LedgerInfo
+
+
+class Cluster(Protocol):
+    """The BookKeeper cluster; see `streams.bookkeeper.cluster.BookKeeper`."""
+
+    @property
+    def paths(self) -> BookKeeperPaths:
+        """Paths of its znodes."""
+
+    def session(self) -> ZooKeeperClient:
+        """A session for queries. Raises `Retry`."""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        """Current rows of these ledgers, without those that do not exist. Raises `Retry`."""
+
+
+Tls = Callable[[], ssl.SSLContext | None]
+"""The context for connections to bookies, with the certificates of now. Raises `BadSettings`."""
+
+
+class CopyChecker:
+    """Used by one thread."""
+
+    def __init__(self, cluster: Cluster, tiered: Tiered, tls: Tls, clock: Callable[[], int]) -> None:
+        self._cluster, self._tiered, self._tls, self._clock = cluster, tiered, tls, clock
+        self._known: dict[int, tuple[CopyCheck, CopyCheck]] = {}
+
+    def check(self, wanted: Sequence[Wanted], most: int, verify_bytes: int, first: Callable[[str], bool]) -> None:
+        """Check at most about ``most`` of these ledgers: those of the topics that come ``first``, then those that were
+        checked longest ago. Forgets others. Objects that were not read yet are read until ``verify_bytes``. Raises
+        `Retry` if ZooKeeper does not respond."""
+        known = {one.info.ledger: self._known.get(one.info.ledger, (UNCHECKED, UNCHECKED)) for one in wanted}
+        self._known = known
+        hot = [one for one in wanted if first(one.name)]
+        rest = sorted((one for one in wanted if not first(one.name)), key=lambda one: known[one.info.ledger][0].at_ms)
+        chosen = [*hot, *rest[: max(0, most - len(hot))]]
+        for at in range(0, len(chosen), most):
+            self._bookkeeper(chosen[at : at + most])
+        left = verify_bytes
+        for one in chosen:
+            left -= self._offloaded(one, left)
+
+    def of(self, wanted: Iterable[Wanted]) -> tuple[LedgerCopies, ...]:
+        """These ledgers with the results of their checks."""
+        return tuple(
+            LedgerCopies(one.part, one.info, *self._known.get(one.info.ledger, (UNCHECKED, UNCHECKED)))
+            for one in wanted
+        )
+
+    def _bookkeeper(self, chosen: Sequence[Wanted]) -> None:
+        found = self._cluster.read([one.info.ledger for one in chosen])
+        rows = {int(ledger): row for row, ledger in enumerate(found.ledger)}
+        there = {ledger: found.ensembles(row) for ledger, row in rows.items()}
+        client, paths = self._cluster.session(), self._cluster.paths
+        asked = {ledger: sorted({b for members in some for b in members}) for ledger, some in there.items()}
+        reasons: dict[tuple[int, str], str] = {}
+        addresses = Addresses(client, paths)
+        answers = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls())
+        seen = queries.registered(client, paths)
+        registered, now_ms = {*seen.writable, *seen.readonly}, self._clock()
+        for one in chosen:
+            ledger = one.info.ledger
+            if ledger not in rows:
+                made = CopyCheck(CopyState.GONE, "no metadata", now_ms)
+            elif found.state[rows[ledger]] == LedgerState.UNREADABLE:
+                made = CopyCheck(CopyState.UNKNOWN, "unreadable metadata", now_ms)
+            else:
+                states = {b: _state(answer, b in registered) for b, answer in answers[ledger].items()}
+                worst = stored(there[ledger], int(found.quorum[rows[ledger]]), states)
+                made = CopyCheck(worst, _detail(ledger, states, reasons), now_ms)
+            self._known[ledger] = made, self._known[ledger][1]
+
+    def _offloaded(self, one: Wanted, left: int) -> int:
+        """Check the copy in tiered storage; returns the bytes that were read."""
+        copy, before = one.info.copy, self._known[one.info.ledger]
+        if copy is None or not one.info.complete:
+            self._known[one.info.ledger] = before[0], ABSENT._replace(at_ms=self._clock())
+            return 0
+        read = 0 if self._tiered.read(copy) else one.info.size
+        if read > 0 >= left:
+            return 0
+        facts = OffloadFacts(one.owner, one.info.entries - 1, one.info.size)
+        state, detail = CopyState.WHOLE, ""
+        try:
+            self._tiered.store(copy)
+        except Stop as error:
+            state, detail = CopyState.UNKNOWN, str(error)
+        else:
+            try:
+                self._tiered.verify(copy, facts)
+            except (Retry, NoAccess) as error:
+                state, detail = CopyState.UNKNOWN, f"{error.found}; {error.todo}"
+            except Stop as error:
+                state = CopyState.GONE if error.found == "none" else CopyState.DAMAGED
+                detail = f"expected {error.expected}; found {error.found}"
+        self._known[one.info.ledger] = before[0], CopyCheck(state, detail, self._clock())
+        return read
+
+
+def _state(answer: PresenceAnswer, registered: bool) -> CopyState:
+    silent = CopyState.UNKNOWN if registered else CopyState.DOWN
+    return _ANSWERS.get(answer, silent)
+
+
+def _detail(ledger: int, states: Mapping[str, CopyState], reasons: Mapping[tuple[int, str], str]) -> str:
+    """The bookies that do not have it."""
+    words = {CopyState.GONE: "does not have it", CopyState.DOWN: "is not registered"}
+    return ", ".join(
+        f"{bookie} {words.get(state) or reasons.get((ledger, bookie), 'does not respond')}"
+        for bookie, state in sorted(states.items()) if state is not CopyState.WHOLE
+    )  # fmt: skip

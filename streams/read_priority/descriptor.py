@@ -1,0 +1,75 @@
+"""The reads stream in the catalog."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from trueup.streams.read_priority.signs import signs, trends
+from trueup.streams.read_priority.topics import TOPICS
+from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing
+
+if TYPE_CHECKING:
+    from trueup.state.settings.settings import Settings
+    from trueup.streams.read_priority.stream import ReadsStream
+    from trueup.streams.runtime.checks import Check
+    from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.metrics import Metrics, Part
+
+
+_SLASHES = 2
+
+
+def _make(context: "Context") -> "ReadsStream | None":
+    from trueup.state.read_priority.settings import ReadsSettings
+
+    if not context.settings.section(ReadsSettings).admin:
+        return None
+    from trueup.streams.read_priority.stream import ReadsStream
+
+    return ReadsStream(context)
+
+
+def _commands() -> Commands:
+    from trueup.streams.read_priority.commands import COMMANDS
+
+    return COMMANDS
+
+
+def _checks(settings: "Settings") -> Iterable["Check"]:
+    from trueup.streams.read_priority import checks
+
+    return checks.all_of(settings)
+
+
+def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+    from trueup.streams.read_priority.metrics import ReadsMetrics
+
+    return (ReadsMetrics,)
+
+
+def _shown(status: Mapping[str, Any]) -> bool:
+    return status.get("reads") is not None
+
+
+def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The topic of a finding or an action; the history has it in the id. Namespaces have no page."""
+    if not str(row.get("rule")).startswith("reads."):
+        return None
+    name = row.get("topic") or str(row.get("id", "")).partition("/")[2].rpartition("/")[0]
+    return {"name": name} if str(name).count("/") >= _SLASHES else None
+
+
+PAGE = Section("reads", "read_priority/templates/reads.html", "reads", card=_shown)
+
+READS = Descriptor(
+    name="reads", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    settings=Later("trueup.state.read_priority.settings:READS", "trueup.state.deletion.stores:STORES"),
+    rules=Later("trueup.state.read_priority.rules:READ_RULES"),
+    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"reads": None},
+    todo="set reads.admin", lists=(Noun("reads"),), selectors=("namespace",),
+    things=(Thing("topic", "reads/<path:name>", names=_topic),),
+    kinds={
+        "read priority": "changes the offload policy of {topic}: {reason}",
+        "unload": "unloads {topic} from its broker; clients connect again: {reason}",
+    },
+    trends=trends,
+)  # fmt: skip

@@ -1,0 +1,153 @@
+"""Observes what the read priority of brokers depends on: policies of namespaces and topics, and copies of ledgers.
+
+Topics and ledgers are read from ZooKeeper, policies from the admin API. Only topics with an offloaded ledger, with a
+declared priority of their own, or with a change in progress are observed: for others the priority has no effect.
+Brokers offload no topics of their own.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+from trueup.connectors.pulsar.admin.client import BrokerAnswers, PulsarAdmin, scope_of
+from trueup.connectors.pulsar.admin.http import NotEnabled
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.namespaces import ledgers, namespaces
+from trueup.connectors.pulsar.partitioned import choice, of_namespaces, topics, undecided
+from trueup.connectors.pulsar.topics import Topic, of_service
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.common.errors import Stop, TrueupError
+from trueup.state.common.patterns import regex_of
+from trueup.state.read_priority.policies import Level, PolicyView
+from trueup.state.read_priority.settings import Declared, ReadsSettings, declared_of
+from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
+from trueup.streams.read_priority.copies import CopyChecker, Wanted
+
+
+class Part(NamedTuple):
+    """A topic or partition with its closed ledgers."""
+
+    topic: Topic
+    wanted: tuple[Wanted, ...]
+
+
+class Observer:
+    """Used by one thread. ``session``: of ZooKeeper, raises `Retry`."""
+
+    def __init__(
+        self, admin: PulsarAdmin, session: Callable[[], ZooKeeperClient], paths: PulsarPaths, checker: CopyChecker,
+        clock: Callable[[], int],
+    ) -> None:  # fmt: skip
+        self._admin, self._session, self._paths, self._checker, self._clock = admin, session, paths, checker, clock
+
+    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
+        """One pass. ``kept``: names of targets that are observed in any case; ``hot``: topics whose copies are checked
+        first. Raises `Retry` if ZooKeeper does not respond."""
+        began_ms, remembered = self._clock(), frozenset(kept)
+        every_name = (name for name in namespaces(self._session(), self._paths) if not of_service(name))
+        names = [name for name in every_name if _concerned(chosen, name, remembered)]
+        parts, bad, incomplete = self._parts(chosen, names, remembered)
+        every = [one for some in parts.values() for part in some for one in part.wanted]
+        self._checker.check(every, chosen.checks, chosen.verify_bytes, hot)
+        answers, problem = self._brokers()
+        seen = {} if problem else {name: self._namespace(chosen, name) for name in names}
+        # Of a topic whose other parts are not readable or not decided, nothing is known.
+        found = [self._topic(chosen, name, some, problem) for name, some in parts.items() if name not in bad]
+        found += [TopicView(*_split(name), _declared(chosen, name), None, problem=why) for name, why in bad.items()]
+        return Observation(began_ms, self._clock(), answers.brokers, seen, found, problem, incomplete)
+
+    def _brokers(self) -> tuple[BrokerAnswers, str]:
+        try:
+            return self._admin.brokers(), ""
+        except TrueupError as error:
+            return BrokerAnswers(()), str(error)
+
+    def _parts(
+        self, chosen: ReadsSettings, names: Sequence[str], kept: frozenset[str]
+    ) -> tuple[dict[str, list[Part]], dict[str, str], str]:
+        """Parts of the topics that are observed, by name; topics that are not readable, with the reason; why topics
+        are missing."""
+        client, bad = self._session(), dict[str, str]()
+        found: dict[str, list[Part]] = {}
+        of, every = of_namespaces(client, self._paths, names), list[Topic]()
+
+        def unreadable(topic: Topic, error: Stop) -> None:
+            bad[name_of(of.named(topic))] = str(error)
+
+        for there in topics(client, self._paths, names):
+            clients_read, doubtful = choice([topic for topic in there if not topic.system], of)
+            every += clients_read
+            for topic in doubtful:
+                unreadable(topic, undecided(self._paths, topic))
+        for topic, log in ledgers(client, self._paths, every, unreadable):
+            name, part = name_of(of.named(topic)), name_of(topic)
+            wanted = tuple(Wanted(name, part, log.topic.owner, info) for info in log.ledgers if info.closed_ms)
+            found.setdefault(name, []).append(Part(topic, wanted))
+        observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
+        dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]
+        for name in dropped:
+            del observed[name]
+        most = f"reads.max_topics is {chosen.max_topics}; {len(dropped)} topics are not observed, first {dropped[:1]}"
+        return observed, bad, most if dropped else ""
+
+    def _namespace(self, chosen: ReadsSettings, name: str) -> NamespaceView:
+        declared = declared_of(chosen.priority, name)
+        try:
+            return NamespaceView(name, declared, self._admin.policy(scope_of(name)).view())
+        except TrueupError as error:
+            return NamespaceView(name, declared, None, str(error))
+
+    def _topic(self, chosen: ReadsSettings, name: str, parts: Sequence[Part], problem: str) -> TopicView:
+        namespace, local = _split(name)
+        copies = self._checker.of(one for part in parts for one in part.wanted)
+        view = TopicView(namespace, local, _declared(chosen, name), None, None, copies, problem)
+        if problem:
+            return view
+        try:
+            own, merged = self._policies(name)
+        except TrueupError as error:
+            return view._replace(problem=str(error))
+        return view._replace(policy=own, applied=merged)
+
+    def _policies(self, name: str) -> tuple[PolicyView, PolicyView]:
+        """The policy of a topic itself, and the one in force. While policies of topics are disabled, there are none."""
+        scope = scope_of(name)
+        try:
+            return self._admin.policy(scope).view(), self._admin.applied(scope).view()
+        except NotEnabled:
+            return PolicyView(), PolicyView()
+
+
+def name_of(topic: Topic) -> str:
+    """tenant/namespace/topic."""
+    return f"{topic.tenant}/{topic.namespace}/{topic.local}"
+
+
+def _split(name: str) -> tuple[str, str]:
+    tenant, namespace, local = name.split("/", 2)
+    return f"{tenant}/{namespace}", local
+
+
+def _declared(chosen: ReadsSettings, name: str) -> Declared | None:
+    return declared_of(chosen.priority, *_split(name))
+
+
+def _concerned(chosen: ReadsSettings, namespace: str, kept: frozenset[str]) -> bool:
+    """Whether a priority may be declared for a namespace or for topics of it."""
+    if declared_of(chosen.priority, namespace) is not None or any(_within(name, namespace) for name in kept):
+        return True
+    return any(regex_of(pattern) is not None or _within(pattern, namespace) for pattern in chosen.priority)
+
+
+def _within(name: str, namespace: str) -> bool:
+    return name == namespace or name.startswith(f"{namespace}/")
+
+
+def _matters(chosen: ReadsSettings, name: str, parts: Sequence[Part]) -> bool:
+    """Whether the priority has an effect on a topic, and may be declared for it or for its namespace."""
+    namespace, _ = _split(name)
+    declared = _declared(chosen, name)
+    if declared is not None and declared.level is Level.TOPIC:
+        return True
+    if declared is None and declared_of(chosen.priority, namespace) is None:
+        return False
+    return any(one.info.complete for part in parts for one in part.wanted)

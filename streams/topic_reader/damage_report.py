@@ -1,0 +1,31 @@
+"""Reports replicas that a read found damaged to a running Trueup. A report is evidence and never stops the read."""
+
+import logging
+from collections.abc import Callable
+
+from trueup.state.common.errors import TrueupError
+from trueup.state.placement.damage import MOST, MOST_AT_ONCE
+from trueup.streams.terminal.client import Api, Target
+from trueup.streams.topic_reader.reader import ReadReport
+
+log = logging.getLogger("trueup.reads")
+ANSWER_S = 5.0
+
+
+def send(target: Callable[[], Target], report: ReadReport) -> None:
+    """Report the first `MOST` damaged replicas to the API at ``target``, which is called only if there are any. Its
+    URL may be empty: none. Logs a warning if the report fails."""
+    if not report.damages:
+        return
+    replicas = [
+        {"ledger": ledger, "bookie": bookie, "first": one.entry,
+         "last": report.damaged_last[ledger, bookie], "found": "missing" if one.missing else "digest"}
+        for (ledger, bookie), one in report.damages.items()
+    ]  # fmt: skip
+    try:
+        if (chosen := target()).url:
+            api = Api(chosen, ANSWER_S)
+            for at in range(0, min(len(replicas), MOST), MOST_AT_ONCE):
+                api.post("replica-reports", {"replicas": replicas[at : at + MOST_AT_ONCE]})
+    except TrueupError as error:
+        log.warning("damaged replicas were not reported: %s", error)

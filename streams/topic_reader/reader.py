@@ -1,0 +1,209 @@
+"""Reads topics without a broker: their messages in order, each with the tier that served it."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from math import inf
+from typing import Any, NamedTuple, TypeVar
+
+from trueup.connectors.bookkeeper.bookie.reader import Damage
+from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.protocol.chunks import Chunks
+from trueup.connectors.pulsar.protocol.entry import Layout, entry_of, layout_of
+from trueup.connectors.pulsar.protocol.message import Message, messages_of
+from trueup.connectors.pulsar.topics import Topic, TopicLog, log_of
+from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.common.errors import BadBytes, Stop, TrueupError
+from trueup.state.read_priority.positions import Part, Position, parts
+from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier
+from trueup.streams.topic_reader import fallback
+from trueup.streams.topic_reader.fallback import Fallback, LostEntries, ServedEntry
+from trueup.streams.topic_reader.sources import Source
+
+T = TypeVar("T")
+SKEW_MS = 600_000
+"""Clocks of producers may be ahead of those of brokers by this: a ledger is skipped by its time of closing only if it
+was closed that much before the first time to read."""
+
+
+class Range(NamedTuple):
+    """What to read of each topic. Positions are included; ``from_ms`` (included) and ``to_ms`` (excluded) are publish
+    times, ms since the epoch. None: without limit."""
+
+    first: Position | None = None
+    last: Position | None = None
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class TopicMessage(NamedTuple):
+    """A message and where it is from."""
+
+    topic: Topic
+    message: Message
+    tier: Tier
+
+
+class ReadOptions(NamedTuple):
+    """``skip_missing``: continue behind entries that no tier has. ``transactions``: include messages of transactions,
+    whether these were committed or not; otherwise such a message is an error."""
+
+    priority: ReadPriority = ReadPriority.BOOKKEEPER_FIRST
+    skip_missing: bool = False
+    transactions: bool = False
+
+
+@dataclass
+class ReadReport:
+    """What happened during reads. ``entries``: by tier. ``markers``: entries of brokers without a message of a user;
+    ``chunks``: dropped chunks of incomplete messages; ``missing``: entries that no tier had, by ledger;
+    ``trimmed``: ledgers that left the topic during the read. Of fallbacks and damaged replicas the first of each
+    ledger is kept, by tier and by bookie; ``damaged_last``: the last damaged entry, by ledger and bookie."""
+
+    entries: Counter[Tier] = field(default_factory=Counter)
+    messages: int = 0
+    markers: int = 0
+    chunks: int = 0
+    fallbacks: dict[tuple[int, Tier], Fallback] = field(default_factory=dict)
+    damages: dict[tuple[int, str], Damage] = field(default_factory=dict)
+    damaged_last: dict[tuple[int, str], int] = field(default_factory=dict)
+    missing: Counter[int] = field(default_factory=Counter)
+    trimmed: list[int] = field(default_factory=list)
+
+    def fell_back(self, found: Fallback) -> None:
+        """Note a tier that could not serve an entry."""
+        self.fallbacks.setdefault((found.ledger, found.tier), found)
+
+    def damaged(self, found: Damage) -> None:
+        """Note a missing or damaged replica of an entry that another bookie served."""
+        replica = found.ledger, found.bookie
+        self.damages.setdefault(replica, found)
+        self.damaged_last[replica] = max(found.entry, self.damaged_last.get(replica, 0))
+
+
+class Stored(NamedTuple):
+    """The bytes of an entry with a valid checksum, or without one."""
+
+    data: bytes
+    layout: Layout
+
+
+class TopicReader:
+    """Reads topics of one cluster. ``sources``: the tiers of a topic, by the name of its managed ledger."""
+
+    def __init__(
+        self, client: ZooKeeperClient, paths: PulsarPaths, sources: Callable[[str], dict[Tier, Source]],
+        options: ReadOptions, report: ReadReport,
+    ) -> None:  # fmt: skip
+        self._client, self._paths, self._sources = client, paths, sources
+        self._options, self.report = options, report
+        self._owners = dict[Topic, Topic]()
+
+    def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
+        """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
+        `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions."""
+        chunks = Chunks(str(topic))
+        for part in parts(since(self.ledgers(topic), wanted.from_ms), wanted.first, wanted.last):
+            for served in self.entries(topic, part):
+                for message in served.content:
+                    whole = chunks.add(message)
+                    if whole is not None and within(wanted, whole.publish_ms):
+                        self.report.messages += 1
+                        yield TopicMessage(topic, whole, served.tier)
+        self.report.chunks += chunks.dropped
+
+    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+        """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
+        return self._log(topic).ledgers
+
+    def _log(self, topic: Topic) -> TopicLog:
+        log = log_of(self._client, self._paths, topic)
+        self._owners[topic] = log.topic
+        return log
+
+    def owner(self, topic: Topic) -> Topic:
+        """The topic that owns the ledgers of a topic; for a shadow topic its source. Raises as `ledgers` does."""
+        return self._owners.get(topic) or self._log(topic).topic
+
+    def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+        """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
+        `read` does."""
+        for served in self._entries(topic, part, lambda entry, payload: _messages(part.info.ledger, entry, payload)):
+            users = self._of_users(served.content)
+            yield served if users is served.content else served._replace(content=users)
+
+    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+        """Each entry of a part, not parsed. Ends and raises as `entries` does."""
+        return self._entries(topic, part, lambda entry, payload: _stored(part.info.ledger, entry, payload))
+
+    def parsed(self, ledger: int, entry: int, stored: bytes) -> list[Message]:
+        """The messages of users in an entry of `stored`. Raises `BadBytes`, and `Stop` for transactions."""
+        return self._of_users(_messages(ledger, entry, memoryview(stored)))
+
+    def _entries(self, topic: Topic, part: Part, decode: Callable[[int, memoryview], T]) -> Iterator[ServedEntry[T]]:
+        sources, at, ledger = self._sources(self.owner(topic).owner), part.first, part.info.ledger
+        while part.last is None or at <= part.last:
+            try:
+                chosen = part._replace(first=at)
+                for served in fallback.read(chosen, self._options.priority, sources, decode, self.report.fell_back):
+                    self.report.entries[served.tier] += 1
+                    yield served
+                    at = served.entry + 1
+                return
+            except TrueupError as error:
+                known = {info.ledger: info for info in self.ledgers(topic)}
+                if ledger not in known:
+                    self.report.trimmed.append(ledger)
+                    return
+                if known[ledger].complete and not part.info.complete:
+                    part = part._replace(info=known[ledger])  # it was offloaded during the read
+                else:
+                    at += self._skipped(part, at, error)
+
+    def _skipped(self, part: Part, at: int, error: TrueupError) -> int:
+        """The number of entries to skip after an error. Raises the error if none may be skipped."""
+        ledger = part.info.ledger
+        if not self._options.skip_missing or not isinstance(error, LostEntries) or part.last is None:
+            raise error
+        count = part.last - at + 1 if error.whole else 1
+        self.report.missing[ledger] += count
+        return count
+
+    def _of_users(self, found: list[Message]) -> list[Message]:
+        # All messages of an entry have the marker and the transaction of the entry.
+        if not found or (found[0].marker is None and found[0].txn is None):
+            return found
+        users = [message for message in found if message.marker is None]
+        self.report.markers += len(found) - len(users)
+        if not self._options.transactions and any(message.txn for message in users):
+            raise Stop(
+                f"messages without transactions in entry {users[0].entry} of ledger {users[0].ledger}",
+                "one of a transaction",
+                "whether it was committed is not known; --transactions (transactions: true) includes all of them",
+            )
+        return users
+
+
+def _messages(ledger: int, entry: int, payload: memoryview) -> list[Message]:
+    where = f"entry {entry} of ledger {ledger}"
+    return messages_of(entry_of(payload, where), ledger, entry, where)
+
+
+def _stored(ledger: int, entry: int, payload: memoryview) -> Stored:
+    data = bytes(payload)
+    try:
+        return Stored(data, layout_of(data, ""))
+    except BadBytes:
+        return Stored(data, layout_of(data, f"entry {entry} of ledger {ledger}"))
+
+
+def since(ledgers: list[LedgerInfo], from_ms: int | None) -> list[LedgerInfo]:
+    """Without the ledgers that were closed long before a publish time."""
+    return [info for info in ledgers if from_ms is None or not info.closed_ms or info.closed_ms >= from_ms - SKEW_MS]
+
+
+def within(wanted: Range, publish_ms: Any) -> Any:
+    """Whether a publish time is in this range, or which of an array of times are."""
+    low = -inf if wanted.from_ms is None else wanted.from_ms
+    high = inf if wanted.to_ms is None else wanted.to_ms
+    return (low <= publish_ms) & (publish_ms < high)

@@ -1,0 +1,95 @@
+"""What an executor does for one Spark partition: read its range, build record batches, log what happened."""
+
+import gc
+import logging
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.protocol.rows import Rows, kept
+from trueup.connectors.pulsar.schemas import SchemaType
+from trueup.streams.topic_reader import damage_report
+from trueup.streams.topic_reader.reader import Range, ReadReport, within
+from trueup.streams.topic_reader.spark.columns import Columns
+from trueup.streams.topic_reader.spark.options import SourceOptions
+from trueup.streams.topic_reader.spark.planner import EntryRange
+from trueup.streams.topic_reader.spark.ranges import RangeReader
+from trueup.streams.topic_reader.spark.values import Values, ValueSchema
+from trueup.streams.topic_reader.topics import opened
+
+log = logging.getLogger("trueup.reads")
+_COLLECT = 50_000, 20, 100
+"""Thresholds of garbage collections: most record batches have fewer messages."""
+_LONGEST = 300
+"""Characters of a reason in the log."""
+
+
+@cache
+def _settled() -> None:
+    """Take the objects of imported modules out of garbage collections, and collect less often, once per worker.
+    Thousands of messages exist at a time, none of them in a cycle: collections took 40 % of the time, and 15 % with
+    Python's own thresholds."""
+    gc.freeze()
+    gc.set_threshold(*_COLLECT)
+
+
+class Wanted(NamedTuple):
+    """The columns to build, and the type of the values."""
+
+    schema: pa.Schema
+    value: ValueSchema
+
+
+def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
+    """The record batches of one range. Logs one line at the end, whether all was read or not."""
+    _settled()
+    with opened(options.settings(), options.read, keep=True) as topics:
+        history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
+        values = Values(columns.value, history, options.strict)
+        found = RangeReader(topics, wanted, options.read.skip_missing).messages()
+        if options.range.from_ms is not None or options.range.to_ms is not None:
+            found = ((_within(options.range, some), tier) for some, tier in found)
+        try:
+            for batch in Columns(columns.schema, wanted, values).batches(found):
+                topics.report.messages += batch.num_rows
+                yield batch
+        finally:
+            _tell(wanted, topics.report, values.undecoded)
+            damage_report.send(options.report_target, topics.report)
+
+
+def _within(wanted: Range, some: Rows | list[Message]) -> Rows | list[Message]:
+    if isinstance(some, Rows):
+        return kept(some, within(wanted, some.publish_ms))
+    return [one for one in some if within(wanted, one.publish_ms)]
+
+
+def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:
+    """Log what happened. A Python worker of Spark has no handler of its own; its standard error is the executor's."""
+    if not log.hasHandlers():
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    amiss = report.fallbacks or report.damages or report.missing or report.trimmed or report.chunks or undecoded
+    log.log(logging.WARNING if amiss else logging.INFO, "%s", line_of(wanted, report, undecoded))
+
+
+def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
+    """What happened in a range, in one line: counters, then the first reason of each kind of fallback and damage."""
+    numbers = {
+        "messages": report.messages,
+        **{tier.value: count for tier, count in sorted(report.entries.items())},
+        "markers": report.markers, "fallbacks": len(report.fallbacks), "damages": len(report.damages),
+        "missing": report.missing.total(), "trimmed": len(report.trimmed), "dropped_chunks": report.chunks,
+        "undecoded": undecoded,
+    }  # fmt: skip
+    counters = " ".join(f"{name}={number}" for name, number in numbers.items())
+    notes = [f"not from {one.tier} from entry {one.entry} on: {one.reason}" for one in report.fallbacks.values()]
+    notes += [f"entry {one.entry} not from bookie {one.bookie}: {one.found}" for one in report.damages.values()]
+    first = f"{wanted.topic} ledger={wanted.ledger} entries={wanted.first}-{wanted.last} {counters}"
+    return "; ".join([first, *(" ".join(note.split())[:_LONGEST] for note in notes)])

@@ -1,0 +1,157 @@
+"""Reads one range of entries on an executor.
+
+A message in chunks belongs to the range with its last chunk, whose id it has, as in Pulsar. Chunks before the range are
+looked for in earlier entries, so that a message is given out once, wherever ranges and micro-batches end.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from trueup.connectors.pulsar.protocol.chunks import Chunks
+from trueup.connectors.pulsar.protocol.lockstep import UnusualError
+from trueup.connectors.pulsar.protocol.message import Message
+from trueup.connectors.pulsar.protocol.rows import Held, Rows, TooMuchError, rows_of
+from trueup.connectors.pulsar.topics import Topic
+from trueup.state.common.errors import BadBytes, Refused, Stop
+from trueup.state.read_priority.positions import Part
+from trueup.state.read_priority.tiers import LedgerInfo, Tier
+from trueup.streams.topic_reader.fallback import ServedEntry
+from trueup.streams.topic_reader.reader import Stored
+from trueup.streams.topic_reader.spark.planner import EntryRange
+from trueup.streams.topic_reader.topics import Topics
+
+LOOK_BACK = 10_000
+"""Maximum number of entries before a range in which the first chunk of a message is looked for."""
+_FIRST_LOOK = 16
+TOGETHER, TOGETHER_BYTES = 8_192, 2 << 20
+"""Maximum number and bytes of entries that are parsed together, besides the last one."""
+_FIRST_BYTES, _GROWTH = 1 << 16, 4
+"""The first ones are fewer, for an early first row."""
+Found = tuple[Rows | list[Message], Tier]
+
+
+@dataclass
+class RangeReader:
+    """The messages of one range. Raises as `TopicReader.read` does, and `Stop` for entries that were trimmed, unless
+    ``skip``, which notes them in the report."""
+
+    topics: Topics
+    wanted: EntryRange
+    skip: bool
+    _sought: set[str] = field(default_factory=set)
+
+    def messages(self) -> Iterator[Found]:
+        """The messages, of some entries together or of one entry at a time, and the tier that served them."""
+        wanted, ledgers = self.wanted, self._ledgers()
+        info = next((info for info in ledgers if info.ledger == wanted.ledger), None)
+        if info is None:
+            self.topics.report.trimmed.append(wanted.ledger)
+        else:
+            chunks = Chunks(str(wanted.topic))
+            for group in _groups(self.topics.stored(wanted.topic, Part(info, wanted.first, wanted.last))):
+                yield from self._of(group, info, chunks, ledgers)
+            self.topics.report.chunks += chunks.dropped
+        if self.topics.report.trimmed and not self.skip:
+            expected = f"entries {wanted.first} to {wanted.last} of ledger {wanted.ledger} in {wanted.topic}"
+            raise Stop(expected, "a ledger that was trimmed", "read again, or skip what is trimmed (missing: skip)")
+
+    def _of(
+        self, group: list[ServedEntry[Stored]], info: LedgerInfo, chunks: Chunks, ledgers: list[LedgerInfo]
+    ) -> Iterator[Found]:
+        """The messages of entries: together, or each on its own if that is refused."""
+        try:
+            yield rows_of(_held(group)), group[0].tier
+            return
+        except TooMuchError:
+            half = len(group) // 2
+            yield from self._of(group[:half], info, chunks, ledgers)
+            yield from self._of(group[half:], info, chunks, ledgers)
+            return
+        except UnusualError:
+            pass
+        for served in self._apart(group, info):
+            found = served.content
+            if found and found[0].chunk is not None:
+                found = self._whole(chunks, found[0], ledgers)
+            yield found, served.tier
+
+    def _apart(self, group: list[ServedEntry[Stored]], info: LedgerInfo) -> Iterator[ServedEntry[list[Message]]]:
+        """The messages of each entry. From one on that cannot be parsed, entries are read again, from any tier."""
+        for at, served in enumerate(group):
+            try:
+                found = self.topics.parsed(info.ledger, served.entry, served.content.data)
+            except BadBytes:
+                self.topics.report.entries[served.tier] -= len(group) - at
+                again = Part(info, served.entry, group[-1].entry)
+                yield from self.topics.entries(self.wanted.topic, again)
+                return
+            yield ServedEntry(served.entry, found, served.tier)
+
+    def _ledgers(self) -> list[LedgerInfo]:
+        try:
+            return self.topics.ledgers(self.wanted.topic)
+        except Refused:
+            if not self.skip:
+                raise
+            return []
+
+    def _whole(self, chunks: Chunks, message: Message, ledgers: list[LedgerInfo]) -> list[Message]:
+        chunk = message.chunk
+        assert chunk is not None
+        if chunk.uuid not in self._sought and not message.encrypted:
+            self._sought.add(chunk.uuid)
+            if chunk.id:
+                for earlier in self._earlier(chunk.uuid, ledgers):
+                    chunks.add(earlier)
+        whole = chunks.add(message)
+        return [] if whole is None else [whole]
+
+    def _earlier(self, uuid: str, ledgers: list[LedgerInfo]) -> list[Message]:
+        """The chunks of a message before the range, in order, from its last first chunk on."""
+        found, trimmed = list[Message](), len(self.topics.report.trimmed)
+        for part in _backwards(ledgers, self.wanted):
+            some = [one for one in self._chunks(self.wanted.topic, part) if one.chunk and one.chunk.uuid == uuid]
+            found = some + found
+            if any(one.chunk is not None and one.chunk.id == 0 for one in some):
+                break
+        del self.topics.report.trimmed[trimmed:]  # a loss before the range is none of the range
+        return found
+
+    def _chunks(self, topic: Topic, part: Part) -> Iterator[Message]:
+        for served in self.topics.entries(topic, part):
+            yield from served.content
+
+
+def _groups(found: Iterable[ServedEntry[Stored]]) -> Iterator[list[ServedEntry[Stored]]]:
+    """Consecutive entries of one tier."""
+    group, size, most = list[ServedEntry[Stored]](), 0, _FIRST_BYTES
+    for served in found:
+        if group and (
+            size >= most or len(group) == TOGETHER
+            or served.tier is not group[-1].tier or served.entry != group[-1].entry + 1
+        ):  # fmt: skip
+            yield group
+            group, size, most = [], 0, min(most * _GROWTH, TOGETHER_BYTES)
+        group.append(served)
+        size += len(served.content.data)
+    if group:
+        yield group
+
+
+def _held(group: list[ServedEntry[Stored]]) -> Held:
+    content = [served.content for served in group]
+    return Held([served.entry for served in group], [one.data for one in content], [one.layout for one in content])
+
+
+def _backwards(ledgers: list[LedgerInfo], wanted: EntryRange) -> Iterator[Part]:
+    """Parts before a range, the last one first, of increasing size, `LOOK_BACK` entries together."""
+    size, left, end = _FIRST_LOOK, LOOK_BACK, wanted.first
+    for info in sorted(ledgers, key=lambda one: -one.ledger):
+        if info.ledger > wanted.ledger:
+            continue
+        if info.ledger < wanted.ledger:
+            end = info.entries
+        while end > 0 and left > 0:
+            first = max(0, end - min(size, left))
+            yield Part(info, first, end - 1)
+            left, size, end = left - (end - first), size * 2, first

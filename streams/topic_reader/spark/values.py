@@ -1,0 +1,211 @@
+"""Typed values: from the bytes of messages to a column, by the schemas of their topic."""
+
+import datetime
+import io
+import json
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import fastavro
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    ByteType,
+    DataType,
+    DateType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    ShortType,
+    StringType,
+    TimestampType,
+)
+
+from trueup.connectors.pulsar.schemas import SchemaType, StoredSchema, version_of
+from trueup.state.common.errors import BadBytes, Refused, Stop
+from trueup.streams.topic_reader.schemas import SchemaHistory
+from trueup.streams.topic_reader.spark.avro_types import AvroTypes, parsed
+from trueup.streams.topic_reader.spark.json_values import reader_of
+
+_NUMBERS: Mapping[SchemaType, tuple[str, Callable[[], DataType]]] = {
+    SchemaType.BOOLEAN: (">i1", BooleanType), SchemaType.INT8: (">i1", ByteType), SchemaType.INT16: (">i2", ShortType),
+    SchemaType.INT32: (">i4", IntegerType), SchemaType.INT64: (">i8", LongType), SchemaType.FLOAT: (">f4", FloatType),
+    SchemaType.DOUBLE: (">f8", DoubleType), SchemaType.DATE: (">i8", TimestampType),
+    SchemaType.TIMESTAMP: (">i8", TimestampType), SchemaType.LOCALDATE: (">i8", DateType),
+}  # fmt: skip
+"""Fixed-size numbers, big-endian, as Pulsar's client encodes them; times in ms since 1970, dates in days."""
+_RECORDS = (SchemaType.AVRO, SchemaType.JSON)
+_TODO = "read the values as bytes (value_type: bytes), or have those null (undecodable: null)"
+_BAD = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OverflowError, RecursionError, struct.error,
+    ArithmeticError, MemoryError,
+)  # fmt: skip
+"""What fastavro and the readers of JSON raise for bytes that do not fit."""
+
+
+class ValueSchema(NamedTuple):
+    """The type of the column ``value``: the schema in force when the read was planned. ``definition``: of records."""
+
+    kind: SchemaType
+    definition: bytes = b""
+
+
+BYTES = ValueSchema(SchemaType.NONE)
+
+
+def value_schema(wanted: str, found: Mapping[str, StoredSchema | None]) -> ValueSchema:
+    """The type for the option ``value_type`` and the latest schemas of the topics. Raises `Refused` if they differ, or
+    if a topic has no schema of the wanted type."""
+    if wanted == "bytes":
+        return BYTES
+    if wanted == "string":
+        return ValueSchema(SchemaType.STRING)
+    kinds = {name: _checked(name, one, wanted) for name, one in found.items()}
+    first = next(iter(kinds.items()), None)
+    for name, kind in kinds.items():
+        if first is not None and spark_type(kind) != spark_type(first[1]):
+            raise Refused(f"schemas of one type for {first[0]} and {name}", "two", "read the topics one by one")
+    return first[1] if first is not None else BYTES
+
+
+def _checked(name: str, found: StoredSchema | None, wanted: str) -> ValueSchema:
+    kind = SchemaType.NONE if found is None else found.kind
+    known = kind == SchemaType.NONE or kind == SchemaType.STRING or kind in _NUMBERS or kind in _RECORDS
+    shown = SchemaType(kind).name if kind in [*SchemaType] else f"type {kind}"
+    if not known or (wanted != "auto" and shown.lower() != wanted):
+        expected = "a schema that is not KEYVALUE, PROTOBUF or a time of day" if wanted == "auto" else wanted.upper()
+        raise Refused(f"{expected} as the schema of {name}", shown, "read its values as bytes (value_type: bytes)")
+    return ValueSchema(SchemaType(kind), found.definition if found is not None and kind in _RECORDS else b"")
+
+
+def spark_type(schema: ValueSchema) -> DataType:
+    """The type of the column. Raises `Refused` for an Avro schema that Spark cannot represent."""
+    if schema.kind in _RECORDS:
+        where = "the schema of the values"
+        return AvroTypes(where).of(parsed(schema.definition, where))
+    if schema.kind in _NUMBERS:
+        return _NUMBERS[schema.kind][1]()
+    return StringType() if schema.kind is SchemaType.STRING else BinaryType()
+
+
+class Row(NamedTuple):
+    """A message as far as its value is concerned. ``version``: of its schema, as stored; ``where``: for errors."""
+
+    value: bytes | None
+    encrypted: bool
+    version: bytes | None
+    where: str
+
+
+class Values:
+    """Builds the column ``value`` of one topic. ``strict``: raise `BadBytes` for values that do not fit; otherwise they
+    are null and counted in ``undecoded``. Encrypted values are null. ``typed``: whether values are not bytes."""
+
+    def __init__(self, schema: ValueSchema, history: SchemaHistory | None, strict: bool) -> None:
+        self._schema, self._history, self._strict = schema, history, strict
+        self._readers: dict[bytes | None, Callable[[bytes], Any]] = {}
+        self.typed, self.undecoded = schema.kind is not SchemaType.NONE, 0
+
+    def column(self, rows: Sequence[Row], kind: Any) -> Any:
+        """The values of these rows, as this Arrow type."""
+        numbers = _NUMBERS.get(self._schema.kind)
+        if numbers is not None:
+            found = self._numbers(rows, np.dtype(numbers[0]), kind)
+            if found is not None:
+                return found
+        values = [self._value(row) for row in rows]
+        try:
+            return pa.array(values, kind)
+        except _BAD:
+            return pa.array([self._fitting(*each, kind) for each in zip(rows, values, strict=True)], kind)
+
+    def _fitting(self, row: Row, value: Any, kind: Any) -> Any:
+        """A value that has the type, which one of a batch has not."""
+        try:
+            pa.array([value], kind)
+        except _BAD as error:
+            return self._unfit(row, error)
+        return value
+
+    def _numbers(self, rows: Sequence[Row], width: np.dtype[Any], kind: Any) -> Any:
+        """All values at once if each has the right size, else None."""
+        values = [b"\0" * width.itemsize if row.value is None or row.encrypted else row.value for row in rows]
+        if any(len(value) != width.itemsize for value in values):
+            return None
+        absent = np.array([row.value is None or row.encrypted for row in rows])
+        numbers = np.frombuffer(b"".join(values), width).astype(width.newbyteorder("="))
+        return _typed(numbers, self._schema.kind, kind, absent)
+
+    def _value(self, row: Row) -> Any:
+        if row.value is None or row.encrypted:
+            return None
+        try:
+            return self._reader(row.version)(row.value)
+        except _BAD as error:
+            return self._unfit(row, error)
+
+    def _unfit(self, row: Row, error: Exception) -> None:
+        self.undecoded += 1
+        if self._strict:
+            found = f"other bytes ({type(error).__name__})"
+            raise BadBytes(row.where, 0, f"a value of type {self._schema.kind.name}", found, _TODO) from error
+
+    def _reader(self, raw: bytes | None) -> Callable[[bytes], Any]:
+        """The reader for values written with this version; without a version, with the schema in force."""
+        if raw not in self._readers:
+            self._readers[raw] = self._made(raw)
+        return self._readers[raw]
+
+    def _made(self, raw: bytes | None) -> Callable[[bytes], Any]:
+        kind = self._schema.kind
+        if kind is SchemaType.STRING:
+            return lambda value: value.decode("utf-8")
+        if kind in _NUMBERS:
+            return self._alone
+        if kind is SchemaType.JSON:
+            read = reader_of(parsed(self._schema.definition, "the schema of the values"))
+            return lambda value: read(json.loads(value))
+        return _avro(self._written(raw), self._schema.definition)
+
+    def _written(self, raw: bytes | None) -> bytes:
+        """The schema with which a value was written."""
+        if raw is None or self._history is None:
+            return self._schema.definition
+        found = self._history.version(version_of(raw))
+        if found.kind != SchemaType.AVRO:
+            raise Stop(f"version {found.version} of the schema to be AVRO", f"type {found.kind}", _TODO)
+        return found.definition
+
+    def _alone(self, value: bytes) -> Any:
+        """One number beside values of another size."""
+        width = np.dtype(_NUMBERS[self._schema.kind][0])
+        if len(value) != width.itemsize:
+            raise ValueError(len(value))
+        number = np.frombuffer(value, width)[0].item()
+        if self._schema.kind is SchemaType.LOCALDATE:
+            return datetime.date(1970, 1, 1) + datetime.timedelta(days=number)
+        if self._schema.kind in (SchemaType.DATE, SchemaType.TIMESTAMP):
+            return datetime.datetime.fromtimestamp(0, datetime.UTC) + datetime.timedelta(milliseconds=number)
+        return bool(number) if self._schema.kind is SchemaType.BOOLEAN else number
+
+
+def _typed(numbers: "np.ndarray[Any, Any]", of: SchemaType, kind: Any, absent: "np.ndarray[Any, Any]") -> Any:
+    if of is SchemaType.BOOLEAN:
+        return pa.array(numbers != 0, kind, mask=absent)
+    if of in (SchemaType.DATE, SchemaType.TIMESTAMP):
+        return pa.array(numbers * 1_000, kind, mask=absent)
+    if of is SchemaType.LOCALDATE:
+        return pa.array(numbers.astype(np.int32), pa.int32(), mask=absent).cast(kind)
+    return pa.array(numbers, kind, mask=absent)
+
+
+def _avro(writer: bytes, reader: bytes) -> Callable[[bytes], Any]:
+    """Reads values of one schema as another one (schema resolution of Avro)."""
+    where = "the schema of the values"
+    written, wanted = (fastavro.parse_schema(parsed(one, where)) for one in (writer, reader))
+    resolved = None if writer == reader else wanted
+    return lambda value: fastavro.schemaless_reader(io.BytesIO(value), written, resolved)

@@ -237,13 +237,13 @@ def test_the_guide_of_each_package_of_the_core_names_its_modules() -> None:
     assert [name for name in unnamed if not name.endswith("__init__.py")] == []
 
 
-def test_no_guide_of_the_core_names_a_module_that_is_gone() -> None:
-    guides = {init.parent: _guide(init.parent) for init in sources("state") if init.stem == "__init__"}
-    named = {room: re.findall(r"^(?:- |\d\. )``(\w+)``", guide, re.MULTILINE) for room, guide in guides.items()}
+def test_no_guide_names_a_module_that_is_gone() -> None:
+    guides = {init.parent: _guide(init.parent) for init in sources(*PACKAGES) if init.stem == "__init__"}
+    named = {room: re.findall(r"^- ``(\w+)``|^\d\. ``(\w+)``", guide, re.MULTILINE) for room, guide in guides.items()}
     gone = [
         (shown(room), name)
         for room, names in named.items()
-        for name in names
+        for name in map("".join, names)
         if not (room / f"{name}.py").exists() and not (room / name).is_dir()
     ]
     assert gone == []

@@ -145,12 +145,11 @@ class LogTrack:
         )  # fmt: skip
 
     def _settled(self) -> tuple[tuple[Run, ...], int]:
-        """The runs before ``offset``, and a lower bound for the target offset of the next record. Later runs wait
-        to be reported together with their chunk's count."""
+        """The runs before ``offset``, and a lower bound for the target offset of the next record, -1: unknown, because
+        it may have been written before others. Later runs wait to be reported together with their chunk's count."""
         settled, self.runs = self._divided()
-        return tuple(Run(*run) for run in settled), self.runs[0][1] if self.runs else max(
-            self.lane.next, self.lane.clear
-        )
+        following = self.runs[0][1] if self.runs else max(self.lane.next, self.lane.clear)
+        return tuple(Run(*run) for run in settled), following if self.known else -1
 
     def _divided(self) -> tuple[list[list[int]], list[list[int]]]:
         """The runs before ``offset``, and those from it on."""

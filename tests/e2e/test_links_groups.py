@@ -1,5 +1,6 @@
 """Groups of topics that several links write to: a full mesh of three clusters, and two clusters that copy into one."""
 
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -148,3 +149,20 @@ def test_where_two_clusters_copy_into_one_a_group_is_not_translated_and_the_reas
 def test_no_offset_was_committed_for_that_group(trueup: Trueup, clusters: dict[str, Kafka]) -> None:
     trueup.until("the reason", lambda: checkpoint(trueup, TALLY, SUM).get("action") == "waiting")
     assert offset_at(clusters["west"], TALLY, SUM) == -1
+
+
+def test_after_a_cluster_is_lost_for_good_groups_continue_without_its_links(
+    trueup: Trueup, clusters: dict[str, Kafka]
+) -> None:
+    east, west, north = clusters.values()
+    north.kill()
+    write(east, MESH, "later")
+    trueup.until("the records of east", lambda: len(records(west, MESH)) == 6 * EACH)
+    commit(east, BILLING, MESH, 6 * EACH)
+    trueup.until("a group that is held back", lambda: checkpoint(trueup, BILLING, MESH).get("lag") == EACH)
+    assert trueup.end() == 0
+    settings = json.loads(trueup.file.read_text())
+    settings["links"] = {name: link for name, link in settings["links"].items() if "north" not in name}
+    trueup.file.write_text(json.dumps(settings))
+    trueup.start()
+    until_committed(trueup, BILLING, MESH, 6 * EACH)

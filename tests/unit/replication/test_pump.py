@@ -360,6 +360,14 @@ def test_a_log_whose_server_hung_rests_for_longer_than_the_attempt_took(harness:
     assert rests == [0.5, 30.0, 60.0, 0.5]
 
 
+def test_after_a_lost_response_it_is_unknown_where_the_next_record_is(harness: Harness) -> None:
+    track = LogTrack(harness.assignment(harness.topic()), Lane(harness.west.log("t", 0)), 0)
+    track.known, track.lane.next, track.lane.clear = True, 5, 7
+    before = track.progress(0).target_end
+    track.miss(Retry("it", "none", ""))
+    assert (before, track.progress(0).target_end) == (7, -1)
+
+
 def test_how_far_a_log_is_behind_shows_while_the_server_of_its_target_is_down(target_away: Harness) -> None:
     there, away = target_away.topic(), target_away.topic()
     target_away.write("east", away, {0: numbered(500)})

@@ -174,14 +174,17 @@ class _Balancing:
         return None
 
     def _between(self, source: int, target: int, edge: float, over: float, under: float) -> Move | None:
-        """The replica with the best size. The target stays below the top of the band and the source above its edge,
-        or both at least between their present levels: no move increases the skew."""
-        gap = self._shares[source] - self._shares[target]
+        """The replica with the best size. The target stays below the top of the band and of the fullest volume, and the
+        source above its edge and the emptiest volume, or both between their present levels: no move increases the
+        skew."""
+        shares = self._shares
+        gap = shares[source] - shares[target]
         if gap <= 0:
             return None
         most = gap / (1 / self._total[source] + 1 / self._total[target])  # makes both equally full
-        kept = (edge + self._policy.target) * self._total[target] - self._after[target]
-        cap = max(most, min(kept, self._after[source] - edge * self._total[source]))
+        top, bottom = min(edge + self._policy.target, shares.max()), max(edge, shares.min())
+        kept = top * self._total[target] - self._after[target]
+        cap = max(most, min(kept, self._after[source] - bottom * self._total[source]))
         need = max(over, 0.0) or max(under, 0.0)
         at = self._fitting(source, need, min(cap, self._open[target]))
         if at is None:

@@ -3,7 +3,7 @@
 from itertools import pairwise, product
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from trueup.state.logdirs.model import Broker, LogDir, replicas, skew, used
@@ -52,6 +52,14 @@ def cheapest(broker: Broker) -> int | None:
     return best
 
 
+SOURCE_BELOW_THE_EMPTIEST = Broker(
+    1,
+    (LogDir("/d0", 192, 93), LogDir("/d1", 101, 73), LogDir("/d2", 107, 43)),
+    replicas([("t", at, home, size, 0, False) for at, (home, size) in enumerate(((2, 21), (0, 16), (2, 2), (1, 8)))]),
+)
+
+
+@example(SOURCE_BELOW_THE_EMPTIEST)
 @given(brokers())
 def test_a_plan_never_makes_the_skew_worse(broker: Broker) -> None:
     made = plan(broker, POLICY)

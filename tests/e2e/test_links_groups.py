@@ -156,6 +156,7 @@ def test_after_a_cluster_is_lost_for_good_groups_continue_without_its_links(
 ) -> None:
     east, west, north = clusters.values()
     north.kill()
+    trueup.until("the link to be down", lambda: trueup.api("links/north-west")["state"] == "down")
     write(east, MESH, "later")
     trueup.until("the records of east", lambda: len(records(west, MESH)) == 6 * EACH)
     commit(east, BILLING, MESH, 6 * EACH)

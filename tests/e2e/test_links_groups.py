@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Message, Producer, TopicPartition
+from confluent_kafka import Message, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.e2e.trueup import Trueup
+from tests.replication.groups import commit_offset, committed_offset
 from tests.replication.pair import QUICK
 from tests.replication.reading import committed
 from trueup.connectors.embedded.kafka import Kafka
-from trueup.connectors.embedded.processes import wait_until
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 CLUSTERS = ("east", "west", "north")
@@ -70,17 +70,6 @@ def values(messages: list[Message]) -> set[bytes | None]:
     return {message.value() for message in messages}
 
 
-def commit(broker: Kafka, group: str, topic: str, offset: int) -> None:
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
-
-    def accepted() -> bool:
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(topic, 0, offset)])
-        places = client.alter_consumer_group_offsets([asked])[group].result(60).topic_partitions
-        return all(place.error is None for place in places)
-
-    wait_until(accepted, 180.0, "the offset of the group")
-
-
 def checkpoint(trueup: Trueup, group: str, topic: str) -> dict[str, Any]:
     rows = trueup.api("links/east-west")["checkpoints"]
     return next((row for row in rows if (row["group"], row["source"]) == (group, f"{topic}-0")), {})
@@ -92,12 +81,6 @@ def until_committed(trueup: Trueup, group: str, topic: str, offset: int) -> None
         return (row.get("translated"), row.get("action")) == (offset, "kept")
 
     trueup.until(f"{group} to be at {offset}", there)
-
-
-def offset_at(broker: Kafka, group: str, topic: str) -> int:
-    client = AdminClient({"bootstrap.servers": broker.bootstrap})
-    found = client.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(60)
-    return next((place.offset for place in found.topic_partitions if place.topic == topic), -1)
 
 
 def test_in_a_mesh_a_group_skips_no_record_of_a_third_cluster(trueup: Trueup, clusters: dict[str, Kafka]) -> None:
@@ -113,9 +96,9 @@ def test_in_a_mesh_a_group_skips_no_record_of_a_third_cluster(trueup: Trueup, cl
     write(east, MESH, "last")
     trueup.until("the records of east", lambda: len(records(west, MESH)) == 5 * EACH)
     read = records(east, MESH)
-    commit(east, BILLING, MESH, len(read))
+    commit_offset(east.bootstrap, BILLING, MESH, len(read))
     until_committed(trueup, BILLING, MESH, 3 * EACH)
-    offset = offset_at(west, BILLING, MESH)
+    offset = committed_offset(west.bootstrap, BILLING, MESH)
     rest = [message for message in records(west, MESH) if (message.offset() or 0) >= offset]
     assert values(read) | values(rest) == values(records(west, MESH))
 
@@ -126,9 +109,9 @@ def test_the_group_continues_when_the_records_of_the_third_cluster_were_read(
     east, west, _ = clusters.values()
     assert trueup.run("config", "set", "links.north-east.paused_topics", "--default").code == 0
     trueup.until("the records of north", lambda: len(records(east, MESH)) == 5 * EACH)
-    commit(east, BILLING, MESH, 5 * EACH)
+    commit_offset(east.bootstrap, BILLING, MESH, 5 * EACH)
     until_committed(trueup, BILLING, MESH, 5 * EACH)
-    assert offset_at(west, BILLING, MESH) == 5 * EACH
+    assert committed_offset(west.bootstrap, BILLING, MESH) == 5 * EACH
 
 
 def test_where_two_clusters_copy_into_one_a_group_is_not_translated_and_the_reason_is_shown(
@@ -138,7 +121,7 @@ def test_where_two_clusters_copy_into_one_a_group_is_not_translated_and_the_reas
     for name, broker in (("east", east), ("north", north)):
         write(broker, SUM, name)
     trueup.until("all records", lambda: len(records(west, SUM)) == 2 * EACH)
-    commit(east, TALLY, SUM, EACH)
+    commit_offset(east.bootstrap, TALLY, SUM, EACH)
     trueup.until("the group", lambda: checkpoint(trueup, TALLY, SUM))
     findings = [row for row in trueup.json("get", "findings", "--stream", "replication") if TALLY in row["reason"]]
     assert [(row["rule"], "link north-west also copies to sums-0" in row["reason"]) for row in findings] == [
@@ -148,7 +131,9 @@ def test_where_two_clusters_copy_into_one_a_group_is_not_translated_and_the_reas
 
 def test_no_offset_was_committed_for_that_group(trueup: Trueup, clusters: dict[str, Kafka]) -> None:
     trueup.until("the reason", lambda: checkpoint(trueup, TALLY, SUM).get("action") == "waiting")
-    assert offset_at(clusters["west"], TALLY, SUM) == -1
+    west = clusters["west"].bootstrap
+    offsets = committed_offset(west, TALLY, SUM), committed_offset(west, BILLING, MESH)
+    assert offsets == (-1, 5 * EACH)  # the second shows that the coordinator responds
 
 
 def test_after_a_cluster_is_lost_for_good_groups_continue_without_its_links(
@@ -159,7 +144,7 @@ def test_after_a_cluster_is_lost_for_good_groups_continue_without_its_links(
     trueup.until("the link to be down", lambda: trueup.api("links/north-west")["state"] == "down")
     write(east, MESH, "later")
     trueup.until("the records of east", lambda: len(records(west, MESH)) == 6 * EACH)
-    commit(east, BILLING, MESH, 6 * EACH)
+    commit_offset(east.bootstrap, BILLING, MESH, 6 * EACH)
     trueup.until("a group that is held back", lambda: checkpoint(trueup, BILLING, MESH).get("lag") == EACH)
     assert trueup.end() == 0
     settings = json.loads(trueup.file.read_text())

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.e2e.trueup import Trueup
 from tests.replication.audit import audit, read
+from tests.replication.groups import commit_offset, committed_offset
 from tests.replication.pair import Pair
 from tests.replication.writers import Site, Writers
 
@@ -85,7 +86,7 @@ def lost(world: World) -> dict[str, set[tuple[object, ...]]]:
     world.trueup.until("both clusters to be level", lambda: all(level(world.sites(name)) for name in PATHS))
     before = {name: keys(world.sites(name)[1]) for name in PATHS}
     for topic in world.topics.values():
-        commit(world.pair.west.bootstrap, topic)
+        commit_offset(world.pair.west.bootstrap, GROUP, topic, PLACE)
     world.pair.east.kill()
     with world.writers(("zipped",), slice(1, 2)) as writers:
         writers.wait_acknowledged(50)
@@ -103,7 +104,7 @@ def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
         answer = trueup.run("link", "refill", f"{name}-back", "--yes", "--wait", "240")
         assert answer.code == 0, (answer, trueup.diagnostics())
     # New records at east come after the next record of the group.
-    trueup.until("the groups to follow", lambda: all(committed(world.sites(name)[0]) > 0 for name in PATHS))
+    trueup.until("the groups to follow", lambda: all(group_at(world.sites(name)[0]) > 0 for name in PATHS))
     trueup.until("the groups' place to be copied", lambda: all(world.copied(name) > PLACE for name in PATHS))
     world.limit(SLOWEST)
     with world.writers(("leader-only",)) as writers:
@@ -123,7 +124,7 @@ def refilled(world: World, lost: dict[str, set[tuple[object, ...]]]) -> Writers:
 def test_a_loss_stops_the_link_and_no_group_is_moved_to_the_empty_cluster(
     world: World, lost: dict[str, set[tuple[object, ...]]]
 ) -> None:
-    assert (world.link("whole-back")["state"], committed(world.sites("whole")[0])) == ("stopped", -1)
+    assert (world.link("whole-back")["state"], group_at(world.sites("whole")[0])) == ("stopped", -1)
     assert (lost["whole"] != set(), world.trueup.run("link", "refill", "whole-back").code) == (True, 3)
 
 
@@ -144,7 +145,7 @@ def test_a_group_goes_on_with_the_record_that_it_would_have_read_next(world: Wor
     east, west = world.sites(name)
     wanted = key_at(west, PLACE)
     world.trueup.until(
-        "the group to be there", lambda: (at := committed(east)) >= 0 and key_at(east, at) == wanted, 60.0
+        "the group to be there", lambda: (at := group_at(east)) >= 0 and key_at(east, at) == wanted, 60.0
     )
 
 
@@ -169,24 +170,8 @@ def level(sites: list[Site]) -> bool:
     return keys(sites[0]) == keys(sites[1])
 
 
-def commit(bootstrap: str, topic: str) -> None:
-    """Commit the group at `PLACE`."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    place = ConsumerGroupTopicPartitions(GROUP, [TopicPartition(topic, 0, PLACE)])
-    admin.alter_consumer_group_offsets([place])[GROUP].result(60)
-
-
-def committed(site: Site) -> int:
-    """The committed offset, negative if none. Uses a consumer, because librdkafka's admin client aborts the process
-    (rd_kafka_handle_OffsetFetch) during the election of the coordinator."""
-    consumer = Consumer({"bootstrap.servers": site.bootstrap, "group.id": GROUP, "log_level": 0})
-    try:
-        (place,) = consumer.committed([TopicPartition(site.topic, 0)], 60)
-    except KafkaException:  # the coordinator is starting
-        return -1
-    finally:
-        consumer.close()
-    return max(-1, int(place.offset))
+def group_at(site: Site) -> int:
+    return committed_offset(site.bootstrap, GROUP, site.topic)
 
 
 def key_at(site: Site, offset: int) -> bytes | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -20,6 +20,7 @@ from confluent_kafka.admin import (
 )
 
 from tests.e2e.trueup import Trueup
+from tests.replication.groups import commit_offset, committed_offset
 from tests.replication.pair import QUICK, Pair
 from tests.replication.reading import committed
 from trueup.connectors.embedded.kafka import Kafka
@@ -103,16 +104,10 @@ def write(broker: Kafka, topic: str, numbers: range) -> None:
 
 def fall_behind(east: Kafka) -> None:
     """A group is at 10, and retention deleted everything before 60."""
-    client, group = admin(east), ConsumerGroupTopicPartitions("readers", [TopicPartition(BEHIND, 0, 10)])
+    client = admin(east)
     for start in range(0, 100, 20):  # a fetch returns whole batches, also those of which a part was deleted
         write(east, BEHIND, range(start, start + 20))
-
-    def accepted() -> bool:
-        """A broker that has just started is not the coordinator yet."""
-        places = client.alter_consumer_group_offsets([group])["readers"].result(60).topic_partitions
-        return all(place.error is None for place in places)
-
-    wait_until(accepted, 180.0, "the offset of the group")
+    commit_offset(east.bootstrap, "readers", BEHIND, 10)
     for future in client.delete_records([TopicPartition(BEHIND, 0, 60)]).values():
         future.result(60)
 
@@ -227,9 +222,7 @@ def test_a_group_behind_the_retention_of_the_source_begins_at_the_first_record(
     trueup: Trueup, clusters: dict[str, Kafka]
 ) -> None:
     def offset() -> int:
-        client, asked = admin(clusters["west"]), ConsumerGroupTopicPartitions("readers", [TopicPartition(BEHIND, 0)])
-        (place,) = client.list_consumer_group_offsets([asked])["readers"].result(60).topic_partitions
-        return int(place.offset)
+        return committed_offset(clusters["west"].bootstrap, "readers", BEHIND)
 
     trueup.until("the group at the target", lambda: offset() >= 0)
     assert (offset(), values(clusters["west"], BEHIND)) == (0, [*range(60, 100)])

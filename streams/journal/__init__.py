@@ -1,7 +1,7 @@
 """The journal in Kafka: topics, schemas, rows in and out.
 
-Everything that Trueup observes, decides or is told is a record here. Topics are compacted, so a topic from its start is
-a snapshot; only the history expires. It knows no stream: a topic is declared by the package that uses it.
+Observations, decisions and settings are records of its topics. Topics are compacted, so a topic from its start is a
+snapshot; only the history expires. The package knows no stream: a topic is declared by the package that uses it.
 
 - ``topic``: what a topic is: name, Avro schema, key, and the function that makes a value of a record. ``codec``: one
   record as bytes. ``encode`` and ``decode``: many records at once, in columns.

@@ -148,8 +148,10 @@ class PumpCopier:
     def _clear(self) -> None:
         """Observe the ends of the targets of idle logs, where their next records will be at the earliest."""
         lanes = {track.lane.target: track.lane for track in self._active() if track.idle}
+        if not lanes:
+            return
         with suppress(TrueupError):  # the next write reports it
-            for target, end in self._writer.bounds(lanes).items() if lanes else ():
+            for target, end in self._writer.bounds(lanes).items():
                 if isinstance(end, Bounds):
                     lanes[target].clear = end.end
 

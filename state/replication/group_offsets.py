@@ -96,11 +96,19 @@ def _unread(way: Sequence[Hop], offset: int) -> Translation:
             return Translation(None, f"link {hop.link} copied nothing yet")
         if offset < known.floor:
             return Translation(None, f"before offset {known.floor}, where the map of link {hop.link} begins")
+        offset = _unread_in(known, offset)
+    return Translation(offset)
+
+
+def _unread_in(known: OffsetMap, offset: int) -> int:
+    """The source offset of the first record that a group that reads ``offset`` of the target may not have read."""
+    if known.sure > known.begin:
         low = known.backward(offset).offset
         low = known.begin if low is None else low
-        high = _high(known.target, known.source, known.count, offset)
-        offset = low if low < known.sure else known.until if high is None else high
-    return Translation(offset)
+        if low < known.sure:
+            return low
+    high = _high(known.target, known.source, known.count, offset)
+    return known.until if high is None else high
 
 
 def _first(known: OffsetMap, offset: int) -> int:

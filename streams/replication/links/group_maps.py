@@ -14,7 +14,6 @@ from typing import NamedTuple
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import OffsetMapping
 from trueup.state.replication.group_offsets import Hop, Writer
-from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import Link
@@ -40,13 +39,13 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
     for copy in copies:
         start, _ = starts.get(copy.source, (-1, -1))
         back, others = ways.of(target, copy.target, copy.source), writers.get(copy.target, ())
-        mapping = OffsetMapping(copy.target, copy.map, _hops(back), ids=(copy.source_id, copy.target_id), start=start)
         if len(back) == 1 and back[0].forward:  # it brings the records of the other links, except those of the source
             others = [other for other in others if other.source == source]
-        if reason := STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id):
-            found[copy.source] = replace(mapping, blocked_reason=reason)
-        else:
-            found[copy.source] = _limited(mapping, copy, ways, others) if others else mapping
+        reason = STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id)
+        mapping = OffsetMapping(
+            copy.target, copy.map, _hops(back), ids=(copy.source_id, copy.target_id), start=start, blocked_reason=reason
+        )
+        found[copy.source] = mapping if reason or not others else _limited(mapping, copy, ways, others)
     return found
 
 
@@ -59,10 +58,12 @@ def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMappin
     found = dict[LogId, OffsetMapping]()
     for copy in copies:
         start, _ = starts.get(copy.target, (-1, -1))
-        elsewhere = [_elsewhere(step.link, copy.source, copy.target) for step in writers.get(copy.source, ())]
+        reason = STOPPED if copy.excluded else ""
+        if not reason and (steps := writers.get(copy.source)):
+            reason = _elsewhere(steps[0].link, copy.source, copy.target)
         found[copy.target] = OffsetMapping(
             copy.source, copy.map, reverse=True, ids=(copy.target_id, copy.source_id), start=start,
-            blocked_reason=next(iter([STOPPED] * copy.excluded + elsewhere), ""),
+            blocked_reason=reason,
         )  # fmt: skip
     return found
 
@@ -171,4 +172,5 @@ def _forwards(steps: Sequence[Step]) -> bool:
 
 
 def _hops(steps: Sequence[Step]) -> list[Hop]:
-    return [Hop(step.link, OffsetMap() if step.copy is None else step.copy.map) for step in steps]
+    """The maps of these steps. One without a copy is never used: see `_broken`."""
+    return [Hop(step.link, step.copy.map) for step in steps if step.copy is not None]

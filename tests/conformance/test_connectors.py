@@ -156,7 +156,7 @@ def test_runs_show_where_records_are_among_those_of_other_writers(harness: Harne
 
 def test_a_copier_of_an_idle_log_reports_where_its_next_record_will_be_at_the_earliest(harness: Harness) -> None:
     topic = harness.topic()
-    harness.write("east", topic, {0: numbered(10, since_ms=TODAY_MS)})
+    harness.write("east", topic, {0: numbered(10)})
     with closing(harness.connector.open(harness.lease(topic))) as copier:
 
         def target_end() -> int:

@@ -391,6 +391,26 @@ def test_producers_that_the_broker_forgot_are_found_in_the_log(pair: Pair) -> No
     assert [key for key in keys(pair.west, topic) if key < 90_000] == list(range(2_500))
 
 
+@pytest.mark.parametrize(("deleted", "floor"), [(0, 80), (70, 50)])
+def test_the_end_of_a_target_that_forgot_an_idle_link_is_read(pair: Pair, deleted: int, floor: int) -> None:
+    """Others write there meanwhile. Their records are read; some were deleted before that."""
+    topic = pair.topic()
+    where = LogId(topic, 0)
+    write(pair.east, topic, 50)
+    admin = AdminClient({"bootstrap.servers": pair.west.bootstrap})
+    with closing(Batches().open(pair.lease(topic))) as copier, closing(KafkaClient(pair.lease(topic).target)) as west:
+        wait_at(copier, 50)
+        west.refresh([topic])
+        with forgetting_producers(pair.west):
+            wait_until(lambda: west.producers([where])[where] == {}, 180.0, "the broker to forget")
+        write(pair.west, topic, 30, first=9_000)
+        place = TopicPartition(topic, 0, deleted)
+        admin.delete_records([place])[place].result(60)
+        copier.copy(time.monotonic() + 0.3)
+        [found] = copier.progress()
+    assert (found.target_end, found.foreign, found.position.resume_state["target"]) == (80, 30, floor)
+
+
 def test_a_batch_missing_at_a_target_that_forgot_its_producers_is_reported(pair: Pair) -> None:
     """The target expired the producer and accepts the next batch. The copy stops and does not advance."""
     topic, producer = pair.topic(), producer_id(1, EAST_TO_WEST)

@@ -24,7 +24,7 @@ from trueup.connectors.kafka.replication.batches.partition import Differs, Entry
 from trueup.connectors.kafka.replication.batches.position import ahead, following
 from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
 from trueup.connectors.kafka.replication.batches.stored import Stored
-from trueup.state.common.errors import Stop
+from trueup.state.common.errors import Retry, Stop
 from trueup.state.replication.provenance import producer_id, tag_of
 
 FLOW, EAST, WEST, NORTH = 9, 0, 1, 2
@@ -146,6 +146,10 @@ def new_track(position: Position) -> Track:
     return Track(lease.assignments[0], lease)
 
 
+Claim = tuple[int, int, int, dict[int, int]]
+"""Position, target end, floor and counts of a report."""
+
+
 class Copier:
     """A track, its batches in flight, and a target. Each method is one possible event."""
 
@@ -155,6 +159,7 @@ class Copier:
         self.track.rewind(target.resume_point(self.track))
         self.flying: deque[Entry] = deque()
         self.runs: list[Run] = []
+        self.claims: list[Claim] = []
         self.refused = False
 
     def fetch(self, most: int) -> None:
@@ -213,9 +218,24 @@ class Copier:
         self.flying.clear()
         self.track.rewind(self.target.resume_point(self.track))
 
+    def drain(self) -> None:
+        """The end of a lease without anything in flight."""
+        if self.flying or not self.track.idle:
+            return
+        known = {p: k[-1][1] for p, k in self.target.known.items() if (tag := tag_of(p)) and tag.writer_id == FLOW}
+        if self.track.drained(self.target.end, known):
+            there = (offset.to_bytes(8, "big") + batch[8:] for offset, batch in self.target.log)
+            try:
+                self.track.look(memoryview(b"".join(there)))
+            except Retry:
+                self.lose_answers(0)
+
     def progress(self) -> Position:
         found = self.track.progress(0, PartitionStatus("", False))
         self.runs += found.runs
+        self.claims.append(
+            (found.position.offset, found.target_end, self.track.place.floor, dict(self.track.place.counts))
+        )
         return found.position
 
 
@@ -230,20 +250,27 @@ def to_the_end(copier: Copier) -> None:
 
 
 Step = tuple[str, int]
-KINDS = ("fetch", "send", "send", "answer", "answer", "lose", "die", "keep", "foreign", "refuse")
+KINDS = ("fetch", "send", "send", "answer", "answer", "lose", "die", "keep", "foreign", "refuse", "drain")
 
 
 def steps_of(*kinds: str) -> st.SearchStrategy[list[Step]]:
     return st.lists(st.tuples(st.sampled_from(kinds), st.integers(0, 8)), max_size=80)
 
 
-PLAIN = {"send": Copier.send, "answer": Copier.answer, "refuse": Copier.refuse}
+PLAIN = {
+    "catch up": to_the_end,
+    "drain": Copier.drain,
+    "send": Copier.send,
+    "answer": Copier.answer,
+    "refuse": Copier.refuse,
+}
 NUMBERED = {"fetch": Copier.fetch, "lose": Copier.lose_answers, "compact": Copier.compact}
 STEPS, FORGETFUL = steps_of(*KINDS), steps_of(*KINDS, "forget")
 
 
-def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, Copier]:
-    target = Target()
+def run(log: list[bytes], steps: list[Step], start: Position, more: Sequence[bytes] = ()) -> tuple[Target, Copier]:
+    """``more``: batches that the step "grow" adds to the source."""
+    target, coming = Target(), list(more)
     copier = Copier(log, target, start)
     kept = start
     for step, number in steps:
@@ -253,11 +280,19 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
             NUMBERED[step](copier, number)
         elif step == "forget":
             target.known.clear()
+        elif step == "other":  # a second copier, which this one does not know
+            to_the_end(Copier(log, target, kept))
+            if number > 4 and copier.track.place.counts:  # a copy without any record trusts the leader
+                target.known.clear()
+        elif step == "grow":
+            log += coming[:number]
+            del coming[:number]
         elif step == "keep":
             kept = copier.progress()
         elif step == "die":
             late = [bytes(entry.batch) for entry in copier.flying][:number]
-            copier = Copier(log, target, kept)
+            claims, copier = copier.claims, Copier(log, target, kept)
+            copier.claims = claims
             for batch in late:  # batches of the dead copier arrive after its successor's lookup
                 if target.append(batch) is None:
                     break
@@ -265,6 +300,7 @@ def run(log: list[bytes], steps: list[Step], start: Position) -> tuple[Target, C
             other = batch_of(0, [0], 1, LOCAL, 0)
             target.log.append((target.end, other))
             target.end += 1
+    log += coming
     to_the_end(copier)
     copier.progress()
     return target, copier
@@ -380,3 +416,33 @@ def test_runs_are_exact(made: list[Shape], steps: list[Step]) -> None:
     ours = [(offset, batch) for offset, batch in target.log if tag_of(header_of(batch).producer_id)]
     stands = {offset + n: value for offset, batch in ours for n, value in enumerate(values_of(batch))}
     assert {run.target + n: run.source + n for run in copier.runs for n in range(run.records)} == stands
+
+
+def untrue(target: Target, claims: list[Claim]) -> list[tuple[str, Claim]]:
+    """The reports that put a later record of the copy behind its place at the target."""
+    ours = [(offset, batch, header_of(batch)) for offset, batch in target.log if tag_of(header_of(batch).producer_id)]
+    places = {value: offset + n for offset, batch, _ in ours for n, value in enumerate(values_of(batch))}
+    found = []
+    for claim in claims:
+        position, end, floor, counts = claim
+        if any(value >= position and place < end for value, place in places.items()):
+            found.append(("end", claim))
+        if any(
+            offset < floor and ahead(following(h.last_sequence), counts.get(h.producer_id, 0)) > 0
+            for offset, _, h in ours
+        ):
+            found.append(("floor", claim))
+    return found
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    shapes(), st.integers(1, 24), STEPS, steps_of("grow", "other", "forget", "foreign", "drain", "drain", "keep", "die")
+)
+def test_no_later_record_is_before_a_reported_end(
+    made: list[Shape], first: int, steps: list[Step], idle: list[Step]
+) -> None:
+    """The copier catches up, and is idle while others write and the target forgets producers."""
+    log, caught_up = source_log(made), [("catch up", 0), ("forget", 0), ("foreign", 0), ("drain", 0)]
+    target, copier = run(log[:first], [*steps, *caught_up, *idle], Position(), log[first:])
+    assert untrue(target, copier.claims) == []

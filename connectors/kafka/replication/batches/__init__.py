@@ -7,6 +7,7 @@ rejects a repeated batch by producer id and sequence number, which this package 
 - ``partition``: the copy of one partition as a state machine without I/O. Begin here.
 - ``position``: its stored state: how many records were written under each producer id.
 - ``resume``: the state at the target, compared with the position. ``stored``: records beyond it, one by one.
+- ``ends``: how far the target has nothing that the position does not count.
 - ``loop_filter``: the producer id at the target, or that a batch is dropped.
 
 What must stay: a batch that is not understood stops its partition. Sequence numbers have no gap: a broker without the

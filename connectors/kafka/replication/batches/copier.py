@@ -19,9 +19,10 @@ from trueup.connectors.kafka.client.fetch_produce import (
     problem,
 )
 from trueup.connectors.kafka.client.topic_ids import text_of
+from trueup.connectors.kafka.replication.batches.ends import Ends
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
 from trueup.connectors.kafka.replication.batches.partition import Differs, Entry, PartitionStatus, Track
-from trueup.connectors.kafka.replication.batches.resume import floors, resume_points
+from trueup.connectors.kafka.replication.batches.resume import resume_points
 from trueup.connectors.kafka.replication.batches.sender import Sender
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.state.common.backoff import backoff
@@ -88,6 +89,7 @@ class BatchCopier:
         self._selector = selectors.DefaultSelector()
         self._fetcher = Fetcher(self._source, self._selector, lease.limits.fetch_bytes, self._source_failed)
         self._sender = Sender(self._target, self._selector, lease.limits.in_flight, self._answered, self._target_failed)
+        self._ends = Ends(self._target, lease.writer_id)
         self._lines = {a.source: BatchLine(Track(a, lease)) for a in lease.assignments}
         self._rate = Rate(lease.limits, time.monotonic())
         try:
@@ -300,10 +302,9 @@ class BatchCopier:
             self._receive(end - now)
         self._sender.give_up(_SILENT, time.monotonic())
         self._sender.rest()
-        idle = {line.track.target: line.track for line in self._running() if line.target.node is not None}
-        places = {partition: track.place for partition, track in idle.items() if track.idle}
-        for partition, floor in floors(self._target, places, self._lease.writer_id).items():
-            idle[partition].ended(floor)
+        idle = [line.track for line in self._running() if line.target.node is not None and line.track.idle]
+        for source, error in self._ends.observe(idle).items():
+            self._failed(self._lines[source], self._lines[source].target, error)
 
 
 def _identified(cluster: KafkaClient, topic: str, meant: bytes) -> bytes:

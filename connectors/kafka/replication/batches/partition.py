@@ -6,7 +6,7 @@ the order of the source: the position passes a batch once all batches before it 
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Lease, Progress, Run
@@ -17,7 +17,7 @@ from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, CO
 from trueup.connectors.kafka.protocol.reencode import dense, marks
 from trueup.connectors.kafka.replication.batches.loop_filter import LoopFilter
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
-from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
+from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint, ours
 from trueup.connectors.kafka.replication.batches.stored import Stored
 from trueup.state.common.errors import Retry, Stop
 
@@ -78,7 +78,7 @@ class Track:
         self.queued = self.flying = 0
         self.source_start = self.source_end = self.target_end = -1
         self._where = f"{self.source} of {lease.source.name}"
-        self._route = LoopFilter(assignment, lease)
+        self._writer_id, self._route = lease.writer_id, LoopFilter(assignment, lease)
         self._counts = dict(self.place.counts)
         self._known: set[int] = set()
         self._alone = self._whole = False
@@ -88,7 +88,7 @@ class Track:
         self._stored: dict[int, Stored] = {}
         self.by_record = self._cut = False
         self._removed = 0
-        self._floor = self.place.floor
+        self._floor, self._seen = self.place.floor, -1
         self._newest_ms = -1
         self._bad = 0
         self._runs: list[Run] = []
@@ -96,8 +96,17 @@ class Track:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is in flight."""
-        return not self._pending
+        """Whether nothing is in flight, and everything that is known to be at the target is counted."""
+        return not self._pending and self._counted
+
+    @property
+    def _counted(self) -> bool:
+        return not self.place.ahead(self._last)
+
+    @property
+    def seen(self) -> int:
+        """The target offset before which everything of this copy is counted; -1: unknown."""
+        return max(self.place.floor, self._seen)
 
     def rewind(self, resume_point: ResumePoint) -> None:
         """Restart at the position, with the given state of the target."""
@@ -106,6 +115,7 @@ class Track:
         self.queued = 0
         self.reached, self._counts = self.place.offset, dict(self.place.counts)
         self._last, self._own, self._floor = dict(resume_point.last), resume_point.own, resume_point.floor
+        self._seen = -1
         self._known, self._alone, self._whole = set(resume_point.known), False, resume_point.whole
         self.place.chosen = False
         self._stored, self._cut, self._removed = resume_point.records, resume_point.cut, 0
@@ -163,10 +173,50 @@ class Track:
         self.queue.clear()
         self.queued = 0
 
-    def ended(self, end: int) -> None:
-        """Record that nothing is in flight, and that everything of this copy before the target's ``end`` is counted."""
-        self._foreign += max(0, end - self.target_end)
-        self.place.floor = self.target_end = end
+    def drained(self, end: int, last: Mapping[int, int]) -> bool:
+        """Process the target's end and this link's last sequence numbers there, while nothing is in flight. Returns
+        whether the records from `seen` on must be read as well, because the leader forgot a producer of the position.
+        If the position has no producer, the leader is trusted: most idle links never copied anything, and would read
+        all records of others."""
+        if not self.place.agrees(last):
+            return False
+        if self.place.counts.keys() <= last.keys():
+            self._see(end)
+            self.place.floor = self.target_end = end
+            return False
+        if self.source_end < 0 or self.place.offset < self.source_end:
+            return False
+        self._see(self.seen)
+        return 0 <= self.seen < end
+
+    def look(self, records: memoryview) -> bool:
+        """Process records of the target from `seen` on, while nothing is in flight. Returns whether there are any.
+        Raises `Retry` if one is of this copy and is not counted: another copier wrote it."""
+        at, whole = self.seen, True
+        for header, _ in walk(records):
+            if header.following <= at:
+                continue
+            count = self.place.counts.get(header.producer_id, 0)
+            if ours(header.producer_id, self._writer_id) and ahead(following(header.last_sequence), count) > 0:
+                found = f"records up to {header.last_sequence} at offset {header.offset} of {self.target}"
+                raise Retry(f"{count} records of producer {header.producer_id:#x}", found, "the position is read again")
+            at, whole = header.following, whole and header.offset <= at
+        return self.look_from(at, whole)
+
+    def look_from(self, at: int, whole: bool = False) -> bool:
+        """Record that everything of this copy before target offset ``at`` is counted. Not ``whole``: some records are
+        removed. The floor stays behind these: a search from there on must not take them for batches never written."""
+        if at <= self.seen:
+            return False
+        self._see(at)
+        if whole and self._seen <= self.place.floor:
+            self.place.floor = at
+        self._seen = at
+        return True
+
+    def _see(self, at: int) -> None:
+        self._foreign += max(0, at - self.target_end)
+        self.target_end = max(self.target_end, at)
 
     def skip_to(self, start: int) -> None:
         """Record that the source deleted everything before this offset."""
@@ -177,11 +227,12 @@ class Track:
         self._pass(start, 0)
 
     def progress(self, now_ms: int, status: PartitionStatus) -> Progress:
-        """The progress since the last call."""
+        """The progress since the last call. Records that are at the target and not counted may be before its end."""
         found = Progress(
             self.source, self.target, self.place.position(), tuple(self._runs), self._copied, self._bytes,
             self._dropped, self._skipped, lost=self.lost, foreign=self._foreign, source_start=self.source_start,
-            source_end=self.source_end, target_end=self.target_end, lag_ms=self._lag_ms(now_ms), path="batches",
+            source_end=self.source_end, target_end=self.target_end if self._counted else -1,
+            lag_ms=self._lag_ms(now_ms), path="batches",
             error=status.error, stopped=status.stopped,
         )  # fmt: skip
         self._runs = []

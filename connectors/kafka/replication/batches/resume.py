@@ -77,9 +77,9 @@ def resume_points(
     before it. If they are ahead of the counts, the batches are read once every in-sync replica has them. ``by_record``:
     the partitions whose records are read."""
     found: dict[LogId, ResumePoint | TrueupError] = {}
-    facts = _facts(target, places, writer_id, found)
-    settled = target.settled(p for p, (_, last) in facts.items() if not places[p].chosen and places[p].ahead(last))
-    for partition, (end, last) in facts.items():
+    there = facts(target, places, writer_id, found)
+    settled = target.settled(p for p, (_, last) in there.items() if not places[p].chosen and places[p].ahead(last))
+    for partition, (end, last) in there.items():
         until = settled.get(partition, end)
         try:
             if isinstance(until, TrueupError):
@@ -91,20 +91,10 @@ def resume_points(
     return found
 
 
-def floors(target: KafkaClient, places: Mapping[LogId, BatchPosition], writer_id: int) -> dict[LogId, int]:
-    """The new floors: ends of the partitions that contain exactly what their positions count."""
-    failed: dict[LogId, ResumePoint | TrueupError] = {}
-    facts = _facts(target, places, writer_id, failed)
-    return {
-        partition: end for partition, (end, last) in facts.items()
-        if places[partition].agrees(last) and places[partition].counts.keys() <= last.keys()
-    }  # fmt: skip
-
-
-def _facts(
+def facts(
     target: KafkaClient, partitions: Iterable[LogId], writer_id: int, failed: dict[LogId, ResumePoint | TrueupError]
 ) -> dict[LogId, tuple[int, dict[int, int]]]:
-    """The end and the last sequence numbers of this link, read in this order."""
+    """The end and the last sequence numbers of this link, read in this order. Errors are added to ``failed``."""
     ends, producers = target.ends(partitions), target.producers(partitions)
     found = {}
     for partition in partitions:
@@ -114,11 +104,12 @@ def _facts(
         elif isinstance(known, TrueupError):
             failed[partition] = known
         else:
-            found[partition] = end, {producer: last for producer, last in known.items() if _ours(producer, writer_id)}
+            found[partition] = end, {producer: last for producer, last in known.items() if ours(producer, writer_id)}
     return found
 
 
-def _ours(producer_id: int, writer_id: int) -> bool:
+def ours(producer_id: int, writer_id: int) -> bool:
+    """Whether this link wrote the batches of a producer."""
     tag = tag_of(producer_id)
     return tag is not None and tag.whole and tag.writer_id == writer_id
 
@@ -169,7 +160,7 @@ class _Look:
             self._whole, self._cut = False, True
         self._records.clear()
         for header, batch in self._read(max(start, self._first), missing):
-            if _ours(header.producer_id, self._writer_id) and header.last_delta >= 0:
+            if ours(header.producer_id, self._writer_id) and header.last_delta >= 0:
                 if missing.get(header.producer_id) == header.last_sequence:
                     del missing[header.producer_id]
                 if ahead(header.sequence, self._place.counts.get(header.producer_id, 0)) >= 0:

@@ -21,10 +21,11 @@ from trueup.connectors.kafka.protocol.record_batch import (
     header_of,
 )
 from trueup.connectors.kafka.replication.batches.partition import Differs, Entry, PartitionStatus, Track
-from trueup.connectors.kafka.replication.batches.position import ahead, following
+from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
 from trueup.connectors.kafka.replication.batches.stored import Stored
 from trueup.state.common.errors import Retry, Stop
+from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.provenance import producer_id, tag_of
 
 FLOW, EAST, WEST, NORTH = 9, 0, 1, 2
@@ -146,8 +147,8 @@ def new_track(position: Position) -> Track:
     return Track(lease.assignments[0], lease)
 
 
-Claim = tuple[int, int, int, dict[int, int]]
-"""Position, target end, floor and counts of a report."""
+Claim = tuple[Position, int]
+"""A reported position, and the target offset of the next record at the earliest."""
 
 
 class Copier:
@@ -160,6 +161,7 @@ class Copier:
         self.flying: deque[Entry] = deque()
         self.runs: list[Run] = []
         self.claims: list[Claim] = []
+        self.map = OffsetMap()
         self.refused = False
 
     def fetch(self, most: int) -> None:
@@ -233,9 +235,10 @@ class Copier:
     def progress(self) -> Position:
         found = self.track.progress(0, PartitionStatus("", False))
         self.runs += found.runs
-        self.claims.append(
-            (found.position.offset, found.target_end, self.track.place.floor, dict(self.track.place.counts))
-        )
+        records, at = sum(run.records for run in found.runs), found.position.offset
+        self.map = self.map.extend(found.runs, at, 0, found.target_end, whole=records >= found.copied + found.skipped)
+        last = int(self.map.target[-1] + self.map.count[-1]) if len(self.map) else -1
+        self.claims.append((found.position, max(last, self.map.clear)))
         return found.position
 
 
@@ -291,8 +294,8 @@ def run(log: list[bytes], steps: list[Step], start: Position, more: Sequence[byt
             kept = copier.progress()
         elif step == "die":
             late = [bytes(entry.batch) for entry in copier.flying][:number]
-            claims, copier = copier.claims, Copier(log, target, kept)
-            copier.claims = claims
+            dead, copier = copier, Copier(log, target, kept)
+            copier.claims, copier.map = dead.claims, dead.map
             for batch in late:  # batches of the dead copier arrive after its successor's lookup
                 if target.append(batch) is None:
                     break
@@ -423,15 +426,15 @@ def untrue(target: Target, claims: list[Claim]) -> list[tuple[str, Claim]]:
     ours = [(offset, batch, header_of(batch)) for offset, batch in target.log if tag_of(header_of(batch).producer_id)]
     places = {value: offset + n for offset, batch, _ in ours for n, value in enumerate(values_of(batch))}
     found = []
-    for claim in claims:
-        position, end, floor, counts = claim
-        if any(value >= position and place < end for value, place in places.items()):
-            found.append(("end", claim))
+    for position, end in claims:
+        place = BatchPosition.of(position, 0)
+        if any(value >= place.offset and there < end for value, there in places.items()):
+            found.append(("end", (position, end)))
         if any(
-            offset < floor and ahead(following(h.last_sequence), counts.get(h.producer_id, 0)) > 0
-            for offset, _, h in ours
+            offset < place.floor and ahead(following(header.last_sequence), place.counts.get(header.producer_id, 0)) > 0
+            for offset, _, header in ours
         ):
-            found.append(("floor", claim))
+            found.append(("floor", (position, end)))
     return found
 
 
@@ -446,3 +449,23 @@ def test_no_later_record_is_before_a_reported_end(
     log, caught_up = source_log(made), [("catch up", 0), ("forget", 0), ("foreign", 0), ("drain", 0)]
     target, copier = run(log[:first], [*steps, *caught_up, *idle], Position(), log[first:])
     assert untrue(target, copier.claims) == []
+
+
+def test_a_record_before_one_that_precedes_it_is_reported_with_it() -> None:
+    """The target refuses a batch, and appends the next one, of another producer."""
+    log, target = [batch_of(n, [0], 1, (LOCAL, FROM_NORTH)[n % 2], 0) for n in range(4)], Target()
+    copier = Copier(log[:2], target, Position())
+    to_the_end(copier)
+    copier.progress()
+    copier.log = log
+    copier.fetch(2)
+    copier.send()
+    copier.send()
+    copier.refuse()
+    copier.answer()
+    copier.fetch(1)
+    copier.send()
+    copier.answer()
+    offsets = [copier.progress().offset]
+    copier.fetch(1)
+    assert (untrue(target, copier.claims), [*offsets, copier.progress().offset]) == ([], [2, 4])

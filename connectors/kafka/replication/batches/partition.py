@@ -7,6 +7,7 @@ the order of the source: the position passes a batch once all batches before it 
 
 from collections import deque
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Lease, Progress, Run
@@ -86,7 +87,8 @@ class Track:
         self._last: dict[int, int] = {}
         self._own: dict[int, deque[Own]] = {}
         self._stored: dict[int, Stored] = {}
-        self.by_record = self._cut = False
+        self.by_record = self._cut = self._fetched = False
+        self._reported = assignment.position
         self._removed = 0
         self._floor, self._seen = self.place.floor, -1
         self._newest_ms = -1
@@ -104,6 +106,17 @@ class Track:
         return not self.place.ahead(self._last)
 
     @property
+    def _settled(self) -> bool:
+        """Whether everything at the target is counted, except what the source does not have any more."""
+        return self._counted or (self._fetched and self.place.offset >= self.source_end)
+
+    @property
+    def _mixed(self) -> bool:
+        """Whether records at the target that are not counted may be before others that are."""
+        uncounted = [batches[0].offset for producer, batches in self._own.items() if batches and producer in self._last]
+        return bool(self._stored) or min(uncounted, default=self.target_end) < self.target_end
+
+    @property
     def seen(self) -> int:
         """The target offset before which everything of this copy is counted; -1: unknown."""
         return max(self.place.floor, self._seen)
@@ -115,7 +128,7 @@ class Track:
         self.queued = 0
         self.reached, self._counts = self.place.offset, dict(self.place.counts)
         self._last, self._own, self._floor = dict(resume_point.last), resume_point.own, resume_point.floor
-        self._seen = -1
+        self._seen, self._fetched = -1, False
         self._known, self._alone, self._whole = set(resume_point.known), False, resume_point.whole
         self.place.chosen = False
         self._stored, self._cut, self._removed = resume_point.records, resume_point.cut, 0
@@ -132,6 +145,7 @@ class Track:
         self.source_start, self.source_end = answer.start, answer.end
         if asked != self.reached:
             return
+        self._fetched = True
         aborted = Aborted(answer.aborted)
         for header, batch in walk(answer.records):
             if header.following > self.reached:
@@ -227,13 +241,19 @@ class Track:
         self._pass(start, 0)
 
     def progress(self, now_ms: int, status: PartitionStatus) -> Progress:
-        """The progress since the last call. Records that are at the target and not counted may be before its end."""
-        found = Progress(
-            self.source, self.target, self.place.position(), tuple(self._runs), self._copied, self._bytes,
-            self._dropped, self._skipped, lost=self.lost, foreign=self._foreign, source_start=self.source_start,
-            source_end=self.source_end, target_end=self.target_end if self._counted else -1,
-            lag_ms=self._lag_ms(now_ms), path="batches",
-            error=status.error, stopped=status.stopped,
+        """The progress since the last call. Nothing is reported but the state while this would put records of the
+        copy at the target before others that precede them at the source."""
+        report = partial(
+            Progress, self.source, self.target, source_start=self.source_start, source_end=self.source_end,
+            lag_ms=self._lag_ms(now_ms), path="batches", error=status.error, stopped=status.stopped,
+        )  # fmt: skip
+        settled = self._settled
+        if not settled and self._mixed:
+            return report(self._reported)
+        self._reported = self.place.position()
+        found = report(
+            self._reported, tuple(self._runs), self._copied, self._bytes, self._dropped, self._skipped,
+            lost=self.lost, foreign=self._foreign, target_end=self.target_end if settled else -1,
         )  # fmt: skip
         self._runs = []
         self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0

@@ -3,12 +3,13 @@
 The reference for a record is the log of its origin cluster, read with read_committed, because a link must copy these
 records. A separate check verifies that this log keeps its acknowledged records. A writer of `writers.REPEATING` may
 write a record twice: its log at the origin says how often each exists, and a copy that came home is not found in it.
+For other writers, the producer of each repeated record at the origin tells whether a link wrote it.
 """
 
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -16,8 +17,13 @@ from confluent_kafka import Consumer, Message, TopicPartition
 
 from tests.replication.reading import committed
 from tests.replication.writers import REPEATING, Site, Writers
+from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import wait_until
+from trueup.connectors.kafka.client.cluster import KafkaClient
+from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
+from trueup.connectors.kafka.protocol.record_batch import walk
 from trueup.state.common.errors import Retry
+from trueup.state.replication.provenance import tag_of
 
 OURS = "trueup-"
 """Prefix of the headers that links add. They are not compared."""
@@ -87,7 +93,9 @@ def audit(sites: Sequence[Site], writers: Writers) -> Audit:
         if before != [ends(site, "read_uncommitted") for site in sites]:
             return False  # a transaction that a killed broker left open hides what follows it until it times out
         logs = {site.name: read(site) for site in sites}
-        verdicts.update((site.name, judge(site.name, logs, writers.acknowledged(site.name))) for site in sites)
+        repeating = {stream for site in sites for stream in repeated(site, logs[site.name])}
+        for site in sites:
+            verdicts[site.name] = judge(site.name, logs, writers.acknowledged(site.name), repeating)
         if any(verdict.faults > verdict.missing for verdict in verdicts.values()):
             return True
         # A link with a longer pause may write between the read of the ends and of the logs.
@@ -98,12 +106,17 @@ def audit(sites: Sequence[Site], writers: Writers) -> Audit:
     return Audit(verdicts, wait_still(sites, AFTER_S) == before)
 
 
-def judge(name: str, logs: Mapping[str, Log], acknowledged: Collection[bytes] = ()) -> Verdict:
-    """Missing, duplicate, reordered, altered, extra and lost records of one cluster's log."""
+def judge(
+    name: str, logs: Mapping[str, Log], acknowledged: Collection[bytes] = (), repeating: Collection[Stream] = ()
+) -> Verdict:
+    """Missing, duplicate, reordered, altered, extra and lost records of one cluster's log. ``repeating``: the streams
+    whose writers wrote a record twice."""
     log = logs[name]
     born = {s: records for origin, other in logs.items() for s, records in other.items() if s.origin == origin}
     parts = [
-        _compare(born.get(stream, []), log.get(stream, []), not stream.kind.startswith(REPEATING))
+        _compare(
+            born.get(stream, []), log.get(stream, []), stream not in repeating and not stream.kind.startswith(REPEATING)
+        )
         for stream in born.keys() | log.keys()
     ]
     here = {b"%s|%s|%d" % (s.origin.encode(), s.kind.encode(), r.number) for s, rs in log.items() for r in rs}
@@ -143,11 +156,48 @@ def read(site: Site) -> Log:
     return dict(found)
 
 
+def repeated(site: Site, log: Log) -> set[Stream]:
+    """The streams of writers at this site that contain a record twice, each time written by a producer that is not a
+    link. An idempotent producer of librdkafka that begins a new epoch sends records again whose responses were lost
+    (seen after a broker was killed: the same producer id, epochs 2 and 3)."""
+    twice = {
+        (stream, number)
+        for stream, records in log.items() if stream.origin == site.name and not stream.kind.startswith(REPEATING)
+        for number, times in Counter(record.number for record in records).items() if times > 1
+    }  # fmt: skip
+    if not twice:
+        return set()
+    places = defaultdict[Stream, list[int]](list)
+    for message in committed(site.bootstrap, site.topic, range(site.partitions)):
+        stream, content = _content(message)
+        if (stream, content.number) in twice:
+            places[stream].append(message.offset())
+    with closing(KafkaClient(Endpoint(site.name, site.bootstrap, 0))) as cluster:
+        cluster.refresh([site.topic])
+        return {
+            stream for stream, offsets in places.items()
+            if all(tag_of(_producer(cluster, LogId(site.topic, stream.partition), at)) is None for at in offsets)
+        }  # fmt: skip
+
+
+def _producer(cluster: KafkaClient, log: LogId, offset: int) -> int:
+    """The producer id of the batch with this offset."""
+    leader = cluster.asking(cluster.leader(log))
+    body = fetch_body({log.topic: [(log.number, offset)]}, 1 << 20, 1 << 20, 1_000, UNCOMMITTED)
+    leader.send(FETCH, FETCH_VERSION, body)
+    return next(header.producer_id for header, _ in walk(fetched(leader.receive())[log].records))
+
+
 def _note(found: Log, message: Message) -> None:
+    stream, content = _content(message)
+    found[stream].append(content)
+
+
+def _content(message: Message) -> tuple[Stream, Content]:
     origin, kind, number = message.key().decode().split("|")
     headers = tuple((name, value) for name, value in message.headers() or () if not name.startswith(OURS))
     content = Content(int(number), message.value(), message.timestamp(), headers)
-    found[Stream(origin, kind, message.partition())].append(content)
+    return Stream(origin, kind, message.partition()), content
 
 
 def ends(site: Site, isolation: str = "read_committed") -> list[int]:

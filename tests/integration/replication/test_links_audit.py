@@ -4,14 +4,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.replication.audit import audit
+from tests.replication.audit import Stream, audit, ends, read, repeated
 from tests.replication.faults import Faults
 from tests.replication.worker import Worker
 from tests.replication.writers import KINDS, Site, Writers
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.embedded.kafka import Kafka
+from trueup.connectors.embedded.processes import wait_until
 from trueup.streams.replication.clusters import KAFKA, connector_of
 
 pytestmark = pytest.mark.servers
@@ -74,6 +76,25 @@ def prove(sites: Sequence[Site], workers: Sequence[Worker], more: Mapping[str, C
             faults.wait_done(CRASHES)
         found = audit(sites, writers)
     assert found.right, found
+
+
+def test_a_repeated_record_is_right_if_its_writer_repeated_it_and_no_link(
+    sites: dict[str, Site], link: Callable[..., Worker]
+) -> None:
+    east, west = sites["east"], sites["west"]
+
+    def write(site: Site, times: int) -> None:
+        producer = Producer({"bootstrap.servers": site.bootstrap})
+        for _ in range(times):
+            producer.produce(site.topic, b"v", b"east|idempotent|1", partition=0)
+        assert producer.flush(60) == 0
+
+    write(east, 2)
+    by_writer = repeated(east, read(east))
+    write(west, 1)
+    link(west, east, "records", True)
+    wait_until(lambda: ends(east)[0] == 3, 60.0, "the copy that comes home")
+    assert (by_writer, repeated(east, read(east))) == ({Stream("east", "idempotent", 0)}, set())
 
 
 @pytest.mark.parametrize("path", [pytest.param("batches", marks=pytest.mark.release), "records"])

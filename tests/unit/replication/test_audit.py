@@ -51,6 +51,11 @@ def test_what_a_writer_without_idempotence_repeats_is_copied_as_often(west: list
     assert (judge("west", made), judge("east", made)) == (wanted, Verdict(5))
 
 
+def test_what_another_writer_repeated_is_copied_as_often() -> None:
+    made = {"east": {HERE: [content(n) for n in (0, 1, 0)]}, "west": {HERE: [content(n) for n in (0, 1)]}}
+    assert [judge(name, made, repeating={HERE}) for name in made] == [Verdict(3), Verdict(2, missing=1)]
+
+
 def test_a_changed_record_is_seen() -> None:
     assert judge("west", logs([content(0), content(1), content(2, b"other"), content(3)])).altered == 1
 

@@ -104,7 +104,8 @@ def test_a_paused_link_in_observe_shows_the_pause():
 @given(st.builds(
     Part, st.just("p"), st.sampled_from(["", "wrong"]), stopped=st.booleans(), approval=st.sampled_from(["", "a"]),
     begun=st.booleans(), paused=st.booleans(), observed=st.booleans(), gone=st.booleans(),
-    unknown=st.sampled_from(["", "timed out"]), backlog=st.booleans(),
+    unknown=st.sampled_from(["", "timed out"]), backlog=st.booleans(), left=st.just(0), idle_ms=st.just(0),
+    wait_ms=st.just(0),
 ))  # fmt: skip
 def test_a_link_with_a_partition_that_is_not_copied_is_never_up(part: Part):
     copying = stage_of(part) is PartitionStage.COPYING

@@ -123,4 +123,4 @@ def _enter(track: LogTrack, end: Bounds | TrueupError) -> None:
     if track.offset < end.start:
         track.counts.lost += end.start - track.offset if track.begun else 0
         track.offset = end.start
-    track.reached, track.known = track.offset, True
+    track.reached, track.known, track.begun = track.offset, True, True

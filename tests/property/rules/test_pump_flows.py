@@ -277,16 +277,20 @@ class Run:
         medium = Medium(lambda lease: MemoryReader(world, lease.source.name), lambda lease: MemoryWriter(world, "west"))
         self._pump = Pump(lambda system: medium)
 
-    def lease(self) -> bool:
-        """One copier until it fails, is killed, or has nothing to do. Returns whether all is copied."""
+    def open(self) -> Any:
+        """A copier at the journaled positions."""
         lease = Lease(
             "l", Endpoint("east", "e", 0), Endpoint("west", "w", 1), WRITER_ID, "records",
             tuple(Assignment(log, TARGET, position, 0) for log, position in zip(SOURCES, self.journal, strict=True)),
             failures="dead-letter", dead_letters="letters",
         )  # fmt: skip
+        return self._pump.open(lease)
+
+    def lease(self) -> bool:
+        """One copier until it fails, is killed, or has nothing to do. Returns whether all is copied."""
         self.world.clean &= not self.world.late
         with suppress(Killed, TrueupError):
-            copier = self._pump.open(lease)
+            copier = self.open()
             for _ in range(6):
                 copier.copy(self.world.now_s + 0.2, lambda: self._report(copier))
                 self._report(copier)
@@ -374,3 +378,26 @@ def test_reported_runs_and_ends_are_true(seed: int) -> None:
     target = run.world.target
     wrong = [each for each in run.runs for n in range(each[3]) if target[each[2] + n] != (each[0], each[1] + n)]
     assert (untrue(run.world, run.claims), wrong) == ([], [])
+
+
+@settings(max_examples=40, deadline=None)
+@SEEDS
+def test_no_position_goes_back(seed: int) -> None:
+    claims = done(seed).claims
+    found = [[claim.position.offset for claim in claims if claim.log == number] for number in (0, 1)]
+    assert found == [sorted(offsets) for offsets in found]
+
+
+def test_a_late_record_of_a_dead_copier_does_not_move_the_position_of_a_new_link_back() -> None:
+    """The position is read again after a lost response; behind the last record is only the late one."""
+    world, lost = World(0), iter([1])
+    world.logs, world.ends, world.poison, world.lag_s = [[*range(10)], []], [10, 0], set(), 0.0
+    with clock(world), mock.patch.object(world, "fault", return_value=0):
+        copier = Run(world).open()
+        copier.copy(world.now_s + 0.2)
+    world.append([(0, 1)])
+    world.logs[0].append(10)
+    world.ends[0] = 11
+    with clock(world), mock.patch.object(world, "fault", lambda kinds, times=1.0: next(lost, 0) if times > 1 else 0):
+        copier.copy(world.now_s + 0.5)
+    assert [offset for _, offset in copies(world, 0)] == [*range(10), 1, 10]

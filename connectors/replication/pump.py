@@ -10,6 +10,7 @@ are the records of two reads at most.
 """
 
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, cast
@@ -99,7 +100,8 @@ class PumpCopier:
 
     def __init__(self, lease: Lease, reader: Callable[[Lease], Reader], writer: Callable[[Lease], Writer]) -> None:
         self._lease, self._tagging = lease, Tagging(lease)
-        lanes = {a.target: Lane(a.target) for a in lease.assignments}
+        sources = Counter(a.target for a in lease.assignments)
+        lanes = {target: Lane(target, shared=count > 1) for target, count in sources.items()}
         self._tracks = {a.source: LogTrack(a, lanes[a.target], lease.writer_id) for a in lease.assignments}
         self._rate = Rate(lease.limits, time.monotonic())
         self._reader = reader(lease)

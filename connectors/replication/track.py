@@ -20,11 +20,11 @@ that the last one took in vain, and the most."""
 
 
 class Lane:
-    """A target log, which several source logs may have as target. ``next``: the offset after the newest record of the
-    copy; ``clear``: its end when nothing was in flight, which may be behind records of others; -1: unknown."""
+    """A target log. ``shared``: several source logs have it as target. ``next``: the offset after the newest record of
+    the copy; ``clear``: its end when nothing was in flight, which may be behind records of others; -1: unknown."""
 
-    def __init__(self, target: LogId) -> None:
-        self.target, self.next, self.clear = target, -1, -1
+    def __init__(self, target: LogId, shared: bool = False) -> None:
+        self.target, self.shared, self.next, self.clear = target, shared, -1, -1
 
     def extend(self, last: int, records: int) -> int:
         """Record that ``records`` of the copy end at offset ``last``. Returns the number of foreign offsets between
@@ -46,10 +46,11 @@ class Counts:
 class LogTrack:
     """One source log. ``offset``: all before it is acknowledged, dropped, filtered or dismissed.
 
-    ``prefix``: marks its records at the target (`headers.prefix_of`). ``begun``: some of it was copied before.
-    ``reached``: the offset after the last record read. ``floor``: the target's end when ``offset`` was acknowledged,
-    -1: unknown; no newer record of this log is below it. ``chosen``: an operator set the offset. ``bounds``: last known
-    bounds of the source log. ``runs``: source offset, target offset and length of unreported acknowledgements.
+    ``prefix``: marks its records at the target (`headers.prefix_of`). ``begun``: it has a position, of this lease or
+    of an earlier one. ``reached``: the offset after the last record read. ``floor``: the target's end when ``offset``
+    was acknowledged, -1: unknown; no newer record of this log is below it. ``chosen``: an operator set the offset.
+    ``bounds``: last known bounds of the source log. ``runs``: source offset, target offset and length of unreported
+    acknowledgements.
     ``careful``: number of records to send one by one, because one of them was refused. ``stamp``: timestamp of
     the oldest record of the last read, ms since the epoch. ``newest``: source offset of the newest record in the tail
     of the target, -1: none. ``place``: an offset, and `ports.Read.place` of the record before it. ``idle``: nothing
@@ -146,10 +147,12 @@ class LogTrack:
 
     def _settled(self) -> tuple[tuple[Run, ...], int]:
         """The runs before ``offset``, and a lower bound for the target offset of the next record, -1: unknown, because
-        it may have been written before others. Later runs wait to be reported together with their chunk's count."""
+        it may have been written before others: by a dead copier, whose requests arrived late, before those of
+        another log with this target. Later runs wait to be reported together with their chunk's count."""
         settled, self.runs = self._divided()
         following = self.runs[0][1] if self.runs else max(self.lane.next, self.lane.clear)
-        return tuple(Run(*run) for run in settled), following if self.known else -1
+        sure = self.known and (self.idle or not self.lane.shared)
+        return tuple(Run(*run) for run in settled), following if sure else -1
 
     def _divided(self) -> tuple[list[list[int]], list[list[int]]]:
         """The runs before ``offset``, and those from it on."""

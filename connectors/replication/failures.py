@@ -23,7 +23,8 @@ class Policy(Protocol):
     """A lease's policy for refused records."""
 
     def handle(self, failure: Failure, record: Record) -> str:
-        """Handle one record. Returns empty text if it was handled, otherwise why its partition must stop."""
+        """Handle one record. Returns empty text if it was handled, otherwise why its partition must stop. Raises
+        `Retry`."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -33,7 +34,8 @@ class Letters(Protocol):
     """The writer of dead letters at the target."""
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
-        """Write a record with these headers and wait. Returns the error, empty if it was acknowledged."""
+        """Write a record with these headers to the log that its key selects, and wait. Returns the error, empty if it
+        was acknowledged. Raises `Retry` if the response is lost."""
 
     def close(self) -> None:
         """Close the connections."""

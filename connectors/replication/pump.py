@@ -363,7 +363,12 @@ class PumpCopier:
     def _refuse(self, track: LogTrack, record: Record, reason: str) -> bool:
         """Apply the policy to a record. Returns whether the copy continues after it."""
         failure = failure_of(self._lease, track.source, record, reason)
-        if problem := self._policy.handle(failure, record):
+        try:
+            problem = self._policy.handle(failure, record)
+        except Retry as error:  # the response to a dead letter was lost
+            self._lose(track, error)
+            return False
+        if problem:
             track.stop(problem)
             self._moved.add(track.source)
             return False
@@ -442,13 +447,15 @@ class WriterLetters:
         self._writer = writer
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
-        """Write a record to the log that its key selects."""
+        """See `Letters`."""
         logs = self._writer.logs_of(topic)
         if not logs:
             return "the topic does not exist"
         log = logs[crc32(record.key or b"") % len(logs)]
         row = record.offset, record.key, record.value, record.timestamp, headers
         written = self._writer.write({log: _columns([row])})[log]
+        if isinstance(written.error, Retry):
+            raise written.error
         return written.refused or (str(written.error) if written.error is not None else "")
 
     def close(self) -> None:

@@ -273,6 +273,7 @@ class Run:
         self.journal = [Position() for _ in SOURCES]
         self.maps = [OffsetMap() for _ in SOURCES]
         self.claims: list[Claim] = []
+        self.stops: list[str] = []
         self.runs: list[tuple[int, int, int, int]] = []
         medium = Medium(lambda lease: MemoryReader(world, lease.source.name), lambda lease: MemoryWriter(world, "west"))
         self._pump = Pump(lambda system: medium)
@@ -301,6 +302,7 @@ class Run:
             return True
         for number, found in enumerate(copier.progress()):
             at = found.position
+            self.stops.append(found.error if found.stopped else "")
             records = sum(run.records for run in found.runs)
             self.maps[number] = known = self.maps[number].extend(
                 found.runs, at.offset, 0, found.target_end, whole=records >= found.copied + found.skipped
@@ -361,6 +363,12 @@ def test_every_refused_record_is_a_dead_letter(seed: int) -> None:
     world = done(seed).world
     left = {(number, offset) for number, log in enumerate(world.logs) for offset in log}
     assert world.poison & left - {*world.letters} == set()
+
+
+@settings(max_examples=40, deadline=None)
+@SEEDS
+def test_a_lost_response_to_a_dead_letter_stops_no_log(seed: int) -> None:
+    assert [stop for stop in done(seed).stops if stop] == []
 
 
 @settings(max_examples=40, deadline=None)

@@ -9,6 +9,7 @@ from py4j.protocol import Py4JJavaError
 
 from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, read, running, wait_for_end
+from tests.integration.rocketmq.java_client import passes
 from tests.proxy import Proxy
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
@@ -249,12 +250,11 @@ def test_a_cluster_without_acl_says_so(cluster: Cluster) -> None:
 
 
 def is_at_begin(consumer: Any, queue: Any) -> bool:
-    """Move a Java consumer to the begin of a queue. It gives up after 3 s if another of its threads looks up routes
-    meanwhile (MQClientInstance.java, updateTopicRouteInfoFromNameServer)."""
+    """Move a Java consumer to the begin of a queue."""
     try:
         consumer.seekToBegin(queue)
     except Py4JJavaError as error:
-        if "not exist" not in str(error.java_exception):
+        if not passes(error):
             raise
         return False
     return True

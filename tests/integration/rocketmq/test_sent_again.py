@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from tests.conformance.harness import contents, numbered
 from tests.conformance.kafka import KafkaCluster
 from tests.conformance.memory import pump
 from tests.conformance.rocketmq import MAIN, USER, RocketMqCluster, RocketMqPair
+from tests.integration.rocketmq.java_client import passes
 from tests.integration.rocketmq.test_between_systems import end_of
 from tests.integration.rocketmq.test_copies import copied
 from tests.replication.pair import Copy, Pair
@@ -53,9 +55,18 @@ class Application:
     def read(self, topic: str, count: int) -> list[Any]:
         """The first messages of a queue."""
         found = list[Any]()
-        while len(found) < count:
-            pulled = self._consumer.pull(self.queue(topic), "*", len(found), count - len(found))
-            found += [*(pulled.getMsgFoundList() or ())]
+
+        def all_read() -> bool:
+            try:
+                pulled = self._consumer.pull(self.queue(topic), "*", len(found), count - len(found))
+            except Py4JJavaError as error:
+                if not passes(error):
+                    raise
+                return False
+            found.extend(pulled.getMsgFoundList() or ())
+            return len(found) >= count
+
+        wait_until(all_read, 180.0, f"{count} messages of {topic}")
         return found
 
     def send(self, topic: str, some: Sequence[Any], body: str = "") -> None:

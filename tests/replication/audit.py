@@ -20,7 +20,6 @@ from tests.replication.writers import REPEATING, Site, Writers
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import walk
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import tag_of
@@ -182,10 +181,8 @@ def repeated(site: Site, log: Log) -> set[Stream]:
 
 def _producer(cluster: KafkaClient, log: LogId, offset: int) -> int:
     """The producer id of the batch with this offset."""
-    leader = cluster.asking(cluster.leader(log))
-    body = fetch_body({log.topic: [(log.number, offset)]}, 1 << 20, 1 << 20, 1_000, UNCOMMITTED)
-    leader.send(FETCH, FETCH_VERSION, body)
-    return next(header.producer_id for header, _ in walk(fetched(leader.receive())[log].records))
+    answer = cluster.fetch(cluster.leader(log), {log: offset}, 1 << 20, 1 << 20, 1_000)[log]
+    return next(header.producer_id for header, _ in walk(answer.records))
 
 
 def _note(found: Log, message: Message) -> None:

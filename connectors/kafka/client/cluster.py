@@ -12,7 +12,16 @@ from kafka.protocol.metadata import MetadataRequest
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.connection import Connection, connect
-from trueup.connectors.kafka.client.fetch_produce import Missing, problem
+from trueup.connectors.kafka.client.fetch_produce import (
+    FETCH,
+    FETCH_VERSION,
+    UNCOMMITTED,
+    Fetched,
+    Missing,
+    fetch_body,
+    fetched,
+    problem,
+)
 from trueup.connectors.kafka.client.options import addresses_of, settings_of
 from trueup.connectors.kafka.client.topic_ids import IDS, METADATA, ids_body, ids_found, text_of
 from trueup.connectors.replication.tail import Bounds
@@ -74,6 +83,13 @@ class KafkaClient:
             found = self._problem(3, str(partition))
         if isinstance(found, TrueupError):
             raise found
+        return found
+
+    def by_leader(self, places: Mapping[LogId, int]) -> dict[int, dict[LogId, int]]:
+        """Places in partitions by the node of the leader, in their order. Raises `Retry` or `Stop`."""
+        found: dict[int, dict[LogId, int]] = {}
+        for partition, offset in places.items():
+            found.setdefault(self.leader(partition), {})[partition] = offset
         return found
 
     def logs(self, topic: str) -> list[LogId]:
@@ -176,6 +192,30 @@ class KafkaClient:
         wanted = list(partitions)
         starts, ends = self.ends(wanted, EARLIEST), self.ends(wanted)
         return {partition: _bounds(starts[partition], ends[partition]) for partition in wanted}
+
+    def start(self, partition: LogId) -> int:
+        """The first offset of a partition. Raises its error."""
+        found = self.ends([partition], EARLIEST)[partition]
+        if isinstance(found, TrueupError):
+            raise found
+        return found
+
+    def fetch(
+        self, node: int, places: Mapping[LogId, int], each: int, whole: int, wait_ms: int
+    ) -> dict[LogId, Fetched]:
+        """The response of a broker for its partitions, from an offset of each on, with records that are not committed
+        (see `fetch_body`). A broker may leave partitions out. Raises `Retry`, `Stop` and `BadBytes`."""
+        topics: dict[str, list[tuple[int, int]]] = {}
+        for partition, offset in places.items():
+            topics.setdefault(partition.topic, []).append((partition.number, offset))
+        try:
+            connection = self.asking(node)
+            connection.send(FETCH, FETCH_VERSION, fetch_body(topics, each, whole, wait_ms, UNCOMMITTED))
+            answers = fetched(connection.receive())
+        except TrueupError:
+            self.lost(node)
+            raise
+        return {partition: answer for partition, answer in answers.items() if partition in places}
 
     def _producers(
         self, partitions: Iterable[LogId], value: Callable[[Any], int]

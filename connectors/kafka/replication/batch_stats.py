@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched
 from trueup.connectors.kafka.protocol.record_batch import Header, batch_of, entries
 from trueup.connectors.replication.ports import Sample
 from trueup.state.common.errors import TrueupError
@@ -38,10 +37,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
 def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[int, Header, int]]:
     """Stored format, header and stored size of each batch."""
     try:
-        leader = cluster.asking(cluster.leader(partition))
-        asked = fetch_body({partition.topic: [(partition.number, offset)]}, BYTES, BYTES, 1, UNCOMMITTED)
-        leader.send(FETCH, FETCH_VERSION, asked)
-        answers = fetched(leader.receive())
+        answers = cluster.fetch(cluster.leader(partition), {partition: offset}, BYTES, BYTES, 1)
         stored = entries(answers[partition].records) if partition in answers else ()
         return [(magic, batch_of(magic, entry)[0], len(entry)) for magic, entry in stored]
     except TrueupError:

@@ -25,13 +25,8 @@ from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient, cluster_id
 from trueup.connectors.kafka.client.fetch_produce import (
-    FETCH,
-    FETCH_VERSION,
     PRODUCE,
     PRODUCE_VERSION,
-    UNCOMMITTED,
-    fetch_body,
-    fetched,
     produce_body,
     produced,
 )
@@ -106,10 +101,10 @@ def headers_of(lease: Lease, at_target: bool = False) -> list[object]:
     cluster = KafkaClient(lease.target if at_target else lease.source)
     where = LogId(lease.assignments[0].source.topic, 0)
     cluster.refresh([where.topic])
-    leader, at, found = cluster.asking(cluster.leader(where)), 0, []
+    leader, at, found = cluster.leader(where), 0, []
     while True:
-        leader.send(FETCH, FETCH_VERSION, fetch_body({where.topic: [(0, at)]}, 1 << 20, 1 << 20, 1, UNCOMMITTED))
-        new = [header for header, _ in walk(fetched(leader.receive())[where].records) if header.offset >= at]
+        answer = cluster.fetch(leader, {where: at}, 1 << 20, 1 << 20, 1)[where]
+        new = [header for header, _ in walk(answer.records) if header.offset >= at]
         if not new:
             cluster.close()
             return found

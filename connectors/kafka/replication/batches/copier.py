@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from trueup.connectors.contract import Lease, LogId, Progress
-from trueup.connectors.kafka.client.cluster import EARLIEST, LATEST, KafkaClient
+from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_ID,
@@ -188,12 +188,10 @@ class BatchCopier:
     def _find_start(self, line: BatchLine) -> None:
         """Find the start after retention passed the position. Raises `Stop` if the source has less than was copied."""
         where = line.track.source
-        start, end = (self._source.ends([where], which)[where] for which in (EARLIEST, LATEST))
-        for found in (start, end):
-            if isinstance(found, TrueupError):
-                raise found
-        assert isinstance(start, int)
-        assert isinstance(end, int)
+        found = self._source.bounds([where])[where]
+        if isinstance(found, TrueupError):
+            raise found
+        start, end = found
         if line.track.reached < start:
             line.track.skip_to(start)
         elif line.track.reached > end:

@@ -6,20 +6,11 @@ number after each lease: they are those of other writers.
 """
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import (
-    FETCH,
-    FETCH_VERSION,
-    OFFSET_OUT_OF_RANGE,
-    UNCOMMITTED,
-    Fetched,
-    fetch_body,
-    fetched,
-    problem,
-)
+from trueup.connectors.kafka.client.cluster import KafkaClient
+from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, Fetched, problem
 from trueup.connectors.kafka.replication.batches.partition import Track
 from trueup.connectors.kafka.replication.batches.resume import facts
 from trueup.state.common.errors import TrueupError
@@ -49,48 +40,27 @@ class Ends:
         moved = True
         while moved and time.monotonic() < until_s:
             moved = False
-            for node, tracks in self._by_leader(unread).items():
-                answers = self._fetch(node, tracks, failed)
-                for track in tracks:
+            order = sorted(unread, key=lambda partition: self._reads.get(partition, 0))
+            for node, places in self._target.by_leader({log: unread[log].seen for log in order}).items():
+                try:
+                    answers = self._target.fetch(node, places, _EACH_BYTES, _READ_BYTES, 0)
+                except TrueupError as error:
+                    failed |= {unread.pop(partition).source: error for partition in places}
+                    continue
+                for partition, answer in answers.items():
                     try:
-                        moved = (track.target in answers and self._look(track, answers[track.target])) or moved
+                        moved |= self._look(unread[partition], answer)
                     except TrueupError as error:
-                        failed[track.source] = error
-            unread = {partition: track for partition, track in unread.items() if track.source not in failed}
+                        failed[unread.pop(partition).source] = error
         return failed
-
-    def _by_leader(self, unread: Mapping[LogId, Track]) -> dict[int, list[Track]]:
-        found: dict[int, list[Track]] = {}
-        for partition in sorted(unread, key=lambda partition: self._reads.get(partition, 0)):
-            found.setdefault(self._target.leader(partition), []).append(unread[partition])
-        return found
-
-    def _fetch(self, node: int, tracks: list[Track], failed: dict[LogId, TrueupError]) -> dict[LogId, Fetched]:
-        topics: dict[str, list[tuple[int, int]]] = {}
-        for track in tracks:
-            topics.setdefault(track.target.topic, []).append((track.target.number, track.seen))
-        try:
-            leader = self._target.asking(node)
-            leader.send(FETCH, FETCH_VERSION, fetch_body(topics, _EACH_BYTES, _READ_BYTES, 0, UNCOMMITTED))
-            return fetched(leader.receive())
-        except TrueupError as error:
-            self._target.lost(node)
-            failed |= {track.source: error for track in tracks}
-            return {}
 
     def _look(self, track: Track, answer: Fetched) -> bool:
         """Report what was read. Returns whether that was something."""
         if answer.error == OFFSET_OUT_OF_RANGE:
-            moved = track.look_from(self._start(track.target))
+            moved = track.look_from(self._target.start(track.target))
         elif answer.error:
             raise problem(answer.error, f"read {track.target} of {self._target.endpoint.name}")
         else:
             moved = track.look(answer.records)
         self._reads[track.target] = self._reads.get(track.target, 0) + moved
         return moved
-
-    def _start(self, partition: LogId) -> int:
-        found = self._target.ends([partition], EARLIEST)[partition]
-        if isinstance(found, TrueupError):
-            raise found
-        return found

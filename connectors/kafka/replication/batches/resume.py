@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
-from trueup.connectors.kafka.client.connection import Connection
-from trueup.connectors.kafka.client.fetch_produce import FETCH, FETCH_VERSION, UNCOMMITTED, fetch_body, fetched, problem
+from trueup.connectors.kafka.client.cluster import KafkaClient
+from trueup.connectors.kafka.client.fetch_produce import problem
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, digest, walk
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
@@ -135,7 +134,7 @@ class _Look:
         self._check(end, last)
         if end in (0, place.floor) and place.agrees(last):
             return ResumePoint(end, frozenset(last))
-        self._first = self._start()
+        self._first = self._target.start(self._partition)
         own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
         beyond = place.ahead({**newest, **last})
@@ -193,15 +192,9 @@ class _Look:
                 return own
             step *= _STEP_GROWS
 
-    def _start(self) -> int:
-        found = self._target.ends([self._partition], EARLIEST)[self._partition]
-        if isinstance(found, TrueupError):
-            raise found
-        return found
-
     def _read(self, start: int, missing: Mapping[int, int]) -> Iterator[tuple[Header, memoryview]]:
         at, waits, self._bytes = start, 0, 0
-        leader = self._target.asking(self._target.leader(self._partition))
+        leader = self._target.leader(self._partition)
         while at < self._until or (missing and waits < _WAITS):
             answer = self._fetch(leader, at)
             begun = at
@@ -216,14 +209,9 @@ class _Look:
                 if waits >= _WAITS:
                     return
 
-    def _fetch(self, leader: Connection, at: int) -> memoryview:
+    def _fetch(self, leader: int, at: int) -> memoryview:
         where = self._partition
-        leader.send(
-            FETCH,
-            FETCH_VERSION,
-            fetch_body({where.topic: [(where.number, at)]}, _READ_BYTES, _READ_BYTES, _WAIT_MS, UNCOMMITTED),
-        )
-        answer = fetched(leader.receive()).get(where)
+        answer = self._target.fetch(leader, {where: at}, _READ_BYTES, _READ_BYTES, _WAIT_MS).get(where)
         if answer is None:
             name, todo = self._target.endpoint.name, "check the address"
             raise BadBytes(f"a response from {name}", 0, f"records of {where}", "other records", todo)

@@ -9,15 +9,7 @@ from collections.abc import Mapping
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import (
-    FETCH,
-    FETCH_VERSION,
-    UNCOMMITTED,
-    Fetched,
-    fetch_body,
-    fetched,
-    problem,
-)
+from trueup.connectors.kafka.client.fetch_produce import Fetched, problem
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
 from trueup.connectors.kafka.replication.records.decode import marks_in
@@ -69,20 +61,10 @@ class KafkaTails:
 
     def _fetched(self, places: Mapping[LogId, int]) -> dict[LogId, Fetched]:
         """One response of each leader. Raises `Retry` and `Stop`."""
-        of_node: dict[int, dict[str, list[tuple[int, int]]]] = {}
-        for log, at in places.items():
-            of_node.setdefault(self._client.leader(log), {}).setdefault(log.topic, []).append((log.number, at))
         found: dict[LogId, Fetched] = {}
-        for node, wanted in of_node.items():
-            try:
-                leader = self._client.asking(node)
-                body = fetch_body(wanted, _BYTES, _MOST_BYTES, _WAIT_MS, UNCOMMITTED)
-                leader.send(FETCH, FETCH_VERSION, body)
-                found |= fetched(leader.receive())
-            except TrueupError:
-                self._client.lost(node)
-                raise
-        return {log: answer for log, answer in found.items() if log in places}
+        for node, wanted in self._client.by_leader(places).items():
+            found |= self._client.fetch(node, wanted, _BYTES, _MOST_BYTES, _WAIT_MS)
+        return found
 
     def _taken(self, log: LogId, answer: Fetched, at: int, end: int, marks: _Marks) -> int:
         """Add the marks of a response before ``end``. Returns the offset behind it."""

@@ -119,7 +119,7 @@ def _first(known: OffsetMap, offset: int) -> int:
     high = _high(known.source, known.target, known.count, offset)
     if high is not None:
         return high
-    return max(int(known.target[-1] + known.count[-1]) if len(known) else -1, known.clear)
+    return max(known.end, known.clear)
 
 
 def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:

@@ -81,6 +81,11 @@ class OffsetMap:
     def __len__(self) -> int:
         return len(self.source)
 
+    @property
+    def end(self) -> int:
+        """The target offset after the last run; -1: there is none."""
+        return int(self.target[-1] + self.count[-1]) if len(self) else -1
+
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
         yield from zip(self.source.tolist(), self.target.tolist(), self.count.tolist(), strict=True)
 

@@ -65,7 +65,7 @@ class Copy:
     @property
     def copied_end(self) -> int:
         """The target offset after the last acknowledged record; -1: unknown."""
-        return int(self.map.target[-1] + self.map.count[-1]) if len(self.map) else -1
+        return self.map.end
 
     def place(self, path: str) -> Position:
         """The position for a path. A path cannot interpret the resume state of another path; the path changes only if

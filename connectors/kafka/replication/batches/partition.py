@@ -108,13 +108,16 @@ class Track:
     @property
     def _settled(self) -> bool:
         """Whether everything at the target is counted, except what the source does not have any more."""
-        return self._counted or (self._fetched and self.place.offset >= self.source_end)
+        return self._counted or (self._fetched and self._at_end)
+
+    @property
+    def _at_end(self) -> bool:
+        return 0 <= self.source_end <= self.place.offset
 
     @property
     def _mixed(self) -> bool:
         """Whether records at the target that are not counted may be before others that are."""
-        uncounted = [batches[0].offset for producer, batches in self._own.items() if batches and producer in self._last]
-        return bool(self._stored) or min(uncounted, default=self.target_end) < self.target_end
+        return bool(self._stored) or min(self._uncounted(), default=self.target_end) < self.target_end
 
     @property
     def seen(self) -> int:
@@ -195,12 +198,12 @@ class Track:
         if not self.place.agrees(last):
             return False
         if self.place.counts.keys() <= last.keys():
-            self._see(end)
+            self._raise_end(end)
             self.place.floor = self.target_end = end
             return False
-        if self.source_end < 0 or self.place.offset < self.source_end:
+        if not self._at_end:
             return False
-        self._see(self.seen)
+        self._raise_end(self.seen)
         return 0 <= self.seen < end
 
     def look(self, records: memoryview) -> bool:
@@ -222,13 +225,13 @@ class Track:
         removed. The floor stays behind these: a search from there on must not take them for batches never written."""
         if at <= self.seen:
             return False
-        self._see(at)
+        self._raise_end(at)
         if whole and self._seen <= self.place.floor:
             self.place.floor = at
         self._seen = at
         return True
 
-    def _see(self, at: int) -> None:
+    def _raise_end(self, at: int) -> None:
         self._foreign += max(0, at - self.target_end)
         self.target_end = max(self.target_end, at)
 
@@ -401,7 +404,11 @@ class Track:
     def _lift(self) -> None:
         """Raise the floor to the first batch at the target that the position does not count."""
         if all(self._own.get(producer) for producer in self._last):
-            self.place.floor = min([self._floor, *(own[0].offset for own in self._own.values() if own)])
+            self.place.floor = min([self._floor, *self._uncounted()])
+
+    def _uncounted(self) -> list[int]:
+        """Target offset of the first batch that is not counted, of each producer."""
+        return [batches[0].offset for batches in self._own.values() if batches]
 
     def _map(self, entry: Entry) -> None:
         if self.target_end >= 0:

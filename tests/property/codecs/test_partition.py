@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position, Run
@@ -25,8 +25,8 @@ from trueup.connectors.kafka.replication.batches.position import BatchPosition, 
 from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
 from trueup.connectors.kafka.replication.batches.stored import Stored
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.provenance import producer_id, tag_of
+from trueup.streams.replication.links.checkpoints import Copy
 
 FLOW, EAST, WEST, NORTH = 9, 0, 1, 2
 WHERE = LogId("t", 0)
@@ -62,10 +62,14 @@ class Target:
         )
         return offset
 
+    @property
+    def last(self) -> dict[int, int]:
+        """The last sequence numbers of the link, by producer id."""
+        return {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.writer_id == FLOW}
+
     def resume_point(self, track: Track) -> ResumePoint:
         """The resume point that a lookup of the target returns for the track."""
-        counts = track.place.counts
-        ours = {p: k[-1][1] for p, k in self.known.items() if (tag := tag_of(p)) and tag.writer_id == FLOW}
+        counts, ours = track.place.counts, self.last
         own: dict[int, deque[Own]] = {}
         stored: dict[int, Stored] = {}
         for offset, batch in self.log:
@@ -161,7 +165,7 @@ class Copier:
         self.flying: deque[Entry] = deque()
         self.runs: list[Run] = []
         self.claims: list[Claim] = []
-        self.map = OffsetMap()
+        self.copy = Copy(WHERE, WHERE, 0)
         self.refused = False
 
     def fetch(self, most: int) -> None:
@@ -224,8 +228,7 @@ class Copier:
         """The end of a lease without anything in flight."""
         if self.flying or not self.track.idle:
             return
-        known = {p: k[-1][1] for p, k in self.target.known.items() if (tag := tag_of(p)) and tag.writer_id == FLOW}
-        if self.track.drained(self.target.end, known):
+        if self.track.drained(self.target.end, self.target.last):
             there = (offset.to_bytes(8, "big") + batch[8:] for offset, batch in self.target.log)
             try:
                 self.track.look(memoryview(b"".join(there)))
@@ -235,10 +238,8 @@ class Copier:
     def progress(self) -> Position:
         found = self.track.progress(0, PartitionStatus("", False))
         self.runs += found.runs
-        records, at = sum(run.records for run in found.runs), found.position.offset
-        self.map = self.map.extend(found.runs, at, 0, found.target_end, whole=records >= found.copied + found.skipped)
-        last = int(self.map.target[-1] + self.map.count[-1]) if len(self.map) else -1
-        self.claims.append((found.position, max(last, self.map.clear)))
+        self.copy.take(found, 0)
+        self.claims.append((found.position, max(self.copy.map.end, self.copy.map.clear)))
         return found.position
 
 
@@ -295,7 +296,7 @@ def run(log: list[bytes], steps: list[Step], start: Position, more: Sequence[byt
         elif step == "die":
             late = [bytes(entry.batch) for entry in copier.flying][:number]
             dead, copier = copier, Copier(log, target, kept)
-            copier.claims, copier.map = dead.claims, dead.map
+            copier.claims, copier.copy = dead.claims, dead.copy
             for batch in late:  # batches of the dead copier arrive after its successor's lookup
                 if target.append(batch) is None:
                     break
@@ -442,6 +443,8 @@ def untrue(target: Target, claims: list[Claim]) -> list[tuple[str, Claim]]:
 @given(
     shapes(), st.integers(1, 24), STEPS, steps_of("grow", "other", "forget", "foreign", "drain", "drain", "keep", "die")
 )
+@example([(LOCAL, (0,), 1)] * 2, 1, [], [("grow", 1), ("other", 0), ("drain", 0), ("keep", 0)])
+@example([(LOCAL, (0,), 1)] * 2, 1, [], [("grow", 1), ("other", 5), ("drain", 0), ("keep", 0)])
 def test_no_later_record_is_before_a_reported_end(
     made: list[Shape], first: int, steps: list[Step], idle: list[Step]
 ) -> None:

@@ -20,8 +20,8 @@ from trueup.connectors.replication.ports import Columns, Medium, Read, Written
 from trueup.connectors.replication.pump import Pump
 from trueup.connectors.replication.tail import Bounds, Met, TailSearch
 from trueup.state.common.errors import Retry, TrueupError
-from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.provenance import HEADER
+from trueup.streams.replication.links.checkpoints import Copy
 
 EVENTS = 400
 SOURCES, TARGET, LETTERS = [LogId("a", 0), LogId("b", 0)], LogId("t", 0), LogId("letters", 0)
@@ -47,27 +47,29 @@ class Claim(NamedTuple):
 
 
 class World:
-    """Two source logs with gaps, the target log of both, and faults in the first `EVENTS` events.
-
-    ``starts``, ``ends``: of the source logs, which retention shortens. ``poison``: records that the target refuses.
-    ``home``: records that came from the target. ``lag_s``: the age from which the target shows records; ``times``: when
-    it appended each. ``late``: rows that it appends later. ``clean``: none of these is of a dead copier.
-    """
+    """Two source logs with gaps, the target log of both, and faults in the first `EVENTS` events."""
 
     def __init__(self, seed: int) -> None:
         self.chance, self.now_s, self.events = Random(seed), 0.0, 0
         self.rate = self.chance.choice((0.02, 0.1, 0.3))
         self.logs = [sorted(self.chance.sample(range(LENGTH), self.chance.randrange(25))) for _ in SOURCES]
         self.starts, self.ends = [0, 0], [log[-1] + 1 if log else 0 for log in self.logs]
+        """The bounds of the source logs. Retention moves the starts."""
         rows = [(number, offset) for number, log in enumerate(self.logs) for offset in log]
         self.poison = {row for row in rows if self.chance.random() < self.chance.choice((0.0, 0.1))}
+        """The target refuses these records."""
         self.home = {row for row in rows if self.chance.random() < self.chance.choice((0.0, 0.2))} - self.poison
+        """These records came from the target."""
         self.lag_s = self.chance.choice((0.0, 0.5))
+        """The target shows a record after this time."""
         self.target: list[Row] = []
         self.times: list[float] = []
+        """The time at which the target appended each record."""
         self.letters: list[Row] = []
         self.late: list[tuple[float, Row]] = []
+        """The target appends these records at their times."""
         self.clean = True
+        """No copier was dead when the target appended its records."""
 
     def fault(self, kinds: int, times: float = 1.0) -> int:
         """The fault of this event, from 1 to ``kinds``; 0: none. ``times``: how likely, compared with others."""
@@ -141,7 +143,7 @@ class Side(Closing):
                 self.world.append([(-1, len(self.world.target))])
 
 
-class MemoryReader(Side):
+class FaultyReader(Side):
     """Implements `ports.Reader`."""
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
@@ -184,14 +186,14 @@ class MemoryReader(Side):
         return found
 
 
-class MemoryWriter(Side):
+class FaultyWriter(Side):
     """Implements `ports.Writer`."""
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         self.check()
         return dict.fromkeys(logs, Bounds(0, self.world.shown))
 
-    def tails(self) -> "MemoryWriter":
+    def tails(self) -> "FaultyWriter":
         return self
 
     def run(self, searches: Mapping[LogId, TailSearch]) -> dict[LogId, TrueupError]:
@@ -213,12 +215,12 @@ class MemoryWriter(Side):
         flight.send()
         return flight.written()
 
-    def prepare(self, batches: Mapping[LogId, Columns]) -> "MemoryWrite":
+    def prepare(self, batches: Mapping[LogId, Columns]) -> "FaultyWrite":
         [(log, rows)] = batches.items()
-        return MemoryWrite(self.world, log, rows)
+        return FaultyWrite(self.world, log, rows)
 
 
-class MemoryWrite:
+class FaultyWrite:
     """Implements `ports.Write`."""
 
     def __init__(self, world: World, log: LogId, rows: Columns) -> None:
@@ -274,11 +276,11 @@ class Run:
     def __init__(self, world: World) -> None:
         self.world = world
         self.journal = [Position() for _ in SOURCES]
-        self.maps = [OffsetMap() for _ in SOURCES]
+        self.copies = [Copy(log, TARGET, 0) for log in SOURCES]
         self.claims: list[Claim] = []
         self.stops: list[str] = []
         self.runs: list[tuple[int, int, int, int]] = []
-        medium = Medium(lambda lease: MemoryReader(world, lease.source.name), lambda lease: MemoryWriter(world, "west"))
+        medium = Medium(lambda lease: FaultyReader(world, lease.source.name), lambda lease: FaultyWriter(world, "west"))
         self._pump = Pump(lambda system: medium)
 
     def open(self) -> Any:
@@ -304,16 +306,12 @@ class Run:
         if self.world.chance.random() < 0.5:
             return True
         for number, found in enumerate(copier.progress()):
-            at = found.position
-            self.stops.append(found.error if found.stopped else "")
-            records = sum(run.records for run in found.runs)
-            self.maps[number] = known = self.maps[number].extend(
-                found.runs, at.offset, 0, found.target_end, whole=records >= found.copied + found.skipped
-            )
-            last = int(known.target[-1] + known.count[-1]) if len(known) else -1
-            self.claims.append(Claim(number, at, max(last, known.clear)))
+            copy = self.copies[number]
+            copy.take(found, 0)
+            self.stops.append(copy.error if copy.stopped else "")
+            self.claims.append(Claim(number, copy.position, max(copy.map.end, copy.map.clear)))
             self.runs += [(number, *run) for run in found.runs]
-            self.journal[number] = at
+            self.journal[number] = copy.position
         return self.world.fault(1, 0.5) == 0
 
 

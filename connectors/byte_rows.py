@@ -21,7 +21,7 @@ _TYPE = pa.large_binary()
 
 
 def cuts(sizes: Array, most: int) -> Iterator[slice]:
-    """Consecutive rows of together at most ``most``, or one row that is larger. ``sizes``: of each row."""
+    """Consecutive rows of together at most ``most``, or one row that is larger. ``sizes``: the size of each row."""
     until, at = np.cumsum(sizes), 0
     while at < len(until):
         limit = (until[at - 1] if at else 0) + most
@@ -42,9 +42,10 @@ def rows_of(made: Array) -> Column:
 
 
 def split(data: Bytes, edges: Array, kind: pa.DataType = _TYPE) -> Column:
-    """Consecutive ranges of bytes: each ends where the next one starts. Nothing is copied. ``kind``: of the column.
+    """Consecutive ranges of bytes: each ends where the next one starts. Nothing is copied.
 
-    Raises `ValueError` if they are not within the data: otherwise Arrow would read elsewhere.
+    ``kind``: the type of the column. Raises `ValueError` if the ranges are not within the data: otherwise Arrow would
+    read elsewhere.
     """
     raw, edges = pa.py_buffer(data), np.ascontiguousarray(edges, np.int64)
     if edges[0] < 0 or edges[-1] > raw.size or (edges[1:] < edges[:-1]).any():
@@ -69,7 +70,7 @@ def ranges(data: Bytes, starts: Array, ends: Array, kind: pa.DataType = _TYPE, *
 
 
 def indices(rows: Array, missing: Array | None = None) -> Any:
-    """A `pyarrow.Int64Array` of these rows. ``missing``: which ones are null."""
+    """A `pyarrow.Int64Array` of these rows. ``missing``: a bool for each row, true if it is null."""
     present = None if missing is None else pa.py_buffer(np.packbits(~missing, bitorder="little"))
     content = pa.py_buffer(np.ascontiguousarray(rows, np.int64))
     return pa.Array.from_buffers(pa.int64(), len(rows), [present, content])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 
 class SteadyClock:
-    """A call returns the time. ``wall``: the machine's clock, in ns; ``even``: one that cannot be set, in ns."""
+    """A call returns the time. ``wall``: the machine's clock, in ns; ``even``: a clock that cannot be set, in ns."""
 
     def __init__(
         self,

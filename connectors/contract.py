@@ -21,15 +21,13 @@ AT = "@"
 
 
 class LogId(NamedTuple):
-    """One ordered log of a topic: a partition of Kafka, a queue of RocketMQ.
-
-    ``number`` identifies a log among those of a topic at one ``place``; numbers need not start at 0 or be dense.
-    ``place``: the server of a log, if it is part of its name; empty if the log can move between servers.
-    """
+    """One ordered log of a topic: a partition of Kafka, a queue of RocketMQ."""
 
     topic: str
     number: int
+    """Identifies the log among those of the topic at one ``place``. Numbers need not start at 0 or be dense."""
     place: str = ""
+    """The server of the log, if it is part of the log's name; empty if the log can move between servers."""
 
     def __str__(self) -> str:
         return f"{self.path}-{self.number}"
@@ -53,111 +51,106 @@ def log_of(path: str, number: int) -> LogId:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A cluster as one end of a link. ``bit`` (0 to 31): its position in the path of a record, for all links.
-
-    ``address``: in the syntax of its system. ``options`` are client settings; they may contain
-    secrets and are never shown. ``system``: selects the reader and the writer. ``security``: login and encryption, in
-    the vocabulary of its system; secrets may be references.
-    """
+    """A cluster as one end of a link."""
 
     name: str
     address: str
+    """The address of the cluster, in the syntax of its system."""
     bit: int
+    """The position of the cluster in the path of a record, 0 to 31; the same for all links."""
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The settings of clients. They may contain secrets and are never shown."""
     system: str = ""
+    """The log-storage system of the cluster, which selects the reader and the writer."""
     security: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The settings of login and encryption, in the vocabulary of the system. Secrets may be references."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The position of a copy: all source records before ``offset`` are acknowledged, dropped or dismissed.
-
-    ``offset`` -1: nothing was ever copied; start as the link declares. ``chosen``: an operator set the offset; start
-    there whatever the target contains, and count the records already copied as copied.
-    """
+    """The position of a copy."""
 
     offset: int = -1
+    """All source records before this offset are acknowledged, dropped, filtered, dismissed or lost, see `Progress`.
+    -1: nothing was ever copied; the copy starts as the link declares."""
     resume_state: ResumeState = field(default_factory=dict)
     chosen: bool = False
+    """Whether an operator set the offset. The copy then starts there whatever the target contains, and counts the
+    records already copied as copied."""
 
 
 class Assignment(NamedTuple):
-    """One source partition, its target partition, and the position of its copy. ``start`` is the first offset to
-    copy if nothing was ever copied. ``source_id`` and ``target_id``: ids of the intended topics. A topic with
-    another id is neither read nor written, whatever its name (empty: the topic that has the name when a lease opens).
-    ``refill``: the target lost its records, and they are copied again."""
+    """One source partition, its target partition, and the position of its copy."""
 
     source: LogId
     target: LogId
     position: Position
     start: int
+    """The first offset to copy if nothing was ever copied."""
     source_id: str = ""
+    """The id of the intended source topic. A topic with another id is not read, whatever its name. Empty: the topic
+    that has the name when a lease opens."""
     target_id: str = ""
+    """The id of the intended target topic. A topic with another id is not written, whatever its name. Empty: the topic
+    that has the name when a lease opens."""
     refill: Refill | None = None
+    """Set if the target lost its records and they are copied again; otherwise None."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Maximum rates per second over all partitions of the lease (0: no limit), and sizes of one request in bytes."""
+    """The limits of one lease. The rates are maximum rates over all its partitions; 0: no limit."""
 
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
     fetch_bytes: int = 1 << 20
+    """Maximum bytes per fetch of a partition."""
     in_flight: int = 4
+    """Maximum number of unacknowledged requests per broker, on paths that permit several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The work of a copier. ``writer_id`` (0 to 65535) distinguishes the links that write to one cluster.
-
-    ``forward``: records from a third cluster are copied, too (ring, chain, tree); without it only records produced at
-    the source are (full mesh: every pair has its own link). ``failures``: handling of records that the target
-    refuses: stop, dead-letter or hook. ``clusters``: bits of all configured clusters by name, for the names in paths.
-    """
+    """The work of a copier."""
 
     link: str
     source: Endpoint
     target: Endpoint
     writer_id: int
+    """A number, 0 to 65535, that distinguishes the links that write to one cluster."""
     path: str
     assignments: tuple[Assignment, ...]
     forward: bool = True
+    """Whether records from a third cluster are also copied (ring, chain, tree). Otherwise only records produced at the
+    source are copied (full mesh: every pair has its own link)."""
     limits: Limits = Limits()
     failures: str = "stop"
+    """The handling of records that the target refuses: stop, dead-letter or hook."""
     dead_letters: str = ""
     hook: str = ""
     transform: str = ""
     clusters: Mapping[str, int] = field(default_factory=dict)
+    """The `Endpoint.bit` of every configured cluster, by name, for the names in the paths of records."""
 
     @property
     def bits(self) -> dict[str, int]:
-        """``clusters``, with both ends."""
+        """The bits in ``clusters``, and those of both ends of the link."""
         return {**self.clusters, **{end.name: end.bit for end in (self.source, self.target)}}
 
 
 class Run(NamedTuple):
-    """``records`` records from offset ``source`` are at the target from offset ``target``, without gaps."""
+    """Consecutive records of the source that are at the target, without gaps."""
 
     source: int
+    """The source offset of the first record."""
     target: int
+    """The target offset of the first record."""
     records: int
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The records acknowledged for one partition since the last call.
-
-    ``dropped``: records not copied because the target, or the cluster they came from, has them (loop prevention).
-    ``skipped``: found at the target when resuming. ``dismissed``: refused by the target and handled.
-    ``filtered``: dropped by the transform. ``lost``: offsets that the source deleted before they were copied.
-    ``repeated``: written a second time, as far as the path can know. ``foreign``: offsets of the target partition
-    between the copied ones that this copy did not write: other writers, other links, control records.
-    ``foreign_tags``: source records with headers or properties of a link that no link wrote: an application passed them
-    on. They are copied like other records.
-    ``source_start``, ``source_end`` and ``target_end`` are the last observed offsets (-1: unknown),
-    ``lag_ms`` the age of the oldest record not copied (0: none; -1: unknown).
-    ``error`` with ``stopped``: an operator must change something; without: the copy is retried.
-    """
+    """The records acknowledged for one partition since the last call."""
 
     source: LogId
     target: LogId
@@ -166,24 +159,40 @@ class Progress:
     copied: int = 0
     bytes: int = 0
     dropped: int = 0
+    """Records not copied because the target, or the cluster that they came from, has them (loop prevention)."""
     skipped: int = 0
+    """Records found at the target when the copy resumed."""
     dismissed: int = 0
+    """Records that the target refused and that were handled."""
     filtered: int = 0
+    """Records dropped by the transform."""
     lost: int = 0
+    """Offsets that the source deleted before they were copied."""
     repeated: int = 0
+    """Records written a second time, as far as the path can know."""
     foreign: int = 0
+    """Offsets of the target partition between the copied ones that this copy did not write: those of other writers,
+    other links and control records."""
     foreign_tags: int = 0
+    """Source records with headers or properties of a link that no link wrote: an application passed them on. They are
+    copied like other records."""
     source_start: int = -1
+    """The first offset of the source partition, as last observed; -1: unknown."""
     source_end: int = -1
+    """The offset after the last record of the source partition, as last observed; -1: unknown."""
     target_end: int = -1
+    """No source record from the position on is at the target before this offset; -1: unknown."""
     lag_ms: int = -1
+    """The age of the oldest record not copied; 0: there is none; -1: unknown."""
     path: str = ""
     error: str = ""
+    """The error of the partition, empty if there is none. The copy is retried unless it is stopped."""
     stopped: bool = False
+    """Whether an operator must change something before the copy can continue."""
 
 
 class Failure(NamedTuple):
-    """A record or batch that the target refused. ``key`` and ``value`` are None for a batch."""
+    """A record or batch that the target refused."""
 
     link: str
     source: LogId
@@ -191,7 +200,9 @@ class Failure(NamedTuple):
     offset: int
     records: int
     key: bytes | None
+    """The key of the record. None if it has no key, and for a batch."""
     value: bytes | None
+    """The value of the record. None if it has no value, and for a batch."""
     reason: str
 
 

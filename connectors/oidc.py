@@ -49,7 +49,8 @@ class _Key:
 
 
 class Issuer:
-    """The provider that the settings name. ``problem``: why its keys could not be read last; empty if they could.
+    """The provider that the settings name. ``problem``: the error of the last attempt to read its keys; empty if it
+    succeeded.
 
     Keys are read at the first use, every `REFRESH_S`, and for a token with an unknown key, at most every `AGAIN_S`: a
     caller cannot make Trueup ask more often. While the provider does not respond, known keys remain valid.

@@ -28,7 +28,8 @@ def built(
 ) -> Callable[[str], Any]:
     """The classes of these proto2 messages, by name: ``"Outer.Inner": ["1 required int64 name", ...]``.
 
-    The types enum and message are followed by the type's name with a leading dot. ``enums``: values from 1 on.
+    The types enum and message are followed by the type's name with a leading dot. ``enums``: the names of the values of
+    each enum, which are numbered from 1 on.
     """
     made_file = descriptor_pb2.FileDescriptorProto(name=file, syntax="proto2")
     made: dict[str, Any] = {}

@@ -11,8 +11,8 @@ _LARGEST = 10_000
 
 
 def resolved(options: Mapping[str, str], secrets: Sequence[str], path: str) -> dict[str, str]:
-    """The options with their secrets in place of references. ``secrets``: the keys that can be references; ``path``: of
-    the options in the settings, for messages. Raises `BadSettings`."""
+    """The options with their secrets in place of references. ``secrets``: the keys that can be references; ``path``:
+    the path of the options in the settings, for messages. Raises `BadSettings`."""
     found = {key: value for key, value in options.items() if not is_reference(key)}
     missing = []
     for secret in secrets:

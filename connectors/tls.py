@@ -23,8 +23,8 @@ def tls_of(options: Mapping[str, str], path: str = "") -> ssl.SSLContext | None:
     """The TLS context for these options; None without options: connections are not encrypted then.
 
     ``tls.ca``: PEM file of authorities, or ``system``; ``tls.certificate`` and ``tls.key`` (PEM), ``tls.key.password``:
-    client identity; ``tls.check.host`` false: certificates need not name the server's host. ``path``: of the options in
-    the settings, for messages. Raises `BadSettings`.
+    client identity; ``tls.check.host`` false: certificates need not name the server's host. ``path``: the path of the
+    options in the settings, for messages. Raises `BadSettings`.
     """
     where = f"{path}." if path else ""
     if unknown := sorted(set(options) - set(KEYS)):

@@ -30,10 +30,12 @@ def payload(topic: str, number: int, size: int = 256) -> bytes:
 
 
 class MessagesReadback(NamedTuple):
-    """The result of reading a topic: numbers of the correct messages, in order; the number of incorrect ones."""
+    """The result of reading a topic."""
 
     numbers: tuple[int, ...]
+    """The numbers of the correct messages, in order."""
     incorrect: int = 0
+    """The number of incorrect messages."""
 
     def missing(self, numbers: range) -> list[int]:
         """Those of ``numbers`` that were not read."""

@@ -57,11 +57,12 @@ _LEADER = "NoNode for /loadbalance/leader"
 
 
 class PulsarBroker(LocalServer):
-    """A broker. ``settings`` override the defaults here (broker.conf); ``tiered``: it can offload ledgers; ``flags``:
-    of its JVM, after the defaults. ``headers`` of requests to its admin API."""
+    """A broker. ``settings`` override the defaults here (broker.conf). ``tiered``: whether the broker can offload
+    ledgers. ``flags``: flags of its JVM, after the defaults."""
 
     ready_s = 180.0
     headers: Mapping[str, str] = MappingProxyType({})
+    """Headers of requests to the admin API of the broker."""
 
     def __init__(
         self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object],
@@ -142,7 +143,7 @@ class PulsarBroker(LocalServer):
 class SandboxPulsar(SandboxCluster):
     """Servers by name: zookeeper, bookie1..N, objects, broker. ``settings`` override the broker's (broker.conf).
     Only a ``tiered`` cluster has objects, to which its broker offloads ledgers on request; it deletes their
-    BookKeeper ledgers immediately. ``broker_flags``: of the broker's JVM, after the defaults.
+    BookKeeper ledgers immediately. ``broker_flags``: flags of the broker's JVM, after the defaults.
 
     See `SandboxCluster` for roots, names and ports. The broker is stopped before the other servers, because otherwise
     it would wait for ZooKeeper and bookies.

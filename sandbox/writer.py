@@ -37,28 +37,32 @@ def payload(ledger: int, entry: int, size: int = 256) -> bytes:
 
 @dataclass(slots=True)
 class Handle:
-    """A ledger that is open for writing. ``entries``: number of acknowledged ones."""
+    """A ledger that is open for writing."""
 
     ledger: int
     entries: int
+    """The number of acknowledged entries."""
     java: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Readback:
-    """The result of reading a ledger: the number of correct entries, and the ids of the others."""
+    """The result of reading a ledger."""
 
     ledger: int
     read: int
+    """The number of correct entries."""
     lost: tuple[int, ...] = ()
+    """The ids of lost entries, see `LedgerWriter.verify`."""
     corrupt: tuple[int, ...] = ()
+    """The ids of entries whose content is not the expected one."""
 
 
 class LedgerWriter:
     """A BookKeeper client in its own JVM, with the settings of the cluster.
 
-    ``entry_size`` in bytes; ``digest``: CRC32, CRC32C, MAC or DUMMY; ``settings`` override the cluster's. Open
-    ledgers remain open when the client closes, as after a crash.
+    ``entry_size``: the size of an entry in bytes. ``digest``: CRC32, CRC32C, MAC or DUMMY. ``settings`` override those
+    of the cluster. Open ledgers remain open when the client closes, as after a crash.
     """
 
     def __init__(

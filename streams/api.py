@@ -38,8 +38,9 @@ Rows = list[dict[str, Any]]
 
 
 class Application:
-    """Implements `streams.web.engine.Engine` over the streams of one running application. ``election``: None without
-    section ha. A standby has no streams: it refuses what needs one, and says so of lists."""
+    """Implements `streams.web.engine.Engine` over the streams of one running application. ``election``: the election of
+    the leader, None without section ha. A standby has no streams: requests that need one are refused, and lists are
+    reported as incomplete."""
 
     def __init__(
         self, live: Live, journal: Journal, streams: Mapping[str, Stream], supervisor: Supervisor, listener: Listener,

@@ -68,7 +68,7 @@ cycle: with Python's own thresholds, the search for cycles takes a fifth of the 
 
 def run(settings: Settings, level: str = logs.LEVELS[1], form: str = logs.FORMS[0]) -> None:
     """Run until SIGTERM or SIGINT, then end the process. Raises `TrueupError` if it cannot start. ``level``, ``form``:
-    of Trueup's own log."""
+    the level and the form of Trueup's own log."""
     logs.start(level, form)
     faulthandler.enable()  # a crash in native code then leaves the stacks of all threads on stderr
     sys.setswitchinterval(SWITCH_S)

@@ -14,12 +14,15 @@ BLINDING = ("journal", "spark")
 
 
 class Health(NamedTuple):
-    """``level`` is one of `LEVELS`; ``reasons`` is empty when it is healthy; ``lines`` as of `Signs`."""
+    """The health of an application."""
 
     level: str
+    """One of `LEVELS`."""
     line: str
     reasons: tuple[str, ...]
+    """The reasons why the application is not healthy; empty if it is healthy."""
     lines: tuple[tuple[str, str], ...] = ()
+    """The `Signs.lines` of all streams; empty for a standby."""
 
 
 def health(status: Mapping[str, Any]) -> Health:

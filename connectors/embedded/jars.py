@@ -29,10 +29,11 @@ PARALLEL = 8
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """One line of a lock. ``size`` in bytes."""
+    """One line of a lock."""
 
     sha256: str
     size: int
+    """The size of the jar in bytes."""
     group: str
     artifact: str
     version: str

@@ -38,18 +38,21 @@ _PART_S = 0.25
 
 @dataclass(frozen=True, slots=True)
 class PulsarHealth:
-    """State of the capture. ``synced``: only nodes whose events wait to be read are missing. ``complete_ms``: all
-    changes up to then, in ms since the epoch, are published. ``nodes``: number of nodes that reference ledgers;
-    ``unreadable`` of them, ``forbidden`` for lack of permission: paths, in order. ``problem``: the error that prevents
-    progress, empty if none."""
+    """The state of the capture."""
 
     connected: bool
     synced: bool
+    """Whether nothing is missing except nodes whose events wait to be read."""
     complete_ms: int
+    """All changes up to this time, in ms since the epoch, are published."""
     nodes: int
+    """The number of published nodes that exist: nodes that reference ledgers, or may do so."""
     unreadable: tuple[str, ...]
+    """The paths of the unreadable nodes, in order, without those in ``forbidden``."""
     forbidden: tuple[str, ...]
+    """The paths of the nodes that are unreadable for lack of permission, in order."""
     problem: str
+    """The error that prevents progress; empty if there is none."""
 
 
 class NodeFeed:

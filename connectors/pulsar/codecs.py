@@ -18,11 +18,14 @@ Bytes = bytes | memoryview
 
 
 class Place(NamedTuple):
-    """Where compressed bytes start, for errors: in ``where``, at byte ``at``; and what to do."""
+    """Where compressed bytes start, for errors."""
 
     where: str
+    """What contains the bytes."""
     at: int
+    """The offset of the first compressed byte."""
     todo: str
+    """What to do about an error."""
 
 
 def decompressed(body: Bytes, codec: int, size: int, most: int, place: Place) -> bytes:

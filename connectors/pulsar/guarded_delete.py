@@ -37,38 +37,42 @@ _BAD_VERSION = -103
 
 
 class DeleteOrder(NamedTuple):
-    """Delete a ledger if its state equals that of the decision: version of its znode, creation time (ms since the
-    epoch), and claim. ``unclosed``: it may be OPEN, because its writer continued with a later one. ``dropped``:
-    its owner still lists it and records it as deleted, because an offloaded copy exists."""
+    """An order to delete a ledger if its version, creation time and claim equal those of the decision."""
 
     ledger: int
     version: int
+    """The version of the znode of the ledger."""
     ctime_ms: int
+    """The creation time of the ledger, in ms since the epoch."""
     claim: Claim
     unclosed: bool = False
+    """Whether the ledger may be OPEN, because its writer continued with a later one."""
     dropped: bool = False
+    """Whether the owner still lists the ledger and records it as deleted, because an offloaded copy exists."""
 
 
 class _Ready(NamedTuple):
-    """An executable order: zxids of the last writes of its owner's node and of its ledger, and its operations."""
+    """An executable order."""
 
     owner: int
+    """The zxid of the last write of the owner's node."""
     ledger: int
+    """The zxid of the last write of the ledger's znode."""
     operations: list[bytes]
+    """The operations of the transaction."""
 
 
 class DeleteOutcome(NamedTuple):
-    """The result of one order.
-
-    ``result``: deleted; gone (no such ledger); refused (``detail`` has the reason); unknown (the
-    response was lost: observe before anything else); retry (nothing was written); ready (a check only: it would be
-    sent). ``zxid``: of the transaction, or of the read that found the ledger gone; -1 otherwise.
-    """
+    """The result of one order."""
 
     ledger: int
     result: str
+    """One of these: deleted; gone (no such ledger); refused; unknown (the response was lost: observe before anything
+    else); retry (nothing was written); ready (the result of a check: the transaction would be sent)."""
     detail: str = ""
+    """The reason for the result; empty if the result is deleted or ready."""
     zxid: int = -1
+    """The zxid of the transaction, or of the read that found the ledger gone; -1 for other results."""
 
 
 class Deleter:
@@ -105,8 +109,8 @@ class Deleter:
     def _look(
         self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome], before: Mapping[int, _Ready] | None = None
     ) -> dict[int, _Ready]:
-        """Read owners and ledgers; settle orders that must not be executed; the others. ``before``: those of an earlier
-        look, which must find the same nodes."""
+        """Read owners and ledgers, settle the orders that must not be executed, and return the others. ``before``: the
+        executable orders of an earlier look; only these are read again, and the same nodes must be found."""
         left = range(len(orders)) if before is None else before
         if unread := self._unread():
             done.update({at: DeleteOutcome(orders[at].ledger, "refused", unread) for at in left})

@@ -31,18 +31,21 @@ class NodeKind(Enum):
 
 
 class NodeLocation(NamedTuple):
-    """The owner of a node: ``owner`` and ``name`` as in `state.deletion.owners.Pointers`."""
+    """The type and owner of a node."""
 
     kind: NodeKind
     owner: str
+    """The owner of the node, as in `state.deletion.owners.Pointers`."""
     name: str = ""
+    """The name of the cursor, as in `state.deletion.owners.Pointers`; empty for other nodes."""
 
 
 @dataclass(frozen=True)
 class PulsarPaths:
-    """All paths under ``root``: empty, or the path at the end of metadataStoreUrl."""
+    """All paths under one root."""
 
     root: str = ""
+    """The path at the end of metadataStoreUrl, or empty."""
 
     @cached_property
     def ledgers(self) -> str:

@@ -36,14 +36,16 @@ REMEDY = "restore it from a backup; nothing of its owner is deleted until then"
 
 
 class Listed(NamedTuple):
-    """Ids of ledgers, in order. ``dropped``: those whose BookKeeper ledger counts as deleted. ``copies``:
-    records of offloaded copies, including incomplete ones. ``source``: the topic that owns them, if this is a shadow
-    topic."""
+    """The ledgers that a node references."""
 
     ledgers: tuple[int, ...]
+    """The ids of the ledgers, in order."""
     dropped: tuple[int, ...] = ()
+    """The ids, in order, of the ledgers whose BookKeeper ledger counts as deleted."""
     copies: tuple[OffloadedCopy, ...] = ()
+    """The records of offloaded copies, including incomplete ones."""
     source: str = ""
+    """The topic that owns the ledgers, if the node is that of a shadow topic; otherwise empty."""
 
 
 def managed_ledger(data: bytes, where: str) -> Listed:

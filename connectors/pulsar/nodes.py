@@ -52,7 +52,8 @@ def gone(paths: PulsarPaths, path: str, zxid: int, seen_ms: int) -> Pointers:
 
 
 def forbidden(paths: PulsarPaths, path: str, mzxid: int, seen_ms: int) -> Pointers:
-    """A node without read permission. ``mzxid``: of its last known state, which must not win over later ones."""
+    """A node without read permission. ``mzxid``: the mzxid of its last known state, which must not win over later
+    ones."""
     place = paths.places(path)[0]
     error = f"expected permission to read {path}; found none; grant it to this identity in the znode's ACL"
     return Pointers(path, place.owner, place.name, OwnerStatus.UNREADABLE, -1, mzxid, seen_ms, error=error)

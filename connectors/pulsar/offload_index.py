@@ -43,15 +43,20 @@ Read = Callable[[int, int], bytes]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Index:
-    """The content of an index. ``data_length``: size of the data object in bytes; ``blocks``: rows of `BLOCK`;
-    ``last_entry``, ``length`` (bytes of all entries), ``closed`` and ``claim``: metadata at the time of the offload."""
+    """The content of an index. The metadata of the ledger are those at the time of the offload."""
 
     data_length: int
+    """The size of the data object in bytes."""
     blocks: NDArray[Any]
+    """The blocks of the data object: rows of `BLOCK`."""
     last_entry: int
+    """The id of the last entry, according to the metadata of the ledger."""
     length: int
+    """The size of all entries in bytes, according to the metadata of the ledger."""
     closed: bool
+    """Whether the ledger is closed, according to its metadata."""
     claim: Claim
+    """The claim in the metadata of the ledger."""
 
 
 def pair_of(key: str) -> tuple[Pair, bool] | None:

@@ -19,20 +19,24 @@ _STAYS = "the ledger is kept in BookKeeper until then"
 
 
 class OffloadFacts(NamedTuple):
-    """The properties of an offloaded ledger: its managed ledger, the id of its last entry, its bytes."""
+    """The properties of an offloaded ledger."""
 
     owner: str
+    """The name of the managed ledger."""
     last_entry: int
+    """The id of the last entry."""
     length: int
+    """The size of all entries in bytes."""
 
 
 class _Result(NamedTuple):
-    """The ETags of both objects, and what is wrong with them."""
+    """The result of a verification of the data object and the index with these ETags."""
 
     data_tag: str
     index_tag: str
     facts: OffloadFacts
     defect: Stop | None
+    """What is wrong with the objects; None if nothing is."""
 
 
 class Tiered:

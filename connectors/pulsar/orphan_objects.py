@@ -138,7 +138,8 @@ def remove(
     nodes: Callable[[str], Sequence[Pointers]],
 ) -> list[str]:  # fmt: skip
     """Delete these objects and abort these uploads, unless their owner, read now, references one of them. Returns
-    those that still exist. ``clusters``: of each store. Raises `Refused` if any requirement does not hold."""
+    those that still exist. ``clusters``: the clusterName of each store. Raises `Refused` if any requirement does not
+    hold."""
     own = nodes(owner)[0]
     if own.status is not OwnerStatus.READABLE:
         raise Refused(

@@ -25,10 +25,12 @@ _DOMAIN = "persistent"
 
 
 class Partitioned(NamedTuple):
-    """Numbers of partitions by topic; None: its node is not readable. ``known``: whether other topics have none."""
+    """The numbers of partitions of topics."""
 
     counts: Mapping[Topic, int | None]
+    """The number of partitions by topic; None if the node of the topic is not readable or has no valid number."""
     known: bool = True
+    """Whether all topics that are not in ``counts`` are known to have no partitions."""
 
     def size(self, topic: Topic) -> int | None:
         """The number of partitions of a topic, 0 if it is not partitioned, None if that is not known."""
@@ -40,11 +42,12 @@ class Partitioned(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """``read``: topics and partitions that clients read. ``doubtful``: topics that exist with and without partitions,
-    if it is not known which of both clients read."""
+    """What clients read of the topics of a namespace."""
 
     read: list[Topic]
+    """The topics and partitions that clients read."""
     doubtful: list[Topic]
+    """The topics that exist with and without partitions, if it is not known which of both clients read."""
 
 
 def choice(found: Collection[Topic], of: Partitioned) -> Choice:

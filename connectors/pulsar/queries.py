@@ -17,13 +17,16 @@ _NAMES_TOGETHER, _LISTINGS = 50_000, 250
 
 
 class Node(NamedTuple):
-    """A node as read. ``error``: GONE or FORBIDDEN, as of ``zxid``; 0 with a ``stat``."""
+    """A node as read."""
 
     path: str
     data: bytes
     stat: Stat | None
+    """The stat of the node, or None with an error."""
     error: int
+    """GONE or FORBIDDEN, or 0 if the node was read."""
     zxid: int
+    """The zxid of the response. The result is as of this zxid."""
 
 
 def read(client: ZooKeeperClient, paths: Iterable[str], pace: Pace = PACE) -> Iterator[list[Node]]:

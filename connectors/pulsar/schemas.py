@@ -59,13 +59,15 @@ class SchemaPlace(NamedTuple):
 
 
 class StoredSchema(NamedTuple):
-    """A version of a schema. ``kind``: a `SchemaType`, or the number of an unknown one. ``definition``: for AVRO and
-    JSON an Avro schema as JSON. ``deleted``: the topic has had no schema since then."""
+    """A version of a schema."""
 
     version: int
     kind: int
+    """A `SchemaType`, or the number of an unknown type."""
     definition: bytes
+    """The content of the schema: for AVRO and JSON, an Avro schema as JSON."""
     deleted: bool
+    """Whether the topic has had no schema since this version."""
 
 
 def schema_places(data: bytes, where: str) -> list[SchemaPlace]:

@@ -26,11 +26,12 @@ _WORD = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 
 
 class Topic(NamedTuple):
-    """A persistent topic, or one partition of it. ``local``: the last part of its name."""
+    """A persistent topic, or one partition of it."""
 
     tenant: str
     namespace: str
     local: str
+    """The last part of the name."""
 
     def __str__(self) -> str:
         return f"persistent://{self.tenant}/{self.namespace}/{self.local}"
@@ -101,10 +102,12 @@ def check_namespace(name: str) -> None:
 
 
 class TopicLog(NamedTuple):
-    """The ledgers of a topic by id. ``topic``: the one that owns them, whose schema they have."""
+    """The ledgers of a topic."""
 
     topic: Topic
+    """The topic that owns the ledgers. They have its schema."""
     ledgers: list[LedgerInfo]
+    """The ledgers, ordered by id."""
 
 
 def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> TopicLog:

@@ -15,26 +15,27 @@ from trueup.state.replication.group_settings import diff_groups, may_change
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Both sides of some topics, for `state.replication.config_sync.diff`. ``problems``: omitted topics of the source
-    with the reason: a topic that cannot be read must not count as missing."""
+    """Both sides of some topics, for `state.replication.config_sync.diff`."""
 
     source: Mapping[str, Topic]
     target: Mapping[str, Topic]
     problems: Mapping[str, str] = field(default_factory=dict)
+    """The omitted topics of the source with the reason. A topic that cannot be read must not count as missing."""
 
 
 class Outcome(NamedTuple):
-    """The result of an action. ``result``:
-
-    done     it was executed, or nothing was to be done
-    refused  the target refuses it; an operator must change something
-    retry    the next pass may succeed
-    unknown  the response was lost; the next read shows the result
-    skipped  not attempted, because an earlier action was not done
-    """
+    """The result of an action."""
 
     action: Action
     result: str
+    """One of these words:
+
+    done     the action was executed, or nothing was to be done
+    refused  the target refuses the action; an operator must change something
+    retry    the next pass may succeed
+    unknown  the response was lost; the next read shows the result
+    skipped  the action was not attempted, because an earlier action was not done
+    """
     detail: str = ""
 
 

@@ -33,23 +33,27 @@ TOGETHER = 100
 
 @dataclass(frozen=True, slots=True)
 class OffsetMapping:
-    """The translation of offsets of one partition here to offsets of ``to`` there.
+    """The translation of the offsets of one partition here to the offsets of a partition there.
 
-    ``there``: map of the link from here to there; ``way``: the links that copy the records of ``to`` here (empty:
-    none); ``writers``: other links that copy to ``to``. ``reverse``: only a link from there to here exists, and
-    ``there`` is its map. ``ids``: ids of the topics here and there to which the maps apply (empty: unknown). ``start``:
-    first offset of the log here (-1: unknown); a group that is behind it continues there. ``blocked_reason``: why no
-    map applies now.
+    "Here" is the cluster whose groups move. "There" is the cluster to which these groups move.
     """
 
     to: LogId
+    """The partition there."""
     there: OffsetMap
+    """The map of the link from here to there."""
     way: Sequence[Hop] = ()
+    """The links that copy the records of the partition there to the partition here. Empty if there are none."""
     writers: Sequence[Writer] = ()
+    """Other links that copy to the partition there."""
     reverse: bool = False
+    """Whether only a link from there to here exists. ``there`` is then the map of this link."""
     ids: tuple[str, str] = ("", "")
+    """The id of the topic here and the id of the topic there to which the maps apply. Empty: the id is unknown."""
     start: int = -1
+    """The first offset of the log here. A group with a lower offset continues at this offset. -1: unknown."""
     blocked_reason: str = ""
+    """Why no map applies now. Empty if the maps apply."""
 
     def translate(self, offset: int) -> tuple[Translation, int]:
         """The offset there, never past the copied records, and the number of records by which it is behind: of offsets
@@ -67,27 +71,29 @@ class OffsetMapping:
 
 
 class Checkpoint(NamedTuple):
-    """The result for one group and partition after one pass.
-
-    ``committed``: here; ``translated``: its translation (-1: unknown); ``present``: committed there (-1:
-    none); ``lag``: see `OffsetMapping.translate`. ``action``:
-
-    moved    ``translated`` was committed there
-    due      it would be, but changes are not permitted
-    kept     the target has it, or is ahead (``reason``)
-    active   the group has members there; nothing is changed
-    waiting  there is no translation yet (``reason``)
-    failed   the other cluster refused, or did not respond (``reason``)
-    """
+    """The result for one group and partition after one pass. For "here" and "there", see `OffsetMapping`."""
 
     group: str
     source: LogId
     target: LogId
     committed: int
+    """The offset that is committed here. -1: unknown."""
     translated: int = NEVER
+    """The translation of the offset that is committed here. -1: unknown."""
     present: int = NEVER
+    """The offset that is committed there. -1: none."""
     lag: int = 0
+    """The number of records by which the translation is behind (see `OffsetMapping.translate`)."""
     action: str = "waiting"
+    """One of these words:
+
+    moved    the translated offset was committed there
+    due      the translated offset would be committed there, but changes are not permitted
+    kept     the translated offset is committed there already, or the group is ahead there (``reason``)
+    active   the group has members there; nothing is changed
+    waiting  there is no translation yet, or the topic there is not the copied one (``reason``)
+    failed   a cluster refused the request, or did not respond (``reason``)
+    """
     reason: str = ""
 
 
@@ -100,7 +106,7 @@ class Commits(NamedTuple):
 
 class Groups:
     """Moves groups from one cluster to the other. Calls block and raise what `GroupOffsets` raises; errors of a single
-    group are in its rows. ``source_s``: `Capabilities.groups_s` of the source.
+    group are in its rows. ``source_s``: the value of `Capabilities.groups_s` of the source.
 
     A pass takes one request per coordinator on both sides, one per broker of the target, one per moved group, sent
     concurrently, and one for topic ids on either side; it sends nothing to the target for groups
@@ -260,8 +266,8 @@ Translate = Callable[[LogId, int], tuple[Translation, int]]
 
 
 def _translations(mappings: Mapping[LogId, OffsetMapping], ids: Mapping[str, str]) -> Translate:
-    """`OffsetMapping.translate` by source partition. ``ids``: of the topics in which offsets were committed. Results
-    are cached, because most groups commit the same few offsets."""
+    """`OffsetMapping.translate` by source partition. ``ids``: the ids of the topics in which offsets were committed, by
+    name. Results are cached, because most groups commit the same few offsets."""
     meant: dict[LogId, OffsetMapping] = {}
 
     @cache

@@ -51,8 +51,8 @@ def mark_of(headers: Sequence[Header] | None) -> tuple[bytes, int] | None:
 
 
 class Path:
-    """The transformation of the header `HEADER` from ``source`` to ``target``. ``held``: for refilled records, whether
-    the target had them before (`state.replication.provenance.Refill`); None: for others."""
+    """The transformation of the header `HEADER` from ``source`` to ``target``. ``held``: whether the target had the
+    records before the refill (`state.replication.provenance.Refill`); None: the records are not refilled."""
 
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
         self._ends, self._forward, self._held = (source, target), forward, held

@@ -17,21 +17,25 @@ from trueup.connectors.replication.ports import HeartbeatLog
 
 
 class Beat(NamedTuple):
-    """The state of heartbeats. Times are ms since the epoch by the local clock, 0: never; lags ms, -1: unknown.
+    """The state of heartbeats.
 
-    ``sent_ms``: write time of the newest one that the source acknowledged or returned; ``left_ms`` and
-    ``arrived_ms``: write time of the newest one read at the source, at the target. ``source_lag_ms`` and ``lag_ms``:
-    time from the write to that read. ``source_error`` and ``target_error``: last error of that side since its last
-    success.
+    Times are in ms since the epoch by the local clock; 0 means never. Lags are in ms; -1 means unknown.
     """
 
     sent_ms: int = 0
+    """The write time of the newest heartbeat that the source acknowledged or returned."""
     left_ms: int = 0
+    """The write time of the newest heartbeat that was read at the source."""
     arrived_ms: int = 0
+    """The write time of the newest heartbeat that was read at the target."""
     source_lag_ms: int = -1
+    """The time from the write of a heartbeat until it was read at the source."""
     lag_ms: int = -1
+    """The time from the write of a heartbeat until it was read at the target."""
     source_error: str = ""
+    """The last error of the source since its last success. Empty if there is none."""
     target_error: str = ""
+    """The last error of the target since its last success. Empty if there is none."""
 
 
 class Heartbeat(Closing):

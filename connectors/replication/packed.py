@@ -26,43 +26,53 @@ MARK_BYTES = 16
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The headers of earlier copies, which are not among the others. ``number``: the place of each record's value of
-    `provenance.HEADER` in ``paths``; empty: no link copied it. ``columns``: the records with all headers."""
+    """The headers of earlier copies, which are not among the other headers."""
 
     number: Array
+    """The place of the value of `provenance.HEADER` of each record in ``paths``."""
     paths: Sequence[bytes]
+    """The different values of `provenance.HEADER`. An empty value means that no link copied the record."""
     columns: Callable[[], Columns]
+    """Returns the records with all headers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The parts of records, shared by all `Packed` of a response; one item for each record, ends are exclusive.
-    ``data``: where keys and values are, in order (``key_at`` or ``value_at`` < 0: null).
-    ``heads``: where headers are, with one more byte behind the last; ``counts``: their numbers. ``names_at`` and
-    ``values_at``: where the lengths of all names and values are in ``heads``, in order. ``number``: the place of each
-    record's path in `Packed.passed` if there are several. ``body_at``: where the lengths of keys are, if ``data``
-    has records in Kafka's layout, up to ``head_end``, with numbers of headers of one byte. Writers may change these
-    numbers there."""
+    """The parts of records, shared by all `Packed` of a response.
+
+    An array has one item for each record, unless its description says otherwise. Ends are exclusive.
+    """
 
     offsets: Array
     stamps: Array
     data: bytes | bytearray | memoryview
+    """The bytes that contain the keys and values, in order."""
     key_at: Array
+    """The start of the key in ``data``. Negative: the key is null."""
     key_end: Array
     value_at: Array
+    """The start of the value in ``data``. Negative: the value is null."""
     value_end: Array
     heads: bytes | bytearray | memoryview
+    """The bytes that contain the headers, with one more byte behind the last header."""
     head_at: Array
     head_end: Array
     counts: Array
+    """The number of headers."""
     names_at: Array
+    """The place of the length of each name in ``heads``, with one item for each header of all records, in order."""
     values_at: Array
+    """The place of the length of each value in ``heads``, with one item for each header of all records, in order."""
     earlier: Earlier | None = None
     number: Array | None = None
+    """The place of the path in `Packed.passed`. None: all records have the first path."""
     body_at: Array | None = None
+    """The place of the length of the key in ``data``. None unless ``data`` contains the records in Kafka's layout up to
+    ``head_end``, each with a number of headers of one byte. Writers may change these numbers of headers in ``data``."""
 
     def only(self, rows: slice, number: Array) -> "Content":
-        """Those of some records whose ``number`` is not negative, without the headers of earlier copies."""
+        """The parts of the records in ``rows`` whose ``number`` is not negative, without the headers of earlier
+        copies."""
         chosen = np.zeros(len(self.offsets), bool)
         chosen[rows] = number >= 0
         headers = np.repeat(chosen, self.counts)
@@ -75,8 +85,7 @@ class Content:
 
 
 class Packed(Native):
-    """Some records of a response, for any writer. ``passed`` and ``prefix``: of the headers that a copy has, see
-    `replication.headers`; ``passed`` has all values that occur. Both are empty before `tagged`."""
+    """Some records of a response, for any writer."""
 
     def __new__(cls, content: Content, rows: slice, passed: Sequence[bytes] = (), prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
@@ -88,7 +97,11 @@ class Packed(Native):
     content: Content
     rows: slice
     passed: Sequence[bytes]
+    """All values of `provenance.HEADER` that the copies of the records have (see `replication.headers`). Empty before
+    `tagged`."""
     prefix: bytes
+    """The prefix of the marks that the copies of the records have (see `replication.headers`). Empty before
+    `tagged`."""
 
     @property
     def size(self) -> int:

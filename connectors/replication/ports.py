@@ -31,49 +31,58 @@ Refusals = dict[LogId, str] | TrueupError
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """The capabilities of a system. ``topic_ids``: a recreated topic can be distinguished. ``ends_lag_s``: maximum time
-    in seconds after which an acknowledged record is below the reported end; 0: immediately, or the call that reports
-    ends waits for it.
-    ``configs``, ``rights``, ``groups``: topics have settings, there are ACLs, groups commit offsets. ``groups_s``:
-    minimum interval in seconds between two observations of committed offsets, for systems that only return those of
-    all groups together."""
+    """The capabilities of a system."""
 
     topic_ids: bool = True
+    """Whether a recreated topic can be distinguished from the former one."""
     ends_lag_s: float = 0.0
+    """The maximum time in seconds until an acknowledged record is below the reported end. 0: it is below the end
+    immediately, or the call that reports ends waits for it."""
     configs: bool = True
+    """Whether topics have settings."""
     rights: bool = True
+    """Whether there are ACLs."""
     groups: bool = True
+    """Whether groups commit offsets."""
     groups_s: float = 0.0
+    """The minimum interval in seconds between two observations of committed offsets, for systems that only return the
+    offsets of all groups together."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """A topic in its cluster's metadata. ``id`` changes when it is recreated (empty: the system has no ids).
-    ``configs``: the effective settings, if requested. ``error``: why nothing else is known."""
+    """A topic in the metadata of its cluster."""
 
     name: str
     logs: tuple[LogId, ...] = ()
     id: str = ""
+    """The id of the topic, which changes when the topic is recreated. Empty if the system has no ids."""
     configs: Mapping[str, Setting] = field(default_factory=dict)
+    """The effective settings, if they were requested."""
     error: str = ""
+    """Why the topic or its settings could not be read. Empty if there was no error."""
 
 
 class Log(NamedTuple):
-    """First offset of a log and the one after its last readable record; -1 and ``error`` if unknown. The accuracy of
-    the end is `Capabilities.ends_lag_s`."""
+    """The bounds of a log."""
 
     start: int = -1
+    """The first offset of the log. -1: unknown."""
     end: int = -1
+    """The offset after the last readable record. Its accuracy is `Capabilities.ends_lag_s`. -1: unknown."""
     error: str = ""
+    """Why the bounds are unknown. Empty if they are known."""
 
 
 class Sample(NamedTuple):
-    """``per_batch``: average number of records that a source stores together, ``record_bytes``: stored size of one;
-    -1 if none was found. ``magic``: version of the oldest record format found."""
+    """Properties of the newest records of some logs."""
 
     per_batch: float = -1.0
+    """The average number of records that a source stores together. -1 if no record was found."""
     magic: int = 2
+    """The version of the oldest record format found."""
     record_bytes: float = -1.0
+    """The average stored size of a record in bytes. -1 if no record was found."""
 
 
 SHARE = "share"
@@ -105,13 +114,12 @@ class GroupOffsets(Protocol):
 
 
 class HeartbeatLog(Protocol):
-    """The heartbeats' topic of one cluster. An error is kept in ``error`` until the next success.
-
-    ``written_ms``: the newest `write` that was acknowledged.
-    """
+    """The heartbeats' topic of one cluster."""
 
     error: str
+    """The last error since the last success. Empty if there is none."""
     written_ms: int
+    """The ``sent_ms`` of the newest `write` that was acknowledged. 0 if there is none."""
 
     def prepare(self) -> None:
         """Create the topic if it is missing, and start to read near its end."""
@@ -146,8 +154,8 @@ class ClusterAdmin(Protocol):
         """Those of ``names`` that exist, with all effective settings unless ``configs`` is false."""
 
     def logs(self, logs: Iterable[LogId], committed_only: bool = True) -> Mapping[LogId, Log]:
-        """Start and end of each log. ``committed_only``: as for readers of committed records; otherwise the end is the
-        offset of the next record."""
+        """Start and end of each log. ``committed_only``: the end is the one for readers of committed records; otherwise
+        it is the offset of the next record."""
 
     def starts(self, logs: Iterable[LogId], start: Start) -> Mapping[LogId, int | TrueupError]:
         """The first offset to copy of each log: `earliest`, `latest`, the first record at or after a `time` (the end
@@ -186,7 +194,7 @@ class ClusterAdmin(Protocol):
 
 
 class Columns(NamedTuple):
-    """Records of one log in order, as columns; timestamps in ms since 1970, also before it.
+    """Records of one log in order, as columns.
 
     A reader gives the header `provenance.HEADER` only to a record that a link wrote to this log: it is the record's
     path. It gives the header `headers.MARK` to no record, whatever the record itself has.
@@ -196,6 +204,7 @@ class Columns(NamedTuple):
     keys: Sequence[bytes | None] = ()
     values: Sequence[bytes | None] = ()
     stamps: Sequence[int] = ()
+    """The timestamps in ms since 1970. A timestamp before 1970 is negative."""
     headers: Sequence[Sequence[tuple[str, bytes | None]]] = ()
 
     def cut(self, start: int, stop: int | None = None) -> "Columns":
@@ -224,35 +233,43 @@ class Native(Columns):
 
 
 class Read(NamedTuple):
-    """The result of one poll of a log. ``next``: the next offset to read; all records before it are in ``records``;
-    ``idle``: there was nothing more; ``error``: why it cannot be read further. ``lost``: offsets up to ``next`` that
-    the source deleted before they were read. They are reported without records, so that they are counted once.
-    ``bounds``: the bounds of the log, if the source reported them with the records. ``foreign_tags``: the records
-    whose tag is not believed, because no link wrote them where they are; it is not among their headers.
-    ``place``: a number, not negative, by which the last of the records is distinguished from another one with its
-    offset; -1: none. The next reader of the log finds it in the position (`track.PLACE`). ``refused``: why the last of
-    the records cannot be copied; its value is what the source has."""
+    """The result of one poll of a log."""
 
     records: Columns
     next: int
+    """The next offset to read. All records before it that were not given earlier are in ``records``."""
     idle: bool = False
+    """Whether the log had no further records."""
     error: TrueupError | None = None
+    """Why the log cannot be read further. None if it can."""
     lost: int = 0
+    """The number of offsets up to ``next`` that the source deleted before they were read. A result with such offsets
+    has no records, so that the offsets are counted once."""
     place: int = -1
+    """A number that distinguishes the last of the records from another record with the same offset. It is not negative;
+    -1: there is no such number. The next reader of the log finds it in the position (`track.PLACE`)."""
     refused: str = ""
+    """Why the last of the records cannot be copied. The value of this record in ``records`` is the value that the
+    source has. Empty if the record can be copied."""
     bounds: Bounds = Bounds(-1, -1)
+    """The bounds of the log, if the source reported them with the records; otherwise -1 for both."""
     foreign_tags: int = 0
+    """The number of records whose tag is not believed, because no link wrote the record to this log. The tag is not
+    among the headers of the record."""
 
 
 class Written(NamedTuple):
-    """The result of a write to a log. ``offsets``: of the acknowledged records, which are the first ones. For the
-    others: ``refused``: why the target refuses the first of them (``alone``), or one of those that it accepts or
-    refuses together; ``error``: why their fate is unknown. Neither: all are acknowledged."""
+    """The result of a write to a log. Without a refusal and without an error, all records are acknowledged."""
 
     offsets: Sequence[int]
+    """The target offsets of the acknowledged records, which are the first records of the write."""
     refused: str = ""
+    """Why the target refuses a record: the first record that is not acknowledged if ``alone``, otherwise one of the
+    records that the target accepts or refuses together. Empty if it refuses none."""
     error: TrueupError | None = None
+    """Why the fate of the records that are not acknowledged is unknown. None if it is known."""
     alone: bool = False
+    """Whether the refusal concerns only the first record that is not acknowledged."""
 
 
 def following(offsets: Sequence[int], first: int, count: int) -> Sequence[int]:
@@ -340,8 +357,9 @@ class Writer(End, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Medium:
-    """The reader and the writer of one system. ``reader`` and ``writer`` each create one for a lease, whose
-    ``source_id`` and ``target_id`` are the ids of the intended topics."""
+    """The reader and the writer of one system."""
 
     reader: Callable[[Lease], Reader]
+    """Creates a reader for a lease. The ``source_id`` of each assignment is the id of the intended topic."""
     writer: Callable[[Lease], Writer]
+    """Creates a writer for a lease. The ``target_id`` of each assignment is the id of the intended topic."""

@@ -37,13 +37,14 @@ TRIES = 5
 
 
 class Tagged(NamedTuple):
-    """The rows to write for some records. ``broken``: why the next record cannot be written: the reader refuses it, or
-    the transform failed."""
+    """The rows to write for some records."""
 
     columns: Columns
     dropped: int
     filtered: int
     broken: str = ""
+    """Why the next record cannot be written: the reader refuses it, or the transform failed. Empty if neither is the
+    case."""
 
 
 class Flight:

@@ -20,8 +20,8 @@ Ends = Callable[[Iterable[LogId]], Mapping[LogId, Bounds | TrueupError]]
 
 class Resume:
     """Resumes the logs of one lease, when it opens and after each request with an unknown result. ``source`` and
-    ``target``: read the bounds of logs of that side, after everything that its servers have is visible. ``lag_s``:
-    seconds by which the ends of either side may lag behind acknowledgements."""
+    ``target``: the functions that read the bounds of the logs of each side, after everything that the servers of this
+    side have is visible. ``lag_s``: the seconds by which the ends of either side may lag behind acknowledgements."""
 
     def __init__(self, source: Ends, target: Ends, tails: Tails, lag_s: float = 0.0) -> None:
         self._source, self._ends, self._tails, self._lag_s = source, target, tails, lag_s

@@ -20,10 +20,12 @@ MOST = 1_000_000
 
 
 class Bounds(NamedTuple):
-    """First offset of a log and the one after its last record."""
+    """The bounds of a log."""
 
     start: int
+    """The first offset of the log."""
     end: int
+    """The offset after the last record."""
 
 
 class Met(NamedTuple):
@@ -34,9 +36,9 @@ class Met(NamedTuple):
 
 
 class TailSearch:
-    """The tail of one target log, read backwards. ``floors``: of each requested source log, by its prefix
-    (`headers.prefix_of`); -1: unknown. ``met``: records found of each, in order. ``low``: offsets below it are not
-    read yet."""
+    """The tail of one target log, read backwards. ``floors``: the floor of each requested source log, by its prefix
+    (`headers.prefix_of`); -1: unknown. ``met``: the records of each source log that were found, in order. ``low``: the
+    offset from which on the tail was read."""
 
     def __init__(self, bounds: Bounds, floors: Mapping[bytes, int]) -> None:
         start, self.low = bounds

@@ -20,8 +20,9 @@ that the last one took in vain, and the most."""
 
 
 class Lane:
-    """A target log. ``shared``: several source logs have it as target. ``next``: the offset after the newest record of
-    the copy; ``clear``: its end when nothing was in flight, which may be behind records of others; -1: unknown."""
+    """A target log. ``shared``: whether several source logs have it as target. ``next``: the offset after the newest
+    record of the copy, -1: unknown. ``clear``: the end of the log when nothing was in flight, which may be behind
+    records of others, -1: unknown."""
 
     def __init__(self, target: LogId, shared: bool = False) -> None:
         self.target, self.shared, self.next, self.clear = target, shared, -1, -1
@@ -44,19 +45,20 @@ class Counts:
 
 
 class LogTrack:
-    """One source log. ``offset``: all before it is acknowledged, dropped, filtered or dismissed.
+    """One source log. ``offset``: the offset before which all records are acknowledged, dropped, filtered or dismissed.
 
-    ``prefix``: marks its records at the target (`headers.prefix_of`). ``begun``: it has a position, of this lease or
-    of an earlier one. ``reached``: the offset after the last record read. ``floor``: the target's end when ``offset``
-    was acknowledged, -1: unknown; no newer record of this log is below it. ``chosen``: an operator set the offset.
-    ``bounds``: last known bounds of the source log. ``runs``: source offset, target offset and length of unreported
-    acknowledgements.
-    ``careful``: number of records to send one by one, because one of them was refused. ``stamp``: timestamp of
-    the oldest record of the last read, ms since the epoch. ``newest``: source offset of the newest record in the tail
-    of the target, -1: none. ``place``: an offset, and `ports.Read.place` of the record before it. ``idle``: nothing
-    more to read now. ``known``: the target confirmed ``offset``, and the log may be read; otherwise ``trouble`` has the
-    reason. ``stopped``: until an operator changes something. ``again_s``: no attempt to read its position before this
-    time while other logs are copied.
+    ``prefix``: the prefix of the marks of its records at the target (`headers.prefix_of`). ``begun``: whether the log
+    has a position, of this lease or of an earlier one. ``reached``: the offset after the last record read. ``floor``:
+    the target's end when ``offset`` was acknowledged, -1: unknown; no newer record of this log is below it. ``chosen``:
+    whether an operator set the offset. ``bounds``: the last known bounds of the source log. ``runs``: the source
+    offset, target offset and length of each unreported acknowledgement.
+
+    ``careful``: the number of records to send one by one, because one of them was refused. ``stamp``: the timestamp of
+    the oldest record of the last read, in ms since the epoch. ``newest``: the source offset of the newest record in the
+    tail of the target, -1: none. ``place``: an offset, and `ports.Read.place` of the record before it. ``idle``:
+    whether there is nothing more to read now. ``known``: whether the target confirmed ``offset``, so that the log may
+    be read; otherwise ``trouble`` is the reason. ``stopped``: whether an operator must change something before the log
+    is copied again. ``again_s``: the time before which the position is not read again while other logs are copied.
     """
 
     def __init__(self, assignment: Assignment, lane: Lane, writer_id: int) -> None:

@@ -9,12 +9,13 @@ from trueup.state.common.errors import BadSettings
 
 
 class Record(NamedTuple):
-    """A record of the source. ``timestamp`` is in ms since 1970, -1: none."""
+    """A record of the source."""
 
     topic: str
     partition: int
     offset: int
     timestamp: int
+    """The timestamp in ms since 1970. -1: none."""
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...]

@@ -35,45 +35,54 @@ class NoAccess(Stop):
 
 @dataclass(frozen=True, slots=True)
 class BucketLocation:
-    """The location of a bucket. Empty: from boto3's own configuration. ``key_env``, ``secret_env``: the environment
-    variables with the credentials. ``ca``: PEM file of authorities."""
+    """The location of a bucket. The values of empty fields are taken from boto3's own configuration."""
 
     bucket: str
     region: str = ""
     endpoint: str = ""
     key_env: str = ""
+    """The name of the environment variable with the access key id."""
     secret_env: str = ""
+    """The name of the environment variable with the secret access key."""
     ca: str = ""
+    """The path of a PEM file of authorities."""
 
     def __str__(self) -> str:
         return f"{self.endpoint or 's3:/'}/{self.bucket}"
 
 
 class Object(NamedTuple):
-    """One object of a listing. ``size`` in bytes, ``modified_ms`` since the epoch."""
+    """One object of a listing."""
 
     key: str
     size: int
+    """The size of the object in bytes."""
     modified_ms: int
+    """The time of the last modification, ms since the epoch."""
 
 
 class Head(NamedTuple):
-    """The current state of one object. ``tag``: its ETag, which changes with its bytes. ``metadata``: its user
-    metadata, with names in lower case."""
+    """The current state of one object."""
 
     size: int
     modified_ms: int
     tag: str
+    """The ETag of the object, which changes with its bytes."""
     metadata: Mapping[str, str]
+    """The user metadata of the object, with names in lower case."""
 
 
 class Start(NamedTuple):
-    """Bytes of an object; the size, the ETag and the user metadata, with names in lower case, of the whole object."""
+    """A range of the bytes of an object, and the properties of the whole object."""
 
     content: bytes
+    """The bytes of the range."""
     size: int
+    """The size of the whole object in bytes."""
     tag: str
+    """The ETag of the object."""
     metadata: Mapping[str, str] = MappingProxyType({})
+    """The user metadata of the object, with names in lower case."""
 
 
 class Upload(NamedTuple):

@@ -43,22 +43,28 @@ class NodeEvent(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The load on a server: ``batch`` znodes per request, ``window`` requests in flight, ``pause_s`` between requests.
+    """The load on a server.
 
-    The default reads about 280,000 znodes/s; 250, 1 and 4 ms read about 50,000 without a visible effect on clients.
+    The default reads about 280,000 znodes/s. Batches of 250 znodes, one request in flight and a pause of 4 ms read
+    about 50,000 znodes/s without a visible effect on clients.
     """
 
     batch: int = 250
+    """The number of znodes per request."""
     window: int = 2
+    """The number of requests in flight."""
     pause_s: float = 0.0
+    """Seconds between requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedNode:
-    """The error code of each operation (None: done; 0: rolled back because another failed), and the zxid."""
+    """The response to a transaction."""
 
     codes: list[int | None]
+    """The error code of each operation. None: done; 0: rolled back because another operation failed."""
     zxid: int
+    """The zxid in the header of the response."""
 
 
 FAST = Pace()
@@ -69,8 +75,9 @@ _LOOK_S = 0.1
 
 
 class ZooKeeperClient(KazooClient):  # type: ignore[misc]
-    """One session. ``options`` are kazoo's (timeout in s; others by `security.options_of`). ``tree``: a znode; what
-    this client creates below it has the permissions of its ACL, see `security.shared`. It needs an identity for this.
+    """One session. ``options``: the options of kazoo (timeout in s; others by `security.options_of`). ``tree``: the
+    path of a znode; znodes that this client creates below it have the permissions of its ACL, see `security.shared`.
+    The client needs an identity for this.
 
     ``sink`` is called on the connection's thread with every watch event, in the order of zxids and several at once, as
     (zxid, kind, path), and must not block. The zxid is -1 on servers older than 3.9.

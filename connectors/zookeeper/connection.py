@@ -30,11 +30,12 @@ _EVENT_SIZE = _EVENT.size - INT.size
 class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
     """Passes watch events to ``client.sink``, all that are buffered at once.
 
-    ``ready``: the session is established and its credentials were accepted; kazoo says that it is connected before it
-    sends them. ``trouble``: of the last attempt to establish a session.
+    ``ready``: the event that is set when the session is established and its credentials were accepted, and cleared by
+    the next attempt to connect. kazoo reports a connection before it sends the credentials.
     """
 
     trouble: OSError | None = None
+    """The newest error since the last attempt to establish a session began; None if there was none."""
     _rest = b""
     _at = 0
 

@@ -39,7 +39,7 @@ class Forbidden(Stop):
 
 
 def unread(what: str, paths: Sequence[str]) -> Forbidden:
-    """The error for znodes that this session may not read. ``what``: their subject."""
+    """The error for znodes that this session may not read. ``what``: the subject of these znodes."""
     more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
     todo = "grant READ to this identity in the znode's ACL"
     return Forbidden(f"permission to read {what}", f"none for {paths[0]}{more}", todo)

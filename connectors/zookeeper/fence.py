@@ -28,7 +28,8 @@ class Nodes(Protocol):
 
 
 class Fence:
-    """``path``: of the znode; ``run``: of this leader; ``fenced``: called, with a reason, if another one leads."""
+    """The fence of one leader. ``path``: the path of the znode; ``run``: the id of this leader's run; ``fenced``: the
+    function that is called, with a reason, if another instance leads."""
 
     def __init__(self, path: str, epoch: int, run: str, fenced: Callable[[str], object]) -> None:
         self._path, self._epoch, self._run, self._fenced = path, epoch, run, fenced

@@ -114,7 +114,7 @@ class Watcher(ABC):
 
 class Follower(Watcher):
     """Follows a part of the tree: reads all of it, and then what events name. ``problem``: the error that prevents
-    progress, empty if none; ``complete_ms``: everything up to this time (ms since the epoch) was handled."""
+    progress, empty if none; ``complete_ms``: the time (ms since the epoch) up to which everything was handled."""
 
     def __init__(
         self, name: str, connect: Callable[[], ZooKeeperClient], watch: NodeWatch, now: Callable[[], int]

@@ -18,7 +18,7 @@ class Rewound(Stop):
 
 
 class Missed(Retry):
-    """A change without an event: others may have been missed, too."""
+    """A change without an event: other changes may also have been missed."""
 
 
 def ensure_later(found: int, reached: int) -> None:
@@ -58,6 +58,7 @@ def ensure_deleted(client: ZooKeeperClient, missing: Mapping[str, int]) -> None:
 
 
 def rewound(path: str, observed: int, found: int) -> Rewound:
-    """The error for a znode whose last write is older than an observed write. Zxids."""
+    """The error for a znode whose last write is older than an observed write. ``observed``, ``found``: the zxids of
+    these writes."""
     expected = f"{path} as written or deleted at zxid {observed:#x} or later"
     return Rewound(expected, f"a write at {found:#x}", _TODO)

@@ -49,16 +49,16 @@ class Stat(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Znodes:
-    """The result for the requested names, in their order.
-
-    ``raw``: the response. ``at`` int64: offset of each znode's data, followed by its stat.
-    ``size`` int64: bytes of data, or GONE or FORBIDDEN. ``zxid``: the state that it shows.
-    """
+    """The result for the requested names, in their order."""
 
     raw: bytes
+    """The bytes of the response."""
     at: NDArray[np.int64]
+    """The offset of each znode's data in ``raw``. The stat of the znode follows its data."""
     size: NDArray[np.int64]
+    """The size of each znode's data in bytes. GONE: there is no such znode. FORBIDDEN: it may not be read."""
     zxid: int
+    """The zxid of the state that the response shows."""
 
     def __len__(self) -> int:
         return len(self.size)
@@ -68,7 +68,7 @@ class Znodes:
         return self.raw[self.at[row] : self.at[row] + self.size[row]]
 
     def rows(self) -> Iterator[tuple[bytes, int]]:
-        """Data and version of each; empty data and GONE or FORBIDDEN if it was not found."""
+        """The data and version of each znode; empty data and GONE or FORBIDDEN if it was not found."""
         for at, size in zip(self.at.tolist(), self.size.tolist(), strict=True):
             end = at + size
             yield (self.raw[at:end], INT.unpack_from(self.raw, end + _VERSION)[0]) if size >= 0 else (b"", size)

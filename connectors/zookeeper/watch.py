@@ -21,10 +21,12 @@ FEW = 1_000
 
 
 class Patience(NamedTuple):
-    """Seconds without an event after which a burst is over, and maximum seconds after its first event."""
+    """The times after which a burst of events is over, whichever comes first."""
 
     calm_s: float
+    """Seconds since the last event of the burst."""
     burst_s: float
+    """Seconds since the first event of the burst."""
 
 
 SOON, LATER = Patience(0.2, 1.0), Patience(0.5, 4.0)
@@ -32,18 +34,19 @@ SOON, LATER = Patience(0.2, 1.0), Patience(0.5, 4.0)
 
 
 class PathEvent(NamedTuple):
-    """The newest event of one path. ``zxid`` -1: unknown (servers before 3.9)."""
+    """The newest event of one path."""
 
     kind: int
     zxid: int
+    """The zxid of the event; -1: unknown (servers before 3.9)."""
 
 
 class NodeWatch:
     """Collects the events of successive clients.
 
     Paths with a prefix in ``ignored`` are dropped. Paths with a prefix in ``calm`` arrive in bursts that are not
-    urgent: they are taken when the burst is over, see `Patience`. Those without ``named`` are dropped, too.
-    ``wake`` is set when there is work, ``connection_changed`` when a connection was made or lost.
+    urgent: they are taken when the burst is over, see `Patience`. Of these, paths that do not contain ``named`` are
+    also dropped. ``wake`` is set when there is work, ``connection_changed`` when a connection was made or lost.
     """
 
     def __init__(

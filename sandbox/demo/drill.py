@@ -40,13 +40,14 @@ SETTINGS = {
 
 @dataclass(slots=True)
 class DrillResult:
-    """Result of one drill. ``entries`` and ``lost`` count entries of closed ledgers; times in seconds."""
+    """The result of one drill. Times are in seconds."""
 
     name: str
     closed: int = 0
     left_open: int = 0
     fragmented: int = 0
     entries: int = 0
+    """The number of entries that were written to closed ledgers."""
     found_on_one_rack: int = 0
     still_on_one_rack: int = 0
     blocked: int = 0
@@ -54,6 +55,7 @@ class DrillResult:
     repairs: int = 0
     time_to_safe_s: list[float] = field(default_factory=list)
     lost: int = 0
+    """The number of lost entries of closed ledgers, see `LedgerWriter.verify`."""
     damaged: int = 0
     fenced: int = 0
     between_s: float = 0.0

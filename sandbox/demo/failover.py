@@ -33,7 +33,7 @@ REPLACED = "replication.target-replaced"
 
 @dataclass(slots=True)
 class FailoverResult(Result):
-    """Also the refill."""
+    """The result of the move and of the refill."""
 
     refilled: int = 0
     noticed_s: float = 0.0

@@ -40,22 +40,25 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class LeakResult:
-    """Result of the demo. ``found``: reported ledgers and bytes by rule and owner; ``left``: ledgers that should be
-    deleted and still exist; ``harmed``: ledgers that should not be deleted and do not exist. ``disk``: bytes that the
-    bookies used before and after, ``tiered``: the same for tiered storage; ``strays``: unreferenced objects that remain
-    there."""
+    """The result of the demo."""
 
     found: dict[tuple[str, str], tuple[int, int]] = field(default_factory=dict)
+    """The number of reported ledgers and their bytes, by rule and owner."""
     forgotten: int = 0
     confirmed: int = 0
     left: list[int] = field(default_factory=list)
+    """The ids of ledgers that should be deleted and still exist."""
     harmed: list[int] = field(default_factory=list)
+    """The ids of ledgers that should not be deleted and do not exist."""
     read: int = 0
     missing: int = 0
     live: int = 0
     disk: tuple[int, int] = (0, 0)
+    """The bytes of the entry logs of all bookies, before and after the deletion."""
     tiered: tuple[int, int] = (0, 0)
+    """The bytes in tiered storage, before and after the deletion."""
     strays: int = 0
+    """The number of unreferenced objects that remain in tiered storage."""
     first_s: float = 0.0
     took_s: float = 0.0
 

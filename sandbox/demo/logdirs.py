@@ -38,12 +38,13 @@ CLUSTER, NODE = "shop", 1
 
 @dataclass(slots=True)
 class LogDirsResult:
-    """Result of the demo. ``new``: partitions of the last topic by disk at its creation."""
+    """The result of the demo."""
 
     how: str = ""
     shots: list[Shot] = field(default_factory=list)
     skews: list[float] = field(default_factory=list)
     new: dict[str, int] = field(default_factory=dict)
+    """The number of partitions of the last topic on each disk when the topic was created, by name of the disk."""
     moves: int = 0
     moved: int = 0
     written: int = 0

@@ -26,7 +26,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 
 @dataclass(slots=True)
 class Result:
-    """Result of a move, in records unless stated otherwise. ``lag``: records behind over time, all links."""
+    """The result of a move. Times are in seconds; all other numbers are numbers of records."""
 
     acknowledged: int = 0
     unanswered: int = 0
@@ -46,6 +46,7 @@ class Result:
     took_s: float = 0.0
     wrong: list[str] = field(default_factory=list)
     lag: list[int] = field(default_factory=list)
+    """The number of records by which all links together were behind, at each query of the status."""
 
     @property
     def right(self) -> bool:
@@ -223,7 +224,8 @@ def _behind(row: Mapping[str, Any]) -> str:
 def duplicates(logs: Mapping[str, Log], ordered: Callable[[str], bool]) -> tuple[int, int]:
     """Orders that a cluster has too often, and delayed orders that their own cluster stored again.
 
-    ``logs``: by cluster. A broker that was killed delivers delayed messages again; a copy is as often as its original.
+    ``logs``: the log of each cluster, by the name of the cluster. A broker that was killed delivers delayed messages
+    again; a copy is as often as its original.
     """
     counts = {name: Counter(key for part in log.values() for key in part) for name, log in logs.items()}
     doubled = redelivered = 0

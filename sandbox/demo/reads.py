@@ -35,13 +35,16 @@ BROKER = {
 
 @dataclass(slots=True)
 class ReadsResult:
-    """Result of the demo: messages of the consumer before and after the switch, whether the priority returned, and
-    messages of `trueup read` without a broker."""
+    """The result of the demo."""
 
     stalled: int = 0
+    """The number of messages that the consumer received before it stalled."""
     received: int = 0
+    """The number of correct messages that the consumer received in all, before and after the switch."""
     returned: bool = False
+    """Whether the topic has its original read priority again."""
     read: int = 0
+    """The number of messages that `trueup read` returned without a broker."""
 
     @property
     def right(self) -> bool:

@@ -42,11 +42,12 @@ BURST = 4_000
 
 @dataclass(slots=True)
 class RocketMqResult(Result):
-    """Also what only RocketMQ has. ``kinds``: acknowledged orders of each kind."""
+    """The result of the move, with counts that only RocketMQ has."""
 
     altered: int = 0
     fifo: int = 0
     kinds: dict[str, int] = field(default_factory=dict)
+    """The number of acknowledged orders of each kind."""
 
     def bad(self) -> dict[str, int]:
         """Also messages that are altered, and FIFO groups whose order is."""

@@ -36,11 +36,13 @@ _ADDED = frozenset(name.decode() for name in names.STORED_BY_BROKER | names.TAG)
 
 
 class Order(NamedTuple):
-    """What a message must be, wherever it is. ``raw``: the body as sent, with the bits ``sys`` of its compression."""
+    """What a message must be, wherever it is."""
 
     body: bytes
     raw: bytes
+    """The body as sent. It is compressed if the order is of the kind `COMPRESSED`."""
     sys: int
+    """The bits of the system flag for the compression of the sent body; 0 if it is not compressed."""
     born_ms: int
     properties: dict[str, str]
     kinds: frozenset[str]
@@ -91,7 +93,7 @@ def same_record(key: str, begun_ms: int, value: bytes, born_ms: int, headers: li
 
 
 class RocketMqSite:
-    """A small cluster of RocketMQ. ``begun_ms``: when the shop began, since 1970."""
+    """A small cluster of RocketMQ. ``begun_ms``: the time when the shop began, in ms since 1970."""
 
     def __init__(self, servers: RocketMq, begun_ms: int) -> None:
         self.name, self.address, self.servers = servers.name, servers.address, servers
@@ -152,7 +154,7 @@ class RocketMqSite:
 
 
 class LakeSite(KafkaSite):
-    """The Kafka cluster to which orders are copied. ``begun_ms``: when the shop began, since 1970."""
+    """The Kafka cluster to which orders are copied. ``begun_ms``: the time when the shop began, in ms since 1970."""
 
     def __init__(self, name: str, broker: Kafka, begun_ms: int) -> None:
         super().__init__(name, broker)

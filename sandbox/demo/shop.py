@@ -51,7 +51,8 @@ class Site(Protocol):
 
 
 class Orders:
-    """The writers. They can move between clusters while they write. ``acknowledged``: keys, by cluster."""
+    """The writers. They can move between clusters while they write. ``acknowledged``: the keys of the orders that each
+    cluster acknowledged, by the name of the cluster."""
 
     def __init__(self, writers: int = 1, per_s: float = PER_S) -> None:
         self.acknowledged: dict[str, set[str]] = {}
@@ -122,8 +123,9 @@ class Orders:
 
 
 class Billing:
-    """What the consumer group read. ``first``: first order read in each partition, by cluster. ``again_s``: reading
-    time, up to the last order read before the move, of orders that were read again after it."""
+    """What the consumer group read. ``first``: the first order read in each partition, by cluster. ``again_s``: the
+    seconds between the first read of the earliest order that was read again after a move, and the last read before that
+    move."""
 
     def __init__(self) -> None:
         self.read: Counter[str] = Counter()

@@ -20,8 +20,9 @@ READY_S = 10.0
 
 
 class Volumes(Closing):
-    """``sizes``: bytes by name of a directory below ``root``. ``how``: where they are mounted; ``private``: use a
-    namespace even if mounting here is permitted."""
+    """Small file systems in directories below ``root``. ``sizes``: the size of each file system in bytes, by the name
+    of its directory. ``private``: whether a namespace is used even if mounting here is permitted. ``how``: the place
+    where the file systems are mounted, as text."""
 
     def __init__(self, root: Path, sizes: Mapping[str, int], private: bool = False) -> None:
         self.sizes = {root / name: size for name, size in sizes.items()}
@@ -75,9 +76,10 @@ class Volumes(Closing):
 
 
 class OnVolumes(Kafka):
-    """A node of any cluster whose log directories are ``volumes``. Its settings include `settings_of` them."""
+    """A node of any cluster whose log directories are file systems of `Volumes`."""
 
     volumes: Volumes
+    """The file systems of the log directories. The settings of the node include `settings_of` these volumes."""
 
     def prepare(self) -> None:
         """Format every directory."""

@@ -23,16 +23,19 @@ _CLUSTER_REQUEST = b'{"code":106,"language":"OTHER","version":479,"opaque":1,"fl
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files of a server. ``enforced``: connections without TLS are refused."""
+    """The TLS settings of a server."""
 
     certificate: Path
+    """The PEM file with the certificate."""
     key: Path
+    """The PEM file with the key."""
     enforced: bool = False
+    """Whether connections without TLS are refused."""
 
 
 class NameServer(LocalServer):
-    """A name server. It keeps nothing: brokers register again within 30 s after a restart. ``port``: that of its last
-    run, if there was one."""
+    """A name server. It keeps nothing: brokers register again within 30 s after a restart. ``port``: the port of its
+    last run, if there was one."""
 
     def __init__(self, root: Path, name: str = "nameserver", tls: Tls | None = None, port: Port | None = None) -> None:
         super().__init__(name, root.absolute())

@@ -25,20 +25,22 @@ _SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Keys below ``root``, shared by all brokers of a cluster. ``users``: password by name.
-
-    ``authorizer``: ACLs are enforced (StandardAuthorizer). admin and anonymous have all permissions, other users those
-    granted by ACLs. ``clients``: PEM file of the authorities of client certificates, whose users are their subjects;
-    without it there is no listener for them. ``issuer``: URL of a provider whose tokens are accepted (OAUTHBEARER);
-    ``session_ms``: after this time brokers require that clients log in again (KIP-368).
-    """
+    """The keys and the security settings of a cluster, shared by all its brokers."""
 
     root: Path
+    """The directory that contains the keys."""
     users: Mapping[str, str] = field(default_factory=lambda: USERS, repr=False)
+    """The password of each user, by name of the user."""
     authorizer: bool = True
+    """Whether ACLs are enforced (StandardAuthorizer). The users admin and anonymous have all permissions, other users
+    have those granted by ACLs."""
     clients: Path | None = None
+    """The PEM file with the authorities of client certificates. The user of a client is the subject of its certificate.
+    Without the file there is no listener for client certificates."""
     issuer: str = ""
+    """The URL of a provider whose tokens are accepted (OAUTHBEARER); empty if there is none."""
     session_ms: int = 0
+    """Milliseconds after which brokers require that clients log in again (KIP-368); 0 if they do not require it."""
 
     @property
     def listeners(self) -> tuple[str, ...]:

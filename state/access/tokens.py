@@ -23,11 +23,12 @@ ROLES = {role.text: role for role in Role}
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A line of the file. ``digest``: SHA-256 of the token, 32 bytes."""
+    """A line of the file."""
 
     name: str
     role: Role
     digest: bytes = field(repr=False)
+    """The SHA-256 of the token, 32 bytes."""
 
 
 def parse(text: str) -> tuple[list[Token], list[str]]:

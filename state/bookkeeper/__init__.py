@@ -6,7 +6,7 @@ with the version of the node that was read. What leaves: columns of ledgers, mar
 - ``observations``: the records, in the shape of their Avro schemas. The newest version wins, in any order of arrival.
 - ``ledgers``: a set of ledgers in numpy columns, 40 bytes for each. All that runs for every ledger works on it.
 - ``topology``: the bookies with rack and liveness, and the policy. A verdict is a function of ledger and topology.
-- ``membership``: from sightings to the next topology. It decides when a bookie is lost, and holds a mass loss.
+- ``membership``: the step from sightings to the next topology. It decides when a bookie is lost, and holds a mass loss.
 - ``marks``: under-replication marks and locks. ``repair_workers``: whether AutoRecovery takes them.
 
 The life of a bookie is decided in ``membership.settle`` only. A hold stops actions, never observations.

@@ -29,36 +29,33 @@ _ROW = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ledgers:
-    """``n`` ledgers. Members are listed fragment by fragment in ring order, as codes into ``names``.
-
-    ===========  =======  =====================================================================
-    ledger       int64    id
-    mzxid        int64    zxid of the write that this row shows; the newest row of a ledger wins
-    ctime_ms     int64    when the ledger was created, ms since the epoch
-    seen_ms      int64    when its metadata was read, ms since the epoch
-    version      int32    znode version
-    fragments    uint32   number of fragments, each of ``ensemble`` members
-    ensemble     uint16   E, bookies per fragment
-    quorum       uint16   Qw, replicas per entry
-    state        uint8    `LedgerState`
-    entries      uint8    entries in the last fragment of a closed ledger, if there are none or the ledger has
-                          no other fragment; otherwise `MANY`
-    members      uint32   codes, ``sum(fragments * ensemble)`` of them
-    ===========  =======  =====================================================================
-    """
+    """``n`` ledgers in columns. The members are listed fragment by fragment in ring order, as codes of bookies."""
 
     ledger: Column
+    """int64: the id of the ledger."""
     mzxid: Column
+    """int64: the zxid of the write that this row shows. The newest row of a ledger wins."""
     ctime_ms: Column
+    """int64: when the ledger was created, ms since the epoch."""
     seen_ms: Column
+    """int64: when the metadata of the ledger were read, ms since the epoch."""
     version: Column
+    """int32: the version of the znode."""
     fragments: Column
+    """uint32: the number of fragments, each of E members."""
     ensemble: Column
+    """uint16: E, the number of bookies per fragment."""
     quorum: Column
+    """uint16: Qw, the number of replicas per entry."""
     state: Column
+    """uint8: the `LedgerState`."""
     entries: Column
+    """uint8: the number of entries in the last fragment of a closed ledger, if that fragment has none or the ledger has
+    no other fragment; otherwise `MANY`."""
     members: Column
+    """uint16 or uint32: the code of each member, ``sum(fragments * ensemble)`` in total."""
     names: tuple[str, ...] = field(default=())
+    """The id of each bookie, by code."""
 
     def __len__(self) -> int:
         return len(self.ledger)

@@ -22,29 +22,34 @@ _NAMES_SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class MembershipPolicy:
-    """``grace_ms``: how long a bookie can be away. ``hold_share``: a simultaneous loss above this share is held.
-
-    ``release_hold`` is a counter: raising it ends the current hold only. ``min_racks``, ``enforce_min_racks``,
-    ``collect_ms`` and ``restarted`` are copied to the topology. ``unnamed``: no ledger names a lost bookie.
-    """
+    """The policy by which sightings become the liveness of bookies."""
 
     grace_ms: int = 60_000
+    """How long a bookie can be away before it is LOST, in ms."""
     hold_share: float = 0.3
+    """A simultaneous loss of more than this share of the bookies is held."""
     min_racks: int = 2
+    """``min_racks``, ``enforce_min_racks``, ``collect_ms`` and ``restarted`` are copied to the topology."""
     enforce_min_racks: bool = False
     release_hold: int = 0
+    """A counter. A higher value ends the current hold only."""
     collect_ms: int = 86_400_000
     restarted: int = 0
     unnamed: bool = False
+    """Whether no ledger names a lost bookie. If so, bookies that were decommissioned are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The current topology. ``changed``: verdicts may differ. ``next_ms``: latest time to settle again."""
+    """The result of `settle`."""
 
     topology: Topology
+    """The current topology."""
     changed: bool
+    """Whether verdicts may differ."""
     next_ms: int | None
+    """The latest time to settle again, ms since the epoch: the end of the next grace period. None if no bookie is
+    PENDING."""
     notes: tuple[str, ...]
 
 

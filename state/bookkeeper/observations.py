@@ -19,21 +19,19 @@ class LedgerState(IntEnum):
 
 
 class FragmentRecord(TypedDict):
-    """Entries from ``first_entry`` up to the next fragment are stored on ``bookies``, in ring order."""
+    """The entries of a ledger up to its next fragment, all stored on the same bookies."""
 
     first_entry: int
     bookies: list[str]
+    """The ensemble, in ring order."""
 
 
 class LedgerRecord(TypedDict):
-    """One ledger. Key: the id, 8 bytes big-endian. Version: ``mzxid``.
-
-    A deleted ledger is a record with state GONE and the zxid of the deletion. An unreadable ledger has state
-    UNREADABLE, and ``error`` names the byte. Passwords are never copied.
-    """
+    """One ledger. The key of its record is the id, 8 bytes big-endian. Passwords are never copied."""
 
     ledger: int
     mzxid: int
+    """The version of the record: the zxid of the last change of the znode. In state GONE, the zxid of the deletion."""
     version: int
     ctime_ms: int
     seen_ms: int
@@ -46,21 +44,24 @@ class LedgerRecord(TypedDict):
     fragments: list[FragmentRecord]
     custom: dict[str, bytes]
     error: str
+    """What is wrong with the metadata, and at which byte; empty unless the state is UNREADABLE."""
 
 
 class Sighting(NamedTuple):
-    """The state of one bookie in ZooKeeper now, and its rack in the rack map (None: not in the map)."""
+    """The state of one bookie in ZooKeeper now, and its rack."""
 
     bookie: str
     rack: str | None
+    """The rack in the rack map; None if the bookie is not in the map."""
     registered: str  # "writable", "readonly" or "" (no registration)
     cookie: bool
     registered_zxid: int
 
 
 class Observation(NamedTuple):
-    """One record to write to the journal. ``value`` None removes the key from a compacted topic."""
+    """One record to write to the journal."""
 
     topic: str
     key: bytes
     value: LedgerRecord | None
+    """The record; None removes the key from a compacted topic."""

@@ -8,10 +8,12 @@ NOTICED_MS = 60_000
 
 
 class Idle(NamedTuple):
-    """The number of marks, none of them locked or removed ``since_ms``."""
+    """Marks that no worker takes."""
 
     since_ms: int
+    """The time since which no mark was locked or removed, ms since the epoch."""
     marks: int
+    """The number of marks."""
 
 
 def idle(before: Idle | None, marks: int, locked: int, now_ms: int) -> Idle | None:

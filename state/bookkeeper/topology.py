@@ -22,37 +22,29 @@ class Status(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Bookie:
-    """One bookie. ``since_ms``: start of this status. ``rack`` None: not in the rack map (the
-    default rack); `UNKNOWN_RACK`: the rack map has not answered.
-
-    ``registered_zxid``: of the current registration; ``begun_zxid``: of the first one since the bookie was last away,
-    because a bookie that turns read-only or writable registers again in the same process.
-
-    ``held``: it went away in the mass loss that is held. It is PENDING or LOST like any other bookie, and no mark is
-    written for ledgers that name it.
-    """
+    """One bookie."""
 
     id: str
     rack: str | None
+    """The rack in the rack map. None: the bookie is not in the map (the default rack). `UNKNOWN_RACK`: the rack map has
+    not answered."""
     status: Status
     since_ms: int
+    """When this status began, ms since the epoch."""
     registered_zxid: int = 0
+    """The zxid of the current registration, or of the last one while the bookie is away; 0 if none is known."""
     was: Status = Status.WRITABLE  # while PENDING: the status before
     begun_zxid: int = 0
+    """The zxid of the first registration since the bookie was last away. A bookie that turns read-only or writable
+    registers again in the same process, which does not change this zxid."""
     held: bool = False
+    """Whether the bookie went away in the mass loss that is held. It is PENDING or LOST like any other bookie, and no
+    mark is written for ledgers that name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """All bookies ever registered, and the policy that ledgers are judged by.
-
-    ``held`` is empty, or the reason why losses are not acted upon until an operator intervenes
-    (too large a share of the bookies went away at once). ``released``: the value of placement.release_hold when the
-    hold began, which a later value must exceed; -1 if nothing is held or the value is unknown.
-
-    ``collect_ms``: gcOverreplicatedLedgerWaitTime of the bookies. ``restarted``: placement.restarted, a counter; a
-    higher value states that bookies which registered again were restarted.
-    """
+    """All bookies ever registered, and the policy that ledgers are judged by."""
 
     epoch: int
     at_ms: int
@@ -60,6 +52,13 @@ class Topology:
     min_racks: int = 2
     enforce_min_racks: bool = False
     held: str = ""
+    """Why losses are not acted upon until an operator intervenes or enough bookies return: too large a share of the
+    bookies went away at once. Empty if nothing is held."""
     released: int = -1
+    """The value of placement.release_hold when the hold began; a higher value releases the hold. -1 if nothing is held
+    or the value is unknown."""
     collect_ms: int = 86_400_000
+    """The gcOverreplicatedLedgerWaitTime of the bookies, in ms."""
     restarted: int = 0
+    """The value of placement.restarted, a counter. A higher value states that bookies which registered again were
+    restarted."""

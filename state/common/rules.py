@@ -16,13 +16,15 @@ class Verdict(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. ``why``: its meaning and evidence; ``remedy``: what Trueup does and what changes the verdict."""
+    """One rule."""
 
     id: str
     verdict: Verdict
     title: str
     why: str
+    """The meaning of the rule, and its evidence."""
     remedy: str
+    """What Trueup does, and what changes the verdict."""
 
 
 class Rules:

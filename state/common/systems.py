@@ -8,13 +8,16 @@ from typing import NamedTuple
 
 
 class System(NamedTuple):
-    """``title``: its name in messages; ``topic``: valid topic names; ``internal``: topics of the system itself and of
-    MirrorMaker 2; ``address``: the settings key of a cluster's servers, host:port[,host:port...]."""
+    """A log system that settings can name."""
 
     title: str
+    """The name of the system in messages."""
     topic: re.Pattern[str]
+    """The valid topic names."""
     internal: re.Pattern[str]
+    """The names of topics of the system itself and of MirrorMaker 2."""
     address: str
+    """The settings key with a cluster's servers, host:port[,host:port...]."""
 
     def allows(self, topic: str) -> bool:
         """Whether this is a valid topic name."""

@@ -64,31 +64,36 @@ ENDS = frozenset({DeletionStage.CONFIRMED, DeletionStage.WITHDRAWN})
 
 
 class Deletion(NamedTuple):
-    """One deletion. Times in ms since the epoch, ``length`` in bytes.
-
-    ``version`` and ``ctime_ms``: of the ledger's node at the decision. ``since_ms``: when it was first observed as
-    unreferenced. ``bookies``: all bookies of any of its ensembles, or the places of objects; ``pending``: those that
-    have not reported yet that they hold nothing of it. ``next_ms``: time of the next attempt. ``attempts``: failed
-    attempts to delete it, or after the deletion to have it confirmed. ``approved``: by an operator. ``by``: who ordered
-    or approved it, or found it; empty if an earlier release recorded it.
-    """
+    """One deletion of a ledger, or of the objects of a ledger in tiered storage. Times are in ms since the epoch."""
 
     ledger: int
     rule: str
     owner: str
     version: int
+    """The version of the ledger's znode at the decision; -1 for objects."""
     ctime_ms: int
+    """The ctime of the ledger's znode at the decision; 0 for objects."""
     length: int
+    """The size of the ledger or of the objects, in bytes."""
     since_ms: int
+    """When the ledger was first observed as unreferenced. For an ordered deletion: when it was ordered. For objects:
+    when the newest of them was written."""
     stage: DeletionStage = DeletionStage.SUSPECTED
     at_ms: int = 0
     approved: bool = False
+    """Whether an operator approved the deletion."""
     attempts: int = 0
+    """The number of failed attempts to delete the ledger or, after the deletion, to have it confirmed."""
     next_ms: int = 0
+    """The time of the next attempt; 0: at once."""
     bookies: tuple[str, ...] = ()
+    """All bookies of any ensemble of the ledger, or the places of the objects."""
     pending: tuple[str, ...] = ()
+    """The bookies or places that have not reported yet that they hold nothing of the ledger. Set when the metadata of
+    the ledger are gone."""
     detail: str = ""
     by: str = ""
+    """Who ordered or approved the deletion, or found the ledger; empty if an earlier release recorded it."""
 
 
 def advance(marker: Deletion, event: DeletionEvent, now_ms: int, detail: str = "") -> Deletion:
@@ -107,12 +112,14 @@ def again(marker: Deletion, now_ms: int, first_ms: int) -> Deletion:
 
 
 class DeletionEvidence(NamedTuple):
-    """The ledger of a deletion in the view. ``there``: its metadata exist; ``rule``: why it is unreferenced, "" if it
-    is referenced or must not be deleted. ``version``: of its node."""
+    """The ledger of a deletion in the view."""
 
     there: bool
+    """Whether the metadata of the ledger exist."""
     rule: str = ""
+    """The rule by which the ledger is unreferenced; empty if it is referenced or must not be deleted."""
     version: int = -1
+    """The version of the ledger's znode; -1 if the ledger does not exist, and for objects in tiered storage."""
 
 
 def observed(marker: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms: int, now_ms: int) -> Deletion:

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 
 class Pair(NamedTuple):
-    """Both objects of one offloaded ledger (DataBlockUtils). ``uid``: UUID of the offload attempt, in its text form."""
+    """Both objects of one offloaded ledger (DataBlockUtils)."""
 
     uid: str
+    """The UUID of the offload attempt, in its text form."""
     ledger: int
 
     @property
@@ -21,11 +22,14 @@ class Pair(NamedTuple):
 
 
 class OffloadedCopy(NamedTuple):
-    """The owner's record of an offloaded ledger (OffloadContext of MLDataFormats.proto). ``complete``: reads may use
-    it. ``driver``: of the offloader; ``bucket`` and ``endpoint``: location of the objects, empty if not recorded."""
+    """The owner's record of an offloaded ledger (OffloadContext of MLDataFormats.proto)."""
 
     pair: Pair
     complete: bool
+    """Whether reads may use the copy."""
     driver: str = ""
+    """The name of the driver of the offloader; empty if it is not recorded."""
     bucket: str = ""
+    """The bucket with the objects; empty if it is not recorded."""
     endpoint: str = ""
+    """The endpoint of the service with the bucket; empty if it is not recorded."""

@@ -13,12 +13,14 @@ from trueup.state.deletion.owners import OwnerStatus, above
 
 
 class Part(NamedTuple):
-    """One object, or one incomplete multipart upload. ``place``: store and key, for an upload with its id; ``size`` in
-    bytes; ``since_ms``: time of the write or start, ms since the epoch."""
+    """One object, or one incomplete multipart upload."""
 
     place: str
+    """The store and the key; for an upload also its id."""
     size: int
+    """The size in bytes; 0 for an object that does not exist."""
     since_ms: int
+    """When the object was written or the upload began, ms since the epoch; 0 for an object that does not exist."""
 
 
 class ObjectMetadata(NamedTuple):
@@ -29,12 +31,15 @@ class ObjectMetadata(NamedTuple):
 
 
 class Referenced(NamedTuple):
-    """What owners reference: objects by pair, ledgers with the owner that lists them, and the owners' own nodes.
-    ``status`` has also the directories of owners that cannot be read."""
+    """What owners reference."""
 
     copies: Mapping[Pair, OffloadedCopy]
+    """The record of each offloaded ledger, by the pair of its objects."""
     listed: Mapping[int, str]
+    """The owner that lists each ledger, by the id of the ledger."""
     status: Mapping[str, OwnerStatus]
+    """The status of the managed ledger node of each owner, by owner. Directories of owners that cannot be read are
+    included as UNREADABLE."""
 
 
 class Stray(NamedTuple):
@@ -49,8 +54,8 @@ class Stray(NamedTuple):
 def judged(
     ledger: int, parts: tuple[Part, ...], metadata: Set[ObjectMetadata], clusters: Set[str], now: Referenced
 ) -> Stray:
-    """Judge the orphan objects of a ledger. ``metadata``: that of the objects that have any; ``clusters``: names of
-    this Pulsar cluster."""
+    """Judge the orphan objects of a ledger. ``metadata``: the metadata of the objects that have any;
+    ``clusters``: the names of this Pulsar cluster."""
     owners = {each.owner for each in metadata} or {now.listed.get(ledger, "")}
     owner = min(owners)
     known = len(owners) == 1 and owner != "" and bool(clusters) and {each.cluster for each in metadata} <= clusters

@@ -30,11 +30,14 @@ _MAGIC, _FORM = b"TO", 1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """Rows with codes into ``names``; ``listed``: the list items of all rows, concatenated."""
+    """Ledgers or nodes in columns. Texts are replaced by codes."""
 
     rows: Rows
+    """The rows, of the type `OWNED` or `NODE`."""
     names: tuple[str, ...] = ()
+    """The text of each code."""
     listed: Rows = field(default_factory=lambda: np.zeros(0, LISTED))
+    """The list items of all rows, concatenated, of the type `LISTED`."""
 
     def __len__(self) -> int:
         return len(self.rows)

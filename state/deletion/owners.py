@@ -28,12 +28,13 @@ class Component(IntEnum):
 
 
 class Claim(NamedTuple):
-    """The owner according to the ledger. ``owner``: as in `Pointers`. ``name``: the cursor of a cursor ledger,
-    url-encoded."""
+    """The owner according to the ledger."""
 
     component: Component
     owner: str = ""
+    """The owner in the form of `Pointers.owner`; empty if it is unknown."""
     name: str = ""
+    """The url-encoded name of the cursor of a cursor ledger or of an index of delayed messages; empty for others."""
 
 
 NO_CLAIM = Claim(Component.UNKNOWN)
@@ -48,40 +49,45 @@ _OF_OTHERS = frozenset({
 
 
 class OwnerStatus(IntEnum):
-    """Status of a node that references ledgers. SHADOW: the node of a shadow topic (PIP-180), which owns no ledger. Its
-    list is an old one of its source, so it neither keeps ledgers nor shows that one is missing. Whoever may change a
-    topic's properties can make a shadow of it, so nothing is deleted of a ledger that names it as its owner."""
+    """Status of a node that references ledgers."""
 
     GONE = 0
     READABLE = 1
     SHADOW = 2
+    """The node of a shadow topic (PIP-180), which owns no ledger. Its list is an old one of its source, so it neither
+    keeps ledgers nor shows that one is missing. Whoever may change a topic's properties can make a shadow of it, so
+    nothing is deleted of a ledger that names the topic as its owner."""
     UNREADABLE = 9
 
 
 class Pointers(NamedTuple):
-    """One node that references ledgers, complete, as read at ``version``. Times in ms since the epoch.
-
-    ``path``: of the node. ``owner``: the managed ledger (``tenant/namespace/persistent/topic``, the topic url-encoded,
-    also for its cursors), or `SCHEMA` and the id of a schema. ``name``: of the cursor, url-encoded; empty for others.
-    ``ledgers``: every referenced ledger, in order. ``dropped``: those whose BookKeeper ledger the owner records as
-    deleted, because a complete offload exists. ``elsewhere``: a cursor that stores its position in a ledger, so that
-    the compacted ledger in its node may be outdated. ``error``: why the node is unreadable, with node and byte; without
-    permission to read it, ``version`` is -1.
-    ``copies``: its ledgers' offloads; not in the journal, because they are always read again.
-    """
+    """One node that references ledgers, with all of its references."""
 
     path: str
+    """The path of the node."""
     owner: str
+    """The managed ledger, ``tenant/namespace/persistent/topic`` with the topic url-encoded, also for the nodes of its
+    cursors; or `SCHEMA` followed by the id of a schema."""
     name: str
+    """The url-encoded name of the cursor; empty for other nodes."""
     status: OwnerStatus
     version: int
+    """The version of the node when it was read; -1 if the node does not exist or may not be read."""
     mzxid: int
     seen_ms: int
+    """When the node was read, ms since the epoch."""
     ledgers: tuple[int, ...] = ()
+    """The ids of all referenced ledgers, in ascending order."""
     dropped: tuple[int, ...] = ()
+    """The referenced ledgers that the owner records as deleted from BookKeeper, because a complete offload exists."""
     elsewhere: bool = False
+    """Whether this is the node of a cursor that stores its position in a ledger. If so, the compacted ledger in the
+    node may be outdated."""
     error: str = ""
+    """Why the node is UNREADABLE or SHADOW; otherwise empty. If the node cannot be decoded, the text names the path and
+    the byte."""
     copies: tuple[OffloadedCopy, ...] = ()
+    """The offloads of the ledgers. They are not in the journal, because they are always read again."""
 
 
 def namespace_of(owner: str) -> str:

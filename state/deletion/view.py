@@ -32,13 +32,16 @@ _SHAPE = struct.Struct("<II")  # rows of the base, of the tail
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Leaks:
-    """All `LEAK` rows of a bucket, the names of their codes, and the number of ledgers in the bucket. ``elsewhere``:
-    int64 ids of ledgers that its nodes reference and that are not in the bucket."""
+    """The findings of a bucket."""
 
     rows: Rows
+    """All `LEAK` rows of the bucket."""
     names: tuple[str, ...]
+    """The text of each code in the rows."""
     ledgers: int
+    """The number of ledgers in the bucket."""
     elsewhere: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
+    """int64: the ids of ledgers that nodes of the bucket reference and that are not in the bucket."""
 
 
 def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:

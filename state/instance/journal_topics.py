@@ -13,14 +13,17 @@ SHOWN = 3
 
 
 class TopicState(NamedTuple):
-    """A topic as the brokers report it. ``begin``: the first offset of partition 0; ``policy``: its cleanup.policy,
-    empty if it may not be read; ``retention_ms``, ``retention_bytes``: -1 without a limit."""
+    """A topic as the brokers report it."""
 
     id: str
     begin: int = 0
+    """The first offset of partition 0; 0 if it was not requested."""
     policy: str = ""
+    """The cleanup.policy of the topic; empty if it may not be read."""
     retention_ms: int = -1
+    """The retention.ms of the topic; -1 if there is no limit or it may not be read."""
     retention_bytes: int = -1
+    """The retention.bytes of the topic; -1 if there is no limit or it may not be read."""
 
     @property
     def place(self) -> str:

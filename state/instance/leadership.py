@@ -35,20 +35,23 @@ count."""
 
 
 class Sign(NamedTuple):
-    """One record. ``epoch``: 0 if the application has no section ha; ``since``: offset at which it began to lead;
-    ``after``: offset of the last sign of the previous leader if this is a claim, otherwise offset of the last record
-    that its author had read; ``number``: counts the records of a run;
-    ``takeover_ms``: silence that a standby must wait for, by the settings of its author, in ms."""
+    """One record: a sign of life of an instance."""
 
     offset: int
     run: str
     state: str
     place: str = ""
     epoch: int = 0
+    """The epoch of the leader or of the claim; 0 in the sign of a standby, and if the application has no section ha."""
     since: int = -1
+    """If the author leads: the offset at which it began to lead."""
     after: int = -1
+    """For a claim, the offset of the last sign of the previous leader; otherwise the offset of the last record that the
+    author had read. -1 if there is no such record."""
     number: int = 0
+    """The number of the record within its run, from 1; 0 if the application has no section ha."""
     takeover_ms: int = 0
+    """The silence in ms that a standby must wait for, by the settings of the author; 0 if there is no section ha."""
 
     @property
     def possible(self) -> bool:
@@ -60,18 +63,21 @@ class Sign(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """The leader according to the records so far. ``began``: offset of its claim; ``offset``: of the last sign of life
-    of any leader; ``state``: waiting (no sign yet), running or ended; ``foreign``: an application without section ha;
-    ``takeover_ms``: as of its last sign."""
+    """The leader according to the records so far."""
 
     epoch: int = 0
     run: str = ""
     place: str = ""
     began: int = -1
+    """The offset of the claim of the leader."""
     offset: int = -1
+    """The offset of the last sign of life of any leader."""
     state: str = ENDED
+    """The state of the leader: waiting (no sign of life yet), running or ended."""
     foreign: bool = False
+    """Whether the leader is an application without section ha."""
     takeover_ms: int = 0
+    """The `Sign.takeover_ms` of the last record of the leader; 0 for an application without section ha."""
 
     def follow(self, sign: Sign) -> "Leader":
         """The leader after one more record."""
@@ -104,11 +110,12 @@ class Leader:
 
 
 class Role(Enum):
-    """The role of an instance. ``LOST``: it led and must not act any more; the process ends."""
+    """The role of an instance."""
 
     STANDBY = "standby"
     LEADER = "leader"
     LOST = "lost"
+    """The instance led and must not act any more; its process ends."""
 
 
 TRANSITIONS: Mapping[Role, frozenset[Role]] = {
@@ -120,9 +127,10 @@ TRANSITIONS: Mapping[Role, frozenset[Role]] = {
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Durations in seconds. ``takeover_s``: silence of the leader after which a standby claims."""
+    """Durations in seconds."""
 
     takeover_s: float
+    """The silence of the leader after which a standby claims."""
 
     @property
     def act_s(self) -> float:
@@ -138,8 +146,8 @@ class Terms:
 class Contender:
     """One instance. All times are in seconds of its own clock, which must also count suspensions of the machine.
 
-    ``place``: where operators find it; ``able``: whether it could lead now, so that it may claim; ``standbys``: places
-    of others with the time of their last sign.
+    ``place``: the place where operators find the instance; ``able``: whether the instance could lead now, so that it
+    may claim; ``standbys``: the places of other standbys, each with the time of its last sign.
     """
 
     def __init__(self, run: str, place: str, terms: Terms, now_s: float) -> None:

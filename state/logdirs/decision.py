@@ -28,42 +28,42 @@ from trueup.state.logdirs.settings import PARTITION, SIZE, LogDirsSettings, with
 
 
 class Ours(NamedTuple):
-    """Trueup's changes on a broker that are not reverted yet, and the moves that it ordered.
-
-    ``throttles``: every limit that was set or was about to be set; ``approved``: names of approved actions
-    (`move_name`, `cordon_name`).
-    """
+    """Trueup's changes on a broker that are not reverted yet, and the moves that it ordered."""
 
     cordoned: frozenset[str] = frozenset()
     throttles: frozenset[int] = frozenset()
+    """Every limit, in bytes per second, that Trueup set or was about to set."""
     moves: tuple[Relocation, ...] = ()
     approved: frozenset[str] = frozenset()
+    """The names of approved actions. See `move_name` and `cordon_name`."""
 
 
 NOTHING = Ours()
 
 
 class Decision(NamedTuple):
-    """The desired state of one broker.
-
-    ``rule``: of `state.logdirs.rules`, empty if nothing differs; ``reason``: the details. ``steer``:
-    all paths that the strategy wants cordoned, including those of other clients; ``cordon``: cordons to set now, None:
-    no change. ``moves``: the whole plan; ``start``: the moves that may start now; ``cancel``: own moves to cancel.
-    ``throttle``: bytes per second to set now, None: remove the own throttle, 0: no change.
-    """
+    """The desired state of one broker."""
 
     broker: int
     strategy: str
     skew: float
     after: float
     steer: frozenset[str]
+    """All paths that the strategy wants cordoned, including those that other clients cordoned."""
     cordon: frozenset[str] | None
+    """All paths that are to be cordoned from now on, None for no change."""
     moves: tuple[Move, ...]
+    """The whole plan."""
     start: tuple[Move, ...]
+    """The moves that may start now."""
     cancel: tuple[Relocation, ...]
+    """The moves of `Ours.moves` to cancel now."""
     throttle: int | None
+    """The throttle to set now, in bytes per second. None removes the throttle of Trueup, and 0 changes nothing."""
     rule: str
+    """The id of a rule of `state.logdirs.rules`, empty if nothing differs."""
     reason: str
+    """The details of the rule."""
 
 
 def followed_by(ours: Ours, broker: Broker, now_ms: int) -> tuple[Broker, Ours]:

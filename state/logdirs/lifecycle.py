@@ -81,11 +81,7 @@ FREED_MS = 900_000
 
 @dataclass(frozen=True, slots=True)
 class Relocation:
-    """One move that was or may be ordered. Times are ms since the epoch, sizes bytes.
-
-    ``beside``: bytes on the source's volume that were not replicas at the time of the order; ``attempts``: orders
-    sent; ``copied``: bytes at the target at ``further_ms``, the time of the last progress.
-    """
+    """One move that was or may be ordered. Times are ms since the epoch, sizes are bytes."""
 
     topic: str
     partition: int
@@ -95,10 +91,15 @@ class Relocation:
     stage: MoveStage = MoveStage.PLANNED
     at_ms: int = 0
     attempts: int = 0
+    """The number of orders for the move. An order is counted before it is sent."""
     beside: int = 0
+    """The bytes on the volume of the source that were neither replicas nor waiting for deletion at the time of the
+    order."""
     detail: str = ""
     copied: int = 0
+    """The bytes that were at the target at ``further_ms``."""
     further_ms: int = 0
+    """The time of the last progress, 0 if there was none."""
 
     @property
     def what(self) -> tuple[str, int, str, str]:

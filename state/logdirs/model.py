@@ -20,29 +20,32 @@ _SAME_VOLUME = 0.01
 
 
 class LogDir(NamedTuple):
-    """One directory. ``total`` and ``usable`` are the bytes of its volume."""
+    """One directory."""
 
     path: str
     total: int = -1
+    """The size of the volume in bytes, -1 if unknown."""
     usable: int = -1
+    """The usable bytes of the volume, -1 if unknown."""
     online: bool = True
     cordoned: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """The replicas of a broker, in columns. ``topic``: index into ``topics``; ``home``: index of the directory.
-
-    ``future``: a copy that AlterReplicaLogDirs is making; ``lag``: offsets by which it is behind the current replica.
-    """
+    """The replicas of a broker, in columns."""
 
     topics: tuple[str, ...]
     topic: NDArray[np.int32]
+    """The index of the topic in ``topics``."""
     partition: NDArray[np.int32]
     home: NDArray[np.int32]
+    """The index of the directory in `Broker.dirs`."""
     size: NDArray[np.int64]
     lag: NDArray[np.int64]
+    """The number of offsets by which a future replica is behind the current replica."""
     future: NDArray[np.bool_]
+    """Whether the replica is a copy that AlterReplicaLogDirs is making."""
 
     def __len__(self) -> int:
         return len(self.topic)
@@ -82,17 +85,16 @@ class Moving(NamedTuple):
 
 @dataclass(frozen=True)
 class Broker:
-    """The state that one broker reports. ``dirs`` are in the order of its log.dirs, on which ties depend.
-
-    ``cordons``: whether it supports cordoned directories (KIP-1066). ``freeing``: by directory, bytes of moved
-    replicas that are not deleted yet; empty: none.
-    """
+    """The state that one broker reports."""
 
     id: int
     dirs: tuple[LogDir, ...]
+    """The directories in the order of log.dirs of the broker, which decides between equal directories."""
     replicas: Replicas = field(default_factory=lambda: replicas(()))
     cordons: bool = True
+    """Whether the broker supports cordoned directories (KIP-1066)."""
     freeing: tuple[int, ...] = ()
+    """The bytes of moved replicas that are not deleted yet, by directory. Empty if there are none."""
 
     @cached_property
     def sized(self) -> bool:

@@ -17,23 +17,24 @@ from trueup.state.logdirs.model import Broker, skew, spread, usable_after, used
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """The constraints of a plan. ``target``: the largest acceptable skew, as a share. ``headroom_share`` of a volume,
-    and at least ``headroom_bytes``, stay usable at any time, with both copies of a moving replica counted.
-
-    ``least_bytes``: smaller replicas are not moved. ``at_once``: concurrent moves per broker.
-    """
+    """The constraints of a plan."""
 
     target: float = 0.1
+    """The largest acceptable skew, as a share."""
     headroom_share: float = 0.05
+    """The minimum share of a volume that stays usable at any time, with both copies of a moving replica counted."""
     headroom_bytes: int = 1 << 30
+    """The minimum number of bytes of a volume that stay usable at any time. The larger of the two minimums applies."""
     least_bytes: int = 1 << 20
+    """The minimum size in bytes of a replica that is moved."""
     at_once: int = 1
+    """The maximum number of concurrent moves per broker."""
     topics: frozenset[str] = frozenset()  # excluded topics
     paths: frozenset[str] = frozenset()  # excluded as source and target
 
 
 class Move(NamedTuple):
-    """A move of one replica to another directory. ``skew``: of the broker after this and all earlier moves."""
+    """A move of one replica to another directory."""
 
     broker: int
     topic: str
@@ -42,6 +43,7 @@ class Move(NamedTuple):
     target: str
     bytes: int
     skew: float
+    """The skew of the broker after this move and all earlier moves."""
 
     @property
     def what(self) -> tuple[str, int, str, str]:

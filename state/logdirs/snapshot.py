@@ -8,12 +8,15 @@ from trueup.state.logdirs.model import Broker, skew
 
 
 class Directory(NamedTuple):
-    """One directory. Sizes in bytes, -1: unknown; ``total`` and ``usable`` are those of its ``volume``."""
+    """One directory. Sizes are in bytes, -1 if unknown."""
 
     path: str
     volume: int
+    """The number of the volume on its broker."""
     total: int
+    """The size of the volume."""
     usable: int
+    """The usable bytes of the volume."""
     online: bool
     cordoned: bool
     partitions: int
@@ -23,11 +26,12 @@ class Directory(NamedTuple):
 
 
 class Copying(NamedTuple):
-    """A replica that is being moved. ``source`` is empty if the replica itself is gone; sizes in bytes."""
+    """A replica that is being moved. Sizes are in bytes."""
 
     topic: str
     partition: int
     source: str
+    """The directory of the replica, empty if the replica itself is gone."""
     target: str
     bytes: int
     copied: int

@@ -7,7 +7,7 @@ with a version. What leaves: findings (`view.FINDING`), and a `board.RepairPlan`
 Read in this order:
 
 1. ``rules``: the verdicts that exist, in words. ``settings``: the section of the configuration.
-2. ``verdicts``: from columns of ledgers to one rule for each ledger. ``policy`` judges the fragments.
+2. ``verdicts``: the step from columns of ledgers to one rule for each ledger. ``policy`` judges the fragments.
 3. ``view``: one bucket of ledgers. A batch of records is folded in, and the findings that changed come out.
 4. ``board``: the findings of all buckets, and which of them may be repaired now.
 5. ``lifecycle``: the stages of one repair, as a table; ``tracking`` moves repairs through it by observations only.

@@ -25,13 +25,16 @@ HOLD = "the release of the hold"
 
 @dataclass(frozen=True, slots=True)
 class Cleared:
-    """Ledgers that stopped being findings with one answer: ids, the time of the first drift, whether they were deleted
-    rather than repaired, and whether the finding was a defect: an unknown verdict is not."""
+    """Ledgers that stopped being findings with one answer."""
 
     ledger: Rows
+    """The id of each ledger."""
     since_ms: Rows
+    """When each ledger first drifted, ms since the epoch."""
     deleted: Rows
+    """Whether each ledger was deleted rather than repaired."""
     wrong: Rows
+    """Whether each finding was a defect. A finding with an unknown verdict is none."""
 
 
 _AGE = np.dtype([("ledger", "<i8"), ("since_ms", "<i8")])
@@ -156,12 +159,14 @@ def riskiest(findings: Rows) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """The actions to take now. ``marks``: findings, highest risk first. ``withdrawals``: repairs whose mark has lost
-    its reason. ``waiting``: number of drifted ledgers that wait, by reason."""
+    """The actions to take now."""
 
     marks: Rows = field(default_factory=lambda: NO_FINDINGS)
+    """The findings whose ledgers are to be marked, highest risk first."""
     withdrawals: tuple[Repair, ...] = ()
+    """The repairs whose mark is to be removed: its reason is gone, or workers failed to repair the ledger."""
     waiting: Mapping[str, int] = field(default_factory=dict)
+    """The number of drifted ledgers that wait, by reason."""
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:

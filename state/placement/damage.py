@@ -27,26 +27,32 @@ _LARGEST = (1 << 63) - 1
 
 
 class ReplicaRange(NamedTuple):
-    """Entries ``first`` to ``last`` of a ledger on one bookie."""
+    """A range of entries of a ledger on one bookie."""
 
     ledger: int
     bookie: str
     first: int
+    """The first entry of the range."""
     last: int
+    """The last entry of the range, inclusive."""
 
 
 class ReplicaDamage(NamedTuple):
-    """A reported replica. ``missing``: entries were missing, otherwise their digest was wrong; ``reporter`` and
-    ``at_ms``: of the first report. ``confirmed``: Trueup read it and found it damaged; ``checked_ms``: time of its last
-    read, 0: none yet; ``detail``: what it found."""
+    """A reported replica."""
 
     replica: ReplicaRange
     missing: bool
+    """Whether the reported entries were missing; otherwise their digest was wrong."""
     reporter: str
+    """The user and the address from which the first report came; they are not verified."""
     at_ms: int
+    """The time of the first report, ms since the epoch."""
     confirmed: bool = False
+    """Whether Trueup read the replica and found it damaged."""
     checked_ms: int = 0
+    """The time of the last attempt to read the replica, ms since the epoch; 0 if there was none in this run."""
     detail: str = ""
+    """The result of the last read, or why the read failed; empty before the first read."""
 
     @property
     def rule(self) -> Rule:

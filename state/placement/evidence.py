@@ -30,13 +30,14 @@ _STATUS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvidenceFinding:
-    """One fragment with its result. ``refusing``: bookies outside the ensemble that may refuse the ledger."""
+    """One fragment with its result."""
 
     rule: int
     stage: FragmentStage
     bookies: list[str]
     facts: FragmentFacts
     refusing: tuple[str, ...]
+    """The bookies outside the ensemble that may refuse the ledger."""
     excluded: dict[Rack, int]
 
 

@@ -20,11 +20,13 @@ Positions = Mapping[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """``ledgers``: ids that wait; ``present``: how many of them exist. Above `EXACT` rows, a ledger that was published
-    several times counts several times."""
+    """Ledgers that wait for their verdict. Above `EXACT` rows, a ledger that was published several times counts several
+    times."""
 
     ledgers: Rows
+    """The ids of the ledgers that wait."""
     present: int
+    """The number of ledgers in ``ledgers`` that exist."""
 
 
 @dataclass(slots=True)
@@ -106,8 +108,8 @@ class Queue:
 
 
 def counted(findings: Rows, waiting: Waiting, ledgers: int) -> dict[str, int]:
-    """The number of ledgers by verdict name, of ``ledgers`` in total. ``findings``: ordered by id. A ledger that
-    waits is unknown, whatever its last finding; one that neither waits nor has a finding is true."""
+    """The number of ledgers by verdict name, of ``ledgers`` in total. ``findings``: the findings, ordered by id. A
+    ledger that waits is unknown, whatever its last finding; one that neither waits nor has a finding is true."""
     current = np.ones(len(findings), bool)
     if len(findings):
         at = np.minimum(np.searchsorted(findings["ledger"], waiting.ledgers), len(findings) - 1)

@@ -95,22 +95,22 @@ IN_FLIGHT = frozenset(
 
 
 class Repair(NamedTuple):
-    """One ledger's repair. Times are ms since the epoch.
-
-    ``mark_ctime_ms`` is the ctime in Trueup's mark; a mark with another ctime belongs to another writer and is not
-    touched. ``version`` is the znode version of the ledger at the decision. ``next_ms``: the earliest time of the next
-    order; for a marked repair the time at which workers have failed, 0 until a worker took the mark.
-    """
+    """One ledger's repair. Times are ms since the epoch."""
 
     ledger: int
     rule: str
     version: int
+    """The version of the znode of the ledger at the decision."""
     since_ms: int
     stage: RepairStage = RepairStage.PLANNED
     at_ms: int = 0
     mark_ctime_ms: int = 0
+    """The ctime in Trueup's mark; 0 if Trueup has ordered none. A mark with another ctime belongs to another writer and
+    is not touched."""
     attempts: int = 0
     next_ms: int = 0
+    """The earliest time of the next order. For a marked repair: the time after which workers count as failed; 0 until a
+    worker takes the mark."""
     detail: str = ""
 
 

@@ -55,26 +55,22 @@ _CHUNK = 1 << 20  # members judged at a time
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verdicts:
-    """One verdict per row, in the order of the rows.
-
-    ========  ======  ====================================================================
-    verdict   uint8   `Verdict`
-    rule      uint8   code in `RULES`
-    copies    uint16  fewest live replicas of any entry; Qw if there are no entries
-    racks     uint16  fewest racks in any window of any fragment, as BookKeeper counts them
-    fragment  uint32  index of the worst fragment; the first of several
-    held      bool    whether any fragment names a bookie of the mass loss that is held: the ledger is not marked
-    ========  ======  ====================================================================
-
-    Copies and racks are 0 for rows without readable members (gone, unreadable).
-    """
+    """One verdict per row, in the order of the rows."""
 
     verdict: Column
+    """uint8: the `Verdict`."""
     rule: Column
+    """uint8: the code of the rule in `RULES`."""
     copies: Column
+    """uint16: the fewest live replicas of any entry; Qw if there are no entries, 0 for rows without readable members
+    (gone, unreadable)."""
     racks: Column
+    """uint16: the fewest racks in any window of any fragment, as BookKeeper counts them; 0 for rows without readable
+    members."""
     fragment: Column
+    """uint32: the index of the worst fragment; the first of several."""
     held: Column
+    """bool: whether any fragment names a bookie of the mass loss that is held. Such a ledger is not marked."""
 
     def __len__(self) -> int:
         return len(self.rule)
@@ -232,9 +228,9 @@ def _worst(found: Sequence[EvidenceFinding]) -> int:
 def evidence(ledgers: Ledgers, row: int, topology: Topology, former: Former = NO_FORMER) -> dict[str, Any]:
     """The reasons for the verdict on one row, and what would change it, as values that JSON supports.
 
-    ``fragments``: for each its bookies (rack, status, whether BookKeeper counts the rack), rule, copies, racks,
-    failing windows, and the certainty of a repair. ``held``: it names a bookie of a mass loss that is held.
-    ``changes``: sentences.
+    ``fragments``: the bookies of each fragment (rack, status, whether BookKeeper counts the rack), its rule, copies,
+    racks and failing windows, and the certainty of a repair. ``held``: whether the ledger names a bookie of a mass loss
+    that is held. ``changes``: sentences.
     """
     bench = Bench(topology)
     if not list(_shapes(ledgers.take(np.array([row])))):

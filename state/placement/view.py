@@ -42,18 +42,17 @@ CELLS = ("shape", "topology", "findings", "former")
 
 @dataclass(frozen=True, slots=True)
 class BucketAnswer:
-    """The result of a batch of one bucket.
-
-    ``full``: the findings are all of the bucket; otherwise they replace those of the same ledgers, and verdict TRUE
-    removes a finding. ``ledgers``: their number, -1 if not counted in this batch. ``former``: all bookies that may
-    refuse ledgers with findings.
-    """
+    """The result of a batch of one bucket."""
 
     epoch: int
     full: bool
+    """Whether the findings are all findings of the bucket. Otherwise they replace those of the same ledgers, and the
+    verdict TRUE removes a finding."""
     ledgers: int
+    """The number of ledgers in the bucket that exist; -1 if they were not counted in this batch."""
     findings: Rows
     former: Former = NO_FORMER
+    """All bookies that may refuse ledgers with findings."""
 
 
 class Bucket:

@@ -22,30 +22,35 @@ _STORED = (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)
 
 @dataclass(slots=True)
 class Loss:
-    """The effect of one failure, with the bookies that are missing already. A ledger counts by its weakest entries:
-    ``lost``: no replica is left; ``one_copy``: one of several; ``fewer``: two or more, less than the write quorum.
-
-    ``ledgers``: those with a replica there; ``open``: those of them that are being written. ``unwritable``: open ones
-    with larger ensembles than writable bookies are left; ``unrepairable``: closed ones, likewise. ``to_copy``: bytes of
-    closed ledgers, if the entries of a ledger have one size; ``named``: some of the lost ledgers.
-    """
+    """The effect of one failure, with the bookies that are missing already. A ledger counts by its weakest entries,
+    those with the fewest replicas left."""
 
     name: str
     bookies: int
     ledgers: int = 0
+    """The number of ledgers that name a failing bookie in a fragment with entries."""
     lost: int = 0
+    """The number of ledgers whose weakest entries have no replica left."""
     one_copy: int = 0
+    """The number of ledgers whose weakest entries have one of several replicas left."""
     fewer: int = 0
+    """The number of ledgers whose weakest entries have two or more replicas left, but fewer than the write quorum."""
     open: int = 0
+    """The number of ledgers in ``ledgers`` that are open or in recovery."""
     unwritable: int = 0
+    """The number of ledgers in ``open`` whose ensemble is larger than the number of writable bookies left."""
     unrepairable: int = 0
+    """The number of closed ledgers that miss a replica and whose ensemble is larger than the number of writable bookies
+    left."""
     to_copy: float = 0.0
+    """The bytes of closed ledgers to copy, if all entries of a ledger have one size."""
     named: list[int] = field(default_factory=list)
+    """The ids of some of the lost ledgers, at most `NAMED`."""
 
 
 class WhatIf:
-    """Folds ledgers into the losses of these failures. ``failures``: bookies by name; ``missing``: bookies that are not
-    registered now; ``writable``: those that accept entries now."""
+    """Folds ledgers into the losses of these failures. ``failures``: the bookies of each failure, by its name;
+    ``missing``: the bookies that are not registered now; ``writable``: the bookies that accept entries now."""
 
     def __init__(self, failures: Mapping[str, Set[str]], missing: Set[str], writable: Set[str]) -> None:
         self._failures, self._missing, self._writable = failures, missing, writable
@@ -53,8 +58,8 @@ class WhatIf:
         self.ledgers = 0
 
     def add(self, rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> None:
-        """Fold ledgers. ``last_entry``, ``length``: of each row; ``first_entry``: of each fragment. Unreadable and
-        deleted ones do not count."""
+        """Fold ledgers. ``last_entry`` and ``length``: the last entry and the bytes of each row; ``first_entry``: the
+        first entry of each fragment. Unreadable and deleted ledgers do not count."""
         self.ledgers += int(np.isin(rows.state, _STORED).sum())
         rings = _Rings.of(rows, last_entry, length, first_entry)
         missing = np.array([one in self._missing for one in rows.names], bool)
@@ -67,16 +72,19 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rings:
-    """Fragments of one ensemble size and write quorum. ``owner``: their ledgers, of which ``closed`` and ``ledger``
-    have one value each; ``size``: bytes of each fragment."""
+    """Fragments of one ensemble size and write quorum."""
 
     members: Column
     stage: Column
     size: Column
+    """The bytes of each fragment; 0 if its ledger is not closed."""
     owner: Column
+    """The ledger of each fragment, as a position in the columns ``ledger`` and ``closed``."""
     quorum: int
     ledger: Column
+    """The id of each ledger."""
     closed: Column
+    """Whether each ledger is closed."""
 
     @staticmethod
     def of(rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> Sequence["_Rings"]:
@@ -106,8 +114,8 @@ class _Rings:
         return made
 
     def lose(self, loss: Loss, dead: Column, gone: Column, left: int) -> None:
-        """Add the effect on these fragments. ``dead``, ``gone``: whether each name fails, and whether it is missing
-        then; ``left``: writable bookies then."""
+        """Add the effect on these fragments. ``dead``: whether each bookie fails; ``gone``: whether each bookie is
+        missing after the failure; ``left``: the number of writable bookies after the failure."""
         there = dead[self.members]
         hit = np.flatnonzero(there.any(axis=1) & (self.stage != FragmentStage.EMPTY))
         if not len(hit):

@@ -8,35 +8,38 @@ from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier, ope
 
 
 class CopyState(StrEnum):
-    """The state of one copy. ``absent``: the topic records none; ``unknown``: not verified yet, or a server that must
-    be asked does not respond. Only ``gone``, ``damaged`` and ``down`` show that reads fail."""
+    """The state of one copy. Only ``gone``, ``damaged`` and ``down`` show that reads fail."""
 
     WHOLE = "whole"
     GONE = "gone"
     DAMAGED = "damaged"
     DOWN = "down"
     ABSENT = "absent"
+    """The topic records no copy."""
     UNKNOWN = "unknown"
+    """The copy is not verified yet, or a server that must be asked does not respond."""
 
 
 BAD = frozenset({CopyState.GONE, CopyState.DAMAGED, CopyState.DOWN, CopyState.ABSENT})
 
 
 class CopyCheck(NamedTuple):
-    """The result of a check. ``at_ms``: 0: never checked."""
+    """The result of a check."""
 
     state: CopyState = CopyState.UNKNOWN
     detail: str = "not checked yet"
     at_ms: int = 0
+    """The time of the check in ms since the epoch, 0 if the copy was never checked."""
 
 
 UNCHECKED = CopyCheck()
 
 
 class LedgerCopies(NamedTuple):
-    """A closed ledger of a topic with the checks of its copies. ``part``: the topic or partition that lists it."""
+    """A closed ledger of a topic with the checks of its copies."""
 
     part: str
+    """The name of the topic or partition that lists the ledger."""
     info: LedgerInfo
     bookkeeper: CopyCheck = UNCHECKED
     tiered: CopyCheck = UNCHECKED

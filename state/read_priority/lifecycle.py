@@ -62,21 +62,26 @@ EFFECT_MS = 60_000
 
 
 class Change(NamedTuple):
-    """One change. ``target``: tenant/namespace[/topic]; ``before`` and ``want``: the field of its policy, None: not
-    set; ``rule``: of its reason or of its refusal; ``digest`` and ``plain``: of the policy as decided;
-    ``model``: a topic that shows what the target inherits, for a target without a policy of its own."""
+    """One change."""
 
     target: str
+    """The namespace or topic, as tenant/namespace[/topic]."""
     purpose: Purpose
     want: ReadPriority | None
+    """The priority in the policy of the target after the change. None if the change sets none, and for an unload."""
     before: ReadPriority | None = None
+    """The priority in the policy of the target before the change, None if it is not set."""
     stage: ChangeStage = ChangeStage.PLANNED
     at_ms: int = 0
     rule: str = ""
+    """The id of the rule that is the reason for the change or for its refusal."""
     detail: str = ""
     digest: str = ""
+    """`PolicyView.digest` of the policy for which the change was decided."""
     plain: str = ""
+    """`PolicyView.plain` of the policy for which the change was decided."""
     model: str = ""
+    """A topic that shows what the target inherits. Empty if the target has a policy of its own."""
 
     @property
     def id(self) -> str:
@@ -85,27 +90,34 @@ class Change(NamedTuple):
 
 
 class Switch(NamedTuple):
-    """A topic whose priority Trueup switched at ``at_ms``. ``before``: the field before, which returns; ``made``: the
-    digest of the policy that Trueup made for a topic without one of its own, empty if it had one. ``looks``:
-    consecutive passes that found that ``toward``, the priority that returns, reads everything, since ``whole_ms``;
-    ``unloaded``: since the switch."""
+    """A topic whose priority Trueup switched."""
 
     before: ReadPriority | None
+    """The priority in the policy of the topic before the switch, None if it was not set. A return sets it again, unless
+    a priority is declared for the topic itself."""
     priority: ReadPriority
     at_ms: int
+    """The time of the switch, ms since the epoch."""
     made: str = ""
+    """The digest of the policy that Trueup made for a topic without a policy of its own, empty if the topic had one."""
     looks: int = 0
+    """The number of consecutive passes in which brokers would read every ledger with the priority ``toward``. See
+    `verdicts.Reads.well`."""
     whole_ms: int = 0
+    """The time of the first pass that ``looks`` counts, in ms since the epoch, 0 if there is none."""
     unloaded: bool = False
+    """Whether an unload of the topic was ordered after the switch. The broker may have refused it."""
     toward: ReadPriority | None = None
+    """The priority that the topic would have without the switch, as last determined. None if not determined yet."""
 
 
 class Kept(NamedTuple):
-    """What Trueup remembers of a namespace or topic. ``stalls``: consecutive passes that found that it would stall."""
+    """What Trueup remembers of a namespace or topic."""
 
     change: Change | None = None
     switch: Switch | None = None
     stalls: int = 0
+    """The number of consecutive passes that found that the topic would stall."""
 
     @property
     def empty(self) -> bool:

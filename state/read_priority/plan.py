@@ -23,12 +23,13 @@ Remembered = Mapping[str, Kept]
 
 
 class Decided(NamedTuple):
-    """The result of one pass. ``kept``: what is remembered from now on; ``due``: changes that are needed and not sent
-    yet, each with the stage that it reached."""
+    """The result of one pass."""
 
     findings: tuple[ReadFinding, ...]
     due: tuple[Change, ...]
+    """The changes that are needed and not sent yet, each with the stage that it reached."""
     kept: Remembered
+    """What Trueup remembers from now on, by target."""
 
 
 def decide(seen: Observation, before: Remembered, chosen: ReadsSettings) -> Decided:

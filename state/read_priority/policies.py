@@ -28,34 +28,39 @@ class Level(StrEnum):
 
 
 class PolicyView(NamedTuple):
-    """What is known of the policy of one level. ``lag_ms``: delay after which a broker deletes the BookKeeper ledger of
-    an offloaded one; ``digest``: of all fields but the priority; ``plain``: without those that may contain
-    credentials, so that it may be stored."""
+    """What is known of the policy of one level."""
 
     present: bool = False
     priority: ReadPriority | None = None
     lag_ms: int | None = None
+    """The delay in ms after which a broker deletes the BookKeeper ledger of an offloaded ledger. None if the policy
+    does not set it; a negative delay means never."""
     digest: str = ""
+    """The digest of all fields of the policy except the priority. Empty if there is no policy."""
     plain: str = ""
+    """The same digest without the fields that may contain credentials, so that it may be stored."""
 
 
 class BrokerFacts(NamedTuple):
-    """One broker. ``priority`` None: the setting is not shown."""
+    """One broker."""
 
     address: str
     version: Version
     priority: ReadPriority | None = None
+    """The setting managedLedgerDataReadPriority, None if the broker does not show it."""
     lag_ms: int | None = None
 
 
 class InForce(NamedTuple):
-    """The priority that brokers use for a topic. ``origin``: the level that sets it; ``masked``: weaker levels that set
-    another value; ``why``: what to know about it, empty if nothing."""
+    """The priority that brokers use for a topic."""
 
     priority: ReadPriority
     origin: Level
+    """The level that sets the priority."""
     masked: tuple[Level, ...] = ()
+    """The weaker levels that set another priority."""
     why: str = ""
+    """An explanation of the masked levels, empty if there are none."""
 
 
 class Contradiction(NamedTuple):

@@ -18,11 +18,13 @@ class Position(NamedTuple):
 
 
 class Part(NamedTuple):
-    """Entries ``first`` to ``last`` of one ledger; ``last`` None: to its last readable entry."""
+    """A range of entries of one ledger."""
 
     info: LedgerInfo
     first: int
+    """The first entry."""
     last: int | None
+    """The last entry, which is included. None if the range ends at the last readable entry of the ledger."""
 
 
 def position_of(text: str) -> Position:

@@ -71,11 +71,13 @@ class ReadsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declared priority of a namespace or topic. ``level``: where its policy belongs; ``pattern``: the entry."""
+    """The declared priority of a namespace or topic."""
 
     priority: ReadPriority
     level: Level
+    """The level to whose policy the priority belongs."""
     pattern: str
+    """The key of the entry in reads.priority that declares the priority."""
 
 
 def declared_of(chosen: Mapping[str, str], namespace: str, topic: str = "") -> Declared | None:

@@ -26,17 +26,21 @@ class ReadPriority(StrEnum):
 
 
 class LedgerInfo(NamedTuple):
-    """A ledger in the list of its topic (LedgerInfo of MLDataFormats.proto). ``entries``, ``size`` (bytes) and
-    ``closed_ms`` (since the epoch) are 0 for the open one. ``copy``: the record of its offload, None: never
-    offloaded. ``dropped``: its BookKeeper ledger counts as deleted. ``offloaded_ms``: time of the offload."""
+    """A ledger in the list of its topic (LedgerInfo of MLDataFormats.proto)."""
 
     ledger: int
     entries: int = 0
+    """The number of entries, 0 for the open ledger."""
     size: int = 0
+    """The size in bytes, 0 for the open ledger."""
     closed_ms: int = 0
+    """The time of the close in ms since the epoch, 0 for the open ledger."""
     copy: OffloadedCopy | None = None
+    """The record of the offload, None if the ledger was never offloaded."""
     dropped: bool = False
+    """Whether the BookKeeper ledger counts as deleted."""
     offloaded_ms: int = 0
+    """The time of the offload in ms since the epoch, 0 if none is recorded."""
 
     @property
     def complete(self) -> bool:

@@ -23,12 +23,14 @@ class ReadFinding(NamedTuple):
 
 
 class Reads(NamedTuple):
-    """How a broker reads the ledgers of a topic with one priority. ``bad``: from a tier that does not have them;
-    ``unknown``: from a tier that was not checked; ``lost``: no tier has them, whatever the priority."""
+    """How a broker reads the ledgers of a topic with one priority."""
 
     bad: tuple[LedgerCopies, ...]
+    """The ledgers that the broker reads from a tier that does not have them."""
     unknown: tuple[LedgerCopies, ...]
+    """The ledgers that the broker reads from a tier where the state of the copy is unknown."""
     lost: tuple[LedgerCopies, ...]
+    """The ledgers that no tier has, whatever the priority. The other lists do not contain them."""
 
     @property
     def well(self) -> bool:

@@ -9,25 +9,31 @@ from trueup.state.read_priority.settings import Declared
 
 
 class NamespaceView(NamedTuple):
-    """A namespace. ``policy`` None: not readable, for the reason in ``problem``; ``declared`` None: unmanaged."""
+    """A namespace."""
 
     name: str
     declared: Declared | None
+    """The declared priority, None if the namespace is not managed."""
     policy: PolicyView | None
+    """The policy of the namespace, None if it is not readable."""
     problem: str = ""
+    """The reason why the policy is not readable, empty if it is."""
 
 
 class TopicView(NamedTuple):
-    """A topic, with all partitions. ``policy`` and ``applied`` None: not readable, for the reason in ``problem``.
-    ``ledgers``: all but the open ones."""
+    """A topic, with all partitions."""
 
     namespace: str
     local: str
     declared: Declared | None
     policy: PolicyView | None
+    """The policy of the topic itself, None if it is not readable."""
     applied: PolicyView | None = None
+    """The policy that the broker applies to the topic, None if it is not readable."""
     ledgers: tuple[LedgerCopies, ...] = ()
+    """The closed ledgers."""
     problem: str = ""
+    """The reason why the policies are not readable, empty if they are."""
 
     @property
     def name(self) -> str:
@@ -36,16 +42,19 @@ class TopicView(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """One pass from ``began_ms`` to ``at_ms``. ``problem``: why nothing is known of the brokers; ``incomplete``: why
-    topics may be missing."""
+    """What one pass observed."""
 
     began_ms: int
+    """The time at which the pass began, ms since the epoch."""
     at_ms: int
+    """The time at which the pass ended, ms since the epoch."""
     brokers: tuple[BrokerFacts, ...]
     namespaces: Mapping[str, NamespaceView]
     topics: Sequence[TopicView]
     problem: str = ""
+    """The reason why nothing is known of the brokers, empty if they are known."""
     incomplete: str = ""
+    """The reason why topics may be missing, empty if none are."""
 
     def of_namespace(self, name: str) -> InForce | Contradiction:
         """The priority in force for topics of a namespace that have no policy of their own."""

@@ -7,36 +7,36 @@ from typing import NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One observation of one partition from both sides; -1 and "": unknown.
-
-    ``position``: the copy's position in the source; ``copied_end``: the target offset after the last acknowledged
-    record; ``foreign``: records of other writers between the copied ones, so far. ``alone``: the link should be the
-    only writer of the target topic. ``gone``: the source does not have the topic; ``target_gone``: nor the target.
-    """
+    """One observation of one partition from both sides. Unknown numbers are -1, and unknown ids are empty."""
 
     position: int = -1
+    """The source offset that the copy has reached, -1 if nothing was copied."""
     source_id: str = ""
     source_start: int = -1
     source_end: int = -1
     target_id: str = ""
     target_end: int = -1
     copied_end: int = -1
+    """The target offset after the last acknowledged record."""
     foreign: int = 0
+    """The number of records of other writers between the copied records at the target, so far."""
     alone: bool = True
+    """Whether the link should be the only writer of the target topic."""
     gone: bool = False
+    """Whether the source does not have the topic."""
     target_gone: bool = False
+    """Whether the target does not have the target topic, while the source has the source topic."""
 
 
 class Anomaly(NamedTuple):
-    """An anomaly that causes no error. ``records``: number of affected records, -1: unknown.
-
-    ``stops``: the partition must not be copied until an operator resets it.
-    """
+    """An anomaly that causes no error."""
 
     rule: str
     records: int
+    """The number of affected records, -1 if unknown."""
     text: str
     stops: bool = False
+    """Whether the partition must not be copied until an operator resets it."""
 
 
 def anomalies(before: Look, now: Look) -> list[Anomaly]:
@@ -115,28 +115,31 @@ same: the newest batches differ from one start to the next."""
 
 @dataclass(frozen=True, slots=True)
 class PartitionFacts:
-    """The inputs of the choice of a path; -1 and "": unknown.
-
-    ``copy``: the setting of the link; ``magic``: the oldest record format at the source; ``per_batch``: records per
-    batch of the source; ``record_bytes``: stored size of a record; ``now``: the current path; ``into``: the common
-    target topic; ``paths``: those between the systems; ``compacted``: the source compacts all topics.
-    """
+    """The inputs of the choice of a path. Unknown numbers are -1, and unknown texts are empty."""
 
     copy: str = "auto"
+    """The setting ``copy`` of the link: auto, or the name of a path."""
     transform: bool = False
     magic: int = 2
+    """The version of the oldest record format at the source."""
     per_batch: float = -1.0
+    """The average number of records per batch of the source."""
     source_compression: str = ""
     target_compression: str = ""
     target_times: str = ""
     source_max_bytes: int = -1
     target_max_bytes: int = -1
     now: str = ""
+    """The current path."""
     failures: str = "stop"
     record_bytes: float = -1.0
+    """The average stored size of a record, in bytes."""
     into: str = ""
+    """The common target topic, empty if there is none."""
     paths: Collection[str] = ("batches", "records")
+    """The paths that can copy between the two systems."""
     compacted: bool = False
+    """Whether the source compacts all topics of the link."""
 
 
 class Choice(NamedTuple):

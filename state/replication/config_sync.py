@@ -34,61 +34,71 @@ READING = ("read", "describe", "describe_configs")
 
 
 class Setting(NamedTuple):
-    """An effective setting. ``own``: set on the topic, otherwise the cluster's default."""
+    """An effective setting."""
 
     value: str
     own: bool
+    """Whether the setting is set on the topic. Otherwise it is the default of the cluster."""
 
 
 class Topic(NamedTuple):
-    """A topic in its cluster's metadata; ``configs``: all effective settings; ``id`` "": unknown."""
+    """A topic in the metadata of its cluster."""
 
     partitions: int
     configs: Mapping[str, Setting]
+    """All effective settings."""
     id: str = ""
+    """The id of the topic, empty if unknown."""
 
 
 class Right(NamedTuple):
-    """One ACL, in lower case: ``resource`` topic or group, ``pattern`` literal or
-    prefixed, ``permission`` allow or deny."""
+    """One ACL. The types and the operation are in lower case."""
 
     resource: str
+    """The type of the resource: topic or group."""
     pattern: str
+    """The type of the name: literal or prefixed."""
     name: str
     principal: str
     host: str
     operation: str
     permission: str
+    """The type of the permission: allow or deny."""
 
 
 class Action(NamedTuple):
-    """One change at the target. ``configs``: new values, None for the cluster's default. ``reason``: a rule's id.
-
-    ``first``: required before any record is copied to the topic. ``group``: the consumer group, of a change to one.
-    """
+    """One change at the target."""
 
     kind: ChangeKind
     topic: str
     reason: str
+    """The id of a rule."""
     text: str
     partitions: int = 0
     configs: Mapping[str, str | None] = {}
+    """The new values of settings, None for the default of the cluster."""
     right: Right | None = None
     first: bool = False
+    """Whether the change is required before any record is copied to the topic."""
     group: str = ""
+    """The consumer group that the change concerns, empty for other changes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a link aligns. ``topics``: name at the source to name at the target; ``align`` and ``exclude``: settings of
-    the link; ``known``: settings that the target's version supports (empty: all). ``origins``: topics of the source
-    that an opposite link copies back and that may originate at the target; their settings are not changed there."""
+    """What a link aligns."""
 
     topics: Mapping[str, str]
+    """The name of each topic at the target, by its name at the source."""
     align: Collection[str] = ("partitions", "configs")
+    """The setting ``align`` of the link."""
     exclude: Collection[str] = ()
+    """The setting ``config_exclude`` of the link."""
     known: Collection[str] = field(default_factory=frozenset)
+    """The settings that the version of the target supports. Empty means all."""
     origins: frozenset[str] = frozenset()
+    """The topics of the source that an opposite link copies back and that may originate at the target. Their settings
+    are not changed at the target."""
 
 
 def diff(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Policy) -> list[Action]:
@@ -182,13 +192,16 @@ def _change(name: str, before: str, after: str | None) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The scope of a link's ACLs. ``topics``: name at the source to name at the target; ``groups``: names;
-    ``back``: a link copies these topics back; ``rename``: the link's template with the source's name filled in."""
+    """The scope of the ACLs of a link."""
 
     topics: Mapping[str, str]
+    """The name of each topic at the target, by its name at the source."""
     groups: Collection[str] = ()
+    """The names of the consumer groups."""
     back: bool = False
+    """Whether a link copies these topics back."""
     rename: str = "{topic}"
+    """The setting ``rename`` of the link, with the name of the source cluster filled in."""
 
 
 def rights_of(source: Iterable[Right], scope: Scope) -> set[Right]:

@@ -23,12 +23,12 @@ class Hop(NamedTuple):
 
 
 class Writer(NamedTuple):
-    """Another link that copies to the target log, and its map. ``way``: the links that copy the records of its source
-    log to the log that the group reads."""
+    """Another link that copies to the target log, and its map."""
 
     link: str
     map: OffsetMap
     way: Sequence[Hop]
+    """The links, in order, that copy the records from the source log of this link to the log that the group reads."""
 
 
 def across(there: OffsetMap, way: Sequence[Hop], writers: Sequence[Writer], offset: int) -> tuple[Translation, int]:

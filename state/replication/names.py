@@ -43,7 +43,7 @@ def original(template: str, source: str, name: str) -> str | None:
 
 
 class Names:
-    """The names of all links. ``prefix``: journal.prefix."""
+    """The names of all links. ``prefix``: the setting journal.prefix."""
 
     def __init__(self, links: Mapping[str, LinkSettings], prefix: str = "trueup") -> None:
         self._links, self._prefix = links, prefix
@@ -158,7 +158,7 @@ def shown(way: Iterable[Place]) -> str:
 
 
 def circles_of(links: Mapping[str, LinkSettings], names: Mapping[str, Iterable[str]] | None = None) -> list[str]:
-    """The problems of links whose names make a circle. ``names``: as of `Names.circles`."""
+    """The problems of links whose names make a circle. See `Names.circles` for ``names``."""
     wanted = "names that show which topic is the copy (rename in both directions, with {source}, or in none)"
     return [
         f"links.{name}.rename: expected {wanted}; found a circle of names: {shown(way)} > ..."

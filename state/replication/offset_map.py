@@ -57,25 +57,24 @@ class _Rows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class OffsetMap:
-    """The runs of one source partition in one target partition: int64 columns. Immutable; the cost of an append does
-    not depend on the size of the map.
-
-    ``begin``: first source offset that the map covers (-1: nothing was ever copied). ``until``: all source records
-    before it are acknowledged, dropped or dismissed. ``clear``: no record from ``until`` on is before this target
-    offset (-1: unknown). ``sure``: from this source offset on, records between runs are known to be absent from the
-    target. ``floor``: low translation of ``begin`` after older runs were pruned (else -1). ``number``:
-    number of pruned runs.
-    """
+    """The runs of one source partition in one target partition, as int64 columns. A map is immutable, and the cost of
+    an append does not depend on the size of the map."""
 
     source: Column = field(default_factory=_none)
     target: Column = field(default_factory=_none)
     count: Column = field(default_factory=_none)
     begin: int = -1
+    """The first source offset that the map covers, -1 if nothing was ever copied."""
     until: int = -1
+    """The source offset before which all records are acknowledged, dropped or dismissed."""
     clear: int = -1
+    """A target offset. No record from source offset ``until`` on is before it. -1 if unknown."""
     sure: int = -1
+    """The source offset from which records between runs are known to be absent from the target."""
     floor: int = -1
+    """The low translation of ``begin`` after older runs were pruned, otherwise -1."""
     number: int = 0
+    """The number of pruned runs."""
     _rows: _Rows | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

@@ -22,12 +22,14 @@ _BIT = "#"
 
 
 class Tag(NamedTuple):
-    """The content of a producer id of Trueup. ``path``: bitmap of clusters passed; ``writer_id``: the link that wrote
-    it; ``whole``: as a batch that was not opened."""
+    """The content of a producer id of Trueup."""
 
     path: int
+    """The bitmap of the clusters that the records of the batch passed."""
     writer_id: int
+    """The number of the link that wrote the batch."""
     whole: bool
+    """Whether the batch was copied as it is, without being opened."""
 
 
 def producer_id(path: int, writer_id: int, mark: int = WHOLE) -> int:
@@ -46,22 +48,21 @@ def tag_of(producer_id: int) -> Tag | None:
 
 
 class Refill(NamedTuple):
-    """A source partition whose target lost its records and receives them again.
-
-    Below source offset ``until``, the source's end at the start of the refill, records that passed the target are
-    copied there again. Records below ``held`` had arrived there before the loss: they are written as having passed the
-    target, so that the target's own links do not copy them a second time.
-    """
+    """A source partition whose target lost its records and receives them again."""
 
     held: int
+    """A source offset. The records below it had arrived at the target before the loss. They are written as having
+    passed the target, so that the target's own links do not copy them a second time."""
     until: int
+    """The end of the source at the start of the refill. Records below it that passed the target are copied there
+    again."""
 
 
 def onward(path: int | None, source_bit: int, target_bit: int, forward: bool) -> int | None:
     """The path for the record at the target; None: the record must not be copied there.
 
-    ``path`` None: produced at the source. Without ``forward`` only such records leave the source. A path that includes
-    the source is that of a refilled record: it left the source before the source lost it.
+    ``path`` None: the record was produced at the source. Without ``forward`` only such records leave the source. A path
+    that includes the source is that of a refilled record: it left the source before the source lost it.
     """
     if path is not None and (not forward or path >> source_bit & 1):
         return None
@@ -70,8 +71,8 @@ def onward(path: int | None, source_bit: int, target_bit: int, forward: bool) ->
 
 
 def refilled(path: int | None, source_bit: int, target_bit: int, forward: bool, held: bool) -> int | None:
-    """`onward` below `Refill.until`. ``held``: below `Refill.held`. Without ``forward`` each cluster's own link copies
-    the records produced there."""
+    """`onward` for a record below `Refill.until`. ``held``: whether the record is below `Refill.held`. Without
+    ``forward`` each cluster's own link copies the records produced there."""
     if path is not None and not forward and not path >> target_bit & 1:
         return None
     return (path or 0) | 1 << source_bit | (1 << target_bit if held else 0)

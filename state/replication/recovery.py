@@ -26,22 +26,24 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One partition of a link, as far as commands depend on it.
-
-    ``records``: its source log has records; ``empty``: its target log has none; ``ready``: the target log exists and
-    no change must precede its records. ``stopped``: not copied before a command; ``leased``: a task holds it;
-    ``refilling``: a refill is in progress; ``begun``: the copy has passed the beginning of the present source log.
-    """
+    """One partition of a link, as far as commands depend on it."""
 
     source: End = End.SAME
     target: End = End.SAME
     records: bool = True
+    """Whether the source log has records."""
     empty: bool = False
+    """Whether the target log has no records: its end offset is 0."""
     ready: bool = True
+    """Whether the target log exists and no change must precede its records."""
     stopped: bool = False
+    """Whether the partition is not copied until an operator executes a command."""
     leased: bool = False
+    """Whether a lease of the partition is in progress."""
     refilling: bool = False
+    """Whether a refill is in progress."""
     begun: bool = True
+    """Whether the copy has passed the beginning of the present source log."""
 
     @property
     def lost(self) -> bool:
@@ -120,17 +122,19 @@ def _back_refilled(mine: Standing, back: Standing | None) -> Pair:
 
 
 class Way(NamedTuple):
-    """A command that leads out of a state. ``command``: with {link}, {back} (the opposite link), {part} (the option
-    that selects partitions), {exclude} (the excluded topics with this one) and {offset}.
-
-    ``applies``: the states in which it is shown, in words and as a
-    function; ``leads``: the state that follows."""
+    """A command that leads out of a state."""
 
     command: str
+    """The command with placeholders: {link}, {back} (the opposite link), {part} (the option that selects partitions),
+    {exclude} (the excluded topics, with the topic of the partition added) and {offset} (the first lost source
+    offset)."""
     when: str
+    """The states in which the command is shown, in words."""
     does: str
     applies: Callable[[Standing, Standing | None], bool]
+    """Returns whether the command is shown in a state."""
     leads: Callable[[Standing, Standing | None], Pair]
+    """Returns the state that follows the command."""
 
 
 def _excluded(mine: Standing, back: Standing | None) -> Pair:

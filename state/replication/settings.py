@@ -145,12 +145,14 @@ class LinkSettings:
 
 
 class Start(NamedTuple):
-    """The initial position of a new partition. ``kind``: earliest, latest, time (``at_ms``, since the epoch) or
-    group (``group``)."""
+    """The initial position of a new partition."""
 
     kind: str
+    """The kind of position: earliest, latest, time or group."""
     at_ms: int = 0
+    """The time of a position of kind time, ms since the epoch."""
     group: str = ""
+    """The consumer group of a position of kind group."""
 
 
 def start_of(text: str) -> Start | None:

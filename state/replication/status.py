@@ -113,30 +113,32 @@ MOVING = (
 
 
 class Part(NamedTuple):
-    """The last observation of one partition.
-
-    ``error``: why it is not copied; with ``stopped`` an operator must change something. ``approval``: the change that
-    waits for approval. ``begun``: a task has copied it in this run. ``observed``: the link does not copy, because of
-    its mode or because it must not; ``unknown``: why nothing is known of it now. ``left``: records not copied yet (-1:
-    unknown).
-    ``backlog``: some of them existed when the copy began. ``idle_ms``: time without a copied record although some
-    wait, or since it is new; ``wait_ms``: time for which the oldest one has waited, as observed (not by its
-    timestamp).
-    """
+    """The last observation of one partition."""
 
     name: str
     error: str = ""
+    """The reason why the partition is not copied, empty if it is."""
     stopped: bool = False
+    """Whether an operator must change something before the partition is copied."""
     approval: str = ""
+    """The change that waits for approval, empty if there is none."""
     begun: bool = True
+    """Whether a task has copied the partition in this run."""
     paused: bool = False
     observed: bool = False
+    """Whether the link does not copy, because of its mode or because it must not."""
     gone: bool = False
     unknown: str = ""
+    """The reason why nothing is known of the partition now, empty otherwise."""
     left: int = 0
+    """The number of source offsets that are not copied yet, -1 if unknown."""
     backlog: bool = False
+    """Whether some of the records that are not copied yet existed when the copy began or resumed."""
     idle_ms: int = 0
+    """The time in ms without a copied record although records wait. For a new partition, the time since it should be
+    copied."""
     wait_ms: int = 0
+    """The time in ms for which the oldest waiting record has waited, as observed and not by its timestamp."""
 
 
 def stage_of(part: Part) -> PartitionStage:
@@ -157,26 +159,29 @@ def stage_of(part: Part) -> PartitionStage:
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """The observations of a link. Times are ms since the epoch, 0: never.
-
-    ``looked``: both clusters were queried. ``refused``: why it must not copy; ``source`` and ``target``: why that
-    cluster does not respond. ``arrived_ms``: write time of the newest heartbeat that arrived, ``beat_error``: a
-    cluster's error for the last one. ``failing``: other failures of the link. ``reported_ms``: last report of a
-    task. ``since_ms``: start of the uninterrupted time in which records should be copied.
-    """
+    """The observations of a link. Times are ms since the epoch, 0 for never."""
 
     looked: bool = True
+    """Whether both clusters were queried."""
     observing: bool = False
     paused: bool = False
     refused: str = ""
+    """The reason why the link must not copy, empty if it may."""
     source: str = ""
+    """The reason why the source does not respond, empty if it does."""
     target: str = ""
+    """The reason why the target does not respond, empty if it does."""
     parts: Sequence[Part] = ()
     arrived_ms: int = 0
+    """The write time of the newest heartbeat that arrived."""
     beat_error: str = ""
+    """The errors of the clusters for the last heartbeat, empty if it succeeded."""
     failing: Sequence[str] = ()
+    """Other failures of the link."""
     reported_ms: int = 0
+    """The time of the last report of a task plus the duration of a lease, at most the present time."""
     since_ms: int = 0
+    """The start of the uninterrupted time in which records should be copied."""
     slow_ms: int = 30_000
     stalled_ms: int = 120_000
 

@@ -28,10 +28,12 @@ class LinkRoute(NamedTuple):
 
 
 class Doubled(NamedTuple):
-    """Records produced at ``origin`` reach ``at`` on two routes, each given as its links."""
+    """Records of one origin that reach a place on two routes. Each route is given as its links."""
 
     origin: Place
+    """The place where the records are produced."""
     at: Place
+    """The place that the records reach twice."""
     routes: tuple[tuple[str, ...], tuple[str, ...]]
 
 

@@ -7,18 +7,17 @@ MOST_ENDS = 64
 
 @dataclass(slots=True)
 class Wait:
-    """How long the records of one partition have waited to be copied, by the clock of the observing process.
-
-    ``offset``: the first that is not copied; ``moved_ms``: the last time when it changed or nothing waited; ``mark``:
-    the source's end when the copy began or resumed; ``ends``: ends of the source beyond ``offset``, with the time of
-    their first observation.
-    """
+    """How long the records of one partition have waited to be copied, by the clock of the observing process."""
 
     offset: int
+    """The first source offset that is not copied."""
     moved_ms: int
+    """The last time, in ms since the epoch, when the offset changed, no record waited, or the copy began or resumed."""
     mark: int = -1
+    """The end of the source when the copy began or resumed, -1 if unknown."""
     moving: bool = False
     ends: list[tuple[int, int]] = field(default_factory=list)
+    """The ends of the source beyond ``offset``, each with the time of its first observation."""
 
     def observe(self, offset: int, end: int, moving: bool, begun: bool, now_ms: int) -> None:
         """Record the current offsets; -1: unknown. ``moving``: the partition should be copied."""

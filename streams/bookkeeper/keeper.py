@@ -120,7 +120,7 @@ class Keeper:
         """Determine the status of all bookies. Publish the topology if it changed, or if this run has not published
         one.
 
-        ``at_once``: without grace, as an operator's order of an audit requires.
+        ``at_once``: whether to apply no grace, as an operator's order of an audit requires.
         """
         with self._lock:
             if self._seen is None:

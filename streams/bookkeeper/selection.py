@@ -17,11 +17,12 @@ MOST = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Where:
-    """What ledgers must have; None: anything. ``bookie``: a member of any ensemble. ``namespace``: tenant and namespace
-    of the owner that the ledger's metadata name."""
+    """What ledgers must have."""
 
     bookie: str | None = None
+    """The bookie that is a member of any ensemble of the ledger; None: any bookie."""
     namespace: str | None = None
+    """The tenant and namespace of the owner that the ledger's metadata name; None: any owner, or no owner."""
 
     def __bool__(self) -> bool:
         return self.bookie is not None or self.namespace is not None

@@ -197,7 +197,7 @@ def _section(section: Section[Any]) -> list[str]:
 
 
 def _key(spec: Field[Any], indent: str, example: str | None = None, mark: str = "") -> list[str]:
-    """The lines of one key. ``mark``: before an example, which is otherwise in effect."""
+    """The lines of one key. ``mark``: the text before an example, which is in effect without this text."""
     comment = _comment(_meaning(spec), indent)
     if example is not None:
         return [*comment, f"{indent}{mark}{spec.name}: {example}"]

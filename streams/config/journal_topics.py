@@ -50,8 +50,8 @@ class Topics(Protocol):
 
 
 class JournalTopics:
-    """The topics of one run. ``created``: the full names of those that this start created; ``file``: holds the place of
-    the config topic by its name; ``problems``: what an operator has to correct."""
+    """The topics of one run. ``created``: the full names of those that this start created; ``file``: the file
+    that holds the place of the config topic by its name; ``problems``: what an operator has to correct."""
 
     def __init__(self, journal: Topics, live: Live, created: list[str], file: Path) -> None:
         self._journal, self._live, self._created, self._file = journal, live, frozenset(created), file

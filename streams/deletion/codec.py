@@ -80,7 +80,8 @@ def node_rows(bodies: Sequence[bytes]) -> Table:
 
 
 def _among(counts: Rows, items: Rows, others: Rows, wanted: Rows) -> Rows:
-    """Whether each item of lists is in the other list of its row. ``counts``, ``others``: their lengths by row."""
+    """Whether each item of lists is in the other list of its row. ``counts``, ``others``: the lengths of
+    these lists by row."""
     if not len(wanted):
         return np.zeros(len(items), bool)
     distinct, codes = np.unique(np.concatenate([items, wanted]), return_inverse=True)

@@ -34,8 +34,8 @@ class DeletionMetrics(Part):
             self.deletions.at(reached)
 
     def step(self, stage: str, length: int, seconds: float) -> None:
-        """Count one transition of the deletion of a ledger with this many bytes; ``seconds``: since the transition
-        before."""
+        """Count one transition of the deletion of a ledger with this many bytes; ``seconds``: the
+        seconds since the transition before."""
         self.deletions.at(str(stage)).inc()
         if stage == lifecycle.DeletionStage.CONFIRMED:
             self.deleted_bytes.at().inc(length)

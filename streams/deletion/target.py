@@ -16,11 +16,13 @@ OUTCOMES = {
 
 
 class DeletionResult(NamedTuple):
-    """Result of an order: one of `OUTCOMES`, or unknown; ``detail``: the reason, as text."""
+    """The result of an order or of a check."""
 
     ledger: int
     result: str
+    """One of `OUTCOMES`, or unknown; ready for a check whose preconditions hold."""
     detail: str
+    """The reason, as text."""
 
 
 Check = Callable[[Sequence[Deletion]], list[DeletionResult]]
@@ -33,11 +35,12 @@ def ready(markers: Sequence[Deletion]) -> list[DeletionResult]:
 
 
 class Item(NamedTuple):
-    """The current state of a target. ``version``: changes with it, -1 if it cannot change; ``places``: everything that
-    stores a part of it and must confirm the deletion: bookies, or stores with a key."""
+    """The current state of a target."""
 
     version: int
+    """A number that changes with the target; -1 if the target cannot change."""
     places: tuple[str, ...]
+    """Everything that stores a part of the target and must confirm the deletion: bookies, or stores with a key."""
 
 
 class Target(Protocol):

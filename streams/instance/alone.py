@@ -32,7 +32,8 @@ STATES = frozenset({WAITING, RUNNING, ENDED, REFUSED, STANDBY})
 
 class Instance:
     """This application among those of a journal. ``place``: where operators find it; ``before``: the run that used the
-    data directory last, which has ended if this process has locked the directory; ``clock``: ms since the epoch."""
+    data directory last, which has ended if this process has locked the directory; ``clock``: the time in ms since the
+    epoch."""
 
     def __init__(self, journal: Journal, place: str, before: str, clock: Callable[[], int]) -> None:
         self._journal, self._place, self._before, self._clock = journal, place, before, clock

@@ -32,9 +32,11 @@ def awake_s() -> float:
 
 
 class Election:
-    """Safe to use from several threads. ``name``: of the application, in ZooKeeper; ``clock``: ms since the epoch;
-    ``now``: `awake_s`; ``lost``: called when this instance lost its place, and must end the process; ``able``: whether
-    it may claim already; ``elected``: set when it leads; ``done``: set when it gives no further signs."""
+    """Safe to use from several threads. ``name``: the name of the application in ZooKeeper; ``clock``: the time in ms
+    since the epoch; ``now``: the seconds of a clock, by default `awake_s`; ``lost``: the function that is called when
+    this instance lost its place, and must end the process; ``able``: whether this instance may claim already.
+    ``elected``: the event that is set when this instance leads; ``done``: the event that is set when this instance
+    gives no further signs."""
 
     def __init__(
         self, journal: Journal, place: str, name: str, takeover_s: float, clock: Callable[[], int],

@@ -15,14 +15,14 @@ def client_of(settings: JournalSettings) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Channel:
-    """The topic that workers publish to, and client settings, which may hold secrets and are never printed. Secrets of
-    ``security`` that are references are resolved by the worker. ``signer``: signs what is published, if anything
-    does."""
+    """The topic that workers publish to, and client settings, which may hold secrets and are never printed."""
 
     topic: str
     client: tuple[tuple[str, str], ...] = field(repr=False)
     security: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The settings of security. Secrets that are references are resolved by the worker."""
     signer: Signer | None = None
+    """The signer of the published records; None if the records are not signed."""
 
 
 _announcers: dict[Channel, Announcer] = {}

@@ -49,7 +49,8 @@ def good(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> list[R]:
 
 
 class BodyReader:
-    """A current position in each of these bodies, initially at the start. ``topic``: of the records, for errors."""
+    """A current position in each of these bodies, initially at the start. ``topic``: the topic of the records, for
+    errors."""
 
     def __init__(self, bodies: Sequence[bytes], topic: str) -> None:
         sizes = np.fromiter(map(len, bodies), np.int64, len(bodies))

@@ -26,11 +26,12 @@ _PLAIN = frozenset({"int", "long", "string", "strings"})
 
 
 class Field(NamedTuple):
-    """A field of a record. ``optional``: it may be null."""
+    """A field of a record."""
 
     name: str
     kind: str
     optional: bool
+    """Whether the field may be null."""
 
 
 class BodyWriter:
@@ -162,7 +163,8 @@ def _flat(topic: str) -> list[Field]:
 
 
 def _joined(pool: bytes, sizes: Array, codes: Array) -> tuple[bytes, Array]:
-    """The concatenation of these pieces of a pool, and their boundaries. ``sizes``: of all pieces of the pool."""
+    """The concatenation of these pieces of a pool, and their boundaries. ``sizes``: the size of each piece of the
+    pool."""
     ends = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=ends[1:])
     pieces = pa.LargeBinaryArray.from_buffers(

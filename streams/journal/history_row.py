@@ -8,19 +8,23 @@ ACTIONS = "trueup.actions"
 
 
 class HistoryRow(NamedTuple):
-    """One action. ``ledger``, ``link``, ``broker``: its resource, None: does not apply; ``rule``: its reason, empty: a
-    request of an operator; ``who``: its initiator, empty: that of the thread that adds the row."""
+    """One action."""
 
     at_ms: int
     id: str
     kind: str
     outcome: str
     ledger: int | None = None
+    """The ledger that the action concerns, or None."""
     link: str | None = None
+    """The link that the action concerns, or None."""
     broker: str | None = None
+    """The broker that the action concerns, or None."""
     rule: str = ""
+    """The rule that is the reason for the action; empty for a request of an operator."""
     detail: str = ""
     who: str = ""
+    """The initiator of the action; empty for the initiator of the thread that adds the row."""
 
 
 def history_row(record: Mapping[str, Any]) -> HistoryRow:

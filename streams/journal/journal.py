@@ -35,12 +35,13 @@ AT_ONCE = 20_000
 
 
 class Record(NamedTuple):
-    """One record of the journal. ``value``: as its topic's form, None: the key was deleted. ``where``: topic, partition
-    and offset as text."""
+    """One record of the journal."""
 
     key: bytes
     value: Any
+    """The value in the form that readers of the topic use (`JournalTopic.form`); None if the key was deleted."""
     where: str
+    """The topic, partition and offset, as text."""
     offset: int
 
 
@@ -50,8 +51,8 @@ Bad = Callable[[Record, TrueupError], None]
 
 class Journal:
     """The topics of one cluster. Safe to use from several threads. ``unreadable``: the records that no method returns,
-    because their topic's writer did not make them, or they have no valid signature; they end nothing. ``shared``: by
-    several instances, of which the leader writes transactions."""
+    because their topic's writer did not make them, or they have no valid signature; they end nothing. ``shared``:
+    whether several instances use the topics; their leader writes transactions."""
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str, shared: bool = False) -> None:
         self.bootstrap, self.settings, self._cluster, self._shared = bootstrap, settings, cluster, shared
@@ -135,8 +136,8 @@ class Journal:
         self.topics.send(sealed, within_s)
 
     def read(self, what: str, bad: Bad | None = None, last: int | None = None) -> Iterator[Record]:
-        """The readable records of a topic up to its present end, in the order of each partition. ``last``: only this
-        number of newest records of each partition; ``bad``: receives the others."""
+        """The readable records of a topic up to its present end, in the order of each partition. ``last``: the
+        number of newest records of each partition to read, None for all; ``bad``: receives the unreadable records."""
         for entry in self.entries(what, last):
             if (record := self._parsed(what, entry, bad)) is not None:
                 yield record
@@ -172,7 +173,7 @@ class Journal:
         self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad | None = None, old: bool = True
     ) -> None:
         """Call ``seen`` with every readable record of a topic of one partition until ``stop``, and ``bad`` with the
-        others. ``old``: start with existing records. Blocks."""
+        others. ``old``: whether to start with the existing records. Blocks."""
 
         def parsed(entry: Entry) -> None:
             if (record := self._parsed(what, entry, bad)) is not None:

@@ -14,12 +14,13 @@ from trueup.streams.journal.unreadable import Bad
 
 
 class Repair(NamedTuple):
-    """What is done about one record. ``before``: the readable record of its key that is written again; None: its key is
-    deleted."""
+    """What is done about one record."""
 
     bad: Bad
     what: str
+    """The topic of the record, as `JournalTopic.name`."""
     before: Entry | None
+    """The readable record of the key that is written again; None if the key is deleted."""
 
 
 def find(journal: Journal, within_s: float = inf) -> tuple[list[Bad], bool]:

@@ -28,10 +28,12 @@ LEAST_KEY, LARGEST_FILE = 32, 1 << 16
 
 
 class Place(NamedTuple):
-    """What a signature is for. ``prefix`` and ``cluster`` name the journal."""
+    """What a signature is for."""
 
     prefix: str
+    """The setting journal.prefix of the journal."""
     cluster: str
+    """The setting cluster.name of the journal."""
     topic: str
     key: bytes
 

@@ -19,28 +19,29 @@ SETTING = "journal/schemas/setting.avsc"
 
 
 class JournalTopic(NamedTuple):
-    """A topic of the journal. ``schema``: the Avro schema of its records, or the path of its file below `streams/`;
-    ``partitioned``: whether it has journal.partitions partitions instead of one; ``observed``: whether `trueup journal
-    begin-anew` empties it, as its records are based on observations of ZooKeeper; ``unsigned``: why records are not
-    signed with journal.key_file; empty: they are, as those of any topic without a reason; ``ordered``: whether a signed
-    record is refused after a newer one of its key.
-
-    ``key``: the key of a record (None: any); ``form``: the module below `streams/` and the function
-    that make of it what readers use; empty: nothing. Both raise one of `streams.journal.codec.WRONG` for a record that
-    the writer did not make, which is then not readable. ``columns``: like
-    ``form``, of many bodies: their ids, which are also the keys, as int64 big-endian, and their columns; raises
-    `BadBytes` if one is not readable."""
+    """A topic of the journal."""
 
     name: str
     schema: str | Mapping[str, Any]
+    """The Avro schema of the records, or the path of its file below `streams/`."""
     partitioned: bool = False
+    """Whether the topic has journal.partitions partitions instead of one."""
     observed: bool = False
+    """Whether `trueup journal begin-anew` empties the topic, as its records are based on observations of ZooKeeper."""
     unsigned: str = ""
+    """Why the records are not signed with journal.key_file. Empty, which is the default: the records are signed."""
     configs: Mapping[str, str] = COMPACTED
     key: Callable[[Any], bytes] | None = None
+    """The function that returns the key of a record; None if any key is valid. The function raises one of
+    `streams.journal.codec.WRONG` for a record that the writer did not make, which is then not readable."""
     form: str = ""
+    """The function, as MODULE:NAME with a module below `streams/`, that converts a record to what readers use; empty if
+    readers use the record itself. The function raises like ``key``."""
     columns: str = ""
+    """The function, written like ``form``, that converts many bodies to the ids of the records and to columns. The key
+    of each record is its id as int64 big-endian. The function raises `BadBytes` if a body is not readable."""
     ordered: bool = True
+    """Whether a signed record is refused after a newer one of its key."""
 
     @property
     def text(self) -> str:

@@ -14,7 +14,7 @@ KNOWN, SHOWN = 10_000, 20
 
 
 class Bad(NamedTuple):
-    """One record. ``where``: topic, partition and offset as text."""
+    """One record that is not readable."""
 
     topic: str
     partition: int
@@ -22,6 +22,7 @@ class Bad(NamedTuple):
     offset: int
     problem: str
     where: str
+    """The topic, partition and offset, as text."""
 
 
 class Unreadable:

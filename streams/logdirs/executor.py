@@ -41,11 +41,13 @@ class Levers(Protocol):
 
 
 class Altered(NamedTuple):
-    """Settings that were changed on a broker and that it must show. None: not changed; ``throttle`` 0: removed."""
+    """Settings that were changed on a broker and that it must show."""
 
     at_ms: int
     cordoned: frozenset[str] | None = None
+    """The paths of the cordoned directories; None if the cordons were not changed."""
     throttle: int | None = None
+    """The rate limit of moves in bytes per second; 0 if it was removed, None if it was not changed."""
 
 
 class DirectoryBalancer:
@@ -80,8 +82,8 @@ class DirectoryBalancer:
     def act(
         self, levers: Levers, broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int
     ) -> None:
-        """Execute a decision. ``ours``: updated from the broker's report of moves. Raises a `TrueupError`; the next
-        pass decides again about the rest."""
+        """Execute a decision. ``ours``: the changes of Trueup, updated from the broker's report of moves. Raises a
+        `TrueupError`; the next pass decides again about the rest."""
         before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, now_ms)
         self._remember(broker.id, intended)
         # After the write: a pass after a failed one finds the same changes of stages again.

@@ -52,12 +52,13 @@ class Client(Protocol):
 
 
 class Known(NamedTuple):
-    """The state of one broker. ``error``: why it could not be observed or changed."""
+    """The state of one broker."""
 
     observed: Observed | None
     decision: Decision | None
     ours: Ours
     error: str = ""
+    """Why the broker could not be observed or changed; empty if it could."""
 
     @property
     def rule(self) -> str:

@@ -19,14 +19,16 @@ RACK, BOOKIE = "rack", "bookie"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Losses by name, without any failure as ``NOW``; ``missing``: bookies that are not registered now; ``unread``:
-    ledgers whose metadata are not readable."""
+    """The losses by failures of racks or bookies."""
 
     losses: Mapping[str, Loss]
+    """The losses by the name of the failure, and the loss without any failure as `NOW`."""
     ledgers: int
     missing: Sequence[str]
+    """The bookies that are not registered now."""
     writable: int
     unread: int
+    """The number of ledgers whose metadata are not readable."""
 
 
 def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[int], object]) -> Answer:

@@ -21,16 +21,20 @@ Row = dict[str, Any]
 
 @dataclass(slots=True)
 class _Result:
-    """``at_ms``: when the answer was read, 0: no answer yet; ``tried_ms``: when the last computation began; ``wanted``:
-    one was asked for, or runs; ``read``: ledgers that it has read; ``error``: why it failed, or empty."""
+    """The newest answer of one kind, and the state of its computation."""
 
     at_ms: int = 0
+    """When the computation of the answer began; 0 if there is no answer yet."""
     tried_ms: int = 0
+    """When the last computation that ended began, whether it succeeded or failed; 0 if none has ended."""
     took_ms: int = 0
     answer: Answer | None = None
     error: str = ""
+    """Why the last computation failed; empty if it did not."""
     wanted: bool = False
+    """Whether a computation was asked for, or runs."""
     read: int = 0
+    """The number of ledgers that the running computation has read."""
 
     def has_read(self, ledgers: int) -> None:
         """The computation has read so many ledgers."""
@@ -42,7 +46,7 @@ class _Result:
 
 
 class WhatIfJob:
-    """The results of both kinds. ``read``: as `what_if.answer`, which computes one."""
+    """The results of both kinds. ``read``: the function that computes a result, by default `what_if.answer`."""
 
     def __init__(self, settings: Settings, clock: Callable[[], int], read: Callable[..., Answer] = answer) -> None:
         self._settings, self._clock, self._read = settings, clock, read

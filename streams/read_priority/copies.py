@@ -29,12 +29,14 @@ _ANSWERS = {PresenceAnswer.HELD: CopyState.WHOLE, PresenceAnswer.GONE: CopyState
 
 
 class Wanted(NamedTuple):
-    """A closed ledger. ``name``: of the topic, without the number of a partition; ``part``: of the topic or partition
-    that lists it; ``owner``: of its managed ledger."""
+    """A closed ledger whose copies are checked."""
 
     name: str
+    """The name of the topic, without the number of a partition."""
     part: str
+    """The name of the topic or partition that lists the ledger."""
     owner: str
+    """The name of the managed ledger that owns the ledger; for a shadow topic that of its source."""
     info: LedgerInfo
 
 

@@ -38,10 +38,12 @@ class Admin(Protocol):
 
 
 class Write(NamedTuple):
-    """What is written. ``policy`` None: the policy is removed; ``made``: there was none before."""
+    """The write of one change."""
 
     policy: OffloadPolicy | None
+    """The policy to write; None if the policy is removed."""
     made: bool = False
+    """Whether there was no policy before the write."""
 
 
 class PolicyWriter:

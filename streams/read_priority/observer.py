@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 class Observer:
-    """Used by one thread. ``session``: of ZooKeeper, raises `Retry`."""
+    """Used by one thread. ``session``: the function that returns a session of ZooKeeper. It raises `Retry`."""
 
     def __init__(
         self, admin: PulsarAdmin, session: Callable[[], ZooKeeperClient], paths: PulsarPaths, checker: CopyChecker,
@@ -40,8 +40,8 @@ class Observer:
         self._admin, self._session, self._paths, self._checker, self._clock = admin, session, paths, checker, clock
 
     def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
-        """One pass. ``kept``: names of targets that are observed in any case; ``hot``: topics whose copies are checked
-        first. Raises `Retry` if ZooKeeper does not respond."""
+        """One pass. ``kept``: the names of targets that are observed in any case; ``hot``: whether the copies of the
+        topic with this name are checked first. Raises `Retry` if ZooKeeper does not respond."""
         began_ms, remembered = self._clock(), frozenset(kept)
         every_name = (name for name in namespaces(self._session(), self._paths) if not of_service(name))
         names = [name for name in every_name if _concerned(chosen, name, remembered)]

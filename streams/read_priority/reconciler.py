@@ -40,8 +40,8 @@ class Observes(Protocol):
 
 
 class ReadsReconciler:
-    """One thread reconciles; others may read ``seen`` and ``decided`` and approve changes. ``writer``: creates the
-    executor from the function that writes to the journal."""
+    """One thread reconciles; others may read ``seen`` and ``decided`` and approve changes. ``writer``: the function
+    that creates the executor from the function that writes to the journal."""
 
     def __init__(
         self, policy: LiveSection[ReadsSettings], observer: Observes, writer: Callable[[Any], PolicyWriter],

@@ -46,8 +46,9 @@ Row = dict[str, Any]
 
 
 class LinkManager:
-    """Every declared link. Safe to use from several threads. ``stop``: path of a file whose existence ends the leases
-    in the workers; ``silent_ms``: as of `Context`."""
+    """Every declared link. Safe to use from several threads. ``stop``: the path of a file whose existence ends the
+    leases in the workers; ``silent_ms``: the last time at which another process may have granted a lease, in ms since
+    the epoch, 0 if there is none."""
 
     def __init__(
         self,

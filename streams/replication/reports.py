@@ -27,10 +27,11 @@ NUMBERS = {f.name: f.default for f in fields(Progress) if f.type in (int, "int")
 
 
 class Report(NamedTuple):
-    """The progress of one attempt at an order since its last report. ``at``: 1, 2 ... within the attempt."""
+    """The progress of one attempt at an order since the last report of the attempt."""
 
     attempt: str
     at: int
+    """The number of the report within the attempt. The first report has the number 1."""
     progress: list[Progress]
 
 
@@ -45,8 +46,8 @@ class ReportMessage(NamedTuple):
 
 
 class Reporter:
-    """The reports of one attempt at an order; ``with_order`` adds the order to a report. Errors of the journal are not
-    raised."""
+    """The reports of one attempt at an order. ``with_order``: the function that adds the order to a report. Errors of
+    the journal are not raised."""
 
     def __init__(self, channel: Channel | None, with_order: Callable[[Report], ReportMessage]) -> None:
         self._channel, self._with_order = channel, with_order

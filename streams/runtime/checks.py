@@ -8,12 +8,14 @@ from trueup.state.common.errors import TrueupError
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One line of the report. ``status``: ok, warn or fail; ``todo``: the remedy, empty if none is needed."""
+    """One line of the report."""
 
     name: str
     status: str
+    """One of ok, warn and fail."""
     found: str
     todo: str = ""
+    """The remedy; empty if none is needed."""
 
 
 def ok(name: str, found: str) -> Check:

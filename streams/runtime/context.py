@@ -41,27 +41,34 @@ R = TypeVar("R", bound=Resource)
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The parts that streams share. ``clock``: ms since the epoch; ``data``: the data directory of the application;
-    ``resources``: those made so far, by the function that makes them; ``begun``: queries that were started; ``epoch``:
-    the epoch of this leader, 0 without section ha; ``silent_ms``: time of the last sign of the previous leader, 0 if it
-    ended in order; ``fence``: makes the fence of changes in ZooKeeper, None without section ha; ``warm``: the queries
-    of a former standby; ``session``: the session that runs queries, which looks at checkpoints elsewhere, or None."""
+    """The parts that streams share."""
 
     settings: Settings
     data: Path
+    """The data directory of the application."""
     live: Live
     journal: Journal
     metrics: Metrics
     supervisor: Supervisor
     history: History
     clock: Callable[[], int]
+    """Returns the time in ms since the epoch."""
     resources: dict[Callable[..., Any], Resource] = field(default_factory=dict)
+    """The resources made so far, by the function that made them."""
     begun: set[str] = field(default_factory=set)
+    """The names of the queries that were started."""
     epoch: int = 0
+    """The epoch of this leader; 0 without section ha."""
     silent_ms: int = 0
+    """The time of the last sign of the previous leader, in ms since the epoch; 0 if that leader ended in order, and
+    without section ha."""
     fence: Callable[[], Fence] | None = None
+    """Makes the fence of changes in ZooKeeper; None without section ha."""
     warm: Warm | None = None
+    """The queries that this instance ran as a standby; None without section ha."""
     session: Callable[[], "SparkSession | None"] = lambda: None
+    """Returns the session that runs queries, which is also used to look at checkpoints that are not on this machine;
+    None if there is no session."""
 
     def resource(self, make: Callable[["Context"], R]) -> R:
         """What ``make`` returns. It is called once, and again only if it raised an error."""

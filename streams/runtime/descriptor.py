@@ -31,34 +31,39 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Noun(NamedTuple):
-    """A kind of resource that is listed at /api/NAME. ``limit``: default of the parameter limit, 0: no such parameter;
-    ``choices``: its other parameters with their values; ``selectors``: names of `streams.web.engine.SELECTORS`.
-    ``about``: a title; with it `trueup get NAME` lists all fields. It is empty if the stream has a command of its own
-    for the noun."""
+    """A kind of resource that is listed at /api/NAME."""
 
     name: str
     limit: int = 0
+    """The default value of the parameter limit; 0 if the noun has no such parameter."""
     choices: Mapping[str, tuple[str, ...]] = _NONE
+    """The other parameters of the noun, each with its possible values."""
     about: str = ""
+    """The title of a command `trueup get NAME` that lists all fields; empty if the stream has a command of its own for
+    the noun."""
     selectors: Sequence[str] = ()
+    """The names in `streams.web.engine.SELECTORS` that are parameters of the noun."""
 
 
 class Thing(NamedTuple):
-    """A kind of resource that is described at /api/PATH. ``path`` contains its names as variables; ``ids``: variables
-    that are numbers from 0 to 2^63 - 1; ``about``: as for a `Noun`, for `trueup describe`.
-
-    ``names``: with it, the resource has a page at /PATH. It returns the variables of the path for a row (a finding, an
-    action of the plan or of the history) that concerns the resource, and None for other rows. ``template``: path of a
-    file below `streams/` with the part of the page that the page does not derive from the description by itself;
-    ``shown``: fields that this part shows."""
+    """A kind of resource that is described at /api/PATH."""
 
     name: str
     path: str
+    """The path of the resource, with the names of the resource as variables."""
     ids: Sequence[str] = ()
+    """The variables of the path that are numbers from 0 to 2^63 - 1."""
     about: str = ""
+    """The title of a command `trueup describe NAME` that prints all fields; empty if the stream has a command of its
+    own for the resource."""
     names: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
+    """Returns the variables of the path for a row (a finding, an action of the plan or of the history) that concerns
+    the resource, and None for other rows. A resource with this function has a page at /PATH."""
     template: str = ""
+    """The path of a template below `streams/`, for the part of the page that is not generated from the description;
+    empty if there is no such part."""
     shown: Sequence[str] = ()
+    """The fields of the description that the template shows."""
 
 
 def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Mapping[str, Any] | None]:
@@ -67,17 +72,21 @@ def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Ma
 
 
 class Verb(NamedTuple):
-    """A request that changes something: POST /api/PATH with a JSON object. ``path`` and ``ids``: as for a `Thing`;
-    ``read``: returns the arguments in the object, or None if the object is invalid; ``form``: a valid example, and
-    ``todo``: a hint, both for the error of an invalid object; ``role``: the least role of its callers."""
+    """A request that changes something: POST /api/PATH with a JSON object."""
 
     name: str
     path: str
+    """The path of the request, with the names of the resource as variables."""
     form: str
+    """A valid object, shown in the error for an invalid one."""
     read: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    """Returns the arguments in the object, or None if the object is invalid."""
     todo: str
+    """A hint, shown in the error for an invalid object."""
     ids: Sequence[str] = ()
+    """The variables of the path that are numbers from 0 to 2^63 - 1."""
     role: Role = Role.ADMIN
+    """The least role of the callers."""
 
 
 def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -86,17 +95,22 @@ def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 class Section(NamedTuple):
-    """A section of the status page. ``template``: path of a file below `streams/`, rendered with the ``status`` and
-    with ``rows``: at most ``limit`` rows of the ``noun``, converted by ``shape``. ``beside``: placed in a column beside
-    other sections; ``card``: whether it has a frame, as a section without content has none."""
+    """A section of the status page."""
 
     name: str
     template: str
+    """The path of a template below `streams/`. The template receives the status of the application as ``status``, and
+    rows of the noun as ``rows``."""
     noun: str = ""
+    """The noun whose rows the template receives; empty if there is none."""
     shape: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
+    """Converts the rows of the noun before the template receives them."""
     limit: int = 60
+    """The maximum number of ``rows``. The template also receives this number, as ``limit``."""
     beside: bool = False
+    """Whether the section is in a column beside other sections."""
     card: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    """Returns whether the section has a frame, given the status. A section without content has no frame."""
 
     @property
     def title(self) -> str:
@@ -105,7 +119,8 @@ class Section(NamedTuple):
 
 
 class Later:
-    """Objects that are imported when they are read. ``names``: ``module:name`` of each object, or of several."""
+    """Objects that are imported when they are read. ``names``: the name ``module:name`` of each object, or of an
+    iterable of objects."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -125,7 +140,7 @@ class Commands(NamedTuple):
 
 
 class Descriptor(NamedTuple):
-    """A stream in the catalog. Everything but ``name`` and ``make`` is optional."""
+    """A stream in the catalog. Only its name and the function that makes it are required."""
 
     name: str
     make: Callable[["Context"], "Stream | None"]

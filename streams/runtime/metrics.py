@@ -164,11 +164,12 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """One metric. ``labels``: in addition to the cluster, which `at` sets."""
+    """One metric."""
 
     name: str
     kind: str
     labels: tuple[str, ...]
+    """The names of the labels other than the label of the cluster, which `at` sets."""
     doc: str
     metric: MetricWrapperBase
     cluster: str

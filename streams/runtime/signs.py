@@ -15,21 +15,24 @@ class Total(float):
 
 
 class Signs(NamedTuple):
-    """``well``: part of the headline while the application is healthy, or empty. ``blind``, ``held``, ``attention``:
-    reasons for these levels of health; ``held_line``: the headline while the stream is held.
-
-    ``blinding``: sources without which no finding of the stream is reliable. ``named``: names of sources and prefixes
-    of problems that ``attention`` already covers. ``lines``: lines of `trueup status` as (title, text).
-    """
+    """The part of one stream in the health of the application, and its lines of `trueup status`."""
 
     well: str = ""
+    """The part of the stream in the headline while the application is healthy, or empty."""
     blind: Sequence[str] = ()
+    """The reasons for the level blind."""
     held: Sequence[str] = ()
+    """The reasons for the level held."""
     held_line: str = ""
+    """The headline while the stream is held."""
     attention: Sequence[str] = ()
+    """The reasons for the level attention."""
     blinding: Sequence[str] = ()
+    """The names of the sources without which no finding of the stream is reliable."""
     named: Sequence[str] = ()
+    """The names of sources and the prefixes of problems that the reasons for attention already cover."""
     lines: Sequence[tuple[str, str]] = ()
+    """The lines of `trueup status`, as (title, text)."""
 
 
 def signs_of(subject: Mapping[str, Any]) -> Signs:

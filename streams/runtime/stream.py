@@ -25,67 +25,71 @@ EVERY_ACTION = ("ledger", "link")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source of observations. ``state``: up, slow or down; ``age_ms``: time since the last observation, None if there
-    was none, or if it is not known."""
+    """A source of observations."""
 
     name: str
     state: str
+    """One of up, slow and down."""
     age_ms: int | None
+    """The time since the last observation in ms; None if there was no observation, or if its time is not known."""
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class StreamStatus:
-    """The status of a stream.
-
-    ``counts``: resources by verdict or state. ``oldest_ms``: age of the oldest difference, None without one.
-    ``not_ready``: reasons why its findings are not reliable; ``problems``: other problems. ``query``: the query whose
-    progress shows that the Spark session is alive, empty if any query does; ``silent_ms``: the longest interval
-    between progress reports of its queries. ``fields``: fields that it adds to the JSON of the status.
-    """
+    """The status of a stream."""
 
     mode: str
     paused: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
+    """The number of resources by verdict, state, stage or rule, depending on the stream."""
     oldest_ms: int | None = None
+    """The age of the oldest difference in ms; None if there is no difference, or if the stream does not report it."""
     sources: Sequence[Source] = ()
     problems: Sequence[str] = ()
+    """Problems other than the reasons in `not_ready`."""
     not_ready: Sequence[str] = ()
+    """The reasons why the findings of the stream are not reliable."""
     query: str = ""
+    """The name of the query whose progress shows that the Spark session is alive; empty if any query shows it."""
     silent_ms: int = 0
+    """The longest interval between two progress reports of the stream's queries, in ms."""
     fields: Mapping[str, Any] = field(default_factory=dict)
+    """The fields that the stream adds to the JSON of the status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One difference from the declared state. ``about``: the resource, as noun: name; ``stage``: of the action on it;
-    ``more``: further fields."""
+    """One difference from the declared state."""
 
     about: Mapping[str, Any]
+    """The names of the resource by noun, such as {"ledger": 7}."""
     verdict: str
     rule: str
     reason: str
     since_ms: int | None
     stage: str = ""
+    """The stage of the action on the resource; empty if there is no action."""
     more: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of the JSON of the finding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter of findings; None: any verdict, any rule. ``namespace`` and ``bookie`` reach only streams whose
-    descriptor has these ``selectors``."""
+    """A filter of findings. A criterion that is None permits every finding."""
 
     verdict: str | None = None
     rule: str | None = None
     limit: int = 100
     namespace: str | None = None
+    """A namespace, passed only to streams whose `Descriptor.selectors` contain ``namespace``."""
     bookie: str | None = None
+    """A bookie, passed only to streams whose `Descriptor.selectors` contain ``bookie``."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """One action. ``about``: the resource, as noun: name; ``next_ms``: time of the next attempt; ``requirements``:
-    preconditions that are checked at execution; ``measured``: copies and racks, for an action on a ledger."""
+    """One action."""
 
     id: str
     kind: str
@@ -93,10 +97,14 @@ class PlanRow:
     reason: str
     stage: str
     about: Mapping[str, Any]
+    """The names of the resource by noun, such as {"ledger": 7}."""
     next_ms: int | None = None
+    """The time of the next attempt in ms since the epoch; None if no time is set."""
     requirements: Mapping[str, Any] = field(default_factory=dict)
+    """The preconditions that are checked when the action is executed."""
     evidence: Mapping[str, Any] = field(default_factory=dict)
     measured: Mapping[str, int | None] = field(default_factory=dict)
+    """The numbers of copies and racks, for an action on a ledger."""
 
 
 class Listing(list[Row]):

@@ -35,18 +35,20 @@ Stopped = Callable[[], bool]
 
 @dataclass(slots=True)
 class Task:
-    """A supervised loop or query. ``state``: waiting, running, failed or stopped. ``failing``: it failed and has not
-    succeeded since; ``proven_s`` seconds without a failure count as a success."""
+    """A supervised loop or query."""
 
     name: str
     restarts: int = 0
     error: str = ""
     state: str = "waiting"
+    """One of waiting, running, failed and stopped."""
     begun: float = 0.0
     next_start: float = 0.0
     query: StreamingQuery | None = None
     failing: bool = False
+    """Whether the task failed and has not succeeded since."""
     proven_s: float = PROVEN_S
+    """The number of seconds without a failure after which the task counts as successful."""
 
     def begin(self, now: float) -> None:
         """Record a start."""
@@ -68,12 +70,13 @@ class Task:
 
 @dataclass(slots=True)
 class Supervisor:
-    """Threads and streaming queries of the application. ``restarted`` receives the name of each failed task,
-    ``supervised`` that of each task before it starts."""
+    """The threads and streaming queries of the application."""
 
     stop: threading.Event
     restarted: Callable[[str], None]
+    """Called with the name of each task that failed."""
     supervised: Callable[[str], None] = lambda _: None
+    """Called with the name of each task before the task starts."""
     gate: Callable[[], None] = lambda: None
     """Called before each pass; raises if the pass must not begin."""
     tasks: dict[str, Task] = field(default_factory=dict)

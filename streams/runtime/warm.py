@@ -19,18 +19,20 @@ if TYPE_CHECKING:
 
 
 class View(NamedTuple):
-    """A query with state. ``form``: version of its state; ``topics``: those that it reads; ``start``: starts it into a
-    sink from a checkpoint."""
+    """A query with state."""
 
     name: str
     form: int
+    """The version of the form of the state."""
     topics: tuple[str, ...]
+    """The topics of the journal that the query reads."""
     start: "Callable[[Sink, str], StreamingQuery]"
+    """Starts the query. The arguments are the sink and the location of the checkpoint."""
 
 
 class Warm:
-    """The queries of a standby, each with a private checkpoint below ``folder``. ``identity``: a name for the ids of
-    these topics, as of now. Safe to use from several threads."""
+    """The queries of a standby, each with a private checkpoint below ``folder``. ``identity``: a function that returns
+    a name for the present ids of the given topics. Safe to use from several threads."""
 
     def __init__(self, supervisor: Supervisor, folder: str, identity: Callable[[Sequence[str]], str]) -> None:
         self._supervisor, self._folder, self._identity = supervisor, folder, identity

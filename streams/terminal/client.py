@@ -33,21 +33,23 @@ class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
 
 
 class Listed(NamedTuple):
-    """A list from the application: ``total``: number of rows without the limit; ``incomplete``: why rows may be missing
-    or outdated, empty if none are."""
+    """A list from the application."""
 
     rows: list[dict[str, Any]]
     total: int
+    """The number of rows without the limit."""
     incomplete: str
+    """Why rows may be missing or outdated; empty if the list is complete and current."""
 
 
 class Target(NamedTuple):
-    """Where the API is, and what to send to it. ``url``: may contain user:password@ for a proxy; ``ca``: PEM file of
-    the authorities that sign the server's certificate, empty: those of this machine."""
+    """The address of the API, and the credentials for it."""
 
     url: str
+    """The URL of the API. It may contain user:password@ for a proxy."""
     token: str = ""
     ca: str = ""
+    """The PEM file of the authorities that sign the server's certificate. If empty, those of this machine apply."""
 
     def __repr__(self) -> str:
         return f"Target(ca={self.ca!r})"
@@ -62,7 +64,8 @@ class Response(NamedTuple):
 
 
 class Api:
-    """The API of one application. ``now_ms``: its clock at the last response."""
+    """The API of one application. ``now_ms``: the time of the application's clock at the last response, in ms since the
+    epoch."""
 
     def __init__(self, target: Target | str, read_s: float = READ_S) -> None:
         target = Target(target) if isinstance(target, str) else target

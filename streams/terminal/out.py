@@ -40,18 +40,22 @@ LONGEST = 500
 
 
 class Column(NamedTuple):
-    """A column: title, cell of a row, and whether cells are numbers. On a terminal a column that ``wraps`` breaks lines
-    and one that ``clips`` ends with an ellipsis; the others are never shortened."""
+    """A column of a table. On a terminal, a column that neither wraps nor clips keeps its full width."""
 
     title: str
     cell: Callable[[Row], object]
+    """The function that returns the cell of a row."""
     number: bool = False
+    """Whether the cells are numbers."""
     wraps: bool = False
+    """Whether long cells are broken into lines on a terminal."""
     clips: bool = False
+    """Whether long cells are cut on a terminal and end with an ellipsis."""
 
 
 def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool = False) -> None:
-    """Print rows, or a text if there are none. ``wide``: nothing is shortened, whatever the width of the terminal."""
+    """Print rows, or a text if there are none. ``wide``: whether nothing is shortened, whatever the width of the
+    terminal."""
     if not rows:
         click.echo(empty)
         return
@@ -103,7 +107,7 @@ def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str)
 
 
 def formatted(output: str, whole: object, rows: Sequence[Row], columns: Sequence[Column], empty: str) -> None:
-    """Print rows in a format of a list. ``whole``: what JSON and YAML contain."""
+    """Print rows in a format of a list. ``whole``: the value that JSON and YAML contain."""
     if output == "name":
         for row in rows:
             click.echo(columns[0].cell(row))

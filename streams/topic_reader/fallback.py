@@ -30,9 +30,10 @@ class Fallback(NamedTuple):
 
 
 class LostEntries(Stop):
-    """No tier has an entry. ``whole``: nor any other of the ledger."""
+    """No tier has an entry."""
 
     whole = False
+    """Whether no tier has any entry of the ledger."""
 
 
 def read(

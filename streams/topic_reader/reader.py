@@ -27,13 +27,16 @@ was closed that much before the first time to read."""
 
 
 class Range(NamedTuple):
-    """What to read of each topic. Positions are included; ``from_ms`` (included) and ``to_ms`` (excluded) are publish
-    times, ms since the epoch. None: without limit."""
+    """What to read of each topic."""
 
     first: Position | None = None
+    """The first position, included; None if there is no limit."""
     last: Position | None = None
+    """The last position, included; None if there is no limit."""
     from_ms: int | None = None
+    """The first publish time, included, in ms since the epoch; None if there is no limit."""
     to_ms: int | None = None
+    """The publish time at which the range ends, excluded, in ms since the epoch; None if there is no limit."""
 
 
 class TopicMessage(NamedTuple):
@@ -45,30 +48,36 @@ class TopicMessage(NamedTuple):
 
 
 class ReadOptions(NamedTuple):
-    """``skip_missing``: continue behind entries that no tier has. ``transactions``: include messages of transactions,
-    whether these were committed or not; otherwise such a message is an error."""
+    """The options of a read."""
 
     priority: ReadPriority = ReadPriority.BOOKKEEPER_FIRST
     skip_missing: bool = False
+    """Whether a read continues behind entries that no tier has. Otherwise such an entry is an error."""
     transactions: bool = False
+    """Whether messages of transactions are included, committed or not. Otherwise such a message is an error."""
 
 
 @dataclass
 class ReadReport:
-    """What happened during reads. ``entries``: by tier. ``markers``: entries of brokers without a message of a user;
-    ``chunks``: dropped chunks of incomplete messages; ``missing``: entries that no tier had, by ledger;
-    ``trimmed``: ledgers that left the topic during the read. Of fallbacks and damaged replicas the first of each
-    ledger is kept, by tier and by bookie; ``damaged_last``: the last damaged entry, by ledger and bookie."""
+    """What happened during reads."""
 
     entries: Counter[Tier] = field(default_factory=Counter)
+    """The number of entries that were read from each tier."""
     messages: int = 0
     markers: int = 0
+    """The number of markers: entries of brokers without a message of a user."""
     chunks: int = 0
+    """The number of dropped chunks of incomplete messages."""
     fallbacks: dict[tuple[int, Tier], Fallback] = field(default_factory=dict)
+    """The first fallback per ledger and per tier that could not serve an entry."""
     damages: dict[tuple[int, str], Damage] = field(default_factory=dict)
+    """The first damaged or missing replica per ledger and bookie."""
     damaged_last: dict[tuple[int, str], int] = field(default_factory=dict)
+    """The last entry with a damaged or missing replica, per ledger and bookie."""
     missing: Counter[int] = field(default_factory=Counter)
+    """The number of entries that no tier had, by ledger."""
     trimmed: list[int] = field(default_factory=list)
+    """The ledgers that left the topic during the read."""
 
     def fell_back(self, found: Fallback) -> None:
         """Note a tier that could not serve an entry."""
@@ -89,7 +98,8 @@ class Stored(NamedTuple):
 
 
 class TopicReader:
-    """Reads topics of one cluster. ``sources``: the tiers of a topic, by the name of its managed ledger."""
+    """Reads topics of one cluster. ``sources``: the function that returns the tiers of a topic for the name of its
+    managed ledger."""
 
     def __init__(
         self, client: ZooKeeperClient, paths: PulsarPaths, sources: Callable[[str], dict[Tier, Source]],

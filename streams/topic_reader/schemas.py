@@ -9,7 +9,8 @@ from trueup.streams.topic_reader.sources import Source
 
 
 class SchemaHistory:
-    """The versions of one schema. Each is read when it is first used. ``look`` returns the versions that exist now."""
+    """The versions of one schema. Each is read when it is first used. ``look``: the function that returns the versions
+    that exist now."""
 
     def __init__(self, name: str, look: Callable[[], list[SchemaPlace]], source: Source) -> None:
         self._name, self._look, self._source = name, look, source

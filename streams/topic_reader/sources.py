@@ -30,7 +30,7 @@ class Source(Protocol):
 
 
 class BookKeeperSource(Closing):
-    """Reads from bookies; never fences. ``damaged`` is called for missing and damaged replicas."""
+    """Reads from bookies; never fences. ``damaged``: the function that is called for missing and damaged replicas."""
 
     def __init__(
         self, client: ZooKeeperClient, root: str, tls: ssl.SSLContext | None, damaged: Callable[[Damage], None]

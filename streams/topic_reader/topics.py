@@ -91,8 +91,8 @@ def _store(declared: StoreSettings) -> ObjectStore:
 
 @contextmanager
 def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iterator[Topics]:
-    """The topics of the configured cluster. ``keep``: the session of ZooKeeper stays open for the next use in this
-    process, unless this one fails. Raises `BadSettings` if there is no cluster, `Retry`."""
+    """The topics of the configured cluster. ``keep``: whether the session of ZooKeeper stays open for the next use in
+    this process, unless this one fails. Raises `BadSettings` if there is no cluster, `Retry`."""
     cluster = settings.cluster
     if not cluster.zookeeper:
         raise BadSettings(["cluster.zookeeper: expected the ZooKeeper servers of the cluster; found nothing"])

@@ -88,14 +88,15 @@ def writable_by_others(path: Path) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Session:
-    """``digest``: of its token of the file; empty for a token of a provider, which cannot be asked for again.
-    ``check``: the secret of its page."""
+    """A session of the status page."""
 
     name: str
     role: Role
     digest: bytes
+    """The digest of the session's token in the file; empty for a token of a provider, which cannot be checked again."""
     until_s: float
     check: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    """The secret that only the page of the session contains."""
 
 
 class Access:

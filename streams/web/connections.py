@@ -36,8 +36,8 @@ class Parser(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
 
 
 class Channel(HTTPChannel):  # type: ignore[misc]
-    """A connection. ``since_s``: when it began to wait for its client, on the clock of `time.monotonic`; infinite while
-    a request is executed."""
+    """A connection. ``since_s``: the time at which the connection began to wait for its client, on the clock of
+    `time.monotonic`; infinite while a request is executed."""
 
     parser_class = Parser
 

@@ -51,10 +51,11 @@ class Engine(Protocol):
         self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
         where: Mapping[str, str] = _ANY,
     ) -> list[Row]:  # fmt: skip
-        """The findings of a stream, the most urgent first. ``where``: selectors that its descriptor names; bookie: of
-        the damaged replica, or in any ensemble of the ledger; namespace: of the owner. The resource, verdict,
-        rule, reason, since_ms, stage; for ledgers also copies, racks, version, marked and held (bool); for replicas of
-        a ledger copies, racks and version are None, and the fields of damages in `describe` are added."""
+        """The findings of a stream, the most urgent first. ``where``: selectors that its descriptor names; bookie: the
+        bookie of the damaged replica, or a bookie in any ensemble of the ledger; namespace: the namespace of the owner.
+        The resource, verdict, rule, reason, since_ms, stage; for ledgers also copies, racks, version, marked and held
+        (bool); for replicas of a ledger copies, racks and version are None, and the fields of damages in `describe` are
+        added."""
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """The rows of a noun of a stream. ``query``: the parameters that the noun declares.

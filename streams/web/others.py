@@ -22,10 +22,11 @@ _DOTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The sender of a request. ``role``: None if the settings give it none."""
+    """The sender of a request."""
 
     name: str
     role: Role | None
+    """The role of the sender; None if the settings give the sender no role."""
 
 
 def is_jwt(token: str) -> bool:
@@ -34,7 +35,8 @@ def is_jwt(token: str) -> bool:
 
 
 class Provider:
-    """Callers with a token of the provider. ``clock``: seconds since the epoch, as in tokens."""
+    """Callers with a token of the provider. ``clock``: a function that returns the time in seconds since the epoch, the
+    unit of the times in tokens."""
 
     def __init__(self, settings: OidcSettings, issuer: Issuer, clock: Callable[[], float] = time.time) -> None:
         self._settings, self._issuer, self._clock = settings, issuer, clock

@@ -20,18 +20,21 @@ _KNOWN = (Code.OK, Code.NO_LEDGER, Code.NO_ENTRY)
 
 
 class LocatedEntries(NamedTuple):
-    """The requested entry. ``code``: OK with the stored bytes, NO_LEDGER or NO_ENTRY."""
+    """The response to a request for one entry."""
 
     code: int
+    """`Code.OK`, `Code.NO_LEDGER` or `Code.NO_ENTRY`."""
     stored: bytes = b""
+    """The stored bytes of the entry if the code is OK."""
 
 
 class Lac(NamedTuple):
-    """A bookie's evidence of the last confirmed entry of a ledger: an explicit LAC, and the last entry. Either
-    may be empty; see `connectors.bookkeeper.bookie.entries`."""
+    """A bookie's evidence of the last confirmed entry of a ledger; see `connectors.bookkeeper.bookie.entries`."""
 
     note: bytes
+    """An explicit LAC; may be empty."""
     last: bytes
+    """The last entry of the ledger in stored form; may be empty."""
 
 
 class Room(NamedTuple):
@@ -60,7 +63,7 @@ class Calls(Closing):
     def codes(self, ledgers: Iterable[int], entry: int = 0, window: int = 64) -> Iterator[tuple[int, int]]:
         """Ledgers and the `Code` of reading one entry of each, in the order of the responses.
 
-        ``window``: requests in flight; each response can contain a whole entry.
+        ``window``: the number of requests in flight; each response can contain a whole entry.
         """
         rest = iter(ledgers)
         asked: dict[int, int] = {}

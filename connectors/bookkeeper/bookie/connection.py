@@ -25,7 +25,8 @@ _HUNG_UP = (ConnectionResetError, BrokenPipeError, ssl.SSLEOFError, ssl.SSLZeroR
 
 
 class BookieConnection(Closing):
-    """One connection. ``timeout_s``: maximum time without a response, including the connect; ``name``: bookie id.
+    """One connection. ``timeout_s``: the maximum time without a response, including the connect; ``name``: the bookie
+    id.
 
     Every method raises `Retry` if the connection breaks or times out; the connection is unusable then.
     """

@@ -90,7 +90,7 @@ class Digest:
         return ids[1]
 
     def seal(self, head: bytes, payload: bytes) -> bytes:
-        """An entry in its stored form. ``head``: 32 bytes; see `head_of`."""
+        """An entry in its stored form. ``head``: the head of the entry, 32 bytes; see `head_of`."""
         return head + self._sum(head, payload) + payload
 
     def _whole(self, ledger: int, where: str, stored: memoryview) -> int:
@@ -124,7 +124,7 @@ def _hmac(key: bytes) -> Callable[[View, View], bytes]:
 
 
 def head_of(ledger: int, entry: int, confirmed: int, length: int) -> bytes:
-    """The head of an entry. ``length``: payload bytes of the ledger up to and including this entry."""
+    """The head of an entry. ``length``: the payload bytes of the ledger up to and including this entry."""
     return _HEAD.pack(ledger, entry, confirmed, length)
 
 

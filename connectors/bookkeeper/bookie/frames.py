@@ -15,9 +15,10 @@ _ROOM = 1 << 16
 
 
 class BookieFrames:
-    """Splits the bytes that ``receive`` reads into a buffer (bytes read, 0 at the end of the stream) into frames.
+    """Splits a stream of bytes into frames.
 
-    ``name``: the bookie, for errors.
+    ``receive``: reads bytes into a buffer and returns their number, 0 at the end of the stream; ``name``: the id of the
+    bookie, for errors.
     """
 
     def __init__(self, receive: Callable[[memoryview], int], name: str, size: int = 1 << 20) -> None:

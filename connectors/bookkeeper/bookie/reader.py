@@ -26,20 +26,23 @@ _UNFIT = (DamagedEntry, NoSuchEntry, NoSuchLedger)
 
 
 class Damage(NamedTuple):
-    """A replica that could not serve an entry: the bookie that should hold it, and the problem. ``missing``: the bookie
-    does not have the entry, otherwise its bytes are damaged."""
+    """A replica that could not serve an entry."""
 
     ledger: int
     entry: int
     bookie: str
+    """The id of the bookie that should hold the replica."""
     found: str
+    """The problem, as text."""
     missing: bool = False
+    """Whether the bookie does not have the entry; otherwise the bytes of the entry are damaged."""
 
 
 class Bookies(Closing):
-    """Connections to bookies for one reader at a time. ``timeout_s``: maximum time without a response from each.
+    """Connections to bookies for one reader at a time.
 
-    ``addresses`` returns None for a bookie without an address.
+    ``timeout_s``: the maximum time without a response from each bookie. ``addresses`` returns None for a bookie without
+    an address.
     """
 
     def __init__(

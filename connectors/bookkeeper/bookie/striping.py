@@ -10,7 +10,7 @@ from trueup.state.bookkeeper.observations import FragmentRecord
 
 
 class Piece(NamedTuple):
-    """Entries ``first`` to ``last`` of a ledger, all on one ensemble."""
+    """Consecutive entries of a ledger, all on one ensemble. The last entry is included."""
 
     first: int
     last: int

@@ -36,10 +36,12 @@ _ANSWERS: dict[int, PresenceAnswer] = {
 
 
 class _LedgerCodes(NamedTuple):
-    """The codes of one bookie by ledger; the reason why others are missing or unusable."""
+    """The response codes of one bookie."""
 
     codes: dict[int, int]
+    """The code of each ledger that the bookie responded to."""
     problem: str = ""
+    """The reason why other ledgers have no code; empty if there is none."""
 
 
 def presence(
@@ -54,9 +56,9 @@ def presence(
     """Query these bookies for these ledgers in parallel, with one connection to each bookie.
 
     ``addresses`` returns None for a bookie without an address: it is silent, and so is one whose registration may not
-    be read. ``timeout_s``: maximum time of each bookie to connect and between responses. ``reasons`` receives, by
-    ledger and bookie, why one is silent. Raises only what ``addresses`` raises, except `Forbidden`: any other error
-    makes a bookie silent.
+    be read. ``timeout_s``: the maximum time of each bookie to connect and between responses. ``reasons`` receives, by
+    ledger and bookie, the reason why the bookie is silent. Raises only what ``addresses`` raises, except `Forbidden`:
+    any other error makes a bookie silent.
     """
     wanted: defaultdict[str, list[int]] = defaultdict(list)
     for ledger, bookies in asked.items():

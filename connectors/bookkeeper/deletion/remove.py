@@ -17,20 +17,24 @@ from trueup.state.deletion.owners import Component, claim_of, pulsars
 
 
 class RemovalOrder(NamedTuple):
-    """Delete a ledger if its znode still has this version and creation time (ms since the epoch)."""
+    """An order to delete a ledger if it is unchanged."""
 
     ledger: int
     version: int
+    """The version that the znode must still have."""
     ctime_ms: int
+    """The creation time that the ledger must still have, ms since the epoch."""
 
 
 class Removed(NamedTuple):
-    """The result of one order: deleted; gone (no such ledger); refused, with the reason in ``detail``; unknown
-    (the response was lost: observe before anything else); retry (nothing was written)."""
+    """The result of one order."""
 
     ledger: int
     result: str
+    """One of: deleted; gone (no such ledger); refused (``detail`` has the reason); unknown (the response was lost:
+    observe before anything else); retry (nothing was written)."""
     detail: str = ""
+    """The reason for the result; empty if the ledger was deleted."""
 
 
 def refusal(record: LedgerRecord) -> Refused | None:

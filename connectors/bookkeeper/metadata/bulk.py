@@ -44,21 +44,24 @@ _MEMBER, _FIRST, _KEY, _VALUE = 0x0A, 0x10, 0x0A, 0x12  # whole tags, inside seg
 
 @dataclass(slots=True)
 class Batch:
-    """Ledgers decoded together, iterable as observations. ``ledgers`` has a row for each one that was found, in the
-    requested order.
-
-    ``ack``, ``last_entry``, ``length`` belong to its rows, ``first_entry`` to its fragments. ``alone``: the record of
-    each row that was decoded separately; unreadable ones have state UNREADABLE. ``gone`` and ``forbidden``: ids.
-    """
+    """Ledgers decoded together, iterable as observations."""
 
     ledgers: Ledgers
+    """One row for each ledger that was found, in the requested order."""
     ack: Array
+    """The ack quorum of each row."""
     last_entry: Array
+    """The last entry of each row; -1 if the ledger is not closed."""
     length: Array
+    """The length of the ledger in each row; 0 if it is not closed."""
     first_entry: Array
+    """The first entry of each fragment of these rows."""
     alone: dict[int, LedgerRecord]
+    """The record of each row that was decoded separately, by row. Unreadable ledgers have state UNREADABLE."""
     gone: Array
+    """The ids of ledgers that do not exist."""
     forbidden: Array
+    """The ids of ledgers that may not be read."""
     _raw: bytes
     _custom: Parts
 
@@ -165,7 +168,8 @@ def decode(
 ) -> Batch:
     """Decode the responses to a multi read of these ledgers.
 
-    ``keep`` bool: decode only these rows (the others count as not requested). ``path`` names a znode in errors.
+    ``keep``: a bool for each row, true if it is to be decoded; all others count as not requested. ``path``: returns the
+    path of a ledger's znode, for errors.
     """
     raw, at, size = _together(found)
     asked = np.ones(len(ids), bool) if keep is None else keep
@@ -184,7 +188,7 @@ def decode(
 
 
 def mzxids(found: Sequence[Znodes]) -> Array:
-    """The mzxid of each, -1 if absent: int64."""
+    """The mzxid of each znode, -1 if it is absent: int64."""
     raw, at, size = _together(found)
     there = size >= 0
     out = np.full(len(size), -1, np.int64)

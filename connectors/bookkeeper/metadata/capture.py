@@ -34,36 +34,38 @@ CHECK_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class CaptureHealth:
-    """State of the capture. Times in ms since the epoch, durations in s.
-
-    ``synced``: only ``behind`` paths, whose events wait to be read, are missing. ``complete_ms``: all changes up to
-    then are published. ``last_zxid``: all writes up to it were observed. ``hidden``: number of ``forbidden`` ledgers
-    that are not among ``ledgers``. ``problem``: the error that prevents progress, empty if none.
-    ``invalid_paths``: at most 100 paths of znodes with invalid ledger ids. ``instance``: INSTANCEID of the
-    cluster. ``hidden_nodes``: number of marks, locks and registrations that may not be read; ``hidden_node``: one of
-    them.
-    """
+    """The state of the capture. Times are in ms since the epoch, durations in s."""
 
     connected: bool
     session: int
     synced: bool
+    """Whether everything was read, except the paths that ``behind`` counts."""
     behind: int
+    """The number of paths whose events wait to be read."""
     complete_ms: int
+    """The time up to which all changes are published; 0 before the first complete read."""
     last_event_ms: int
     last_zxid: int
+    """The zxid up to which all writes were observed; -1 before the first complete read."""
     ledgers: int
     unreadable: int
     forbidden: int
     hidden: int
+    """The number of forbidden ledgers that ``ledgers`` does not count."""
     snapshots: int
     resyncs: int
     last_resync_s: float
     problem: str
+    """The error that prevents progress, empty if there is none."""
     rack_problem: str
     invalid_paths: tuple[str, ...] = ()
+    """At most 100 paths of znodes with invalid ledger ids."""
     instance: str = ""
+    """The INSTANCEID of the cluster, empty if it was not observed yet."""
     hidden_nodes: int = 0
+    """The number of marks, locks and registrations that may not be read."""
     hidden_node: str = ""
+    """The path of one znode that ``hidden_nodes`` counts; empty if there is none."""
 
     def age_ms(self, now_ms: int) -> int | None:
         """Age of the observation; None before the first."""

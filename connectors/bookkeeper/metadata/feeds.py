@@ -41,9 +41,9 @@ _VERSIONS = {GONE: -1, FORBIDDEN: HIDDEN}
 
 
 class LedgerFeed:
-    """Ledger metadata. ``unreadable`` and ``forbidden``: ids of ledgers that could not be decoded or read; ``hidden``:
-    number of forbidden ones that were never read. ``invalid_paths``: the first paths of znodes that are named like
-    ledgers or marks but have an invalid id."""
+    """Ledger metadata. ``unreadable``: the ids of ledgers that could not be decoded; ``forbidden``: the ids of ledgers
+    that may not be read; ``hidden``: the number of forbidden ledgers that were never read; ``invalid_paths``: the first
+    paths of znodes that are named like ledgers or marks but have an invalid id."""
 
     def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
@@ -178,8 +178,9 @@ class LedgerFeed:
 
 
 class MarkFeed:
-    """Under-replication marks and the workers' locks. ``rows``: all that exist, None until they were read; each change
-    replaces the array. ``forbidden``: by ledger, a mark or lock that may not be read, and so counts as one."""
+    """Under-replication marks and the workers' locks. ``rows``: all marks and locks that exist, None until they were
+    read; each change replaces the array. ``forbidden``: the path of a mark or lock that may not be read, by ledger. It
+    counts as a mark or lock that exists."""
 
     def __init__(self, now: Callable[[], int], pace: Pace) -> None:
         self._now = now
@@ -200,7 +201,7 @@ class MarkFeed:
             self.rows = with_marks(self.rows, self._read(client, paths, ids))
 
     def _again(self) -> Iterable[int]:
-        """At intervals, the forbidden ones: no event reports a granted permission."""
+        """At intervals, the forbidden ledgers: no event reports a granted permission."""
         if not self.forbidden or self._now() - self._asked_again_ms <= _FORBIDDEN_AGAIN_MS:
             return ()
         self._asked_again_ms = self._now()

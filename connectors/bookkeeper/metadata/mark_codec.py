@@ -23,11 +23,13 @@ _ESCAPED = frozenset('"\\\n')
 
 
 class Mark(NamedTuple):
-    """An under-replication mark. ``ctime_ms`` -1: absent. ``whole``: all fields were decoded."""
+    """An under-replication mark."""
 
     replicas: tuple[str, ...] = ()
     ctime_ms: int = -1
+    """The field ctime of the mark, ms since the epoch; -1: absent."""
     whole: bool = True
+    """Whether all fields were decoded."""
 
 
 def decode(data: bytes) -> Mark:

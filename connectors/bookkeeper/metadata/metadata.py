@@ -32,7 +32,7 @@ SIZES = range(1, 1 << 16)
 
 
 class Where(NamedTuple):
-    """The znode of the bytes, and its stat. Times in ms since the epoch."""
+    """The znode of the bytes, and its stat. Times are in ms since the epoch."""
 
     ledger: int
     path: str

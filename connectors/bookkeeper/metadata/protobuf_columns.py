@@ -17,11 +17,14 @@ NAME_BYTES = 255
 
 @dataclass(slots=True)
 class Parts:
-    """Pieces of messages: the row and the bytes of each, ordered by row and offset."""
+    """Pieces of messages, ordered by row and offset."""
 
     row: Array
+    """The row of each piece."""
     at: Array
+    """The offset of each piece in the buffer."""
     size: Array
+    """The number of bytes of each piece."""
 
     def take(self, which: Array) -> "Parts":
         """A subset of the pieces."""

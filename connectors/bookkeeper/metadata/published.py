@@ -16,19 +16,22 @@ def _none() -> Array:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The content of the journal. ``ledgers``: sorted ids that are not GONE, ``mzxids`` their versions, both int64.
-
-    ``unreadable``: ids. ``gone``: ids that are GONE, ``gone_zxids``: their zxids. ``zxid``: the highest observed one.
-    ``instance``: INSTANCEID of the cluster, empty if it was not observed yet.
-    """
+    """The content of the journal."""
 
     ledgers: Array = field(default_factory=_none)
+    """The ids of ledgers that are not GONE: int64, sorted."""
     mzxids: Array = field(default_factory=_none)
+    """The version (mzxid) of each ledger in ``ledgers``: int64."""
     unreadable: frozenset[int] = frozenset()
+    """The ids of unreadable ledgers."""
     gone: Array = field(default_factory=_none)
+    """The ids of ledgers that are GONE."""
     gone_zxids: Array = field(default_factory=_none)
+    """The zxid of each ledger in ``gone``: the ledger was deleted at or before it."""
     zxid: int = 0
+    """The highest observed zxid."""
     instance: str = ""
+    """The INSTANCEID of the cluster, empty if it was not observed yet."""
 
 
 class Held:
@@ -60,7 +63,7 @@ class Held:
         return -1
 
     def versions(self, ledgers: Array) -> Array:
-        """`get` of many: int64."""
+        """The version of each of these ledgers, -1 if it is not stored: int64."""
         if len(ledgers) < _FEW:
             return np.array([self.get(ledger) for ledger in ledgers.tolist()], np.int64)
         self._settle()

@@ -52,13 +52,15 @@ def instance(client: ZooKeeperClient, root: str) -> str:
 
 
 class Listing(NamedTuple):
-    """Ledgers of one directory, relative to the root. ``ids`` int64, ascending, one for each name. ``invalid_paths``:
-    paths with an id beyond 64 bits."""
+    """The ledgers of one directory."""
 
     names: list[bytes]
+    """The path of each ledger, relative to the root."""
     ids: Array
+    """The id of each ledger: int64, ascending, one for each name."""
     zxid: int
     invalid_paths: list[str]
+    """The full paths of znodes that are named like ledgers, with an id beyond 64 bits."""
 
 
 def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[Listing]:
@@ -116,7 +118,8 @@ def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:
 def read(
     client: ZooKeeperClient, paths: BookKeeperPaths, ids: Array, names: Sequence[bytes] | None = None, pace: Pace = FAST
 ) -> Iterator[tuple[Array, list[Znodes]]]:
-    """Read ledgers, about `TOGETHER` at a time: ids and results. ``names`` relative to the root."""
+    """Read ledgers, about `TOGETHER` at a time: ids and results. ``names``: the paths of the ledgers relative to the
+    root; None: the paths that the layout gives."""
     parts = client.multi_read(paths.root, paths.relatives(ids) if names is None else names, pace)
     start = 0
     while found := list(islice(parts, max(1, TOGETHER // pace.batch))):
@@ -185,13 +188,16 @@ def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Ledgers as records, or all of them as a batch; deleted ids with the zxid of the read; forbidden
-    ids."""
+    """The result of a read of ledgers."""
 
     records: list[LedgerRecord]
+    """The ledgers that were found; empty if there is a batch."""
     gone: list[tuple[int, int]]
+    """The ids of deleted ledgers, each with the zxid of the read."""
     forbidden: list[int]
+    """The ids of ledgers that may not be read."""
     batch: bulk.Batch | None = None
+    """All ledgers that were found, if they were decoded in bulk; otherwise None."""
 
 
 def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: int, newer: Array) -> Records:
@@ -219,14 +225,18 @@ def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: in
 
 
 class Registered(NamedTuple):
-    """Bookies by id with the zxid of their registration (0: not known), ids with a cookie, and hosts published by
-    bookies. ``hidden``: paths of registrations that may not be read, by id."""
+    """The registrations and cookies of all bookies. The keys of all dictionaries are bookie ids."""
 
     writable: dict[str, int]
+    """The zxid of the registration of each writable bookie; 0: not known."""
     readonly: dict[str, int]
+    """The zxid of the registration of each read-only bookie; 0: not known."""
     cookies: set[str]
+    """The ids of the bookies that have a cookie."""
     hosts: dict[str, str]
+    """The host of each bookie that published one."""
     hidden: dict[str, str]
+    """The paths of registrations that may not be read."""
 
 
 def registered(client: ZooKeeperClient, paths: BookKeeperPaths) -> Registered:
@@ -256,11 +266,12 @@ def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], see
 
 
 class Ballot(NamedTuple):
-    """A vote for the Auditor. ``session`` None: it may not be read, so its owner is not known."""
+    """A vote for the Auditor."""
 
     name: bytes
     bookie: str
     session: int | None
+    """The session that owns the vote. None: the vote may not be read, so its owner is not known."""
 
 
 def voters(client: ZooKeeperClient, paths: BookKeeperPaths) -> list[Ballot]:

@@ -14,15 +14,14 @@ AGAIN_MS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RackHealth:
-    """State of a rack map. ``answered_ms``: the oldest answer in use, ms since the epoch; 0: none yet.
-
-    ``problem``: the error of the last attempt for some bookie, empty if none; ``unknown``: number of hosts without any
-    answer so far.
-    """
+    """The state of a rack map."""
 
     answered_ms: int
+    """The time of the oldest answer in use, ms since the epoch; 0: there is none yet."""
     problem: str
+    """The error of the last attempt for some bookie, empty if there was none."""
     unknown: int
+    """The number of hosts without any answer so far."""
     hosts: int
 
 
@@ -55,7 +54,7 @@ class RackSource:
             return {bookie: self._known.get(host, UNKNOWN_RACK) for bookie, host in by_bookie.items()}
 
     def named(self, bookie: str) -> str | None:
-        """As the script's."""
+        """The rack that the script gives for a bookie id whose host is not known; see `RackMap.named`."""
         return self._script.named(bookie)
 
     def load(self, data: bytes | None) -> None:

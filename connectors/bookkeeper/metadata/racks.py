@@ -36,12 +36,13 @@ class _Late(Retry):
 
 
 class RackMap(Protocol):
-    """A rack map. ``znode``: the path to watch and to `load` from, empty if the map is not in ZooKeeper."""
+    """A rack map."""
 
     znode: str
+    """The path of the znode to watch and to `load` from; empty if the map is not in ZooKeeper."""
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
-        """The rack of each bookie id. ``hosts``: hosts that bookies published, by id."""
+        """The rack of each bookie id. ``hosts``: the hosts that bookies published, by id."""
 
     def named(self, bookie: str) -> str | None:
         """The rack of a bookie id whose host is not known; `UNKNOWN_RACK` if it depends on the host."""

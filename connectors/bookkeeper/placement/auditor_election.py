@@ -41,24 +41,24 @@ class Role(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The owner of the lowest vote at the last read. ``bookie``: its bookie id."""
+    """The owner of the lowest vote at the last read."""
 
     role: Role
     bookie: str = ""
+    """The bookie id of the owner; empty while the role is WAITING."""
     problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AuditorOrders:
-    """Requests of operators to the Auditor through ZooKeeper.
-
-    ``delay_s``: delay before a single lost bookie is repaired. ``audit``: audit immediately, without the delay.
-    ``disabled``: replication is disabled.
-    """
+    """Requests of operators to the Auditor through ZooKeeper."""
 
     delay_s: int
+    """The delay in seconds before a single lost bookie is repaired."""
     audit: bool
+    """Whether to audit immediately, without the delay."""
     disabled: bool
+    """Whether replication is disabled."""
 
 
 class Vote(Watcher):

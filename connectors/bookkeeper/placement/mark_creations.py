@@ -14,12 +14,15 @@ from trueup.connectors.zookeeper.requests import INT, check
 
 
 class MarkOrder(NamedTuple):
-    """Mark a ledger if its znode still has this version. ``replicas``: lost bookies, empty for a placement repair."""
+    """An order to mark a ledger if its metadata is unchanged."""
 
     ledger: int
     version: int
+    """The version that the znode of the ledger must still have."""
     replicas: tuple[str, ...] = ()
+    """The ids of the lost bookies; empty for a placement repair."""
     ctime_ms: int = -1
+    """The field ctime of the mark, ms since the epoch; -1: omitted."""
 
 
 def creations(
@@ -48,8 +51,8 @@ def creations(
 def _form(
     paths: BookKeeperPaths, creation: Callable[[str, bytes], bytes], order: MarkOrder, sizes: tuple[int, int, int]
 ) -> tuple[bytes, ...]:
-    """The bytes before, between and after the variable parts. ``sizes``: of the ledger's path without the root, of the
-    levels of the mark, and of its name."""
+    """The bytes before, between and after the variable parts. ``sizes``: the lengths of the ledger's path without the
+    root, of the levels of the mark, and of the name of the mark."""
     ledger, levels, name = sizes
     above, path = paths.mark_parent(order.ledger), paths.mark(order.ledger)
     guard, parent = check(paths.ledger(order.ledger), order.version), creation(above, b"")

@@ -20,34 +20,38 @@ _LEVELS = 4
 
 
 class MarkOutcome(NamedTuple):
-    """The result of one order.
-
-    ``result`` of a mark: written; already (marked, nothing to add); refused (the ledger changed); gone (the ledger
-    was deleted); unknown (the response was lost: observe before a retry); retry (nothing was written); failed (no
-    permission). Of a withdrawal: withdrawn, gone (no mark exists), refused (it was rewritten), unknown, retry, failed.
-    ``version`` of the mark's znode and ``zxid`` of the write are -1 if unknown.
-    """
+    """The result of one order."""
 
     ledger: int
     result: str
+    """The result of an order to mark a ledger: written; already (marked, nothing to add); refused (the ledger changed);
+    gone (the ledger was deleted); unknown (the response was lost: observe before a retry); retry (nothing was written);
+    failed (no permission). The result of a withdrawal: withdrawn; gone (no mark exists); refused (the mark was
+    rewritten); unknown; retry; failed."""
     detail: str = ""
     version: int = -1
+    """The version of the mark's znode; -1: unknown."""
     zxid: int = -1
+    """The zxid of the last write to the mark, or of the read that found the ledger deleted; -1: unknown."""
 
 
 class _Seen(NamedTuple):
-    """A znode as read just now. ``version`` is GONE or FORBIDDEN if it could not be read."""
+    """A znode as read just now."""
 
     data: bytes
     version: int
+    """The version of the znode; GONE or FORBIDDEN if it could not be read."""
     mzxid: int
+    """The mzxid of the znode; the zxid of the read if the znode could not be read."""
 
 
 class _Write(NamedTuple):
-    """The operations for one order, and the resulting version of its mark."""
+    """The write for one order."""
 
     operations: list[bytes]
+    """The operations of the write."""
     version: int
+    """The version of the mark after the write."""
 
 
 class Marks:
@@ -95,7 +99,7 @@ class Marks:
     def withdraw(self, items: Sequence[tuple[int, int]]) -> list[MarkOutcome]:
         """Delete the marks of these ledgers that still have this version, 100 per transaction; one outcome each.
 
-        A worker that holds the lock is not affected. Empty parents are deleted, too, as by a worker after a repair:
+        A worker that holds the lock is not affected. Empty parents are also deleted, as by a worker after a repair:
         nothing else would remove them. Marks that cannot be deleted together are deleted one by one.
         """
         paths = [self._paths.mark(ledger) for ledger, _ in items]

@@ -47,21 +47,23 @@ _HINTS: Mapping[int, str] = {
 
 
 class Fetched(NamedTuple):
-    """The response for one partition. ``aborted``: (producer id, first offset); ``records``: writable bytes of whole
-    record batches, the last of which may be truncated."""
+    """The response for one partition."""
 
     error: int
     end: int
     start: int
     aborted: Sequence[tuple[int, int]]
+    """The producer id and the first offset of each aborted transaction."""
     records: memoryview
+    """Whole record batches as writable bytes. Only the last batch may be truncated."""
 
 
 class Produced(NamedTuple):
-    """The response for one batch of a partition. ``offset``: of the batch's first record."""
+    """The response for one batch of a partition."""
 
     error: int
     offset: int
+    """The offset of the first record of the batch."""
 
 
 def fetch_body(

@@ -32,19 +32,19 @@ _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic in its cluster's metadata. ``id`` changes when it is deleted and recreated (empty: older than 2.8).
-
-    ``leaders``: node by partition, -1 for none. ``configs``: all effective settings, if requested.
-    ``error``: why nothing else is known.
-    """
+    """A topic in the metadata of its cluster."""
 
     name: str
     id: str = ""
+    """The id of the topic, which changes when the topic is deleted and recreated. Empty before Kafka 2.8."""
     internal: bool = False
     leaders: tuple[int, ...] = ()
+    """The node of the leader of each partition, in the order of the partitions. -1: the partition has no leader."""
     replicas: int = 0
     configs: Mapping[str, Setting] = field(default_factory=dict)
+    """All effective settings, if they were requested."""
     error: str = ""
+    """Why the topic or its settings could not be read. Empty if there was no error."""
 
     @property
     def partitions(self) -> list[LogId]:

@@ -27,8 +27,8 @@ FRESH, SHORTEST_S, DEFAULT_S = 0.8, 1.0, 60.0
 
 
 class Tokens(AbstractTokenProvider):  # type: ignore[misc]
-    """The current token. ``security``: of the cluster; its secret is read for each request to the endpoint, so that a
-    replaced one is used. ``path``: of the cluster in the settings."""
+    """The current token. ``security``: the section security of the cluster. The secret is read for each request to the
+    endpoint, so that a replaced secret is used. ``path``: the path of the cluster in the settings."""
 
     def __init__(self, security: Mapping[str, str], path: str, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()

@@ -73,7 +73,7 @@ def fetch_by_id(
 
 
 def produce_by_id(batches: Mapping[LogId, Part], ids: Mapping[str, bytes], wait_ms: int) -> list[Part]:
-    """Like `fetch_produce.produce_body`, with topic ids; ``ids`` contains those of all topics by name."""
+    """Like `fetch_produce.produce_body`, with topic ids. ``ids``: the id of each topic by its name."""
     topics: dict[str, list[LogId]] = {}
     for partition in batches:
         topics.setdefault(partition.topic, []).append(partition)
@@ -108,7 +108,8 @@ def _bounded(decode: Callable[P, T]) -> Callable[P, T]:
 
 @_bounded
 def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Fetched]:
-    """Parse a response to `fetch_by_id`; ``names`` of the requested topics, by id. See `fetch_produce.fetched`."""
+    """Parse a response to `fetch_by_id`. ``names``: the names of the requested topics by id. See
+    `fetch_produce.fetched`."""
     found: dict[LogId, Fetched] = {}
     _, error, _ = _FETCHED_HEAD.unpack_from(body, at := _tags(body, 0))
     if error:
@@ -131,7 +132,7 @@ def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, F
 
 @_bounded
 def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Produced]:
-    """Parse a response to `produce_by_id`; ``names`` of the written topics, by id. Raises `BadBytes`."""
+    """Parse a response to `produce_by_id`. ``names``: the names of the written topics by id. Raises `BadBytes`."""
     found: dict[LogId, Produced] = {}
     topics, at = _count(body, _tags(body, 0))
     for _ in range(topics):

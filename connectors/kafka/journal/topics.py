@@ -55,14 +55,16 @@ Ranges = dict[int, tuple[int, int]]
 
 
 class Entry(NamedTuple):
-    """One record of a topic. ``body`` None: the key was removed. Only such a record has ``headers``, by name."""
+    """One record of a topic."""
 
     key: bytes
     body: bytes | None
+    """The value of the record. None: the key was removed."""
     topic: str
     partition: int
     offset: int
     headers: Mapping[str, bytes] = MappingProxyType({})
+    """The headers by name. Only a record that removes its key has headers."""
 
     @property
     def where(self) -> str:
@@ -80,7 +82,7 @@ class Topic(NamedTuple):
 
 
 class Topics:
-    """Topics of one cluster; the options are librdkafka's. Safe to use from several threads."""
+    """Topics of one cluster. ``options``: the options of librdkafka. Safe to use from several threads."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, Any]) -> None:
         self.client: dict[str, Any] = {
@@ -217,8 +219,8 @@ class Topics:
         return self._transactions is not None
 
     def send(self, parts: Iterable[Part], within_s: float = FLUSH_S, partition: int = -1) -> None:
-        """Write these records and wait until all are acknowledged, for about ``within_s``. ``partition`` -1: by the
-        key; another one is for writes that are no transactions."""
+        """Write these records and wait until all are acknowledged, for about ``within_s``. ``partition``: the partition
+        of the records, only for writes that are no transactions; -1: the key of a record selects its partition."""
         if not self._lock.acquire(timeout=within_s):
             raise Retry("access to the journal", f"other writers for {within_s:.0f} s", "try again")
         try:
@@ -294,8 +296,8 @@ class Topics:
         return places
 
     def follow(self, topic: str, stop: threading.Event, seen: Callable[[Entry], None], old: bool) -> None:
-        """Call ``seen`` with every record of a one-partition topic until ``stop``: from the beginning if ``old``,
-        otherwise only new ones. Blocks."""
+        """Call ``seen`` with every record of a one-partition topic until ``stop`` is set. If ``old``, start at the
+        beginning of the topic, otherwise with new records. Blocks."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
         try:
             consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING if old else OFFSET_END)])

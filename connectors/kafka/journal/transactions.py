@@ -35,7 +35,8 @@ FENCED = frozenset({
 
 
 def produce(producer: Producer, topic: str, key: bytes, body: Body, partition: int = -1) -> None:
-    """Add a record to the queue. ``partition`` -1: by the key. Raises `BufferError` if it is full."""
+    """Add a record to the queue. ``partition``: the partition of the record; -1: the key selects it. Raises
+    `BufferError` if the queue is full."""
     if isinstance(body, Signed):
         producer.produce(topic, None, key, partition, headers=[body])
     elif partition < 0:

@@ -43,18 +43,21 @@ _WHY = {
 
 
 class DescribedBroker(NamedTuple):
-    """The observation of one broker. ``broker`` is None if it failed; ``error`` has the reason."""
+    """The observation of one broker."""
 
     id: int
     broker: Broker | None
+    """The state of the broker. None if the observation failed."""
     error: str = ""
+    """Why the observation failed. Empty if it succeeded."""
 
 
 class Profile(NamedTuple):
-    """Properties of a broker that change only by a restart. ``order``: its log.dirs, on which ties depend;
-    DescribeLogDirs does not preserve it."""
+    """Properties of a broker that change only by a restart."""
 
     order: tuple[str, ...]
+    """The paths in log.dirs of the broker, in order. DescribeLogDirs does not preserve this order, on which ties
+    depend."""
     cordons: bool
 
 
@@ -68,11 +71,19 @@ class ReplicaLocation(NamedTuple):
 
 
 class MoveOutcome(NamedTuple):
-    """The broker's response. ``result``: started (or in place already), recorded (used when the replica is created),
-    refused (decide again), retry, failed (an operator must change something), unknown (observe before a retry)."""
+    """The response of the broker to a request to move a replica."""
 
     place: ReplicaLocation
     result: str
+    """One of these words:
+
+    started   the broker moves the replica, or the replica is in the directory already
+    recorded  the broker uses the directory when the replica is created
+    refused   another decision is needed
+    retry     the request may succeed later
+    failed    an operator must change something
+    unknown   the broker must be observed before a retry
+    """
     detail: str = ""
 
 

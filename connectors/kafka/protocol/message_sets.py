@@ -26,28 +26,30 @@ _TODO = "read it with another client"
 
 
 class Message(NamedTuple):
-    """One message. ``stamp``: ms since 1970, `NO_TIME` for none."""
+    """One message."""
 
     offset: int
     magic: int
     attributes: int
     stamp: int
+    """The timestamp in ms since 1970, or `NO_TIME`."""
     key: memoryview | None
     value: memoryview | None
 
 
 class Upgraded(NamedTuple):
-    """The header's values and the (compressed) records of a batch. ``last_delta``: offset of the last record, relative
-    to ``offset``. ``sound``: whether the checksum of the message matched; otherwise there are no records."""
+    """The values of the header and the (compressed) records of a batch."""
 
     offset: int
     last_delta: int
+    """The offset of the last record, relative to the offset of the batch."""
     codec: int
     first_ms: int
     last_ms: int
     records: int
     body: bytes
     sound: bool
+    """Whether the checksum of the message matched. If it did not, there are no records."""
 
 
 def upgraded(entry: memoryview) -> Upgraded:

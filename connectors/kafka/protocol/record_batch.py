@@ -30,7 +30,7 @@ _TODO = "read it with another client"
 
 
 class Header(NamedTuple):
-    """The first 61 bytes. ``last_delta``: original offset of the last record, relative to ``offset``; times in ms."""
+    """The first 61 bytes of a batch. Times are in ms."""
 
     offset: int
     length: int
@@ -39,6 +39,7 @@ class Header(NamedTuple):
     crc: int
     attributes: int
     last_delta: int
+    """The original offset of the last record, relative to the offset of the batch."""
     first_ms: int
     last_ms: int
     producer_id: int

@@ -24,32 +24,40 @@ _TOGETHER = 32
 
 @dataclass(frozen=True, slots=True)
 class Headings:
-    """All headers of some records in order; ``row``: the number of their record. Ends are exclusive; ``value_at`` -1:
-    null."""
+    """All headers of some records in order, with one item for each header. Ends are exclusive."""
 
     row: Array
+    """The number of the record that has the header."""
     name_at: Array
     name_end: Array
     value_at: Array
+    """The start of the value. -1: the value is null."""
     value_end: Array
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records as places in ``data``; ``key_at`` or ``value_at`` -1: null. ``head_at`` to ``end``: the headers without
-    their number, which is at ``count_at``. ``body_at``: where the length of the key is. Times in ms since 1970."""
+    """Records as places in their bytes, with one item for each record. Ends are exclusive."""
 
     data: bytearray
+    """The bytes of all records. All places refer to these bytes."""
     offsets: Array
     stamps: Array
+    """The timestamp in ms since 1970."""
     body_at: Array
+    """The place of the length of the key."""
     key_at: Array
+    """The start of the key. -1: the key is null."""
     key_end: Array
     value_at: Array
+    """The start of the value. -1: the value is null."""
     value_end: Array
     count_at: Array
+    """The place of the number of headers."""
     head_at: Array
+    """The start of the headers, behind their number."""
     end: Array
+    """The end of the headers, which is also the end of the record."""
     counts: Array
     headings: Headings
 

@@ -13,10 +13,12 @@ from trueup.state.common.errors import BadBytes
 
 
 class Dense(NamedTuple):
-    """A batch without gaps, and the original offsets: (relative to the batch's, number of records from there on)."""
+    """A batch without gaps, and the original offsets of its records."""
 
     batch: memoryview
     stretches: list[tuple[int, int]]
+    """Ranges of original offsets: the first offset, relative to the offset of the original batch, and the number of
+    records from there on."""
 
 
 def dense(header: Header, batch: memoryview, where: str, first: int = 0) -> Dense:

@@ -15,12 +15,12 @@ PRIORITY, LAG = "managedLedgerDataReadPriority", "managedLedgerOffloadDeletionLa
 
 
 class Scope(NamedTuple):
-    """A namespace, or a topic of it with ``local``, the last part of its name. A policy of a partitioned topic applies
-    to all partitions."""
+    """A namespace, or a topic of a namespace. A policy of a partitioned topic applies to all partitions."""
 
     tenant: str
     namespace: str
     local: str = ""
+    """The last part of the name of the topic; empty if the scope is the namespace."""
 
     def __str__(self) -> str:
         return "/".join(part for part in self if part)
@@ -38,10 +38,12 @@ def scope_of(name: str) -> Scope:
 
 
 class BrokerAnswers(NamedTuple):
-    """The brokers that responded; why others did not."""
+    """The responses of the brokers at the declared addresses."""
 
     brokers: tuple[BrokerFacts, ...]
+    """The brokers that responded."""
     problems: tuple[Retry, ...] = ()
+    """The errors of the brokers that did not respond."""
 
 
 class PulsarAdmin(Closing):

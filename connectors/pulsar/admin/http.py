@@ -42,16 +42,18 @@ class Unauthorized(Stop):
 
 
 class Answer(NamedTuple):
-    """A response with a status below 500. ``location``: of a redirect."""
+    """A response with a status below 500."""
 
     status: int
     body: bytes
     location: str = ""
+    """The target of a redirect; empty for other responses."""
 
 
 class AdminHttp(Closing):
-    """The admin API of one cluster. ``addresses``: http(s)://host:port, all with one scheme; the first that responds is
-    used until it fails. ``token``: empty for none; ``ca``: PEM file of authorities, empty for those of the system."""
+    """The admin API of one cluster. ``addresses``: the addresses of brokers, http(s)://host:port, all with one scheme;
+    the first that responds is used until it fails. ``token``: the token of the requests, empty for none; ``ca``: the
+    PEM file of authorities, empty for the authorities of the system."""
 
     def __init__(self, addresses: Sequence[str], token: str = "", ca: str = "", answer_s: float = 10.0) -> None:
         self.addresses, self._token = [address.rstrip("/") for address in addresses], token
@@ -67,8 +69,8 @@ class AdminHttp(Closing):
         self._pool.clear()
 
     def get(self, path: str, at: str = "") -> Any:
-        """The JSON at a path below /admin/v2, None without content. ``at``: only from this address. Raises `Refused` if
-        it does not exist, `Retry` without a usable response, `Stop`."""
+        """The JSON at a path below /admin/v2, None without content. ``at``: the only address to ask; empty for all.
+        Raises `Refused` if the path does not exist, `Retry` without a usable response, `Stop`."""
         return self._sent("GET", path, None, [at] if at else self.addresses, ())
 
     def send(self, method: str, path: str, body: object = None, secrets: Iterable[str] = ()) -> None:

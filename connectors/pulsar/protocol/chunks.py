@@ -13,10 +13,12 @@ from trueup.state.common.errors import BadBytes
 
 @dataclass(slots=True)
 class _Parts:
-    """The chunks of a message so far. ``size``: their bytes; ``first``: ledger and entry of the first one."""
+    """The chunks of a message so far."""
 
     first: tuple[int, int]
+    """The ledger and the entry of the first chunk."""
     size: int = 0
+    """The size of all chunks in bytes."""
     values: list[bytes] = field(default_factory=list)
 
 

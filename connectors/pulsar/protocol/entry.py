@@ -22,13 +22,16 @@ ADVICE = "read it with a Pulsar consumer: if that discards the entry too, the st
 
 
 class Entry(NamedTuple):
-    """An entry. ``last_index``: the broker's index of its last message, -1: none; ``broker_ms``: when the
-    broker received it, in ms since 1970, 0: unknown; ``metadata``: `fields.MessageMetadata`; ``payload``: as stored."""
+    """A parsed entry."""
 
     last_index: int
+    """The broker's index of the last message, or -1 if there is none."""
     broker_ms: int
+    """When the broker received the entry, in ms since 1970, or 0 if that is unknown."""
     metadata: Any
+    """The metadata: a `fields.MessageMetadata`."""
     payload: memoryview
+    """The payload as it is stored."""
 
 
 def entry_of(data: memoryview, where: str) -> Entry:
@@ -47,11 +50,14 @@ def entry_of(data: memoryview, where: str) -> Entry:
 
 
 class Layout(NamedTuple):
-    """Where the parts of an entry are: the end of the BrokerEntryMetadata, 0: none; start and end of the metadata."""
+    """The offsets of the parts of an entry."""
 
     broker_end: int
+    """The end of the BrokerEntryMetadata, or 0 if there is none."""
     start: int
+    """The start of the MessageMetadata."""
     end: int
+    """The end of the MessageMetadata."""
 
 
 def layout_of(data: bytes, where: str) -> Layout:

@@ -22,19 +22,23 @@ class UnusualError(Exception):
 
 
 class Fields(NamedTuple):
-    """The fields of messages, by number, of each message the last value, as protobuf parses it. Fields that no message
-    has are left out. ``numbers``: values, 0: none; ``spans``: start and end of bytes; ``there``: which messages have
-    the field; ``inner``: rows, starts and ends of repeated messages, by row."""
+    """The fields of messages, by number. If a message has a field several times, the last value counts, as protobuf
+    parses it. The repeated message is an exception: all its values are kept. Fields that no message has are left
+    out."""
 
     numbers: dict[int, Array]
+    """The value in each message, or 0 if the message does not have the field."""
     spans: dict[int, tuple[Array, Array]]
+    """The start and the end of the bytes in each message."""
     there: dict[int, Array]
+    """Whether each message has the field."""
     inner: tuple[Array, Array, Array]
+    """All values of the repeated message: the row of the containing message, start and end of each, ordered by row."""
 
 
 def fields_of(data: Array, starts: Array, ends: Array, known: Mapping[int, str]) -> Fields:
-    """The fields of the messages in these ranges of ``data`` (uint8). ``known``: by number, ``number``, ``bytes``,
-    or ``inner`` for at most one repeated message. Raises `UnusualError`."""
+    """The fields of the messages in these ranges of ``data`` (uint8). ``known``: the kind of each field by its number:
+    ``number``, ``bytes``, or ``inner`` for at most one repeated message. Raises `UnusualError`."""
     found, rows, at = _Found(len(starts)), np.arange(len(starts)), starts
     for _ in range(_STEPS):
         open_ = at < ends

@@ -28,48 +28,57 @@ _SIZE = struct.Struct(">I")
 
 
 class Chunk(NamedTuple):
-    """A part of a message: ``id`` from 0 to ``count`` - 1. ``total_size``: bytes of all parts; ``codec`` and ``size``:
-    how they are compressed together (`codecs`), and their bytes without compression."""
+    """A part of a message."""
 
     uuid: str
     id: int
+    """The number of the part, from 0 to ``count`` - 1."""
     count: int  # type: ignore[assignment]
+    """The number of parts of the message."""
     total_size: int
+    """The size of all parts as stored, in bytes."""
     codec: int
+    """The compression of all parts together (`codecs`)."""
     size: int
+    """The size of all parts together without compression, in bytes."""
 
 
 class Message(NamedTuple):
-    """One message. Times are in ms since 1970, 0: none. Bytes that are not UTF-8 become surrogate escapes in text.
-
-    ``batch_index``: -1 if it is not in a batch; ``batch_size``: number of messages of its entry. ``key``: None without
-    a key; text that is marked as base64 but is not stays as it is. ``value``: None for a null value. ``properties``: in
-    their order, names can repeat. ``sequence``: the producer's number. ``replicated_from``: a cluster, or empty.
-    ``index``: the broker's number of the message (MessageImpl.getIndex), -1: none. ``broker_ms``: when the broker
-    received it. ``encrypted``: the value is the encrypted payload of the entry, possibly a batch. ``txn``: the halves
-    of the transaction's id. ``marker``: type of a marker (MarkerType), which is no message of a user.
-    """
+    """One message. Times are in ms since 1970, or 0 if there is none. Bytes that are not UTF-8 become surrogate escapes
+    in text."""
 
     ledger: int
     entry: int
     batch_index: int
+    """The index of the message in its batch, or -1 if it is not in a batch."""
     batch_size: int
+    """The number of messages of the entry."""
     key: bytes | None
+    """The key, or None if there is none. A key that is marked as base64 but is not base64 stays as it is."""
     ordering_key: bytes | None
     value: bytes | None
+    """The value, or None for a null value."""
     properties: Pairs
+    """The properties in their order. Names can repeat."""
     publish_ms: int
     event_ms: int
     deliver_at_ms: int
     producer: str
     sequence: int
+    """The producer's number of the message."""
     schema_version: bytes | None
     replicated_from: str
+    """The cluster that the message was replicated from, or empty."""
     index: int  # type: ignore[assignment]
+    """The broker's number of the message (MessageImpl.getIndex), or -1 if there is none."""
     broker_ms: int
+    """When the broker received the message."""
     encrypted: bool
+    """Whether the value is the encrypted payload of the entry, which may be a batch."""
     txn: tuple[int, int] | None
+    """The halves of the id of the transaction, the most significant bits first; None without a transaction."""
     marker: int | None
+    """The type of a marker (MarkerType), which is no message of a user; None for other messages."""
     chunk: Chunk | None
 
 

@@ -47,29 +47,32 @@ class TooMuchError(UnusualError):
 
 
 class Span(NamedTuple):
-    """Ranges of `Rows.data`, in ascending order. ``there``: of which rows; others have no bytes at all."""
+    """Ranges of `Rows.data`, one for each row of a column, in ascending order."""
 
     starts: Array
     ends: Array
     there: Array
+    """Whether each row has a range. A row without a range has no bytes at all, not even empty bytes."""
 
 
 class Pairs(NamedTuple):
-    """Properties: the row of each one's message, ascending, its name and its value. Names can repeat."""
+    """The properties of messages. Names can repeat."""
 
     rows: Array
+    """The row of each property's message, in ascending order."""
     names: Span
     values: Span
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Messages. ``data``: bytes that contain what spans refer to. ``at``: the row of each message's entry in the spans
-    of entries, ``producer`` and ``schema_version``; all other columns have a row for each message. ``encoded``: which
-    keys are base64. Times in ms since 1970, 0: none."""
+    """Messages in columns. A column has a row for each message, unless a row for each entry is stated. Times are in ms
+    since 1970, or 0 if there is none."""
 
     data: bytes
+    """The bytes that contain what spans refer to."""
     at: Array
+    """The row of each message's entry in the columns with a row for each entry."""
     entry: Array
     batch_index: Array
     publish_ms: Array
@@ -77,10 +80,13 @@ class Rows:
     sequence: Array
     key: Span
     encoded: Array
+    """Whether each key is base64."""
     ordering_key: Span
     value: Span
     producer: Span
+    """The producer, with a row for each entry."""
     schema_version: Span
+    """The version of the schema, with a row for each entry."""
     properties: Pairs
 
 

@@ -25,11 +25,14 @@ _INVALID = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
 
 @dataclass(frozen=True, slots=True)
 class Queues:
-    """The queues of a topic on one broker. ``permissions``: `READABLE` and `WRITABLE`."""
+    """The queues of a topic on one broker."""
 
     read: int
+    """The number of queues to read from (readQueueNums)."""
     write: int
+    """The number of queues to write to (writeQueueNums)."""
     permissions: int
+    """The bits `READABLE` and `WRITABLE`."""
 
 
 class RocketMqClient(Closing):

@@ -24,16 +24,19 @@ _OK = frozenset({ResponseCode.OK})
 
 
 class Request(NamedTuple):
-    """One request. ``doing``: for errors, as in "expected the broker to ...". ``accepted``: the codes that are no
-    error. ``changes``: if its response is lost, its outcome is unknown. ``wait_s``: the server may hold it."""
+    """One request."""
 
     code: RequestCode
     doing: str
+    """The requested action as a verb phrase for errors, as in "expected the broker to list its topics"."""
     fields: Mapping[str, object]
     body: bytes | memoryview = b""
     accepted: Container[int] = _OK
+    """The response codes that are not an error."""
     changes: bool = False
+    """Whether the request changes something. If the response to such a request is lost, the outcome is unknown."""
     wait_s: float = 0.0
+    """Seconds for which the server may hold the request before it responds."""
 
 
 class Response(NamedTuple):
@@ -60,20 +63,23 @@ class Response(NamedTuple):
 
 
 class Pending(NamedTuple):
-    """A request in flight. ``until``: when its time is over, by ``time.monotonic``."""
+    """A request in flight."""
 
     opaque: int
+    """The number of the request, which its response repeats."""
     request: Request
     until: float
+    """The value of ``time.monotonic`` until which the response may arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """How to open connections. ``timeout_s``: for a response, besides the time that the server may hold a request."""
+    """How to open connections."""
 
     signer: Credentials | None = None
     tls: ssl.SSLContext | None = None
     timeout_s: float = ANSWER_S
+    """Seconds to wait for a response, in addition to those for which the server may hold the request."""
     connect_s: float = field(default=CONNECT_S)
 
 

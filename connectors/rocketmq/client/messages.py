@@ -25,26 +25,32 @@ _PULLED = frozenset({ResponseCode.OK, ResponseCode.PULL_NOT_FOUND, ResponseCode.
 
 
 class Pulled(NamedTuple):
-    """The response to a pull. ``next``: the offset after everything that is in ``messages``, or that the broker says to
-    continue at. ``moved``: the asked offset is before ``start`` or after ``end``. ``block``: instead of ``messages``,
-    see `pulled`."""
+    """The response to a pull."""
 
     messages: Stored | None
+    """The messages; None if there are none, or if they are in the block."""
     next: int
+    """The offset after the last message of the response, or the offset at which the broker tells a client to go on."""
     start: int
+    """The offset of the oldest message of the queue."""
     end: int
+    """The offset after the newest message of the queue."""
     moved: bool
+    """Whether the requested offset is before the start or after the end of the queue."""
     block: Block | None = None
+    """The messages as a block, in which case ``messages`` is None; see `pulled`."""
 
 
 class Sent(NamedTuple):
-    """The place of what was sent. ``offset``: of the first message of a batch; the others follow it without gaps.
-    ``durable`` False: stored on the master, but not yet on its disk, or not on a slave, as its settings demand."""
+    """The place of a message or batch that was sent."""
 
     queue: int
     offset: int
+    """The offset of the first message of a batch. The other messages follow it without gaps."""
     message_ids: tuple[str, ...]
     durable: bool
+    """Whether the messages are stored as the settings of the broker demand. If not, the master has stored them, but
+    they are not yet on its disk, or not on a slave."""
 
 
 def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = READERS) -> Request:
@@ -59,8 +65,8 @@ def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = R
 
 
 def pulled(response: Response, together: bool = False) -> Pulled:
-    """The messages of a response to `pull`; ``together``: as a block, if they have the form of one. Raises
-    `BadBytes`."""
+    """The messages of a response to `pull`. ``together``: whether messages that have the form of a block are returned
+    as one. Raises `BadBytes`."""
     given = response.code == ResponseCode.OK and len(response.body)
     block = scan(response.body) if given and together else None
     messages = decode(response.body, response.where) if given and block is None else None

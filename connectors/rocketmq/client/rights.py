@@ -59,7 +59,7 @@ def _ask(
     fields: Mapping[str, object],
     body: bytes | None = None,
 ) -> Response:
-    """``body`` None: nothing is changed."""
+    """Send a request to the master of a broker. ``body``: the body of a change; None: the request changes nothing."""
     try:
         return client.ask(broker, Request(code, doing, fields, body or b"", changes=body is not None))
     except Stop as error:

@@ -21,15 +21,18 @@ Group = Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic on one broker. ``attributes``: such as message.type, without the ``+`` of changes."""
+    """A topic on one broker."""
 
     name: str
     read: int
+    """The number of queues to read from (readQueueNums)."""
     write: int
+    """The number of queues to write to (writeQueueNums)."""
     permissions: int = READABLE | WRITABLE
     ordered: bool = False
     sys: int = 0
     attributes: Mapping[str, str] = field(default_factory=dict)
+    """Attributes such as message.type by name. The names are without the ``+`` that requests for changes add."""
 
 
 def topics(client: RocketMqClient, broker: str) -> dict[str, Topic]:

@@ -15,12 +15,16 @@ _AROUND = HEAD.size + _SHORT.size
 
 
 class Batch(NamedTuple):
-    """The body of a request to store this number of ``messages``, with their time of birth and system flag."""
+    """The content of one request to store messages."""
 
     messages: int
+    """The number of messages in the body."""
     born: int
+    """The time of birth of all messages, in ms since 1970."""
     sys: int
+    """The system flag of all messages."""
     body: Part
+    """The body of the request, in the layout of `encode`."""
 
 
 def encode(bodies: Sequence[Part], properties: Sequence[bytes], flags: Sequence[int]) -> bytes:

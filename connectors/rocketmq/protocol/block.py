@@ -38,8 +38,12 @@ SURE = 2 * WORD
 
 
 class Block:
-    """Messages in the order of their bytes, ``data``, as arrays: see `stored.Stored`. ``places``: the
-    offsets, big-endian. ``body_at``, ``body_end``, ``more_at``, ``more_end``: where bodies and properties are."""
+    """Messages in the order of their bytes, as arrays.
+
+    ``data``, ``offsets``, ``stored``, ``born``, ``sys`` and ``flags``: see the fields of `stored.Stored`. ``places``:
+    the offsets as a big-endian array. ``body_at`` and ``body_end``: the start and end of each body in ``data``.
+    ``more_at`` and ``more_end``: the start and end of the properties of each message in ``data``.
+    """
 
     def __init__(self, data: memoryview, head: Array, starts: Array, more_at: Array, more_end: Array) -> None:
         self.data = data
@@ -103,14 +107,16 @@ def _match(block: Block, checksums: Array) -> bool:
 
 
 class Titles(NamedTuple):
-    """Names of properties as numbers: their first and last 8 bytes as little-endian words, and their lengths. These are
-    all bytes of names of up to `SURE` bytes. Of a name with less than 8 bytes, both words have the whole name.
-    ``hashes``: one number for each."""
+    """Names of properties as numbers. The two words of a name of up to `SURE` bytes contain all bytes of the name."""
 
     first: Array
+    """The first 8 bytes of each name as a little-endian word; the whole name if it has fewer than 8 bytes."""
     last: Array
+    """The last 8 bytes of each name as a little-endian word; the whole name if it has fewer than 8 bytes."""
     length: Array
+    """The length of each name in bytes."""
     hashes: Array
+    """One number for each name, computed from both words and the length; see `hash_of`."""
 
 
 def _titles(first: Array, last: Array, length: Array) -> Titles:
@@ -144,14 +150,18 @@ class Names:
 
 
 class Parts:
-    """The properties of messages, one after another in ``raw``. ``first``: where those of each message start, and at
-    last where all end. ``starts``, ``ends`` and ``lengths``: of each property, with its separators. ``edges``: the
-    number of properties before each message, and of all. ``titles``: their names; None if not every property has a
-    name, one separator, and a separator at its end."""
+    """The properties of messages.
+
+    ``raw``: the bytes of all properties, one after another. ``first``: the place in ``raw`` at which the properties of
+    each message start, and as last element the length of ``raw``. ``starts``, ``ends`` and ``lengths``: the start, the
+    end and the length of each property with its separators. ``edges``: the number of properties before those of each
+    message, and as last element the number of all properties. ``titles``: the names of the properties; None if not
+    every property has a name, one separator, and a separator at its end.
+    """
 
     @classmethod
     def of(cls, block: Block) -> "Parts":
-        """Those of the messages of a block."""
+        """The properties of the messages of a block."""
         more = ranges(block.data, block.more_at, block.more_end)
         return cls(bytes(whole(more)), block.more_end - block.more_at)
 
@@ -182,7 +192,7 @@ class Parts:
         return found
 
     def without(self, chosen: Array) -> tuple[bytes, Array]:
-        """The bytes without these properties, and ``first`` of them."""
+        """The bytes without these properties, and ``first`` for these bytes."""
         if not chosen.any():
             return self.raw, self.first
         left = np.frombuffer(self.raw, np.uint8)[np.repeat(~chosen, self.lengths)]

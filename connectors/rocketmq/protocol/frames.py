@@ -31,19 +31,22 @@ _KEY = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)|(?<=[{,])\s*+-?\d++(?=
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """A user's name and secret, and the token of temporary credentials (empty: none)."""
+    """The credentials of a user."""
 
     access_key: str
+    """The name of the user."""
     secret_key: str = field(repr=False)
     token: str = field(default="", repr=False)
+    """The token of temporary credentials; empty if there is none."""
 
 
 class Header(NamedTuple):
-    """The header of a response or, if not ``response``, of a request or notice of the server."""
+    """The header of a frame that a server sent."""
 
     code: int
     opaque: int
     response: bool
+    """Whether the frame is a response. Otherwise it is a request or a notice of the server."""
     remark: str
     fields: Mapping[str, str]
 

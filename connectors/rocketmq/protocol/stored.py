@@ -38,19 +38,26 @@ _HOST_END = struct.calcsize(">iqi")
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """Messages in the order of their bytes, ``data``, as columns. ``bodies``: as stored, compressed if their system
-    flags say so. ``flags`` are the application's, ``sys`` those of `flags`. Times in ms since 1970."""
+    """Messages in the order of their bytes, as columns."""
 
     data: memoryview
+    """The bytes of all messages, one after another."""
     bodies: Sequence[memoryview] = ()
+    """The bodies as stored. A body is compressed if its system flag has the bit `COMPRESSED`."""
     properties: Sequence[memoryview] = ()
     queues: Sequence[int] = ()
     flags: Sequence[int] = ()
+    """The flags that applications set."""
     offsets: Sequence[int] = ()
+    """The offsets in the queues."""
     physical: Sequence[int] = ()
+    """The offsets in the commit log."""
     sys: Sequence[int] = ()
+    """The system flags. Their bits are in the module `flags`."""
     born: Sequence[int] = ()
+    """The times of birth in ms since 1970."""
     stored: Sequence[int] = ()
+    """The times at which the broker stored the messages, in ms since 1970."""
     deliveries: Sequence[int] = ()
     body_at: Sequence[int] = ()
     topic_at: Sequence[int] = ()

@@ -148,22 +148,27 @@ def _called(lease: Lease) -> dict[bytes, bytes]:
 
 
 class _Last(NamedTuple):
-    """The last message of a queue that was read: its offset, and when its broker stored it, in ms since 1970."""
+    """The last message of a queue that was read."""
 
     offset: int
     stored_ms: int
+    """The time at which the broker stored the message, in ms since 1970."""
 
 
 class _Queue:
     """The messages of one queue between its broker and the pump.
 
-    ``at``: the offset of the next pull. ``wanted``: the next offset to give. ``idle``: the last pull reached the end.
+    ``at``: the offset of the next pull. ``wanted``: the offset of the next message to give. ``idle``: whether the last
+    pull reached the end of the queue. ``rows``: the messages that arrived and were not given yet; None if no response
+    is left to give. The times at which these messages were stored, and the offsets of those with foreign tags
+    (`records.columns.Decoded`), are kept beside them.
+
     Offsets of a queue have no gaps. Those that are missing in a response have expired: a broker deletes a file of its
     commit log before it moves the start of the queues, and continues behind the file until then.
-    ``rows``: messages that are here, with the times at which they were stored. The first pull of a connection repeats
-    the last message that was read, if it precedes ``wanted``: in a topic that was deleted and created again, or in a
-    queue that lost its end in a crash and grew again, another one is there. A message that a broker moves keeps its
-    time. Offsets of foreign tags: see `records.columns.Decoded`.
+
+    The first pull of a connection repeats the last message that was read, if that message directly precedes ``wanted``.
+    Another message is there if the topic was deleted and created again, or if the queue lost its end in a crash and
+    grew again. A message that a broker moves keeps its time of storing.
     """
 
     def __init__(self, log: LogId, wanted: int) -> None:

@@ -33,16 +33,18 @@ Entry = Mapping[str, Any]
 
 
 class Put(NamedTuple):
-    """Store these rights of a subject: merged by resource if ``merge``, otherwise it has none."""
+    """A change that stores rights of a subject."""
 
     rights: Rights
     merge: bool
+    """Whether the rights are merged by resource into those of the subject. Otherwise the subject must have none."""
 
 
 class Drop(NamedTuple):
-    """Delete the rights of a subject on a resource; empty: all of its rights."""
+    """A change that deletes rights of a subject."""
 
     resource: str
+    """The resource whose entry is deleted; empty if all rights of the subject are deleted."""
 
 
 def rights_of(found: Rights) -> Iterator[Right]:

@@ -152,7 +152,8 @@ class _Write:
 
 
 class _Sending:
-    """The batches for one queue in a write, and their outcome. ``unfit``: why the record after them is no message."""
+    """The batches for one queue in a write, and their outcome. ``unfit``: the reason why the record after the batches
+    cannot be a message; empty if there is no such record."""
 
     def __init__(self, log: LogId, batches: Iterator[Batch], unfit: str) -> None:
         self.log, self._batches, self._unfit = log, batches, unfit

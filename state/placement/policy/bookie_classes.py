@@ -42,26 +42,32 @@ _PENDING = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BookieClasses:
-    """``of``: class of each bookie; ``kind`` and ``rack`` of each class; the last class is that of unknown bookies.
-
-    ``held``: whether the bookies of each class belong to the mass loss that is held. ``racks``: names by code;
-    ``default``: code of the default rack; ``writable``: number of writable bookies with a known rack, by rack;
-    ``depth``: depth of their racks; ``level``: whether all bookies have this depth; ``others``: other depths of
-    writable bookies; ``depths``: depth by rack code; ``unplaced``: whether the rack of any writable bookie is unknown.
-    """
+    """The classes of a topology, and its racks. The last class is that of unknown bookies."""
 
     of: Mapping[str, int]
+    """The class of each bookie, by id."""
     kind: Column
+    """The `BookieClass` of each class."""
     rack: Column
+    """The rack code of each class."""
     held: Column
+    """Whether the bookies of each class belong to the mass loss that is held."""
     racks: tuple[str, ...]
+    """The name of each rack, by code."""
     default: int
+    """The code of the default rack."""
     writable: Column
+    """The number of bookies of kind WRITABLE in each rack, by rack code."""
     depth: int
+    """The depth of the racks of bookies of kind WRITABLE."""
     level: bool
+    """Whether the racks of all bookies have the depth ``depth``."""
     others: tuple[int, ...]
+    """The other rack depths of writable bookies."""
     depths: Column
+    """The depth of each rack, by code."""
     unplaced: bool
+    """Whether the rack of any writable bookie is unknown."""
 
     @property
     def racks_in_use(self) -> list[str]:

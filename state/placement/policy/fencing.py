@@ -45,23 +45,20 @@ def _empty(dtype: str) -> Column:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Former:
-    """``n`` pairs of ledger and bookie, in the order of ledger ids.
-
-    ============  ======  ====================================================================
-    ledger        int64   id
-    dropped_zxid  int64   zxid of the write after which the metadata no longer named the bookie
-    from_ms       int64   start of the time in which it may refuse; `NEVER` while it is away
-    until_ms      int64   end of that time
-    bookie        uint32  code into ``names``
-    ============  ======  ====================================================================
-    """
+    """``n`` pairs of ledger and bookie, in the order of ledger ids."""
 
     ledger: Column = field(default_factory=lambda: _empty("<i8"))
+    """int64: the id of the ledger."""
     dropped_zxid: Column = field(default_factory=lambda: _empty("<i8"))
+    """int64: the zxid of the write after which the metadata no longer named the bookie."""
     from_ms: Column = field(default_factory=lambda: _empty("<i8"))
+    """int64: the start of the time in which the bookie may refuse, ms since the epoch; `NEVER` while it is away."""
     until_ms: Column = field(default_factory=lambda: _empty("<i8"))
+    """int64: the end of the time in which the bookie may refuse, ms since the epoch."""
     bookie: Column = field(default_factory=lambda: _empty("<u4"))
+    """uint32: the code of the bookie."""
     names: tuple[str, ...] = ()
+    """The id of each bookie, by code."""
 
     def __len__(self) -> int:
         return len(self.ledger)

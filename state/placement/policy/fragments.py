@@ -97,7 +97,7 @@ class Bench:
               refusing: Mapping[Rack, int] | None = None) -> tuple[Column, Column, Column]:  # fmt: skip
         """(rule uint8, copies uint16, racks uint16) of each fragment.
 
-        ``members``: classes in ring order, [n, E]; ``stages``: from `stages`, [n]; ``refusing``: the number of
+        ``members``: classes in ring order, [n, E]; ``stages``: the result of `stages`, [n]; ``refusing``: the number of
         writable bookies of each rack that may refuse the ledger. Fragments without entries have 65535 copies.
         """
         sample, which = patterns(members, stages, len(self.bookie_classes.kind))

@@ -33,15 +33,14 @@ class Sure(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """``moves``: the fewest replicas that a successful attempt moves (0: no attempt can succeed, or none is needed).
-
-    ``cut``: the search stopped at a bound (`STATES`, `LARGEST`): NEVER means that no repair was found, and ALWAYS is
-    not returned.
-    """
+    """How certain a repair is."""
 
     sure: Sure
     moves: int = 0
+    """The fewest replicas that a successful attempt moves; 0 if no attempt can succeed, or none is needed."""
     cut: bool = False
+    """Whether the search stopped at a bound (`STATES`, `LARGEST`). If so, NEVER means that no repair was found, and
+    ALWAYS is not returned."""
 
     def __bool__(self) -> bool:
         return self.sure > Sure.NEVER

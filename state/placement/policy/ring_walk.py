@@ -19,11 +19,14 @@ FAILED: Outcome = (-1, False)
 
 
 class Seat(NamedTuple):
-    """A member: its rack (-1: unknown), racks within its location as bits, and whether it may be kept."""
+    """A member of the ring."""
 
     rack: int
+    """The number of the rack of the member; -1 if BookKeeper does not know the member."""
     shade: int
+    """The racks within the location of the member, as bits."""
     may: bool
+    """Whether the member may be kept."""
 
 
 class Pool(NamedTuple):
@@ -35,12 +38,16 @@ class Pool(NamedTuple):
 
 
 class RingPosition(NamedTuple):
-    """The state of a walk: the position to fill, racks chosen so far, members used ahead as bits, spares by pool."""
+    """The state of a walk."""
 
     at: int
+    """The position to fill."""
     chosen: tuple[int, ...]
+    """The racks chosen so far."""
     used: int
+    """The members that were chosen for an earlier position than their own, as bits."""
     free: tuple[int, ...]
+    """The number of spare bookies in each pool."""
 
 
 class Walk:

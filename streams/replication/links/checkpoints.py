@@ -25,15 +25,7 @@ REFILL = "refill"
 
 @dataclass(slots=True)
 class Copy:
-    """The copy of one source partition.
-
-    ``sets``: how often a command set the position in this run; ``set_back``: it did so after the running lease began.
-    ``last``: the newest report of this run, ``at_ms``: its time. ``again_ms``: earliest time of the next lease;
-    ``excluded``: no lease before a reset.
-    ``source_id`` and ``target_id``: ids of the topics at the start of the copy. ``foreign``: records between those of
-    the link at the target that the link did not write, in this run. ``refill``: the refill in progress. ``written``:
-    digests of the parts of the map that are in the journal.
-    """
+    """The copy of one source partition."""
 
     source: LogId
     target: LogId
@@ -44,18 +36,29 @@ class Copy:
     resume_states: dict[str, ResumeState] = field(default_factory=dict)
     reset: str = ""
     sets: int = 0
+    """The number of times that a command set the position in this run."""
     set_back: bool = False
+    """Whether a command set the position after the running lease began."""
     last: Progress | None = None
+    """The newest report of this run. None if there is none, or if the copy was restarted since."""
     at_ms: int = 0
+    """The time of the newest report of this run, in ms since the epoch; 0 if there is none."""
     error: str = ""
     stopped: bool = False
     again_ms: int = 0
+    """The earliest time of the next lease, in ms since the epoch; 0 if the next lease may begin at once."""
     excluded: bool = False
+    """Whether the partition gets no lease before a reset or a refill."""
     source_id: str = ""
+    """The id of the source topic at the start of the copy or at the last reset; empty if it is unknown."""
     target_id: str = ""
+    """The id of the target topic at the start of the copy or at the last reset; empty if it is unknown."""
     foreign: int = 0
+    """The number of target offsets between the link's records, in this run, that hold no record of the link."""
     refill: Refill | None = None
+    """The refill in progress, or None."""
     written: dict[int, int] = field(default_factory=dict)
+    """The digest of each part of the map that is in the journal, by the number of the part."""
 
     @property
     def offset(self) -> int:
@@ -87,8 +90,8 @@ class Copy:
         """Continue at an offset that an operator set, between the topics with these ids (empty: the topic does not
         exist or has no id).
 
-        ``target_end``: end offset of the target partition (-1: unknown). If the target lost acknowledged records or a
-        topic was replaced, the offset map concerns logs that are gone and is cleared.
+        ``target_end``: the end offset of the target partition (-1: unknown). If the target lost acknowledged records or
+        a topic was replaced, the offset map concerns logs that are gone and is cleared.
         """
         replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
         if replaced or 0 <= target_end < self.copied_end:
@@ -162,7 +165,7 @@ class Copy:
 
 class Unsaved:
     """Records to be written to the journal. Records that could not be written are retried with the next ones. Safe to
-    use from several threads. ``problem``: why the last write failed."""
+    use from several threads. ``problem``: why the last write failed; empty if it succeeded."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal, self._lock = journal, threading.Lock()
@@ -195,7 +198,8 @@ class Unsaved:
 
 
 def load(journal: Journal, problems: MutableMapping[bytes, str] | None = None) -> dict[str, dict[LogId, Copy]]:
-    """The copies of every link in the journal, by source partition. ``problems``: see `Journal.newest`."""
+    """The copies of every link in the journal, by source partition. ``problems``: a mapping that receives the problems
+    of records that are not readable, by key; see `Journal.newest`."""
     found: dict[str, dict[LogId, Copy]] = {}
     for link, copy in journal.newest(LINKS, problems).values():
         found.setdefault(link, {})[copy.source] = copy

@@ -23,7 +23,8 @@ FINAL = ("refused", "skipped")
 
 
 class Made:
-    """Topics that a link created at its target. ``remember`` stores them, so that they survive restarts."""
+    """Topics that a link created at its target. ``remember``: the function that stores them, so that they survive
+    restarts."""
 
     def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
         self._topics = frozenset(_names(text))

@@ -17,8 +17,8 @@ Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
 
 
 class FirstOffsets:
-    """The first offsets of one link. ``declared``: its settings at the start; ``copied``: whether the link has copied
-    anything. Safe to use from several threads."""
+    """The first offsets of one link. ``declared``: the settings of the link at the start; ``copied``: whether the link
+    has copied anything. Safe to use from several threads."""
 
     def __init__(self, ask: Starts, declared: Declared, copied: bool) -> None:
         self._ask, self._chosen = ask, _patterns(declared)

@@ -22,12 +22,14 @@ STOPPED = "the partition is stopped"
 
 
 class Step(NamedTuple):
-    """The copy of one log by one link from cluster ``source``. ``copy``: None before its first lease."""
+    """The copy of one log by one link."""
 
     link: str
     source: str
+    """The name of the cluster from which the link copies."""
     forward: bool
     copy: Copy | None
+    """The copy of the log; None before the first lease of the log."""
 
 
 def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
@@ -146,8 +148,8 @@ def _limited(mapping: OffsetMapping, copy: Copy, ways: Ways, others: Iterable[St
 
 
 def _broken(steps: Sequence[Step], begin_id: str, end: LogId, end_id: str) -> str:
-    """Why the maps of these steps cannot be used together; empty if they can. ``begin_id``: id of the topic where the
-    first one begins, ``end`` and ``end_id``: log where the last one must end, and the id of its topic."""
+    """Why the maps of these steps cannot be used together; empty if they can. ``begin_id``: the id of the topic where
+    the first step begins; ``end`` and ``end_id``: the log where the last step must end, and the id of its topic."""
     for step in steps:
         if (copy := step.copy) is None:
             return f"link {step.link} copied nothing yet"

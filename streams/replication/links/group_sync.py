@@ -30,7 +30,8 @@ SHOWN = 5
 
 
 class Mover:
-    """The groups of one link. One thread each calls `look`, `reconcile` and `sync_back`. ``links``: all links."""
+    """The groups of one link. One thread each calls `look`, `reconcile` and `sync_back`. ``links``: the function that
+    returns all links."""
 
     def __init__(
         self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None],

@@ -42,7 +42,7 @@ COUNTED = (
 
 
 class Note(Protocol):
-    """Adds a row to the history. ``rule``: the rule that caused it."""
+    """Adds a row to the history. ``rule``: the rule that caused the row."""
 
     def __call__(self, link: str, kind: str, outcome: str, detail: str, rule: str = "", /) -> None:
         """Add the row."""
@@ -376,7 +376,8 @@ class Link:
         return sorted(offsets)
 
     def others(self, ids: Mapping[str, str]) -> set[str]:
-        """The source topics whose ids are not those that were copied under these names. ``ids``: by topic."""
+        """The source topics whose ids are not those that were copied under these names. ``ids``: the present id of each
+        topic."""
         with self.lock:
             known = {(copy.source.topic, copy.source_id) for copy in self.copies.values() if copy.source_id}
         return {topic for topic, wanted in known if ids.get(topic) and ids[topic] != wanted}

@@ -41,10 +41,11 @@ BEAT_WAIT_S = 2.0
 
 
 class Observed(NamedTuple):
-    """A copy before both clusters are observed. ``sets``: its `Copy.sets` at that time."""
+    """A copy before both clusters are observed."""
 
     copy: Copy
     sets: int
+    """The value of `Copy.sets` before the observation."""
     look: Look
 
 
@@ -55,7 +56,7 @@ class Sides(Protocol):
         """Observe both clusters."""
 
     def qualities(self, seen: Seen) -> Qualities:
-        """The facts that the choice of a path depends on. ``seen``: topics of both clusters with their settings."""
+        """The facts that the choice of a path depends on. ``seen``: the topics of both clusters with their settings."""
 
     def starts(self, declared: Declared, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
         """The first offsets to copy, according to the link's ``start``."""

@@ -15,28 +15,31 @@ from trueup.streams.replication.links.worker import Order
 
 
 class Reporting(NamedTuple):
-    """How leases communicate with a link. ``channel``: receives reports while they run; ``stop``: path of the file that
-    ends them; ``ended``: called after each round; ``silent_ms``: time of the last sign of another process that may hold
-    a lease, in ms since the epoch, 0 if none does."""
+    """How leases communicate with a link."""
 
     channel: Channel | None = None
+    """The channel that receives reports while leases run; None if no reports are sent."""
     stop: str = ""
+    """The path of the file whose existence ends leases; empty if there is no such file."""
     ended: Callable[[], None] = lambda: None
+    """The function that is called after each round."""
     silent_ms: int = 0
+    """The time of the last sign of another process that may hold a lease, in ms since the epoch; 0 if there is none."""
 
 
 NO_REPORTING = Reporting()
 
 
 class Round(NamedTuple):
-    """The common properties of all orders of a round. ``alone_s``: as in `Order`; ``tasks``: maximum number of
-    orders."""
+    """The common properties of all orders of a round."""
 
     path: str
     term: str
     number: int
     tasks: int
+    """The maximum number of orders."""
     alone_s: float
+    """See `Order.alone_s`."""
 
 
 class LinkOrders:

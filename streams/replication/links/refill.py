@@ -32,19 +32,20 @@ LOST = {
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One partition that may be refilled. ``start`` and ``end``: offsets of its source log. ``reason``: why a refill is
-    needed, or why it cannot start yet; ``back``: the link that copies the partition back and must restart.
-
-    ``stage``: planned, waiting (until the reason no longer applies), blocked, copying.
-    """
+    """One partition that may be refilled."""
 
     source: LogId
     target: LogId
     start: int
+    """The first offset of the source log."""
     end: int
+    """The end offset of the source log."""
     stage: str
+    """The stage: planned, waiting (until the reason no longer applies), blocked or copying."""
     reason: str
+    """Why a refill is needed, or why it cannot start yet; empty while the refill is in progress."""
     back: Link | None = None
+    """The link that copies the partition back and must restart; None if no link copies it back."""
 
 
 class Refilling:

@@ -13,8 +13,8 @@ Row = dict[str, Any]
 
 
 class Resetting:
-    """Resets of one link. ``partitions``: names of source partitions, None: all that the link copies; ``to``: earliest,
-    latest or an offset."""
+    """Resets of one link. ``partitions``: the names of source partitions, or None for all partitions that the link
+    copies; ``to``: the new position, which is earliest, latest or an offset."""
 
     def __init__(self, watch: LinkMonitor, partitions: Sequence[str] | None, to: str) -> None:
         self._watch, self._link, self._to = watch, watch.link, to

@@ -14,30 +14,33 @@ from trueup.streams.replication.links.checkpoints import Copy
 
 
 class Side(NamedTuple):
-    """One cluster: logs and id of each topic of the link (no logs: the topic cannot be read), first and end offset of
-    each log.
-
-    ``problem``: why the last observation failed; the other fields are older then. ``cluster``: its id. ``names``: all
-    topics of the source. ``ends_lag_s``: the time by which end offsets may lag acknowledged records. ``unreadable``:
-    topics that cannot be read, with the reason.
-    """
+    """One cluster of a link, as it was last observed."""
 
     topics: Mapping[str, Collection[LogId]] = {}
+    """The logs of each topic of the link. A topic without logs cannot be read."""
     ids: Mapping[str, str] = {}
+    """The id of each topic of the link that has one."""
     logs: Mapping[LogId, tuple[int, int]] = {}
+    """The first offset and the end offset of each log whose end is known."""
     problem: str = ""
+    """Why the last observation failed; the other fields are then older. Empty if the observation succeeded."""
     cluster: str = ""
+    """The id of the cluster; empty if it is unknown."""
     names: frozenset[str] = frozenset()
+    """The names of all topics of the source cluster; empty for the target cluster."""
     ends_lag_s: float = 0.0
+    """The time in seconds by which end offsets may lag acknowledged records."""
     unreadable: Mapping[str, str] = {}
+    """The topics that cannot be read, with the reason."""
 
 
 class LinkFacts(NamedTuple):
-    """Both clusters. ``at_ms``: time of the last complete observation."""
+    """Both clusters of a link, as they were last observed."""
 
     source: Side
     target: Side
     at_ms: int
+    """The time of the last complete observation, in ms since the epoch; 0 if there is none yet."""
 
     @property
     def complete(self) -> bool:
@@ -49,28 +52,34 @@ NOTHING = LinkFacts(Side(problem="not observed yet"), Side(problem="not observed
 
 
 class Hold(NamedTuple):
-    """Why no record may be copied to a target topic yet. ``approval``: a change that must precede waits for approval;
-    ``stopped``: the target refuses that change."""
+    """The reason why no record may be copied to a target topic yet."""
 
     reason: str
     approval: bool = False
+    """Whether a change that must precede the copy waits for approval."""
     stopped: bool = False
+    """Whether the target refused that change, or the change was not attempted because an earlier change was not
+    done."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSnapshot:
-    """The state of a link at one moment. ``facts``: the last observation of both clusters; ``choice``: the chosen path,
-    None: not chosen yet; ``waiting``: target topics to which no record may be copied yet, None: topics are not compared
-    yet; ``unfit``: why the comparison failed; ``blocked_reason``: why nothing may be copied; ``arrived_ms``: write time
-    of the newest heartbeat that arrived, ms since the epoch; ``slots``: maximum number of concurrent tasks."""
+    """The state of a link at one moment."""
 
     facts: LinkFacts = NOTHING
+    """The last observation of both clusters."""
     choice: Choice | None = None
+    """The chosen path; None if no path is chosen yet."""
     waiting: Mapping[str, Hold] | None = None
+    """The target topics to which no record may be copied yet; None if topics are not compared yet."""
     unfit: str = ""
+    """Why the comparison of topics failed; empty if it did not fail."""
     blocked_reason: str = ""
+    """Why nothing may be copied; empty if there is no such reason."""
     arrived_ms: int = 0
+    """The write time of the newest heartbeat that arrived, in ms since the epoch; 0 if none arrived."""
     slots: int = 1 << 30
+    """The maximum number of concurrent tasks."""
 
 
 class Changes(TypedDict, total=False):
@@ -91,8 +100,8 @@ def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
 
 
 def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> Look:
-    """The input of `state.replication.anomalies.anomalies` for one partition. ``alone``: no other link writes to its
-    target."""
+    """The input of `state.replication.anomalies.anomalies` for one partition. ``alone``: whether no other link writes
+    to the target of the partition."""
     source_id, target_id = ids(copy, facts)
     start, end = facts.source.logs.get(copy.source, (-1, -1))
     return Look(

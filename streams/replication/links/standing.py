@@ -16,8 +16,8 @@ Ends = Mapping[LogId, tuple[int, int]]
 
 
 def standing(watch: LinkMonitor, source: LogId, here: Ends | None = None, there: Ends | None = None) -> Standing:
-    """The state of a partition. ``here`` and ``there``: the ends of the logs of both sides, if they were read since the
-    last observation."""
+    """The state of a partition. ``here`` and ``there``: the first and end offsets of the logs at the source and at the
+    target, if they were read since the last observation."""
     link, facts = watch.link, watch.link.snapshot.facts
     copy = link.copies.get(source)
     target = copy.target if copy is not None else link.place(source)
@@ -88,14 +88,15 @@ def back_of(watch: LinkMonitor, source: LogId) -> Back | None:
 
 @dataclass(frozen=True, slots=True)
 class WayOut:
-    """A command for some partitions of a topic. ``does``: its effect; ``recommended``: the first of the commands for
-    these partitions."""
+    """A command for some partitions of a topic."""
 
     topic: str
     partitions: int
     command: str
     does: str
+    """The effect of the command."""
     recommended: bool
+    """Whether the command is the first of the commands for these partitions."""
 
 
 def ways_out(watch: LinkMonitor) -> list[WayOut]:

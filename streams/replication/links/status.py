@@ -21,25 +21,29 @@ def beat_error(beat: Beat) -> str:
 
 
 class Row(NamedTuple):
-    """One partition: its copy (None: nothing was ever copied), its stage, the number of offsets not copied, the age of
-    the oldest record among them (-1: unknown), and why it is not copied."""
+    """The state of one partition."""
 
     copy: Copy | None
+    """The copy of the partition; None if nothing was ever copied."""
     stage: PartitionStage
     left: int
+    """The number of offsets that are not copied; -1 if it is unknown."""
     lag_ms: int
+    """The age in ms of the oldest record that is not copied; 0 if there is no such record, -1 if it is unknown."""
     error: str
+    """Why the partition is not copied; empty if no reason is known."""
 
 
 @dataclass(slots=True)
 class LinkStatus:
-    """The state of one link. ``unreadable``: topics that cannot be compared, with the reason; ``failing``: other
-    operations that fail, with the reason. Safe to use from several threads."""
+    """The state of one link. Safe to use from several threads."""
 
     link: Link
     beat: Callable[[], Beat] = Beat
     unreadable: Callable[[], Mapping[str, str]] = dict
+    """The function that returns the topics that cannot be compared, with the reason."""
     failing: Callable[[], Mapping[str, str]] = dict
+    """The function that returns the other operations that fail, with the reason."""
     _waits: dict[LogId, Wait] = field(default_factory=dict)
     _since_ms: int = 0
 

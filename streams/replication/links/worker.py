@@ -38,23 +38,26 @@ maps new memory page by page, which was more than a quarter of the CPU of decodi
 class Order(NamedTuple):
     """One lease for one task, with its duration.
 
-    ``number`` counts the orders of a ``term``: a process that held ``number`` - 1 of the same term and ``part`` knows
-    that no other process has copied since. Any other process waits ``alone_s`` before it opens a copier. ``lingers``:
-    the copier continues until the next lease. ``last``: close the copier afterwards. ``channel``: receives reports
-    while the lease runs. ``stop``: path of a file whose existence ends the lease and closes its copier; empty: none.
+    A process that held the preceding order of the same term and part knows that no other process has copied since.
     """
 
     lease: Lease
     connector: str
     term: str
     number: int
+    """The number of the round. It increases by 1 with each round of the term."""
     part: int
     lease_s: float
     lingers: bool
+    """Whether the copier continues to copy until the next lease, for at most `GRACE_S`."""
     last: bool
+    """Whether the copier is closed after the lease."""
     alone_s: float = 0.0
+    """Seconds that a process which did not hold the preceding order waits before it opens a copier."""
     channel: Channel | None = None
+    """The channel that receives reports while the lease runs; None if no reports are sent."""
     stop: str = ""
+    """The path of a file whose existence ends the lease and closes its copier; empty if there is no such file."""
 
     def ended(self) -> bool:
         """Whether the lease must end early."""
@@ -62,11 +65,12 @@ class Order(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The result of a task: all reports of the lease, and the error that ended the lease for all partitions, or
-    None."""
+    """The result of a task."""
 
     reports: list[Report]
+    """All reports of the lease."""
     error: TrueupError | None
+    """The error that ended the lease for all partitions, or None."""
 
     @property
     def progress(self) -> list[Progress]:

@@ -24,8 +24,8 @@ BATCHES_S, QUIET_S, SAVED_S, KILL_S, CLOSED_S, END_S = 5.0, 6.0, 7.5, 8.0, 9.0, 
 
 
 class Ending:
-    """The shutdown of one application. ``stop`` is set when it begins; ``clock``: in seconds; ``last``: called before
-    the process is ended forcibly."""
+    """The shutdown of one application. ``stop``: the event that is set when the shutdown begins; ``clock``: a function
+    that returns the time in seconds; ``last``: a function that is called before the process is ended forcibly."""
 
     def __init__(
         self, stop: threading.Event, clock: Callable[[], float] = time.monotonic,

@@ -60,8 +60,8 @@ def standby_of(spark: SparkSettings, data: Path) -> str:
 
 def readable(location: str, query: str, error: str, session: "SparkSession | None" = None) -> bool:
     """Whether the checkpoint of a query can be used, or none exists. Otherwise it is set aside and the query starts
-    without state. ``error``: that of repeated attempts, or empty; ``session``: looks at locations that are not on this
-    machine. Raises `Stop` if an operator must move it."""
+    without state. ``error``: the error of repeated attempts, or empty; ``session``: the session that looks at locations
+    that are not on this machine. Raises `Stop` if an operator must move the checkpoint."""
     path = local(location)
     why = damage(path) if path else _remote_damage(location, session) if session else ""
     if not why and (found := _UNREADABLE.search(error)) and not _FULL.search(error):

@@ -93,7 +93,7 @@ def _cores(executor: Any) -> int:
 
 
 class Executors:
-    """The executors that a cluster gives the application. ``problem``: that there are none, else empty."""
+    """The executors that a cluster gives the application. ``problem``: a text that there are no executors, or empty."""
 
     def __init__(self, session: Callable[[], SparkSession]) -> None:
         self._session, self.problem = session, ""

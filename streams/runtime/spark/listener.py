@@ -16,10 +16,10 @@ from pyspark.sql.streaming.listener import (
 class Listener(StreamingQueryListener):
     """Forwards each progress report as a dictionary and keeps the last report of each query.
 
-    ``alive`` receives the name of a query with every event, and ``last_event_ms`` holds the times in ms: a query
-    without input sends an event every 10 s, a query that hangs sends none. ``idle`` receives the name of a query
-    without input; a failed batch is repeated before that. Runs in py4j's callback thread, so callbacks must be short.
-    ``guard`` calls its argument and handles exceptions, which Spark would only log.
+    ``alive`` receives the name of a query with every event, and ``last_event_ms`` holds the time of the last event of
+    each query in ms: a query without input sends an event every 10 s, a query that hangs sends none. ``idle`` receives
+    the name of a query without input; a failed batch is repeated before that. Runs in py4j's callback thread, so
+    callbacks must be short. ``guard`` calls its argument and handles exceptions, which Spark would only log.
     """
 
     def __init__(

@@ -34,15 +34,17 @@ Offset = dict[str, str]
 
 
 class Progress:
-    """Offsets and ranges of a stream. ``ends``: of all topics when `next` was called last. ``skip``: go on where
-    entries were trimmed or a topic was deleted, with a warning; otherwise that is a `Stop`."""
+    """Offsets and ranges of a stream. ``ends``: the ends of the topics with which the last call of `next` planned, None
+    before the first call. ``skip``: whether the stream continues, with a warning, where entries were trimmed or a
+    topic was deleted; otherwise `Stop` is raised."""
 
     def __init__(self, planner: Planner, skip: bool) -> None:
         self._planner, self._skip = planner, skip
         self.ends: Offset | None = None
 
     def first(self, latest: bool) -> Offset:
-        """Where the stream begins; ``latest``: with entries that become readable from now on."""
+        """The offset at which the stream begins. ``latest``: whether the stream begins with entries that become
+        readable from now on."""
         found = {}
         for topic in self._planner.topics():
             ledgers, end = self._planner.now(topic)

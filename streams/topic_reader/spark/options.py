@@ -37,28 +37,33 @@ _OTHER = {"path": "topics", "topic": "topics"}
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """The options, checked. ``names``: topics as given; ``pattern``: instead of names, for topics of ``namespace``.
-    ``from_latest``: a stream begins with new messages.
-    ``config``: path of a configuration file, or empty; ``keys``: keys of the configuration and their values, as text.
-    ``partition_bytes``: target size of a Spark partition; ``batch_entries``: limit of a micro-batch, 0: none.
-    ``value_type``: of the column value; ``strict``: whether a value that does not fit it is an error.
-    ``report_to``: address of a running Trueup that receives reports of damaged replicas, or empty;
-    ``report_token_file``: path of a file with the token for it, or empty: the token is in the environment."""
+    """The options, checked."""
 
     names: tuple[str, ...]
+    """The names of the topics, each with its namespace; empty if there is a pattern."""
     pattern: str
+    """A regular expression between slashes that selects topics of the namespace; empty if there are names."""
     namespace: str
     config: str
+    """The absolute path of a configuration file; empty if there is none."""
     keys: tuple[tuple[str, str], ...]
+    """Keys of the configuration and their values, as text."""
     range: Range
     from_latest: bool
+    """Whether a stream begins with new messages."""
     read: ReadOptions
     partition_bytes: int
+    """The target size of a Spark partition, in bytes."""
     batch_entries: int
+    """The maximum number of entries of a micro-batch; 0 if there is no limit."""
     value_type: str
+    """The type of the column ``value``: bytes, string, json, avro or auto."""
     strict: bool
+    """Whether a value that does not fit the type is an error. Otherwise the value is null."""
     report_to: str = ""
+    """The address of a running Trueup that receives reports of damaged replicas; empty if there is none."""
     report_token_file: str = ""
+    """The absolute path of a file with the token for ``report_to``. If empty, the token is in the environment."""
 
     def settings(self) -> Settings:
         """The configuration, from the file and the environment of this process. Raises `BadSettings`."""

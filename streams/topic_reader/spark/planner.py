@@ -19,12 +19,14 @@ _USUAL_BYTES = 1 << 10
 
 
 class EntryRange(NamedTuple):
-    """Entries ``first`` to ``last`` of one ledger of a topic."""
+    """A range of entries of one ledger of a topic."""
 
     topic: Topic
     ledger: int
     first: int
+    """The id of the first entry."""
     last: int
+    """The id of the last entry, included."""
 
 
 class RangePartition(InputPartition):

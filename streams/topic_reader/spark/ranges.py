@@ -33,11 +33,12 @@ Found = tuple[Rows | list[Message], Tier]
 @dataclass
 class RangeReader:
     """The messages of one range. Raises as `TopicReader.read` does, and `Stop` for entries that were trimmed, unless
-    ``skip``, which notes them in the report."""
+    these are skipped."""
 
     topics: Topics
     wanted: EntryRange
     skip: bool
+    """Whether entries that were trimmed are skipped and noted in the report."""
     _sought: set[str] = field(default_factory=set)
 
     def messages(self) -> Iterator[Found]:

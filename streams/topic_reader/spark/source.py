@@ -69,7 +69,7 @@ class PulsarLedgers(DataSource):
         return executor.Wanted(arrow, self._value or BYTES)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of a batch. ``schema``: some of the columns, if the reader names them."""
+        """A reader of a batch. ``schema``: the columns to read, which are all columns unless the user names some."""
         if self._chosen.from_latest:
             raise BadSettings(["from: expected earliest, a message id or a time; found latest, which is for streams"])
         return BatchReader(self._chosen, self._wanted(schema))

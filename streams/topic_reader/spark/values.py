@@ -48,10 +48,11 @@ _BAD = (
 
 
 class ValueSchema(NamedTuple):
-    """The type of the column ``value``: the schema in force when the read was planned. ``definition``: of records."""
+    """The type of the column ``value``: the schema in force when the read was planned."""
 
     kind: SchemaType
     definition: bytes = b""
+    """The definition of the schema of AVRO or JSON records; empty for other types."""
 
 
 BYTES = ValueSchema(SchemaType.NONE)
@@ -93,17 +94,20 @@ def spark_type(schema: ValueSchema) -> DataType:
 
 
 class Row(NamedTuple):
-    """A message as far as its value is concerned. ``version``: of its schema, as stored; ``where``: for errors."""
+    """A message as far as its value is concerned."""
 
     value: bytes | None
     encrypted: bool
     version: bytes | None
+    """The version of the schema of the value, as stored; None if there is none."""
     where: str
+    """The topic and the position of the message, for errors."""
 
 
 class Values:
-    """Builds the column ``value`` of one topic. ``strict``: raise `BadBytes` for values that do not fit; otherwise they
-    are null and counted in ``undecoded``. Encrypted values are null. ``typed``: whether values are not bytes."""
+    """Builds the column ``value`` of one topic. Encrypted values are null. ``strict``: whether a value that does not
+    fit raises `BadBytes`; otherwise the value is null and counted in ``undecoded``. ``typed``: whether the values have
+    a type other than bytes."""
 
     def __init__(self, schema: ValueSchema, history: SchemaHistory | None, strict: bool) -> None:
         self._schema, self._history, self._strict = schema, history, strict

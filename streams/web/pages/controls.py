@@ -22,28 +22,32 @@ CERTAIN = 3
 
 
 class Button(NamedTuple):
-    """A request that an operator can send. ``says``: what it will do; ``pressed``: whether it is the present state."""
+    """A request that an operator can send."""
 
     label: str
     method: str
     path: str
     body: Mapping[str, Any]
     says: str
+    """A text that says what the request will do."""
     role: Role
     pressed: bool = False
+    """Whether the present state is the one that the request sets."""
 
 
 class Control(NamedTuple):
-    """The buttons of one stream, link or cluster. ``mode``: the present mode, empty if it has none."""
+    """The buttons of one stream, link or cluster."""
 
     name: str
     mode: str
+    """The present mode; empty if the stream, link or cluster has no mode."""
     paused: bool
     buttons: Sequence[Button]
 
 
 def controls(stream: Descriptor, live: Mapping[str, Row], held: str) -> list[Control]:
-    """The controls of a stream. ``live``: of `Engine.config`; ``held``: why its repairs are held, or empty."""
+    """The controls of a stream. ``live``: the live keys in `Engine.config`; ``held``: the reason why the repairs of the
+    stream are held, or empty."""
     owners = dict.fromkeys(key.rpartition(".")[0] for key in stream.keys(live, "mode", "paused"))
     return [_control(owner, live, held) for owner in owners]
 

@@ -20,12 +20,13 @@ WIDTH, HEIGHT = 120.0, 24.0
 
 
 class Table(NamedTuple):
-    """``left``: the number of rows that are not shown."""
+    """A list of rows in a description, as a table."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     left: int
+    """The number of rows that are not shown."""
 
 
 def words(name: str) -> str:
@@ -95,17 +96,21 @@ def clock(at_ms: int) -> str:
 
 
 class Spark(NamedTuple):
-    """A series as a small chart: the points of each line without a gap, its number now and its largest one."""
+    """A series as a small chart."""
 
     name: str
     lines: Sequence[str]
+    """The points of each line without a gap."""
     now: float | None
+    """The present number of the series; None if there is none."""
     most: float
+    """The largest number of the series."""
 
 
 def sparks(trends: Mapping[str, Any], numbers: Mapping[str, float]) -> list[Spark]:
     """The series of `Engine.trends`. Each of at most `POINTS` points is the largest number of its time. ``numbers``:
-    those of now, as samples are older than the rest of the page; only samples contain the growth of a `Total`."""
+    the present numbers, as samples are older than the rest of the page; only samples contain the growth of a
+    `Total`."""
     return [_spark(name, values, numbers.get(name)) for name, values in trends["series"].items()]
 
 

@@ -37,7 +37,7 @@ URGENT, RECENT, LISTED, SEARCHED, FOUND = 5, 12, 200, 5_000, 50
 
 
 class Pages:
-    """The pages of one engine. ``access``: None if callers are not authenticated."""
+    """The pages of one engine. ``access``: the check of callers; None if callers are not authenticated."""
 
     def __init__(self, engine: Engine, access: Access | None) -> None:
         self._engine, self._access = engine, access

@@ -1,6 +1,6 @@
 """Record batches, copied without decompression.
 
-The path ``batches``: from the leaders of the source to the leaders of the target, exactly once. The target broker
+The path ``batches`` copies from the leaders of the source to the leaders of the target, exactly once. The target broker
 rejects a repeated batch by producer id and sequence number, which this package chooses.
 
 - ``copier``: one lease: it drives all others. ``fetcher``: the source. ``sender``: the target.

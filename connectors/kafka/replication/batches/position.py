@@ -12,16 +12,16 @@ _FLOOR, _ID = "target", "id:"
 
 @dataclass(slots=True)
 class BatchPosition:
-    """The reached source offset, and the next sequence number per producer id.
-
-    ``floor``: every batch of this copy at the target that is not counted here is at or after this target offset
-    (-1: unknown). ``chosen``: set by an operator, so that everything of this copy at the target counts as done.
-    """
+    """The source offset that the copy reached, and the number of records that it wrote under each producer id."""
 
     offset: int
     counts: dict[int, int] = field(default_factory=dict)
+    """The next sequence number of each producer id."""
     floor: int = -1
+    """A target offset before which the target has no uncounted batch of this copy. -1: unknown."""
     chosen: bool = False
+    """Whether an operator or another copy path set the offset. Everything of this copy at the target then counts as
+    done."""
 
     @classmethod
     def of(cls, position: Position, start: int) -> Self:

@@ -27,14 +27,16 @@ _FIRST_STEP, _STEP_GROWS, _SEARCH_BYTES = 1_000, 8, 8 << 20
 
 
 class Own(NamedTuple):
-    """A batch of this copy at the target. ``digest`` None: it was compacted. ``body``: records of the newest one."""
+    """A batch of this copy at the target."""
 
     offset: int
     sequence: int
     last_sequence: int
     codec: int
     digest: int | None
+    """The digest of the batch (`record_batch.digest`). None if the batch was compacted."""
     body: bytes | None
+    """The (compressed) records. Only the newest batch of a producer id has them, older batches have None."""
 
     def same(self, header: Header, batch: memoryview) -> bool:
         """Whether it is the copy of a batch of the source. If the broker recompresses, only the newest is
@@ -52,21 +54,26 @@ class Own(NamedTuple):
 
 @dataclass(slots=True)
 class ResumePoint:
-    """``last``: last sequence number by producer id where the target is ahead of the position. ``own``: uncounted
-    batches there, in order. ``floor``: of the position after it counts them. ``known``: producers whose sequence
-    numbers the leader checks. ``counted``: the offset after the counted batches there, which may be far before
-    the floor (-1: unknown). ``whole``: nothing was removed since the floor, so that ``own`` contains everything
-    ever written there. ``records``: the records of the uncounted batches by producer id, if they are compared one by
-    one. ``cut``: the target deleted its log behind the floor, so that the first ones may be missing."""
+    """The state of a target partition from which its copy resumes."""
 
     floor: int
+    """The end of the target partition. The position has this floor once it counts all uncounted batches."""
     known: frozenset[int]
+    """The producer ids of this link whose sequence numbers the leader checks."""
     last: dict[int, int] = field(default_factory=dict)
+    """The last sequence number of each producer id for which the target is ahead of the position."""
     own: dict[int, deque[Own]] = field(default_factory=dict)
+    """The batches at the target that the position does not count, by producer id, in order."""
     counted: int = -1
+    """The target offset after the counted batches, which may be far before the floor. -1: unknown."""
     whole: bool = False
+    """Whether nothing was removed from the target at or after the floor of the position. ``own`` then contains all
+    uncounted batches that were ever written there."""
     records: dict[int, Stored] = field(default_factory=dict)
+    """The records of the uncounted batches by producer id. Empty unless records are compared one by one."""
     cut: bool = False
+    """Whether the target deleted a part of its log at or after the floor of the position. The first uncounted batches
+    may then be missing."""
 
 
 def resume_points(
@@ -114,7 +121,7 @@ def ours(producer_id: int, writer_id: int) -> bool:
 
 
 class _Look:
-    """One partition of the target, read for one position. ``until``: end of the read."""
+    """One partition of the target, read for one position. ``until``: the target offset at which the read ends."""
 
     def __init__(
         self, target: KafkaClient, partition: LogId, place: BatchPosition, writer_id: int, until: int, by_record: bool

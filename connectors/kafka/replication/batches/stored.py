@@ -22,8 +22,8 @@ MOST = 1 << 22
 
 
 class Stored:
-    """The records of one producer id that the position does not count, in order. ``count``: the position's number of
-    records under this id, and later those that were found."""
+    """The records of one producer id that the position does not count, in order. ``count``: the number of records under
+    this id that the position counts; later it includes the records that were found."""
 
     def __init__(self, count: int) -> None:
         self.count, self._gap = count, -1

@@ -35,12 +35,13 @@ Given = Sequence[tuple[str, bytes | None]]
 
 
 class Decoded(NamedTuple):
-    """``refused``: why the last of the records cannot be copied; empty: it can. ``foreign_tags``: the records with
-    headers of a link that no link wrote."""
+    """The records of some batches."""
 
     columns: Columns
     refused: str = ""
+    """Why the last of the records cannot be copied. Empty if all records can be copied."""
     foreign_tags: int = 0
+    """The number of records that have headers of a link, but were not written by a link."""
 
 
 def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, texts: Texts, first: int = 0) -> Decoded:
@@ -63,10 +64,12 @@ def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, texts: Tex
 
 
 class _Paths(NamedTuple):
-    """The path of each record, as its place in ``texts``; the first of these is empty."""
+    """The path of each record."""
 
     number: Array
+    """The place of the path of each record in ``texts``."""
     texts: list[bytes]
+    """The different paths. The first one is empty."""
 
     @classmethod
     def of(cls, batches: Sequence[tuple[Header, memoryview]], texts: Texts) -> "_Paths":
@@ -139,13 +142,16 @@ def _bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
 
 
 class _Own(NamedTuple):
-    """The headers of links: which of all headers they are, the records that have them, where they start, and each
-    record's path according to them, as in `_Paths`."""
+    """The headers of links in some records."""
 
     own: Array
+    """For each header of the records, whether it is a header of a link."""
     rows: Array
+    """The numbers of the records that have headers of links."""
     at: Array
+    """The start of the headers of links in each of these records."""
     given: _Paths
+    """The path of each record according to these headers."""
 
 
 def _content(records: Records, paths: _Paths) -> tuple[Content, Array] | None:

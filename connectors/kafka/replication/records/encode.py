@@ -37,22 +37,25 @@ _Sized = tuple[Column, Array]
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """The producer of a batch: its id and epoch, and the sequence number of the first record."""
+    """The producer of a batch."""
 
     producer_id: int
     epoch: int
     sequence: int
+    """The sequence number of the first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Records with the parts that follow the delta of the offset, in order. ``sizes``: the bytes of all parts;
-    ``path``: the clusters that they passed, as bits."""
+    """Records as arrays, before they are divided into batches."""
 
     stamps: Array
     sizes: Array
+    """The number of bytes of all parts of each record."""
     parts: Sequence[Column]
+    """The parts of the records that follow the delta of the offset, in order."""
     path: int = 0
+    """The clusters that the records passed, as bits."""
 
     def __len__(self) -> int:
         return len(self.stamps)
@@ -77,16 +80,17 @@ class Records:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A batch without its producer. Times in ms since 1970; ``size`` in bytes before compression; ``path``: as in
-    `Records`."""
+    """A batch without its producer. Times are in ms since 1970."""
 
     records: int
     first_ms: int
     last_ms: int
     codec: int
     size: int
+    """The number of bytes of the records before compression."""
     body: bytes
     path: int = 0
+    """The clusters that the records passed, as bits."""
 
     def sent_by(self, sender: Sender) -> memoryview:
         """The bytes of the batch."""
@@ -99,11 +103,13 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Few:
-    """The same for a few records, one by one: calls of numpy and Arrow cost more than they save. ``rows``: timestamp,
-    and key, value and headers as in a record."""
+    """Like `Records`, for a few records, which are encoded one by one: calls of numpy and Arrow cost more than they
+    save."""
 
     rows: Sequence[tuple[int, bytes]]
+    """The timestamp of each record, and its key, value and headers as in the layout of a record."""
     path: int = 0
+    """The clusters that the records passed, as bits."""
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -253,11 +259,13 @@ def _part(raw: bytes | None) -> bytes:
 
 
 class Piece(NamedTuple):
-    """Bytes in the first columns of each row, and their number. ``even``: it is that of the columns in all rows."""
+    """A field of each record, as one row of bytes for each record."""
 
     raw: Array
     width: Array
+    """The number of bytes of the field in each row. They are in the first columns."""
     even: bool
+    """Whether the bytes of the field fill all columns in every row."""
 
 
 def _varints(values: Array) -> Piece:

@@ -23,8 +23,9 @@ class Damaged(Retry):
 
 
 class Pending:
-    """``at``: the offset of the next fetch. ``wanted``: the next offset to give; what is before it was given, or is not
-    there. ``idle``: the leader had nothing more. ``texts``: the path of the records of a batch."""
+    """The batches of one partition between its leader and the pump. ``at``: the offset of the next fetch. ``wanted``:
+    the next offset to give; records before it were given, or do not exist. ``idle``: whether the leader had no further
+    records. ``texts``: the function that returns the path of the records of a batch."""
 
     def __init__(self, log: LogId, at: int, texts: Texts) -> None:
         self._log, self.at, self.wanted, self.idle, self._texts = log, at, at, False, texts

@@ -20,7 +20,8 @@ _ATTEMPTS = 2
 
 
 class Identity:
-    """The topics at one end of a lease. ``meant``: ids by topic, empty for the one that exists at the first query."""
+    """The topics at one end of a lease. ``meant``: the id of each topic by its name; an empty id means the topic that
+    exists at the first query."""
 
     def __init__(self, cluster: KafkaClient, meant: Mapping[str, bytes]) -> None:
         self._cluster, self._meant = cluster, dict(meant)

@@ -249,18 +249,20 @@ class WireWriter(KafkaTarget):
 
 
 class _Asked(NamedTuple):
-    """The batches that were sent to one leader. ``names``: see `WireWriter._send`."""
+    """The batches that were sent to one leader."""
 
     node: int
     names: Mapping[bytes, str] | None
+    """The names of the topics by id. Empty: the request has no topic ids. None: the request could not be sent."""
     sent: Mapping[LogId, "_Sending"]
 
 
 class _Round(NamedTuple):
-    """Batches that are in flight, at most one for each partition, until a time by ``time.monotonic``."""
+    """Batches that are in flight, at most one for each partition."""
 
     asked: Sequence[_Asked]
     until_s: float
+    """The time by ``time.monotonic`` until which responses are awaited."""
 
 
 class _Write:

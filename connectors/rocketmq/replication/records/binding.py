@@ -37,11 +37,14 @@ _BORN, _PLACE, _TIME, _SIZE, _UNIQUE, _LAST = (
 
 
 class Tag(NamedTuple):
-    """The tag of a message that a link wrote: the clusters passed, its mark, and its time in ms since 1970."""
+    """The tag of a message that a link wrote."""
 
     passed: bytes
+    """The clusters passed."""
     mark: bytes
+    """The mark of the copy (`replication.headers`), without the digest of the tag."""
     time_ms: int
+    """The time of birth of the original message, or the timestamp of the original record, in ms since 1970."""
 
 
 class Binding:

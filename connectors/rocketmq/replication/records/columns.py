@@ -63,27 +63,32 @@ def untouched(lease: Lease) -> bool:
 
 
 class _Head(NamedTuple):
-    """What is stored with a message: its flag, system flag, time of birth, and the bytes of its body as stored."""
+    """What is stored with a message."""
 
     flag: int
     sys: int
+    """The system flag."""
     born: int
+    """The time of birth in ms since 1970."""
     size: int
+    """The size of the body in bytes, as stored."""
 
 
 class Decoded(NamedTuple):
-    """The records for messages. ``refused``: why the last one cannot be copied; empty: it can. ``foreign``: offsets of
-    those with a tag that neither a link nor the declared replicator wrote; the records do not have it."""
+    """The records for messages."""
 
     columns: Columns
     refused: str = ""
+    """The reason why the last record cannot be copied; empty if it can be copied."""
     foreign: Sequence[int] = ()
+    """The offsets of messages with a tag that neither a link nor the declared replicator wrote. The records of these
+    messages do not have the tag."""
 
 
 class Decoder:
-    """Converts stored messages to columns. ``raw``: the columns are for a writer of RocketMQ. ``replicated``:
-    RocketMQ's own replicator writes to the cluster; ``called``: clusters as in a path, by the names that it uses for
-    them."""
+    """Converts stored messages to columns. ``raw``: whether the columns are for a writer of RocketMQ. ``replicated``:
+    whether RocketMQ's own replicator writes to the cluster. ``called``: the clusters as in a path, by the names that
+    RocketMQ's replicator uses for them."""
 
     def __init__(self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None) -> None:
         self.raw, self._replicated, self._called = raw, replicated, called or {}
@@ -190,19 +195,21 @@ def _opened(stored: Stored, where: str, first: int) -> tuple[Sequence[memoryview
 
 
 class Messages(NamedTuple):
-    """Messages to send to one queue, as columns. ``refused``: why the next record cannot be a message; empty if there
-    is none. ``born``: the time of birth that each must have in its batch."""
+    """Messages to send to one queue, as columns."""
 
     bodies: list[bytes]
     properties: list[bytes]
     flags: list[int]
     sys: list[int]
+    """The system flag of each message. All messages of a batch must have the same one."""
     born: list[int]
+    """The time of birth that each message must have in its batch, in ms since 1970."""
     refused: str = ""
+    """The reason why the record after these messages cannot be a message; empty if there is no such record."""
 
 
 class Encoder:
-    """Converts columns to messages. ``raw``: they are those of a `Decoder` for a writer of RocketMQ."""
+    """Converts columns to messages. ``raw``: whether a `Decoder` made the columns for a writer of RocketMQ."""
 
     def __init__(self, raw: bool = False) -> None:
         self._raw = raw
@@ -280,7 +287,7 @@ class Encoder:
     def _translated(
         self, key: bytes | None, value: bytes | None, headers: Sequence[Header], last: bool = False
     ) -> tuple[list[bytes], int, int]:
-        """Properties, flag and system flag. ``last``: other properties precede these."""
+        """Properties, flag and system flag. ``last``: whether other properties precede these."""
         parts, left = list[bytes](), list[tuple[int, Header]]()
         flag, place, native = 0, 0, b""
         if key and _is_text(key):
@@ -333,12 +340,14 @@ def mark_in(raw: bytes, born: int, size: int, binding: Binding) -> tuple[bytes, 
 
 
 class _Record(NamedTuple):
-    """The content of `names.RECORD`. ``headers``: with the place of each among all headers."""
+    """The content of `names.RECORD`."""
 
     null: bool
+    """Whether the value is null."""
     has_key: bool
     key: bytes | None
     headers: list[tuple[int, Header]]
+    """The headers that no property can have, each with its place among all headers of the record."""
 
 
 def _pairs(raw: bytes) -> Pairs:

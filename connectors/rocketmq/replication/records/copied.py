@@ -30,13 +30,16 @@ def datable(stamps: Array) -> bool:
 
 
 class Parts(NamedTuple):
-    """The parts of messages to which their tags are bound (`binding.digest`): source offsets, times in ms since 1970,
-    sizes of bodies, hashes of UNIQ_KEY."""
+    """The parts of messages to which their tags are bound (`binding.digest`)."""
 
     offsets: Array
+    """The source offsets."""
     stamps: Array
+    """The times of birth of messages, or the timestamps of records of another system, in ms since 1970."""
     sizes: Array
+    """The sizes of the bodies in bytes."""
     uniques: Array
+    """The hashes of the property UNIQ_KEY (`block.hash_of`); 0 for a message without the property."""
 
     def cut(self, rows: slice) -> "Parts":
         """Some of the messages."""

@@ -137,8 +137,8 @@ def _heads(records: Packed) -> tuple[Column, Array] | None:
 
 
 def _uniques(padded: Array, titles: Array, first: Array, values_at: Array, following: Array, end: Array) -> Array:
-    """The hashes of UNIQ_KEY of each record. ``following``: where the next header is, which is another record's behind
-    the last one of a record; that ends at ``end``."""
+    """The hash of UNIQ_KEY of each record. ``following``: the place of the header after each header. The header after
+    the last one of a record belongs to another record; the last header of a record ends at ``end``."""
     found = np.zeros(len(end), np.uint64)
     if len(at := np.flatnonzero(titles == np.uint64(hash_of(names.UNIQUE)))):
         record = np.searchsorted(first, at, side="right") - 1

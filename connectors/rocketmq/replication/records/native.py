@@ -29,10 +29,13 @@ _ROOM = properties.MOST - 4_096
 
 
 class Content:
-    """The bytes of messages, shared by all `Rows` of a response. ``data``: the response, in which `Rows.batches` puts a
-    head before each body and the length of the properties after it, over what the broker stored about the message and
-    its topic. ``more``: properties of message n from ``first[n]`` on. ``uniques``: `copied.Parts.uniques`. ``columns``:
-    each message on its own."""
+    """The bytes of messages, shared by all `Rows` of a response.
+
+    ``data``: the response, in which `Rows.batches` puts a head before each body and the length of the properties after
+    it, over what the broker stored about the message and its topic. ``more``: the properties of all messages, those of
+    message n from ``first[n]`` on. ``uniques``: see `copied.Parts.uniques`. ``columns``: a function that returns the
+    records for the messages, each message converted on its own.
+    """
 
     def __init__(self, block: Block, more: bytes, first: Array, uniques: Array, columns: Callable[[], Columns]) -> None:
         self.block, self.more, self.first, self.columns = block, more, first, columns
@@ -42,8 +45,8 @@ class Content:
 
 
 class Rows(Native):
-    """Some messages of a response. ``passed`` and ``prefix``: of the properties that a copy has, see
-    `replication.headers`; empty before `tagged`."""
+    """Some messages of a response. ``passed`` and ``prefix``: the clusters passed and the prefix of the marks, which
+    are in the properties of copies (`replication.headers`). Both are empty before `tagged`."""
 
     def __new__(cls, content: Content, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
@@ -108,7 +111,7 @@ class Rows(Native):
 
 
 def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
-    """All messages of a block; None if not all have the usual form. ``columns``: the same, each on its own."""
+    """All messages of a block; None if not all have the usual form. ``columns``: see `Content`."""
     kept = block.sys & flags.KEPT
     if (kept != kept[0]).any() or not datable(block.born):
         return None

@@ -23,7 +23,7 @@ from bench.common.measure import Failed, tell
 from bench.common.rows import Row
 from trueup.connectors.bookkeeper.metadata import metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
-from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.bookkeeper.metadata.metadata import ZnodeSource
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.pulsar import messages
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
@@ -34,7 +34,7 @@ from trueup.connectors.zookeeper.requests import Stat
 from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.bookkeeper.topology import Topology
-from trueup.state.deletion.owned_ledgers import NODE, OWNED, Table, nodes_of
+from trueup.state.deletion.owned_ledgers import NODE, OWNED, OwnedLedgerTable, nodes_of
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers
 from trueup.state.deletion.verdicts import judge
 from trueup.state.settings.settings import parse
@@ -88,7 +88,7 @@ def diff(quick: bool, _root: Path) -> Iterator[Row]:
         yield rows.alone(f"State of {size:,} ledgers, each", "bytes", [held / size])
 
 
-def bucket(number: int, size: int) -> tuple[Table, Table]:
+def bucket(number: int, size: int) -> tuple[OwnedLedgerTable, OwnedLedgerTable]:
     """Ledgers and owner nodes of one bucket."""
     mine, each = range(number, OWNERS, BUCKETS), size // OWNERS
     names = ("", *(owner(n) for n in mine))
@@ -99,7 +99,7 @@ def bucket(number: int, size: int) -> tuple[Table, Table]:
     listed = [tuple(n + OWNERS * k for k in range(each) if (n + OWNERS * k) % 1000 or k == each - 1) for n in mine]
     nodes = nodes_of(_node(owner(n), ids) for n, ids in zip(mine, listed, strict=True))
     assert nodes.rows.dtype == NODE
-    return Table(table, names), nodes
+    return OwnedLedgerTable(table, names), nodes
 
 
 def _node(name: str, ledgers: Sequence[int], version: int = 1) -> Pointers:
@@ -249,7 +249,7 @@ class Site:
         return len(ids) / (time.monotonic() - begun)
 
     def _decode(self, ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
-        where = Where(ledger, self._ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
+        where = ZnodeSource(ledger, self._ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
         return queries.decoded(data, where)
 
 

@@ -14,7 +14,7 @@ from trueup.connectors.embedded.server import SMALL_JVM, LocalServer, write_whol
 from trueup.sandbox.servers.bookkeeper import (
     AutoRecovery,
     BookieServer,
-    Site,
+    BookKeeperSite,
     client_conf,
     metaformat,
     rack_script,
@@ -70,7 +70,9 @@ class SandboxCluster(Closing):
         big = ZOOKEEPER_JVM if flags == SMALL_JVM else flags
         self.zookeeper = ZooKeeper(self.root / "zookeeper", self._jar_set, self._ports.take("zookeeper"), big)
         script = rack_script(self.root / "racks.sh", {f"127.0.0.{n}": rack for n, rack in self._rack_of.items()})
-        self._site = Site(self.root, self._jar_set, self.zookeeper.address, script, tuple(flags), dict(settings or {}))
+        self._site = BookKeeperSite(
+            self.root, self._jar_set, self.zookeeper.address, script, tuple(flags), dict(settings or {})
+        )
         self.bookies = {n: self._bookie(n) for n in self._rack_of}
         self.autorecoveries = [
             AutoRecovery(self._site, k, self._ports.take(f"autorecovery{k}"), worker_repairs)

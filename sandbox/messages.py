@@ -43,7 +43,7 @@ class MessagesReadback(NamedTuple):
         return [number for number in numbers if number not in found]
 
 
-class Messages(Closing):
+class MessageClient(Closing):
     """A client of a cluster by its service URL. It logs to the file ``log``."""
 
     def __init__(self, service_url: str, log: Path = Path(os.devnull)) -> None:

@@ -36,7 +36,7 @@ def payload(ledger: int, entry: int, size: int = 256) -> bytes:
 
 
 @dataclass(slots=True)
-class Handle:
+class LedgerHandle:
     """A ledger that is open for writing."""
 
     ledger: int
@@ -73,7 +73,7 @@ class LedgerWriter:
         digest: str = "CRC32C",
         settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.open_handles: dict[int, Handle] = {}
+        self.open_handles: dict[int, LedgerHandle] = {}
         self._entry_size = entry_size
         self._gateway = Gateway(name, cluster.root / name, cluster.jar_set)
         try:
@@ -85,17 +85,17 @@ class LedgerWriter:
         self._digest = getattr(digest_types, digest)
         self._seconds = self._gateway.java.java.util.concurrent.TimeUnit.SECONDS
 
-    def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> Handle:
+    def create(self, ensemble: int, write_quorum: int, ack_quorum: int) -> LedgerHandle:
         """Create a ledger. Raises `Unknown` on failure."""
         java = _call(
             "a new ledger",
             lambda: self._client.createLedger(ensemble, write_quorum, ack_quorum, self._digest, PASSWORD),
         )
-        handle = Handle(java.getId(), 0, java)
+        handle = LedgerHandle(java.getId(), 0, java)
         self.open_handles[handle.ledger] = handle
         return handle
 
-    def add(self, handle: Handle, count: int) -> None:
+    def add(self, handle: LedgerHandle, count: int) -> None:
         """Append the next ``count`` entries and wait until all are acknowledged. Raises `Unknown` if one is not."""
         what = f"{count} more entries in ledger {handle.ledger}"
         try:
@@ -106,7 +106,7 @@ class LedgerWriter:
         finally:
             handle.entries = handle.java.getLastAddConfirmed() + 1
 
-    def close(self, handle: Handle) -> None:
+    def close(self, handle: LedgerHandle) -> None:
         """Close a ledger. Raises `Unknown` on failure; it may be closed then."""
         _call(f"ledger {handle.ledger} closed", partial(handle.java.closeAsync().get, ANSWER_S, self._seconds))
         del self.open_handles[handle.ledger]

@@ -20,8 +20,8 @@ from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
     Filter,
-    Listing,
-    Source,
+    LimitedRows,
+    ObservationSource,
     Stream,
     StreamStatus,
     finding_json,
@@ -126,28 +126,28 @@ class Application:
         shared = [self._journal_source(now_ms), self._spark(found, now_ms)]
         return [source_json(one) for one in [*(s for each in found.values() for s in each.sources), *shared]]
 
-    def _journal_source(self, now_ms: int) -> Source:
+    def _journal_source(self, now_ms: int) -> ObservationSource:
         if self._journal.reachable():
             self._heard_ms = now_ms
-            return Source("journal", "up", 0, self._journal.bootstrap)
+            return ObservationSource("journal", "up", 0, self._journal.bootstrap)
         age_ms = now_ms - self._heard_ms if self._heard_ms else None
-        return Source("journal", "down", age_ms, self._journal.bootstrap)
+        return ObservationSource("journal", "down", age_ms, self._journal.bootstrap)
 
-    def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> Source:
+    def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> ObservationSource:
         """The Spark session, judged by its queries: a session hangs if a query does not report for long."""
         event_ms = self._listener.last_event_ms
         if self.spark_ended:
             ago_ms = now_ms - max(event_ms.values(), default=self._started_ms)
-            return Source("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
+            return ObservationSource("spark", "down", ago_ms, f"{self.spark_ended}; a new session starts")
         if not self.spark_ui:
-            return Source("spark", "down", None, STARTING)
+            return ObservationSource("spark", "down", None, STARTING)
         if self._standby is not None or not self._supervisor.queries:  # nothing shows that it hangs
-            return Source("spark", "up", None, self.spark_ui)
+            return ObservationSource("spark", "up", None, self.spark_ui)
         query = next((each.query for each in found.values() if each.query), "")
         last_ms = event_ms.get(query) if query else max(event_ms.values(), default=None)
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
         silent = age_ms > SILENT_MS + max((each.silent_ms for each in found.values()), default=0)
-        return Source("spark", "slow" if silent else "up", age_ms, self.spark_ui)
+        return ObservationSource("spark", "slow" if silent else "up", age_ms, self.spark_ui)
 
     def incomplete(self, noun: str) -> str:
         """Why the list of this noun may be incomplete or outdated; empty if it is complete."""
@@ -164,7 +164,7 @@ class Application:
         if stream not in self._streams:
             return []
         found, total = self._streams[stream].findings(Filter(verdict, rule, limit, **where))
-        return Listing(map(finding_json, found), total)
+        return LimitedRows(map(finding_json, found), total)
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> Rows:
         """Rows of a noun; empty if its stream is not running."""

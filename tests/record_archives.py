@@ -12,9 +12,9 @@ from trueup.connectors.embedded import archive
 from trueup.connectors.embedded.jars import cache_dir, lock_text, sets
 from trueup.connectors.embedded.java import java
 from trueup.sandbox.cluster import SandboxCluster
-from trueup.sandbox.messages import Messages
+from trueup.sandbox.messages import MessageClient
 from trueup.sandbox.pulsar import SandboxPulsar
-from trueup.sandbox.servers.rocketmq import Broker, NameServer
+from trueup.sandbox.servers.rocketmq import NameServer, RocketMqBroker
 from trueup.sandbox.writer import LedgerWriter
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams import archive as archives
@@ -33,12 +33,12 @@ def record_servers(root: Path) -> None:
             cluster.down(END_S)
         with SandboxPulsar(root / "pulsar", bookies=1) as pulsar:
             pulsar.up()
-            with Messages(pulsar.service_url) as messages:
+            with MessageClient(pulsar.service_url) as messages:
                 messages.write("public/default/any", range(100), 100)
             pulsar.down(END_S)
         with (
             NameServer(root / "names") as names,
-            Broker(root / "broker", [names], user=("any", "any password")) as broker,
+            RocketMqBroker(root / "broker", [names], user=("any", "any password")) as broker,
         ):
             for server in (names, broker):
                 server.up()

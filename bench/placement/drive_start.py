@@ -31,7 +31,7 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import Settings, parse
 from trueup.streams.bookkeeper.cluster import BookKeeper
-from trueup.streams.bookkeeper.keeper import Keeper
+from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live, LiveSection
@@ -55,7 +55,7 @@ class Start:
         self._journal = Journal(bootstrap, settings.journal, settings.cluster.name)
         self._journal.create()
         live, metrics = Live(settings, self._journal, now_ms), all_metrics()
-        self._keeper = Keeper(self._journal, live, now_ms)
+        self._keeper = TopologyKeeper(self._journal, live, now_ms)
         self._stop = threading.Event()
         self._supervisor = Supervisor(self._stop, lambda _: None)
         self.cluster = BookKeeper(

@@ -16,7 +16,7 @@ from typing import Any
 from bench.replication.drive_copy import lease_of
 from trueup.state.settings.settings import parse
 from trueup.streams.replication.clusters import KAFKA, connector_of
-from trueup.streams.replication.links.worker import Answer, Order
+from trueup.streams.replication.links.worker import LeaseOrder, LeaseResult
 from trueup.streams.replication.query import Replication
 from trueup.streams.runtime.spark.session import session
 
@@ -34,13 +34,13 @@ class Rounds:
     def begin(self) -> None:
         """There is only one term."""
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[LeaseOrder]:
         """The next lease."""
         self._number += 1
         connector = connector_of(KAFKA, KAFKA, self._lease.path)
-        return [Order(self._lease, connector, self.name, self._number, 0, self._lease_s, lingers=True, last=False)]
+        return [LeaseOrder(self._lease, connector, self.name, self._number, 0, self._lease_s, lingers=True, last=False)]
 
-    def take(self, answers: Sequence[Answer]) -> None:
+    def take(self, answers: Sequence[LeaseResult]) -> None:
         """Store where the next lease begins. An error ends the process."""
         if answers[0].error is not None:
             raise answers[0].error

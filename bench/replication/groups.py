@@ -25,8 +25,8 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
-from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.sandbox.demo.application import Application
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
+from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.servers.mirrormaker import Mirror
 from trueup.state.common.errors import TrueupError
 
@@ -88,7 +88,7 @@ def ours(clusters: Clusters, size: Size, root: Path) -> Waits:
         "cluster": {"name": "bench"}, "kafka": kafka, "links": {"bench": link}, "spark": {"memory": "512m"},
         "journal": {"bootstrap": clusters.target.bootstrap},
     }  # fmt: skip
-    with Application(settings, root) as running:
+    with DemoApplication(settings, root) as running:
         return _measure(clusters, size, TOPIC, running.pid)
 
 
@@ -122,11 +122,11 @@ def _measure(clusters: Clusters, size: Size, to: str, pid: int) -> Waits:
     return Waits(float(p50), float(p99), cores)
 
 
-def _groups(name: str, bootstrap: str) -> Committed:
-    return Committed(Endpoint(name, bootstrap, 0))
+def _groups(name: str, bootstrap: str) -> KafkaGroups:
+    return KafkaGroups(Endpoint(name, bootstrap, 0))
 
 
-def _all_at(there: Committed, size: Size, to: str) -> bool:
+def _all_at(there: KafkaGroups, size: Size, to: str) -> bool:
     """Whether every group has an offset in every partition."""
     places = [LogId(to, number) for number in range(size.partitions)]
     with suppress(TrueupError):  # the coordinator does not exist before the first commit

@@ -21,7 +21,7 @@ from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.protocol import batch, properties
-from trueup.sandbox.servers.rocketmq import Broker, NameServer
+from trueup.sandbox.servers.rocketmq import NameServer, RocketMqBroker
 from trueup.streams.replication.clusters import KAFKA, ROCKETMQ
 
 QUEUES, BROKER = 4, "broker-a"
@@ -77,7 +77,7 @@ class Cluster:
     def __init__(self, root: Path, name: str, bit: int) -> None:
         self.root, self._name, self._bit = root, name, bit
         self.names = NameServer(root / "names")
-        self.broker = Broker(root / "broker", [self.names], BROKER, settings=LARGE_FILES)
+        self.broker = RocketMqBroker(root / "broker", [self.names], BROKER, settings=LARGE_FILES)
         self.client = RocketMqClient(self.endpoint())
 
     @property
@@ -99,7 +99,7 @@ class Cluster:
 
     def create(self, topic: str) -> list[LogId]:
         """A topic with `QUEUES` queues."""
-        topics.put_topic(self.client, BROKER, topics.Topic(topic, QUEUES, QUEUES))
+        topics.put_topic(self.client, BROKER, topics.RocketMqTopic(topic, QUEUES, QUEUES))
         wait_until(lambda: topic in self.client.topics() and len(self.client.logs(topic)) == QUEUES, 60.0, topic)
         return self.client.logs(topic)
 

@@ -15,7 +15,7 @@ from bench.rocketmq.contenders import CONTENDERS, Watched
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.connection import Pending
+from trueup.connectors.rocketmq.client.connection import PendingRequest
 from trueup.connectors.rocketmq.replication.reader import RocketMqReader
 
 TOPIC = "steady"
@@ -84,7 +84,7 @@ def _measure(source: Cluster, logs: list[LogId], reader: Reader, pid: int) -> La
 
 def _write(source: Cluster, logs: list[LogId]) -> int:
     """Send messages one by one, each with its time. Returns their number."""
-    begun, sent, pending = time.monotonic(), 0, list[Pending]()
+    begun, sent, pending = time.monotonic(), 0, list[PendingRequest]()
     with source.client.connect(BROKER) as connection:
         while (spent := time.monotonic() - begun) < SECONDS:
             for _ in range(int(spent * PER_S) - sent):

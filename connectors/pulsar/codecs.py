@@ -17,7 +17,7 @@ _RATIO, _LITTLE = {NONE: 1, LZ4: 255, ZLIB: 1_032, ZSTD: 1 << 15, SNAPPY: 32}, 6
 Bytes = bytes | memoryview
 
 
-class Place(NamedTuple):
+class BytePlace(NamedTuple):
     """Where compressed bytes start, for errors."""
 
     where: str
@@ -28,7 +28,7 @@ class Place(NamedTuple):
     """What to do about an error."""
 
 
-def decompressed(body: Bytes, codec: int, size: int, most: int, place: Place) -> bytes:
+def decompressed(body: Bytes, codec: int, size: int, most: int, place: BytePlace) -> bytes:
     """The content, of exactly ``size`` bytes, which are at most ``most``. Raises `BadBytes`."""
     where, at, todo = place
     if codec not in _RATIO or not 0 <= size <= most:

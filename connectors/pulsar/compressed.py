@@ -26,7 +26,7 @@ def opened(data: bytes, where: str) -> tuple[bytes, str]:
     if not data.startswith(_MAGIC):
         return data, where
     header, at = _header(data, where)
-    place = codecs.Place(where, at, _TODO)
+    place = codecs.BytePlace(where, at, _TODO)
     plain = codecs.decompressed(data[at:], header.compressionType, header.uncompressedSize, MOST, place)
     return plain, f"{where}, decompressed"
 

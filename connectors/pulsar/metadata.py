@@ -15,7 +15,7 @@ from trueup.connectors.protobuf import SEARCHED, TextError, first_damage, read_t
 from trueup.connectors.pulsar import compressed, messages
 from trueup.connectors.pulsar.offload_index import uid_of
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.tiers import LedgerInfo
 
 COMPACTED = b"CompactedTopicLedger"
@@ -35,7 +35,7 @@ _SHOWN = 3
 REMEDY = "restore it from a backup; nothing of its owner is deleted until then"
 
 
-class Listed(NamedTuple):
+class ListedLedgers(NamedTuple):
     """The ledgers that a node references."""
 
     ledgers: tuple[int, ...]
@@ -48,7 +48,7 @@ class Listed(NamedTuple):
     """The topic that owns the ledgers, if the node is that of a shadow topic; otherwise empty."""
 
 
-def managed_ledger(data: bytes, where: str) -> Listed:
+def managed_ledger(data: bytes, where: str) -> ListedLedgers:
     """Ledgers that a managed ledger lists. A new one is empty and lists none. Raises `BadBytes`."""
     data, where = compressed.opened(data, where)
     message = _parsed(messages.ManagedLedger(), data, where)
@@ -66,7 +66,7 @@ def managed_ledger(data: bytes, where: str) -> Listed:
         if ledger.offloadContext.HasField("uidMsb"):
             copies.append(_copy(ledger.ledgerId, ledger.offloadContext))
     source = next((pair.value.decode(errors="replace") for pair in message.properties if pair.key == SHADOW), "")
-    return Listed(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)), source)
+    return ListedLedgers(tuple(sorted(ids)), tuple(sorted(dropped)), tuple(sorted(copies)), source)
 
 
 def topic_ledgers(data: bytes, where: str) -> tuple[list[LedgerInfo], str]:
@@ -89,12 +89,12 @@ def topic_ledgers(data: bytes, where: str) -> tuple[list[LedgerInfo], str]:
 def _copy(ledger: int, context: Any) -> OffloadedCopy:
     """Drivers and places that are not text are omitted."""
     more = {pair.key: pair.value.decode(errors="replace") for pair in context.driverMetadata.properties}
-    pair = Pair(uid_of(context.uidMsb, context.uidLsb), ledger)
+    pair = ObjectPair(uid_of(context.uidMsb, context.uidLsb), ledger)
     driver = context.driverMetadata.name.decode(errors="replace")
     return OffloadedCopy(pair, context.complete, driver, more.get(b"bucket", ""), more.get(b"serviceEndpoint", ""))
 
 
-def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
+def cursor(data: bytes, where: str) -> tuple[ListedLedgers, bool]:
     """All ledgers that a cursor references: for its position, the compaction, delayed messages; and whether it
     stores its position in a ledger. Raises `BadBytes`."""
     data, where = compressed.opened(data, where)
@@ -102,13 +102,13 @@ def cursor(data: bytes, where: str) -> tuple[Listed, bool]:
     found = [message.cursorsLedgerId]
     found += [held.value for held in message.properties if held.name == COMPACTED]
     found += [_bucket(held.value, where) for held in message.cursorProperties if held.name.startswith(BUCKET)]
-    return Listed(_in_order(found)), message.cursorsLedgerId >= 0
+    return ListedLedgers(_in_order(found)), message.cursorsLedgerId >= 0
 
 
-def schema(data: bytes, where: str) -> Listed:
+def schema(data: bytes, where: str) -> ListedLedgers:
     """Ledgers of all versions of a schema. Raises `BadBytes`."""
     message = schema_locator(data, where)
-    return Listed(_in_order([entry.position.ledgerId for entry in (message.info, *message.index)]))
+    return ListedLedgers(_in_order([entry.position.ledgerId for entry in (message.info, *message.index)]))
 
 
 def schema_locator(data: bytes, where: str) -> Any:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.metadata import topic_ledgers
 from trueup.connectors.pulsar.queries import GONE, Node, read
-from trueup.connectors.pulsar.topics import Topic, TopicLog, topic_of
+from trueup.connectors.pulsar.topics import PulsarTopic, TopicLog, topic_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Stop
 
@@ -24,11 +24,11 @@ def namespaces(client: ZooKeeperClient, paths: PulsarPaths) -> list[str]:
 
 
 def ledgers(
-    client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[Topic], bad: Callable[[Topic, Stop], None]
-) -> Iterator[tuple[Topic, TopicLog]]:
+    client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[PulsarTopic], bad: Callable[[PulsarTopic, Stop], None]
+) -> Iterator[tuple[PulsarTopic, TopicLog]]:
     """The ledgers of these topics, without topics that are gone meanwhile; those of shadow topics last. ``bad``
     receives topics whose node, or whose source's node, is not readable. Raises `Retry`."""
-    shadows = dict[Topic, Topic]()
+    shadows = dict[PulsarTopic, PulsarTopic]()
     for topic, node in zip(wanted, _nodes(client, paths, wanted), strict=True):
         if node.error == GONE:
             continue
@@ -48,7 +48,7 @@ def ledgers(
             bad(topic, error)
 
 
-def _nodes(client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[Topic]) -> Iterator[Node]:
+def _nodes(client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[PulsarTopic]) -> Iterator[Node]:
     return (node for nodes in read(client, [paths.node(topic.owner) for topic in wanted]) for node in nodes)
 
 

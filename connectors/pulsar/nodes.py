@@ -2,7 +2,7 @@
 
 from trueup.connectors.pulsar import metadata
 from trueup.connectors.pulsar.layout import NodeKind, NodeLocation, PulsarPaths
-from trueup.connectors.pulsar.metadata import Listed
+from trueup.connectors.pulsar.metadata import ListedLedgers
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owners import OwnerStatus, Pointers
@@ -67,7 +67,7 @@ def _decodes(kind: NodeKind, data: bytes, path: str) -> bool:
     return True
 
 
-def _decoded(kind: NodeKind, data: bytes, path: str) -> tuple[Listed, bool]:
+def _decoded(kind: NodeKind, data: bytes, path: str) -> tuple[ListedLedgers, bool]:
     if kind is NodeKind.MANAGED_LEDGER:
         return metadata.managed_ledger(data, path), False
     if kind is NodeKind.CURSOR:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from trueup.connectors.pulsar import messages
 from trueup.state.common.errors import BadBytes, Stop
-from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.offloads import ObjectPair
 from trueup.state.deletion.owners import Claim, claim_of
 
 _KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d{1,19})(-index)?\Z", re.ASCII)
@@ -59,12 +59,12 @@ class Index:
     """The claim in the metadata of the ledger."""
 
 
-def pair_of(key: str) -> tuple[Pair, bool] | None:
+def pair_of(key: str) -> tuple[ObjectPair, bool] | None:
     """The pair of an object, and whether it is the index; None for other names."""
     found = _KEY.match(key)
     if found is None or int(found[2]) >= 1 << 63:
         return None
-    return Pair(found[1], int(found[2])), found[3] is not None
+    return ObjectPair(found[1], int(found[2])), found[3] is not None
 
 
 def uid_of(msb: int, lsb: int) -> str:

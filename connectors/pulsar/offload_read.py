@@ -24,7 +24,7 @@ from trueup.connectors.pulsar.offload_index import (
     MAGIC_BLOCK,
     Index,
 )
-from trueup.connectors.s3.store import ObjectStore, Start
+from trueup.connectors.s3.store import ObjectStart, ObjectStore
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
@@ -119,7 +119,7 @@ class OffloadReader:
         rest = begun.size - len(begun.content)
         return begun.content + (self._store.read(key, len(begun.content), rest, begun.tag) if rest else b"")
 
-    def _begun(self, key: str, offset: int, count: int) -> Start:
+    def _begun(self, key: str, offset: int, count: int) -> ObjectStart:
         found = self._store.begin(key, offset, count)
         if found is None:
             raise NoSuchObject(f"{key} in {self._store.place}", "none", _TODO)

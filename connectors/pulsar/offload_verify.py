@@ -29,7 +29,7 @@ class OffloadFacts(NamedTuple):
     """The size of all entries in bytes."""
 
 
-class _Result(NamedTuple):
+class _Verification(NamedTuple):
     """The result of a verification of the data object and the index with these ETags."""
 
     data_tag: str
@@ -44,7 +44,7 @@ class Tiered:
 
     def __init__(self, stores: Mapping[str, ObjectStore], kept: int = KEPT) -> None:
         self.stores, self._kept = dict(stores), kept
-        self._verified: dict[str, _Result] = {}
+        self._verified: dict[str, _Verification] = {}
 
     def verify(self, copy: OffloadedCopy, facts: OffloadFacts) -> None:
         """Raises `Stop` if the copy is missing, incomplete, of another owner or different from its index, `Retry` if a
@@ -60,7 +60,7 @@ class Tiered:
             _same(where, "format version", "1", head.metadata.get("s3managedledgeroffloaderformatversion", "none"))
         found = self._verified.get(copy.pair.data_key)
         if found is None or found[:3] != (data.tag, index.tag, facts):
-            found = _Result(data.tag, index.tag, facts, _defect(store, copy, facts, data, index))
+            found = _Verification(data.tag, index.tag, facts, _defect(store, copy, facts, data, index))
             while len(self._verified) >= self._kept:
                 del self._verified[next(iter(self._verified))]
             self._verified[copy.pair.data_key] = found

@@ -15,8 +15,8 @@ from trueup.connectors.pulsar.queries import FORBIDDEN, below
 from trueup.connectors.s3.store import ObjectStore, Upload
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Refused
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.deletion.orphan_objects import LOST, ObjectMetadata, Part, Referenced, Stray, judged
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
+from trueup.state.deletion.orphan_objects import LOST, LedgerOrphans, ObjectMetadata, Referenced, StoredPart, judged
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 _UPLOAD = "?uploadId="
@@ -28,7 +28,7 @@ def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
     """All references of owners, read now from an up-to-date server. Raises `Retry`."""
     client.settle(paths.ledgers)
     found = Referenced({}, {}, {})
-    copies, listed, status = dict[Pair, OffloadedCopy](), dict[int, str](), dict[str, OwnerStatus]()
+    copies, listed, status = dict[ObjectPair, OffloadedCopy](), dict[int, str](), dict[str, OwnerStatus]()
     for nodes in below(client, [paths.ledgers]):
         for node in nodes:
             place = place_of(paths, node.path, node.data)
@@ -49,12 +49,12 @@ class OrphanSearch:
         self._name, self._store, self._cluster = name, store, cluster
         self._metadata: dict[str, ObjectMetadata] = {}
 
-    def strays(self, read: Callable[[], Referenced]) -> list[Stray]:
+    def strays(self, read: Callable[[], Referenced]) -> list[LedgerOrphans]:
         """Objects in the store without a reference, and referenced complete copies that the store lacks."""
         before = read()
         found, here = self._listed(before)
         now = read()
-        kept, metadata = dict[int, list[Part]](), dict[int, set[ObjectMetadata]]()
+        kept, metadata = dict[int, list[StoredPart]](), dict[int, set[ObjectMetadata]]()
         for pair, parts in found.items():
             if pair not in now.copies:
                 there = [part for part in parts if self._has_metadata(part, metadata.setdefault(pair.ledger, set()))]
@@ -66,9 +66,9 @@ class OrphanSearch:
         strays = [judged(i, tuple(sorted(parts)), metadata[i], clusters, now) for i, parts in kept.items() if parts]
         return strays + self._lost(now, here)
 
-    def _listed(self, before: Referenced) -> tuple[dict[Pair, list[Part]], set[str]]:
+    def _listed(self, before: Referenced) -> tuple[dict[ObjectPair, list[StoredPart]], set[str]]:
         """Objects without a reference so far, and the keys of referenced ones."""
-        found, here = dict[Pair, list[Part]](), set[str]()
+        found, here = dict[ObjectPair, list[StoredPart]](), set[str]()
         for page in self._store.objects():
             for each in page:
                 named = pair_of(each.key)
@@ -76,17 +76,17 @@ class OrphanSearch:
                     here.add(each.key)
                 elif named:
                     place = f"{self._name}/{each.key}"
-                    found.setdefault(named[0], []).append(Part(place, each.size, each.modified_ms))
+                    found.setdefault(named[0], []).append(StoredPart(place, each.size, each.modified_ms))
         for uploads in self._store.uploads():
             for upload in uploads:
                 named = pair_of(upload.key)
                 if named and named[0] not in before.copies:
                     place = f"{self._name}/{upload.key}{_UPLOAD}{upload.id}"
-                    part = Part(place, sum(self._store.parts(upload)), upload.begun_ms)
+                    part = StoredPart(place, sum(self._store.parts(upload)), upload.begun_ms)
                     found.setdefault(named[0], []).append(part)
         return found, here
 
-    def _has_metadata(self, part: Part, metadata: set[ObjectMetadata]) -> bool:
+    def _has_metadata(self, part: StoredPart, metadata: set[ObjectMetadata]) -> bool:
         """Whether the object exists; its metadata are added to ``metadata``. An upload has none."""
         _, key, upload = split(part.place)
         if upload:
@@ -101,7 +101,7 @@ class OrphanSearch:
         metadata.add(self._metadata[part.place])
         return True
 
-    def _lost(self, now: Referenced, here: set[str]) -> list[Stray]:
+    def _lost(self, now: Referenced, here: set[str]) -> list[LedgerOrphans]:
         """Complete copies that belong in this bucket and lack an object."""
         place = self._store.place
         ends = ("", place.endpoint.rstrip("/"))
@@ -116,7 +116,7 @@ class OrphanSearch:
             if key not in here and self._store.head(key) is None
         ]  # fmt: skip
         return [
-            Stray(ledger, LOST, now.listed.get(ledger, ""), (Part(f"{self._name}/{key}", 0, 0),))
+            LedgerOrphans(ledger, LOST, now.listed.get(ledger, ""), (StoredPart(f"{self._name}/{key}", 0, 0),))
             for ledger, key in gone
         ]
 

@@ -14,7 +14,7 @@ from urllib.parse import unquote_plus
 
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.queries import GONE, Node, read
-from trueup.connectors.pulsar.topics import Topic, check_namespace
+from trueup.connectors.pulsar.topics import PulsarTopic, check_namespace
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import Forbidden
 from trueup.state.common.errors import Refused, Stop
@@ -27,33 +27,33 @@ _DOMAIN = "persistent"
 class Partitioned(NamedTuple):
     """The numbers of partitions of topics."""
 
-    counts: Mapping[Topic, int | None]
+    counts: Mapping[PulsarTopic, int | None]
     """The number of partitions by topic; None if the node of the topic is not readable or has no valid number."""
     known: bool = True
     """Whether all topics that are not in ``counts`` are known to have no partitions."""
 
-    def size(self, topic: Topic) -> int | None:
+    def size(self, topic: PulsarTopic) -> int | None:
         """The number of partitions of a topic, 0 if it is not partitioned, None if that is not known."""
         return self.counts.get(topic, 0 if self.known else None)
 
-    def named(self, topic: Topic) -> Topic:
+    def named(self, topic: PulsarTopic) -> PulsarTopic:
         """The topic whose policies apply, and that clients name: the partitioned one of a partition."""
         return topic if self.size(topic.whole) == 0 else topic.whole
 
 
-class Choice(NamedTuple):
+class ReadableTopics(NamedTuple):
     """What clients read of the topics of a namespace."""
 
-    read: list[Topic]
+    read: list[PulsarTopic]
     """The topics and partitions that clients read."""
-    doubtful: list[Topic]
+    doubtful: list[PulsarTopic]
     """The topics that exist with and without partitions, if it is not known which of both clients read."""
 
 
-def choice(found: Collection[Topic], of: Partitioned) -> Choice:
+def choice(found: Collection[PulsarTopic], of: Partitioned) -> ReadableTopics:
     """What clients read of these topics of a namespace."""
     split = {topic.whole for topic in found if topic.partition >= 0}
-    chosen = Choice([], [])
+    chosen = ReadableTopics([], [])
     for topic in found:
         own, all_of = of.size(topic), of.size(topic.whole)
         if own is None and topic in split:
@@ -63,7 +63,7 @@ def choice(found: Collection[Topic], of: Partitioned) -> Choice:
     return chosen
 
 
-def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[Topic]:
+def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> list[PulsarTopic]:
     """The topic itself, or its partitions by number. Raises `Refused` if there is neither, `Stop` if it is not known
     which of both clients read, `Retry`."""
     client.settle(paths.ledgers)
@@ -82,8 +82,8 @@ def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> lis
 
 
 def topics_in(
-    client: ZooKeeperClient, paths: PulsarPaths, namespace: str, wanted: Callable[[Topic], bool]
-) -> list[Topic]:
+    client: ZooKeeperClient, paths: PulsarPaths, namespace: str, wanted: Callable[[PulsarTopic], bool]
+) -> list[PulsarTopic]:
     """The topics and partitions of a namespace TENANT/NAMESPACE that have managed ledgers, that clients read, and that
     are ``wanted``, by name, without those of Pulsar itself. Raises `Stop` for an invalid name, and for a topic that is
     not decided, `Retry`."""
@@ -91,13 +91,13 @@ def topics_in(
     client.settle(paths.ledgers)
     (there,) = _managed_ledgers(client, paths, [namespace])
     found = [topic for topic in there if not topic.system and wanted(topic)]
-    chosen = choice(found, of_namespaces(client, paths, [namespace])) if found else Choice([], [])
+    chosen = choice(found, of_namespaces(client, paths, [namespace])) if found else ReadableTopics([], [])
     for topic in chosen.doubtful:
         raise undecided(paths, topic)
     return sorted(chosen.read)
 
 
-def topics(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Iterator[list[Topic]]:
+def topics(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Iterator[list[PulsarTopic]]:
     """The managed ledgers of each of these namespaces, by name. Raises `Retry`."""
     for found in _managed_ledgers(client, paths, namespaces):
         yield sorted(found)
@@ -117,7 +117,7 @@ def of_namespaces(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Seque
     return Partitioned({_topic(*name): _count(node) for name, node in zip(names, nodes, strict=True)}, known)
 
 
-def _of_topic(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> Partitioned:
+def _of_topic(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> Partitioned:
     path = f"{paths.partitioned}/{topic.tenant}/{topic.namespace}/{_DOMAIN}/{encoded(topic.local)}"
     (node,) = _read(client, [path])
     return Partitioned({} if node.error == GONE else {topic: _count(node)}, _known(client, paths))
@@ -145,7 +145,9 @@ def _count(node: Node) -> int | None:
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
-def _managed_ledgers(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Iterator[list[Topic]]:
+def _managed_ledgers(
+    client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]
+) -> Iterator[list[PulsarTopic]]:
     for at in range(0, len(namespaces), _TOGETHER):
         some = namespaces[at : at + _TOGETHER]
         lists, _ = client.listings([f"{paths.ledgers}/{name}/{_DOMAIN}" for name in some])
@@ -153,12 +155,12 @@ def _managed_ledgers(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Se
             yield [_topic(name, local) for local in found]
 
 
-def _topic(namespace: str, node: bytes) -> Topic:
+def _topic(namespace: str, node: bytes) -> PulsarTopic:
     tenant, name = namespace.split("/")
-    return Topic(tenant, name, unquote_plus(node.decode(errors="surrogateescape")))
+    return PulsarTopic(tenant, name, unquote_plus(node.decode(errors="surrogateescape")))
 
 
-def _missing(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> Refused:
+def _missing(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> Refused:
     (there,) = _managed_ledgers(client, paths, [f"{topic.tenant}/{topic.namespace}"])
     alike = sorted(one for one in there if one.whole == topic)
     found = f"no node {paths.node(topic.owner)}"
@@ -168,7 +170,7 @@ def _missing(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> Refus
     return Refused(f"topic {topic}", found, "name each of them, or create the partitioned topic again")
 
 
-def undecided(paths: PulsarPaths, topic: Topic) -> Stop:
+def undecided(paths: PulsarPaths, topic: PulsarTopic) -> Stop:
     """The error of a doubtful topic."""
     found = f"partitions and a topic without partitions, and no readable node of it in {paths.partitioned}"
     return Stop(f"{topic} with or without partitions", found, "grant the right to read it, or name each partition")

@@ -25,7 +25,7 @@ _WORD = re.compile(r"[-=:.\w]+\Z", re.ASCII)
 """Names of tenants and namespaces (NamedEntity.java)."""
 
 
-class Topic(NamedTuple):
+class PulsarTopic(NamedTuple):
     """A persistent topic, or one partition of it."""
 
     tenant: str
@@ -53,7 +53,7 @@ class Topic(NamedTuple):
         return _number(number) if name else -1
 
     @property
-    def whole(self) -> "Topic":
+    def whole(self) -> "PulsarTopic":
         """The topic of a partition, by their names alone; any other topic itself (getPartitionedTopicName)."""
         return self if self.partition < 0 else self._replace(local=self.local.rpartition(_PARTITION)[0])
 
@@ -74,7 +74,7 @@ def _number(text: str) -> int:
     return found if found <= _INT32 and len(str(found)) == len(text) else -1
 
 
-def topic_of(name: str) -> Topic:
+def topic_of(name: str) -> PulsarTopic:
     """The topic with this name: persistent://TENANT/NAMESPACE/NAME, TENANT/NAMESPACE/NAME, or NAME in public/default.
     Raises `Stop`."""
     found = _DOMAIN.match(name)
@@ -85,7 +85,7 @@ def topic_of(name: str) -> Topic:
     if not valid or domain not in (None, "persistent"):
         todo = "correct the name; names with a cluster, of before Pulsar 2.0, are not read"
         raise Stop("the name of a persistent topic, TENANT/NAMESPACE/NAME", repr(name[:200]), todo)
-    return Topic(*words)
+    return PulsarTopic(*words)
 
 
 def of_service(namespace: str) -> bool:
@@ -104,13 +104,13 @@ def check_namespace(name: str) -> None:
 class TopicLog(NamedTuple):
     """The ledgers of a topic."""
 
-    topic: Topic
+    topic: PulsarTopic
     """The topic that owns the ledgers. They have its schema."""
     ledgers: list[LedgerInfo]
     """The ledgers, ordered by id."""
 
 
-def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> TopicLog:
+def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> TopicLog:
     """The ledgers of one topic or partition. A shadow topic has the ledgers of its source (ShadowManagedLedgerImpl,
     PersistentTopic.getSchemaId). Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
     node = paths.node(topic.owner)
@@ -122,14 +122,14 @@ def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> TopicLo
     return TopicLog(owner, topic_ledgers(_existing(client, owner, node), node)[0])
 
 
-def _existing(client: ZooKeeperClient, topic: Topic, node: str) -> bytes:
+def _existing(client: ZooKeeperClient, topic: PulsarTopic, node: str) -> bytes:
     found = client.look(node)
     if found is None:
         raise Refused(f"topic {topic}", f"no node {node}", "it was deleted")
     return found[0]
 
 
-def schemas_of(client: ZooKeeperClient, paths: PulsarPaths, topic: Topic) -> list[SchemaPlace]:
+def schemas_of(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> list[SchemaPlace]:
     """The versions of a topic's schema; none if it has no schema. Raises `Retry`, `BadBytes`."""
     node = paths.node(f"{SCHEMA}{topic.schema}")
     found = client.look(node)

@@ -9,16 +9,16 @@ from typing import NamedTuple
 
 from trueup.connectors.replication.ports import WITHOUT_MEMBERS, ClusterAdmin
 from trueup.state.common.errors import TrueupError, ended
-from trueup.state.replication.config_sync import Action, ChangeKind, Right, Topic
+from trueup.state.replication.config_sync import Action, ChangeKind, Right, TopicConfigs
 from trueup.state.replication.group_settings import diff_groups, may_change
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TopicPairs:
     """Both sides of some topics, for `state.replication.config_sync.diff`."""
 
-    source: Mapping[str, Topic]
-    target: Mapping[str, Topic]
+    source: Mapping[str, TopicConfigs]
+    target: Mapping[str, TopicConfigs]
     problems: Mapping[str, str] = field(default_factory=dict)
     """The omitted topics of the source with the reason. A topic that cannot be read must not count as missing."""
 
@@ -45,12 +45,12 @@ class Alignment:
     def __init__(self, source: ClusterAdmin, target: ClusterAdmin) -> None:
         self._source, self._target = source, target
 
-    def look(self, called: Mapping[str, str]) -> Seen:
+    def look(self, called: Mapping[str, str]) -> TopicPairs:
         """Existing topics of the source (keys) and of the target (values)."""
         here, wrong_here = _topics(self._source, called)
         there, wrong_there = _topics(self._target, called.values())
         problems = {name: wrong_there[to] for name, to in called.items() if to in wrong_there} | wrong_here
-        return Seen({name: topic for name, topic in here.items() if name not in problems}, there, problems)
+        return TopicPairs({name: topic for name, topic in here.items() if name not in problems}, there, problems)
 
     def known(self) -> frozenset[str]:
         """Topic settings that the target's version supports; empty if unknown."""
@@ -106,8 +106,8 @@ def _runs(states: Mapping[str, str], group: str) -> bool | None:
     return None if state == "unknown" else state not in WITHOUT_MEMBERS
 
 
-def _topics(side: ClusterAdmin, names: Iterable[str]) -> tuple[dict[str, Topic], dict[str, str]]:
+def _topics(side: ClusterAdmin, names: Iterable[str]) -> tuple[dict[str, TopicConfigs], dict[str, str]]:
     found = side.topics(names)
     good = {name: topic for name, topic in found.items() if not topic.error}
-    whole = {name: Topic(len(topic.logs), topic.configs, topic.id) for name, topic in good.items()}
+    whole = {name: TopicConfigs(len(topic.logs), topic.configs, topic.id) for name, topic in good.items()}
     return whole, {name: topic.error for name, topic in found.items() if topic.error}

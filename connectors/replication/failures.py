@@ -19,7 +19,7 @@ WHY = "trueup-failed-"
 """Prefix of the headers of a dead letter: -reason, -link, -topic, -partition, -offset, -records; all text."""
 
 
-class Policy(Protocol):
+class FailurePolicy(Protocol):
     """A lease's policy for refused records."""
 
     def handle(self, failure: Failure, record: Record) -> str:
@@ -30,7 +30,7 @@ class Policy(Protocol):
         """Close the connections."""
 
 
-class Letters(Protocol):
+class DeadLetterWriter(Protocol):
     """The writer of dead letters at the target."""
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
@@ -41,7 +41,7 @@ class Letters(Protocol):
         """Close the connections."""
 
 
-def policy_of(lease: Lease, letters: Letters) -> Policy:
+def policy_of(lease: Lease, letters: DeadLetterWriter) -> FailurePolicy:
     """The policy of a lease; ``letters`` is closed with it. Raises `BadSettings`."""
     if lease.failures == "stop":
         return _Stop()
@@ -94,7 +94,7 @@ class _Hooked:
 
 
 class _DeadLetters:
-    def __init__(self, lease: Lease, letters: Letters) -> None:
+    def __init__(self, lease: Lease, letters: DeadLetterWriter) -> None:
         self._lease, self._letters = lease, letters
 
     def handle(self, failure: Failure, record: Record) -> str:

@@ -20,7 +20,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.ports import NEVER, SHARE, WITHOUT_MEMBERS, Answer, GroupOffsets, Refusals
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.patterns import matches
-from trueup.state.replication.group_offsets import Hop, Writer, across
+from trueup.state.replication.group_offsets import Hop, TargetWriter, across
 from trueup.state.replication.offset_map import OffsetMap, Translation
 
 TRUST_S = 10.0
@@ -44,7 +44,7 @@ class OffsetMapping:
     """The map of the link from here to there."""
     way: Sequence[Hop] = ()
     """The links that copy the records of the partition there to the partition here. Empty if there are none."""
-    writers: Sequence[Writer] = ()
+    writers: Sequence[TargetWriter] = ()
     """Other links that copy to the partition there."""
     reverse: bool = False
     """Whether only a link from there to here exists. ``there`` is then the map of this link."""
@@ -97,14 +97,14 @@ class Checkpoint(NamedTuple):
     reason: str = ""
 
 
-class Commits(NamedTuple):
+class CommittedOffsets(NamedTuple):
     """Committed offsets of groups at a cluster, and the ids of the existing topics among those requested."""
 
     groups: Mapping[str, Answer]
     ids: Mapping[str, str] = {}
 
 
-class Groups:
+class GroupSync:
     """Moves groups from one cluster to the other. Calls block and raise what `GroupOffsets` raises; errors of a single
     group are in its rows. ``source_s``: the value of `Capabilities.groups_s` of the source.
 
@@ -115,7 +115,7 @@ class Groups:
 
     def __init__(self, source: GroupOffsets, target: GroupOffsets, source_s: float = 0.0) -> None:
         self._source, self._target, self._source_s = source, target, source_s
-        self._observed: tuple[float, Sequence[str], Collection[str], Commits] | None = None
+        self._observed: tuple[float, Sequence[str], Collection[str], CommittedOffsets] | None = None
         self._present: dict[str, Answer] = {}
         self._states: Mapping[str, str] = {}
         self._read_s = 0.0
@@ -135,7 +135,7 @@ class Groups:
         self.shares = sorted(name for name, state in found.items() if state == SHARE)
         return sorted(found.keys() - {*self.shares})
 
-    def committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
+    def committed(self, patterns: Sequence[str], topics: Collection[str]) -> CommittedOffsets:
         """Committed offsets of the source's groups that match ``patterns``, and the ids of their topics among
         ``topics``. A topic that was recreated since the last call has none: an offset may be of the former one. Results
         younger than ``source_s`` are returned again."""
@@ -144,13 +144,13 @@ class Groups:
             self._observed = seen = now, patterns, topics, self._committed(patterns, topics)
         return seen[3]
 
-    def _committed(self, patterns: Sequence[str], topics: Collection[str]) -> Commits:
+    def _committed(self, patterns: Sequence[str], topics: Collection[str]) -> CommittedOffsets:
         found = self._source.offsets(self.names(patterns))
         ids = self._source.ids(
             {place.topic for one in found.values() if isinstance(one, dict) for place in one} & {*topics}
         )
         before, self._ids_here = self._ids_here, ids
-        return Commits(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
+        return CommittedOffsets(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
 
     def sync(
         self,
@@ -164,11 +164,11 @@ class Groups:
             return []
         found = self._source.offsets(groups)
         return self.sync_commits(
-            Commits(found, self._source.ids({place.topic for place in mappings})), mappings, reset, change
+            CommittedOffsets(found, self._source.ids({place.topic for place in mappings})), mappings, reset, change
         )
 
     def sync_commits(
-        self, committed: Commits, mappings: Mapping[LogId, OffsetMapping], reset: Collection[str] = (),
+        self, committed: CommittedOffsets, mappings: Mapping[LogId, OffsetMapping], reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:  # fmt: skip
         """Commit the groups' source offsets at the target; the source is not queried. Offsets at the target never

@@ -13,7 +13,7 @@ from itertools import repeat
 from typing import cast
 
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.replication.remembered import Remembered
+from trueup.connectors.replication.remembered import BoundedCache
 from trueup.state.replication.provenance import (
     HEADER,
     onward,
@@ -56,7 +56,7 @@ class Path:
 
     def __init__(self, source: Endpoint, target: Endpoint, forward: bool, held: bool | None = None) -> None:
         self._ends, self._forward, self._held = (source, target), forward, held
-        self._known = Remembered[bytes | None, bytes | None]()
+        self._known = BoundedCache[bytes | None, bytes | None]()
         self.source_header = (HEADER, self.onward(b"") or b"")
 
     def onward(self, value: bytes | None) -> bytes | None:

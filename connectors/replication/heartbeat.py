@@ -16,7 +16,7 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.replication.ports import HeartbeatLog
 
 
-class Beat(NamedTuple):
+class HeartbeatState(NamedTuple):
     """The state of heartbeats.
 
     Times are in ms since the epoch by the local clock; 0 means never. Lags are in ms; -1 means unknown.
@@ -43,7 +43,7 @@ class Heartbeat(Closing):
     thread-safe; to be called every few seconds.
 
     ``relay``: this object copies them to the target; otherwise the link does, like other records. Errors of the
-    systems are in `Beat`.
+    systems are in `HeartbeatState`.
     """
 
     def __init__(self, link: str, bit: int, source: HeartbeatLog, target: HeartbeatLog, relay: bool = True) -> None:
@@ -51,14 +51,14 @@ class Heartbeat(Closing):
         self._relay = relay
         self._began_ms = now_ms()
         self._source, self._target = source, target
-        self._beat = Beat()
+        self._beat = HeartbeatState()
 
     def close(self) -> None:
         """Close all connections; heartbeats in flight are lost."""
         self._source.close()
         self._target.close()
 
-    def beat(self, wait_s: float = 2.0) -> Beat:
+    def beat(self, wait_s: float = 2.0) -> HeartbeatState:
         """Write one heartbeat, and follow it and earlier ones until it arrived or ``wait_s`` seconds passed."""
         sent_ms, deadline = now_ms(), time.monotonic() + wait_s
         self._source.prepare()

@@ -25,7 +25,7 @@ MARK_BYTES = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierHeaders:
     """The headers of earlier copies, which are not among the other headers."""
 
     number: Array
@@ -63,7 +63,7 @@ class Content:
     """The place of the length of each name in ``heads``, with one item for each header of all records, in order."""
     values_at: Array
     """The place of the length of each value in ``heads``, with one item for each header of all records, in order."""
-    earlier: Earlier | None = None
+    earlier: EarlierHeaders | None = None
     number: Array | None = None
     """The place of the path in `Packed.passed`. None: all records have the first path."""
     body_at: Array | None = None

@@ -292,7 +292,7 @@ class Write(Protocol):
         """Wait for the results. Records that did not fit into one request are sent here, too."""
 
 
-class Waiting:
+class CompletedWrite:
     """Implements `Write` for systems that send and wait in one call."""
 
     def __init__(self, write: Callable[[], Mapping[LogId, Written]]) -> None:
@@ -308,7 +308,7 @@ class Waiting:
         return self._written
 
 
-class End(Protocol):
+class CopyEnd(Protocol):
     """One end of a copy. Calls raise `Retry` and `Stop` for the whole cluster. Used by one thread."""
 
     lag_s: float
@@ -328,7 +328,7 @@ class End(Protocol):
         """Close the connections; nothing acknowledged is lost."""
 
 
-class Reader(End, Protocol):
+class Reader(CopyEnd, Protocol):
     """Reads logs of one cluster."""
 
     def seek(self, places: Mapping[LogId, int]) -> None:
@@ -338,7 +338,7 @@ class Reader(End, Protocol):
         """The next records, about ``most`` of all logs together; waits up to ``wait_s`` for the first."""
 
 
-class Writer(End, Protocol):
+class Writer(CopyEnd, Protocol):
     """Writes logs of one cluster. The records of a log are written in order and without gaps: if a record exists,
     all earlier ones do. Only records acknowledged under the system's safest setting count as written."""
 
@@ -356,7 +356,7 @@ class Writer(End, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Medium:
+class SystemPorts:
     """The reader and the writer of one system."""
 
     reader: Callable[[Lease], Reader]

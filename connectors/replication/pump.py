@@ -20,7 +20,7 @@ from trueup.connectors.contract import Lease, LogId, Progress
 from trueup.connectors.replication.failures import failure_of, policy_of
 from trueup.connectors.replication.garbage import few_collections, keep_memory
 from trueup.connectors.replication.headers import Header, Headers, Path, marks
-from trueup.connectors.replication.ports import Columns, Medium, Native, Read, Reader, Write, Writer, Written
+from trueup.connectors.replication.ports import Columns, Native, Read, Reader, SystemPorts, Write, Writer, Written
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.resume import Resume
 from trueup.connectors.replication.tail import Bounds
@@ -86,7 +86,7 @@ class Flight:
 class Pump:
     """The connector. ``medium``: gives the reader and the writer of a system by its name."""
 
-    def __init__(self, medium: Callable[[str], Medium]) -> None:
+    def __init__(self, medium: Callable[[str], SystemPorts]) -> None:
         self._medium = medium
 
     def open(self, lease: Lease) -> "PumpCopier":
@@ -442,13 +442,13 @@ class Tagging:
 
 
 class WriterLetters:
-    """Implements `connectors.replication.failures.Letters` with a writer, which its owner closes."""
+    """Implements `connectors.replication.failures.DeadLetterWriter` with a writer, which its owner closes."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
 
     def write(self, topic: str, record: Record, headers: Headers) -> str:
-        """See `Letters`."""
+        """See `DeadLetterWriter`."""
         logs = self._writer.logs_of(topic)
         if not logs:
             return "the topic does not exist"

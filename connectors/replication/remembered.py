@@ -8,7 +8,7 @@ MOST, LONGEST = 1_000, 1_000
 """Keys, and bytes or characters of one: at most a few MB together."""
 
 
-class Remembered(dict[K, V]):
+class BoundedCache(dict[K, V]):
     """Results by key. Once it is full, and for a long key, a result is computed each time."""
 
     def keep(self, key: K, length: int, result: V) -> V:

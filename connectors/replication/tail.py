@@ -28,7 +28,7 @@ class Bounds(NamedTuple):
     """The offset after the last record."""
 
 
-class Met(NamedTuple):
+class CopiedRecord(NamedTuple):
     """A record that Trueup wrote to the target: its source offset and its target offset."""
 
     source: int
@@ -42,7 +42,7 @@ class TailSearch:
 
     def __init__(self, bounds: Bounds, floors: Mapping[bytes, int]) -> None:
         start, self.low = bounds
-        self.met: dict[bytes, list[Met]] = {prefix: [] for prefix in floors}
+        self.met: dict[bytes, list[CopiedRecord]] = {prefix: [] for prefix in floors}
         lowest = min(floors.values())
         self._floor = max(start, lowest if lowest >= 0 else self.low - MOST)
         length = self.low - self._floor
@@ -54,9 +54,9 @@ class TailSearch:
             return None
         return max(self._floor, self.low - self._size), self.low
 
-    def read(self, low: int, records: Iterable[tuple[bytes, Met]]) -> None:
+    def read(self, low: int, records: Iterable[tuple[bytes, CopiedRecord]]) -> None:
         """Process the marks of the span that starts at ``low``, in order."""
-        new: dict[bytes, list[Met]] = {prefix: [] for prefix in self.met}
+        new: dict[bytes, list[CopiedRecord]] = {prefix: [] for prefix in self.met}
         for prefix, met in records:
             if prefix in new:
                 new[prefix].append(met)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trueup.connectors.contract import Assignment, LogId, Position, Progress, Run
 from trueup.connectors.replication.headers import prefix_of
-from trueup.connectors.replication.tail import Bounds, Met
+from trueup.connectors.replication.tail import Bounds, CopiedRecord
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 PATH = "records"
@@ -113,7 +113,7 @@ class LogTrack:
         if end >= 0:
             self.bounds = Bounds(start if start >= 0 else self.bounds.start, end)
 
-    def found(self, met: Sequence[Met], ours: bool) -> bool:
+    def found(self, met: Sequence[CopiedRecord], ours: bool) -> bool:
         """Process the records of this log found at the target from the floor on. Returns whether they are more
         than was known. ``ours``: this copier wrote them; otherwise a predecessor did. A log without earlier copies
         starts with the first of them."""

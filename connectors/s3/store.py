@@ -72,7 +72,7 @@ class Head(NamedTuple):
     """The user metadata of the object, with names in lower case."""
 
 
-class Start(NamedTuple):
+class ObjectStart(NamedTuple):
     """A range of the bytes of an object, and the properties of the whole object."""
 
     content: bytes
@@ -134,19 +134,19 @@ class ObjectStore:
             raise Stop(f"{key} in {self.place}", "none", "it was deleted meanwhile")
         return bytes(found)
 
-    def begin(self, key: str, offset: int, count: int) -> Start | None:
+    def begin(self, key: str, offset: int, count: int) -> ObjectStart | None:
         """``count`` bytes of an object, fewer at its end, with what `read` needs for further ones: one request, where
         `head` and `read` are two. None if it does not exist. Raises `Stop` if it ends before ``offset``."""
         where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
 
-        def get() -> Start:
+        def get() -> ObjectStart:
             found = self._client.get_object(**where)
             content = bytes(found["Body"].read())
             size = _RANGE.fullmatch(found.get("ContentRange", ""))
             if size is None or int(size[1]) != offset:
                 expected, seen = f"the range of {key} from byte {offset}", found.get("ContentRange", "the whole object")
                 raise Stop(f"{self.place} to return {expected}", seen, "use a store that supports ranges")
-            return Start(content, int(size[2]), found["ETag"], _metadata(found))
+            return ObjectStart(content, int(size[2]), found["ETag"], _metadata(found))
 
         return self._call(f"read {key} from byte {offset}", get)
 

@@ -25,7 +25,7 @@ from trueup.connectors.zookeeper import requests
 from trueup.connectors.zookeeper.connection import Sink, ZooKeeperConnection, fail_unsent
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, NoNode, NotSent, TooOld, translated
 from trueup.connectors.zookeeper.fence import Fence
-from trueup.connectors.zookeeper.requests import Request, Stat, Znodes, check, deletion, writing
+from trueup.connectors.zookeeper.requests import Stat, Znodes, ZooKeeperRequest, check, deletion, writing
 from trueup.connectors.zookeeper.security import PATH, TlsHandler, remedy, shared
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 
@@ -169,7 +169,7 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
         with translated(doing, writing):
             return result.get(timeout=ANSWER_S)
 
-    def pipelined(self, asked: Iterable[Request], pace: Pace, doing: str) -> Iterator[Any]:
+    def pipelined(self, asked: Iterable[ZooKeeperRequest], pace: Pace, doing: str) -> Iterator[Any]:
         """The responses to these requests in order, with ``pace.window`` of them in flight."""
         waiting: deque[Any] = deque()
         for request in asked:

@@ -12,7 +12,7 @@ from kazoo.protocol import connection as kazoo
 from kazoo.protocol.serialization import ReplyHeader, read_string
 
 from trueup.connectors.zookeeper.errors import NotSent
-from trueup.connectors.zookeeper.requests import INT, Request
+from trueup.connectors.zookeeper.requests import INT, ZooKeeperRequest
 
 Events = Sequence[tuple[int, int, str]]
 """Zxid, kind and path of each."""
@@ -146,7 +146,7 @@ class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
         request, _, xid = self.client._pending[0]
         if header.xid != xid:
             raise ConnectionDropped(f"expected response {xid} from ZooKeeper; found response {header.xid}")
-        if isinstance(request, Request):
+        if isinstance(request, ZooKeeperRequest):
             request.zxid = header.zxid
         return super()._read_response(header, body, at)
 

@@ -78,7 +78,7 @@ class Znodes:
         return Stat._make(_STAT.unpack_from(self.raw, int(self.at[row] + self.size[row])))
 
 
-class Request:
+class ZooKeeperRequest:
     """One request. The client sets ``zxid`` before it decodes the response."""
 
     __slots__ = ("zxid",)
@@ -99,7 +99,7 @@ class Request:
         raise NotImplementedError
 
 
-class AddWatch(Request):
+class AddWatch(ZooKeeperRequest):
     """Watch a whole subtree during the session (opcode 106, mode PERSISTENT_RECURSIVE)."""
 
     __slots__ = ("path",)
@@ -118,7 +118,7 @@ class AddWatch(Request):
         return self.zxid
 
 
-class SetWatches(Request):
+class SetWatches(ZooKeeperRequest):
     """Compare znodes with a zxid (opcode 101).
 
     The server sends an event for each znode that changed or was deleted since; the others get a one-shot watch.
@@ -141,7 +141,7 @@ class SetWatches(Request):
         return self.zxid
 
 
-class GetChildren(Request):
+class GetChildren(ZooKeeperRequest):
     """Names of the children of a znode (opcode 8), as received bytes."""
 
     __slots__ = ("path",)
@@ -160,7 +160,7 @@ class GetChildren(Request):
         return names_at(body, at), self.zxid
 
 
-class GetData(Request):
+class GetData(ZooKeeperRequest):
     """Data and stat of one znode (opcode 4)."""
 
     __slots__ = ("path",)
@@ -181,7 +181,7 @@ class GetData(Request):
         return Znodes(body, np.array([at + 4]), np.array([size]), self.zxid)
 
 
-class MultiRead(Request):
+class MultiRead(ZooKeeperRequest):
     """Data and stat of ``parent/name`` for every name in one round trip (opcode 22, ZooKeeper 3.6)."""
 
     __slots__ = ("names", "parent")
@@ -216,7 +216,7 @@ class MultiRead(Request):
         return Znodes(body, np.array(places, np.int64), np.array(sizes, np.int64), self.zxid)
 
 
-class Listings(Request):
+class Listings(ZooKeeperRequest):
     """Names of the children of several znodes at one zxid (opcode 22 with getChildren)."""
 
     __slots__ = ("paths",)
@@ -249,7 +249,7 @@ class Listings(Request):
         return found, self.zxid
 
 
-class Multi(Request):
+class Multi(ZooKeeperRequest):
     """An atomic transaction (opcode 14). ``operations`` are made by the functions below."""
 
     __slots__ = ("_operations",)

@@ -19,7 +19,7 @@ LINES = 4
 """Lines of the log that tell why Trueup ended."""
 
 
-class Application:
+class DemoApplication:
     """`trueup run` with its own settings file below ``root``. ``say``: prints what it waits for."""
 
     def __init__(self, settings: Mapping[str, object], root: Path, say: Say = lambda _: None) -> None:
@@ -102,7 +102,7 @@ def _shown(status: Mapping[str, Any]) -> str:
     return ", ".join(["ready" if status["ready"] else "starting", *sources, *links])
 
 
-class Trueup(Application):
+class Trueup(DemoApplication):
     """Trueup on a sandbox cluster, with placement in mode `enforce`."""
 
     def __init__(self, cluster: SandboxCluster, root: Path, say: Say = lambda _: None) -> None:

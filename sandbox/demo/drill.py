@@ -17,7 +17,7 @@ from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.demo.application import Trueup
 from trueup.sandbox.demo.truth import Truth
 from trueup.sandbox.demo.waiting import Say, wait_for
-from trueup.sandbox.writer import Handle, LedgerWriter
+from trueup.sandbox.writer import LedgerHandle, LedgerWriter
 from trueup.state.common.errors import Unknown
 
 ENTRIES = 20
@@ -75,8 +75,8 @@ class Drill:
     ) -> None:
         self._cluster, self._writer, self._truth, self._trueup, self._say = cluster, writer, truth, trueup, say
         self._closed: dict[int, int] = {}
-        self._writing: list[Handle] = []
-        self._idle: list[Handle] = []
+        self._writing: list[LedgerHandle] = []
+        self._idle: list[LedgerHandle] = []
         self.result = DrillResult("with Trueup" if trueup else "without")
 
     def run(self, ledgers: int, wait_s: float) -> DrillResult:

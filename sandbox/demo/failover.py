@@ -1,7 +1,7 @@
 """`trueup demo failover`: two clusters replicate each other; one is killed, and its readers and writers continue on the
 other one.
 
-The first part is a `Move`. In the second part the cluster is killed again and returns without its data; this is
+The first part is a `MoveDemo`. In the second part the cluster is killed again and returns without its data; this is
 detected, and it is refilled.
 """
 
@@ -19,8 +19,8 @@ from rich.table import Table
 
 from trueup.connectors.embedded.kafka import SET, Kafka
 from trueup.sandbox.demo import move
-from trueup.sandbox.demo.application import Application
-from trueup.sandbox.demo.move import TRAFFIC_S, Move, Result, copying
+from trueup.sandbox.demo.application import DemoApplication
+from trueup.sandbox.demo.move import TRAFFIC_S, MoveDemo, Result, copying
 from trueup.sandbox.demo.rack_drill import fetch, printer
 from trueup.sandbox.demo.shop import GROUP, PARTITIONS, TOPIC, KafkaBilling, KafkaOrders, KafkaSite
 from trueup.sandbox.demo.waiting import Say
@@ -56,7 +56,7 @@ def run(root: Path, say: Say) -> FailoverResult:
         say("starting two Kafka clusters, east and west")
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(_begin, (east, west)))
-        with Application(settings(east, west), root / "trueup", say) as trueup:
+        with DemoApplication(settings(east, west), root / "trueup", say) as trueup:
             say("starting Trueup with a link each way")
             trueup.wait_until("both links to copy", copying(2))
             drill = Failover(KafkaSite(EAST, east), KafkaSite(WEST, west), trueup, say)
@@ -79,10 +79,10 @@ def settings(east: Kafka, west: Kafka) -> dict[str, object]:
     }
 
 
-class Failover(Move):
+class Failover(MoveDemo):
     """The move from east to west, and the loss of east's data."""
 
-    def __init__(self, east: KafkaSite, west: KafkaSite, trueup: Application, say: Say) -> None:
+    def __init__(self, east: KafkaSite, west: KafkaSite, trueup: DemoApplication, say: Say) -> None:
         self.outcome, self._east = FailoverResult(), east
         super().__init__((east, west), KafkaOrders(), KafkaBilling(), trueup, say, self.outcome, BURST)
 

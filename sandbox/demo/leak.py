@@ -15,10 +15,10 @@ from rich.table import Table
 
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.sandbox import forgetting
-from trueup.sandbox.demo.application import Application
+from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.rack_drill import fetch, printer, seconds
 from trueup.sandbox.demo.waiting import Say, wait_for
-from trueup.sandbox.messages import LiveWriter, Messages
+from trueup.sandbox.messages import LiveWriter, MessageClient
 from trueup.sandbox.pulsar import BUCKET, NAME, OFFLOADER, SandboxPulsar
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.state.common.errors import Retry, TrueupError
@@ -88,11 +88,11 @@ def run(root: Path, say: Say) -> LeakResult:
         os.environ.update(CREDENTIALS)
         say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
         pulsar.up()
-        with Messages(pulsar.service_url) as messages:
-            return Leak(pulsar, messages, root, say).run()
+        with MessageClient(pulsar.service_url) as messages:
+            return LeakDemo(pulsar, messages, root, say).run()
 
 
-class Deleting(Application):
+class Deleting(DemoApplication):
     """Trueup with queries about deletions."""
 
     def rows(self, what: str) -> list[Row]:
@@ -112,10 +112,10 @@ class Deleting(Application):
         return dict(status["deletion"]["markers"]) if status and status["deletion"] else {}
 
 
-class Leak:
+class LeakDemo:
     """The steps, on a running cluster."""
 
-    def __init__(self, pulsar: SandboxPulsar, messages: Messages, root: Path, say: Say) -> None:
+    def __init__(self, pulsar: SandboxPulsar, messages: MessageClient, root: Path, say: Say) -> None:
         self._pulsar, self._messages, self._root, self._say = pulsar, messages, root, say
         self._readable: dict[str, tuple[int, ...]] = {}
         self._going: set[int] = set()

@@ -17,14 +17,14 @@ from rich.table import Table
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.embedded.kafka import SET
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
-from trueup.sandbox.demo.application import Application
-from trueup.sandbox.demo.picture import Shot, lines, name, svg
+from trueup.sandbox.demo.application import DemoApplication
+from trueup.sandbox.demo.picture import DirectoriesAt, lines, name, svg
 from trueup.sandbox.demo.rack_drill import fetch, printer
 from trueup.sandbox.demo.volumes import DemoBroker, Volumes
 from trueup.sandbox.demo.waiting import Say, wait_for
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.model import Broker as Seen
-from trueup.state.logdirs.snapshot import Directory, Observed, observed
+from trueup.state.logdirs.snapshot import Directory, ObservedBroker, observed
 from trueup.streams.runtime.spark.session import line
 
 MB = 1 << 20
@@ -41,7 +41,7 @@ class LogDirsResult:
     """The result of the demo."""
 
     how: str = ""
-    shots: list[Shot] = field(default_factory=list)
+    shots: list[DirectoriesAt] = field(default_factory=list)
     skews: list[float] = field(default_factory=list)
     new: dict[str, int] = field(default_factory=dict)
     """The number of partitions of the last topic on each disk when the topic was created, by name of the disk."""
@@ -81,10 +81,10 @@ def run(root: Path, say: Say) -> LogDirsResult:
             f"({volumes.how})")  # fmt: skip
         broker.up()
         with LogDirsClient(Endpoint(CLUSTER, broker.bootstrap, 0)) as disks:
-            return Levelling(broker, disks, root / "trueup", say).run(volumes.how)
+            return LogDirsDemo(broker, disks, root / "trueup", say).run(volumes.how)
 
 
-class Watched(Application):
+class WatchedApplication(DemoApplication):
     """Trueup with queries about its plan."""
 
     def plan(self) -> list[dict[str, Any]]:
@@ -98,7 +98,7 @@ class Watched(Application):
         return [row for row in rows if row["kind"] == "move" and row["outcome"] == "arrived"]
 
 
-class Levelling:
+class LogDirsDemo:
     """The steps, on a running broker."""
 
     def __init__(self, broker: DemoBroker, disks: LogDirsClient, root: Path, say: Say) -> None:
@@ -115,7 +115,7 @@ class Levelling:
         )
         self._fill(*OLD)
         self._shoot("Strategy partition: the small disk is nearly full")
-        with Watched(self._settings(), self._root, self._say) as trueup:
+        with WatchedApplication(self._settings(), self._root, self._say) as trueup:
             self._say(f"starting Trueup: strategy size, moves at {THROTTLE >> 20} MiB/s at most")
             trueup.wait_until("the disks to be balanced", lambda _: self._level(trueup))
             self._shoot("Moved under a throttle")
@@ -162,7 +162,7 @@ class Levelling:
         self.result.written += each // RECORD * partitions * RECORD
         self._say(f"topic {topic}: {partitions} partitions of {each >> 20} MiB written")
 
-    def _level(self, trueup: Watched) -> bool:
+    def _level(self, trueup: WatchedApplication) -> bool:
         """Whether nothing remains to do; prints the progress."""
         plan = trueup.plan()
         going = [row for row in plan if row["stage"] in ("ordered", "copying")]
@@ -189,7 +189,7 @@ class Levelling:
         mine = [row for row in range(len(rows)) if rows.name(row)[0] == topic]
         return [Path(seen.dirs[rows.home[row]].path).name for row in mine]
 
-    def _look(self) -> Observed:
+    def _look(self) -> ObservedBroker:
         return observed(self._seen(), 0)
 
     def _shoot(self, title: str) -> None:
@@ -200,7 +200,7 @@ class Levelling:
 
         wait_for("files of moved replicas to be deleted", settled, self._say)
         seen = self._look()
-        self.result.shots.append(Shot(title, seen.directories))
+        self.result.shots.append(DirectoriesAt(title, seen.directories))
         self.result.skews.append(seen.skew)
         self._say(f"{', '.join(_used(d) for d in seen.directories)}: skew {seen.skew:.0%}")
 

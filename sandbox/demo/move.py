@@ -12,8 +12,8 @@ from typing import Any
 
 from rich.table import Table
 
-from trueup.sandbox.demo.application import Application
-from trueup.sandbox.demo.shop import GROUP, PARTITIONS, Billing, Log, Orders, Site, disorder, keys, skipped
+from trueup.sandbox.demo.application import DemoApplication
+from trueup.sandbox.demo.shop import GROUP, PARTITIONS, Billing, Log, Orders, ShopSite, disorder, keys, skipped
 from trueup.sandbox.demo.waiting import Say, wait_for
 from trueup.state.common.errors import Retry
 
@@ -65,13 +65,13 @@ class Result:
         }
 
 
-class Move:
+class MoveDemo:
     """The steps from the cluster ``here``, which is killed, to ``there``, with a running application. All ``sites``
     must have every order at the end. ``result`` is filled in."""
 
     def __init__(
-        self, sites: Sequence[Site], orders: Orders, billing: Billing, trueup: Application, say: Say, result: Result,
-        burst: int,
+        self, sites: Sequence[ShopSite], orders: Orders, billing: Billing, trueup: DemoApplication, say: Say,
+        result: Result, burst: int,
     ) -> None:  # fmt: skip
         self.sites, (self.here, self.there, *_) = sites, sites
         self.orders, self.billing, self.trueup, self.say, self.result = orders, billing, trueup, say, result

@@ -13,19 +13,19 @@ WIDTH, LINE, LEFT, RIGHT = 640, 26, 90, 150
 COLOURS = ((0.8, "#c0392b"), (0.6, "#d68910"), (0.0, "#2e86c1"))
 
 
-class Shot(NamedTuple):
+class DirectoriesAt(NamedTuple):
     """Directories at one point in time."""
 
     title: str
     directories: tuple[Directory, ...]
 
 
-def lines(shot: Shot) -> list[str]:
+def lines(shot: DirectoriesAt) -> list[str]:
     """For the terminal."""
     return [shot.title, *(f"  {name(d):8}{_bar(d)} {_text(d)}" for d in shot.directories)]
 
 
-def svg(shots: Sequence[Shot]) -> str:
+def svg(shots: Sequence[DirectoriesAt]) -> str:
     """All pictures, one below the other; the length of a bar is proportional to the size of its disk."""
     most = max(d.total for shot in shots for d in shot.directories)
     parts, y = [], 10

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
-from trueup.sandbox.demo.application import Application
+from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.rack_drill import fetch, printer
 from trueup.sandbox.demo.waiting import Say, wait_for
 from trueup.sandbox.forgetting import listed, offload, unload
 from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.java_consumer import JavaConsumer
-from trueup.sandbox.messages import Messages, compare
+from trueup.sandbox.messages import MessageClient, compare
 from trueup.sandbox.pulsar import BUCKET, OFFLOADER, SandboxPulsar
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.streams.runtime.spark.session import line
@@ -53,7 +53,7 @@ class ReadsResult:
         return (self.stalled, self.received, self.returned) == (PER_LEDGER, COUNT + 3, True) and self.read >= COUNT
 
 
-class Prioritized(Application):
+class Prioritized(DemoApplication):
     """Trueup with queries about read priorities."""
 
     def approve(self, about: str) -> None:
@@ -78,7 +78,7 @@ def run(root: Path, say: Say) -> ReadsResult:
     with SandboxPulsar(root / "pulsar", settings=BROKER, tiered=True) as pulsar:
         say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
         pulsar.up()
-        with Messages(pulsar.service_url) as messages:
+        with MessageClient(pulsar.service_url) as messages:
             messages.write(TOPIC, range(COUNT))
             unload(pulsar, TOPIC)
             messages.write(TOPIC, range(COUNT, COUNT + 3))

@@ -1,7 +1,7 @@
 """`trueup demo rocketmq`: two RocketMQ clusters replicate each other, and one of them to Kafka; its broker is killed,
 and its writers and a Java push consumer continue at the other one.
 
-The steps are those of a `Move`. At the end every message of all three clusters is compared with what was written.
+The steps are those of a `MoveDemo`. At the end every message of all three clusters is compared with what was written.
 """
 
 import tempfile
@@ -18,8 +18,8 @@ from rich.table import Table
 from trueup.connectors.embedded.kafka import SET as KAFKA_SET
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.sandbox.demo import move
-from trueup.sandbox.demo.application import Application
-from trueup.sandbox.demo.move import SOME, Move, Result, copying
+from trueup.sandbox.demo.application import DemoApplication
+from trueup.sandbox.demo.move import SOME, MoveDemo, Result, copying
 from trueup.sandbox.demo.rack_drill import fetch, printer
 from trueup.sandbox.demo.rocketmq_shop import (
     COMPRESSED,
@@ -78,7 +78,7 @@ def run(root: Path, say: Say) -> RocketMqResult:
         for site in (hangzhou, shanghai):
             stack.callback(site.close)
         hangzhou.create()
-        trueup = stack.enter_context(Application(settings(hangzhou, shanghai, events), root / "trueup", say))
+        trueup = stack.enter_context(DemoApplication(settings(hangzhou, shanghai, events), root / "trueup", say))
         say("starting Trueup with a link each way and one to Kafka, and the JVM of the consumer")
         billing = JavaBilling(root / GROUP)
         stack.callback(billing.close)
@@ -108,12 +108,12 @@ def settings(hangzhou: RocketMqSite, shanghai: RocketMqSite, events: Kafka) -> d
     }
 
 
-class RocketMqMove(Move):
+class RocketMqMove(MoveDemo):
     """The move from hangzhou to shanghai, and a look at every message, also in Kafka."""
 
     def __init__(
-        self, sites: tuple[RocketMqSite, RocketMqSite, LakeSite], billing: JavaBilling, trueup: Application, say: Say,
-        begun_ms: int,
+        self, sites: tuple[RocketMqSite, RocketMqSite, LakeSite], billing: JavaBilling, trueup: DemoApplication,
+        say: Say, begun_ms: int,
     ) -> None:  # fmt: skip
         self.outcome, self._all, self._begun_ms = RocketMqResult(), sites, begun_ms
         super().__init__(sites, RocketMqOrders(begun_ms), billing, trueup, say, self.outcome, BURST)

@@ -35,7 +35,7 @@ _TRANSACTION = "__transactionId__"
 _ADDED = frozenset(name.decode() for name in names.STORED_BY_BROKER | names.TAG)
 
 
-class Order(NamedTuple):
+class ShopOrder(NamedTuple):
     """What a message must be, wherever it is."""
 
     body: bytes
@@ -58,7 +58,7 @@ class Order(NamedTuple):
         return {_TRANSACTION: self.properties["UNIQ_KEY"]} if TRANSACTIONAL in self.kinds else {}
 
 
-def order_of(key: str, begun_ms: int) -> Order:
+def order_of(key: str, begun_ms: int) -> ShopOrder:
     """The order with this key, in a shop that began at this time."""
     number = int(key.partition("-")[2])
     at, queue = divmod(number, PARTITIONS)
@@ -69,7 +69,7 @@ def order_of(key: str, begun_ms: int) -> Order:
     made = {"KEYS": key, "TAGS": _TAGS[at % len(_TAGS)], "UNIQ_KEY": f"{key}-unique", "note": f"ü€𝄞 a=b;c {number}"}
     if DELAYED not in kinds:
         made["__SHARDINGKEY"] = f"customer-{queue}-{at % _CUSTOMERS}"
-    return Order(body, raw, sys, begun_ms + number, made, frozenset(kinds))
+    return ShopOrder(body, raw, sys, begun_ms + number, made, frozenset(kinds))
 
 
 def same_message(key: str, begun_ms: int, raw: bytes, sys: int, born_ms: int, found: dict[str, str]) -> bool:
@@ -110,7 +110,7 @@ class RocketMqSite:
 
     def create(self) -> None:
         """Create the topic."""
-        topics.put_topic(self._client, self.servers.broker.name, topics.Topic(TOPIC, PARTITIONS, PARTITIONS))
+        topics.put_topic(self._client, self.servers.broker.name, topics.RocketMqTopic(TOPIC, PARTITIONS, PARTITIONS))
 
     def log(self) -> Log:
         """All orders."""
@@ -194,7 +194,7 @@ class RocketMqOrders(Orders):
                     self.acknowledged[cluster].add(key)
 
     @staticmethod
-    def _send(sender: RocketMqClient, log: LogId, order: Order) -> None:
+    def _send(sender: RocketMqClient, log: LogId, order: ShopOrder) -> None:
         """Send an order; one with a transaction is acknowledged when that is committed."""
         effects = {"DELAY": _SHORTEST} if DELAYED in order.kinds else {}
         effects |= {"TRAN_MSG": "true", "PGROUP": PRODUCERS} if TRANSACTIONAL in order.kinds else {}

@@ -23,7 +23,7 @@ Log = dict[int, list[str]]
 """Keys of each partition, in order."""
 
 
-class Site(Protocol):
+class ShopSite(Protocol):
     """A cluster of the shop, with its servers. The topic has `PARTITIONS` partitions."""
 
     @property

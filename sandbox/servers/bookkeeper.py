@@ -18,7 +18,7 @@ SESSION_MS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class BookKeeperSite:
     """The common properties of one BookKeeper cluster."""
 
     root: Path
@@ -52,13 +52,13 @@ class Site:
         return jvm(name, root, jars(self.jar_set), [main, option, conf], flags)
 
 
-def client_conf(site: Site) -> Path:
+def client_conf(site: BookKeeperSite) -> Path:
     """A configuration file for BookKeeper's client and shell."""
     directories = {"journalDirectory": site.root / "shell", "ledgerDirectories": site.root / "shell"}
     return write_properties(site.root / "client.conf", {**site.common(), **directories, "httpServerEnabled": "false"})
 
 
-def metaformat(site: Site) -> None:
+def metaformat(site: BookKeeperSite) -> None:
     """Create /ledgers. Raises `Stop` with the shell's output on failure."""
     shell = jvm(
         "metaformat",
@@ -81,7 +81,7 @@ def metaformat(site: Site) -> None:
 class BookieServer(LocalServer):
     """Bookie ``number``, at 127.0.0.<number> on ``port``; its admin API on ``http``."""
 
-    def __init__(self, site: Site, number: int, port: Port, http: Port) -> None:
+    def __init__(self, site: BookKeeperSite, number: int, port: Port, http: Port) -> None:
         super().__init__(f"bookie{number}", site.root / f"bookie{number}")
         self._site, self._port, self._http = site, port, http
 
@@ -139,7 +139,7 @@ class AutoRecovery(LocalServer):
     ``repairs``: whether the worker repairs fragments that do not adhere to the placement policy (BP-54).
     """
 
-    def __init__(self, site: Site, number: int, http: Port, repairs: bool) -> None:
+    def __init__(self, site: BookKeeperSite, number: int, http: Port, repairs: bool) -> None:
         super().__init__(f"autorecovery{number}", site.root / f"autorecovery{number}")
         self._site, self._http, self._repairs = site, http, repairs
 

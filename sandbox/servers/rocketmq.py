@@ -70,7 +70,7 @@ class NameServer(LocalServer):
         self._port.release()
 
 
-class Broker(LocalServer):
+class RocketMqBroker(LocalServer):
     """A master broker with its data in ``root``; started again it has the same address and data.
 
     Messages are in the page cache: they survive a SIGKILL of the broker, but not a power failure. ``user``: name and
@@ -159,8 +159,8 @@ class RocketMq(Closing):
     def __init__(self, root: Path, name: str, port: Port | None = None) -> None:
         self.name = name
         self.names = NameServer(root / f"{name}-names", f"{name}-names", port=port)
-        self.broker = Broker(root / f"{name}-broker", [self.names], f"{name}-broker", cluster=name)
-        self.servers: tuple[NameServer, Broker] = (self.names, self.broker)
+        self.broker = RocketMqBroker(root / f"{name}-broker", [self.names], f"{name}-broker", cluster=name)
+        self.servers: tuple[NameServer, RocketMqBroker] = (self.names, self.broker)
 
     @property
     def address(self) -> str:

@@ -40,7 +40,7 @@ class MembershipPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledTopology:
     """The result of `settle`."""
 
     topology: Topology
@@ -53,7 +53,7 @@ class Settled:
     notes: tuple[str, ...]
 
 
-def settle(seen: Sequence[Sighting], before: Topology | None, policy: MembershipPolicy, now_ms: int) -> Settled:
+def settle(seen: Sequence[Sighting], before: Topology | None, policy: MembershipPolicy, now_ms: int) -> SettledTopology:
     """Fold a complete list of sightings into the topology.
 
     ``before`` None: there is no earlier state, and unregistered bookies count as having gone away just now. Too many
@@ -86,8 +86,8 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
     )
     notes = (*_notes(known, bookies, now_ms), *_held_notes(before.held if before else "", held, let_go))
     if before is not None and replace(after, epoch=before.epoch, at_ms=before.at_ms) == before:
-        return Settled(before, False, _next(before, policy), notes)
-    return Settled(after, True, _next(after, policy), notes)
+        return SettledTopology(before, False, _next(before, policy), notes)
+    return SettledTopology(after, True, _next(after, policy), notes)
 
 
 def _step(before: Bookie | None, seen: Sighting | None, now_ms: int) -> Bookie:

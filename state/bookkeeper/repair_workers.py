@@ -7,7 +7,7 @@ NOTICED_MS = 60_000
 """A worker takes a mark within seconds, or sleeps for a few seconds after a mark that it could not repair."""
 
 
-class Idle(NamedTuple):
+class IdleWorkers(NamedTuple):
     """Marks that no worker takes."""
 
     since_ms: int
@@ -16,13 +16,13 @@ class Idle(NamedTuple):
     """The number of marks."""
 
 
-def idle(before: Idle | None, marks: int, locked: int, now_ms: int) -> Idle | None:
+def idle(before: IdleWorkers | None, marks: int, locked: int, now_ms: int) -> IdleWorkers | None:
     """The state after one more observation; None if there is no mark, or a worker holds a lock."""
     if not marks or locked:
         return None
     if before is None or marks < before.marks:
-        return Idle(now_ms, marks)
-    return Idle(before.since_ms, marks)
+        return IdleWorkers(now_ms, marks)
+    return IdleWorkers(before.since_ms, marks)
 
 
 def present(voters: Sequence[str], named: int) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 
-class Pair(NamedTuple):
+class ObjectPair(NamedTuple):
     """Both objects of one offloaded ledger (DataBlockUtils)."""
 
     uid: str
@@ -24,7 +24,7 @@ class Pair(NamedTuple):
 class OffloadedCopy(NamedTuple):
     """The owner's record of an offloaded ledger (OffloadContext of MLDataFormats.proto)."""
 
-    pair: Pair
+    pair: ObjectPair
     complete: bool
     """Whether reads may use the copy."""
     driver: str = ""

@@ -8,11 +8,11 @@ broker that could not record the completion of the offload, or that gave up dele
 from collections.abc import Mapping, Set
 from typing import NamedTuple
 
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.deletion.owners import OwnerStatus, above
 
 
-class Part(NamedTuple):
+class StoredPart(NamedTuple):
     """One object, or one incomplete multipart upload."""
 
     place: str
@@ -33,7 +33,7 @@ class ObjectMetadata(NamedTuple):
 class Referenced(NamedTuple):
     """What owners reference."""
 
-    copies: Mapping[Pair, OffloadedCopy]
+    copies: Mapping[ObjectPair, OffloadedCopy]
     """The record of each offloaded ledger, by the pair of its objects."""
     listed: Mapping[int, str]
     """The owner that lists each ledger, by the id of the ledger."""
@@ -42,24 +42,24 @@ class Referenced(NamedTuple):
     included as UNREADABLE."""
 
 
-class Stray(NamedTuple):
+class LedgerOrphans(NamedTuple):
     """All orphan objects of one ledger, and their rule."""
 
     ledger: int
     rule: str
     owner: str
-    parts: tuple[Part, ...]
+    parts: tuple[StoredPart, ...]
 
 
 def judged(
-    ledger: int, parts: tuple[Part, ...], metadata: Set[ObjectMetadata], clusters: Set[str], now: Referenced
-) -> Stray:
+    ledger: int, parts: tuple[StoredPart, ...], metadata: Set[ObjectMetadata], clusters: Set[str], now: Referenced
+) -> LedgerOrphans:
     """Judge the orphan objects of a ledger. ``metadata``: the metadata of the objects that have any;
     ``clusters``: the names of this Pulsar cluster."""
     owners = {each.owner for each in metadata} or {now.listed.get(ledger, "")}
     owner = min(owners)
     known = len(owners) == 1 and owner != "" and bool(clusters) and {each.cluster for each in metadata} <= clusters
-    return Stray(ledger, _rule(ledger, owner, known, now), owner, parts)
+    return LedgerOrphans(ledger, _rule(ledger, owner, known, now), owner, parts)
 
 
 def _rule(ledger: int, owner: str, known: bool, now: Referenced) -> str:

@@ -29,7 +29,7 @@ _MAGIC, _FORM = b"TO", 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class OwnedLedgerTable:
     """Ledgers or nodes in columns. Texts are replaced by codes."""
 
     rows: Rows
@@ -66,11 +66,11 @@ class Table:
         return cls(rows, tuple(text.split("\n")) if size else ("",) if count else (), ids)
 
 
-NO_LEDGERS, NO_NODES = Table(np.zeros(0, OWNED)), Table(np.zeros(0, NODE))
+NO_LEDGERS, NO_NODES = OwnedLedgerTable(np.zeros(0, OWNED)), OwnedLedgerTable(np.zeros(0, NODE))
 _CODES = ("path", "owner", "name", "error")
 
 
-def joined(tables: Sequence[Table]) -> Table:
+def joined(tables: Sequence[OwnedLedgerTable]) -> OwnedLedgerTable:
     """All rows of tables of one type, with one shared set of names."""
     some = [table for table in tables if len(table)] or list(tables[:1])
     if len(some) == 1:
@@ -83,10 +83,10 @@ def joined(tables: Sequence[Table]) -> Table:
         for column in set(_CODES) & set(rows.dtype.names or ()):
             rows[column] = codes[rows[column]]
         parts.append(rows)
-    return Table(np.concatenate(parts), tuple(names), np.concatenate([table.listed for table in some]))
+    return OwnedLedgerTable(np.concatenate(parts), tuple(names), np.concatenate([table.listed for table in some]))
 
 
-def nodes_of(pointers: Iterable[Pointers]) -> Table:
+def nodes_of(pointers: Iterable[Pointers]) -> OwnedLedgerTable:
     """Nodes in columns."""
     made = list(pointers)
     names: dict[str, int] = {}
@@ -97,10 +97,10 @@ def nodes_of(pointers: Iterable[Pointers]) -> Table:
         codes = (names.setdefault(text, len(names)) for text in texts)
         rows[at] = (*codes, node.mzxid, node.seen_ms, node.version, len(node.ledgers), node.status, node.elsewhere)
         listed += [(ledger, ledger in dropped) for ledger in node.ledgers]
-    return Table(rows, tuple(names), np.array(listed, LISTED))
+    return OwnedLedgerTable(rows, tuple(names), np.array(listed, LISTED))
 
 
-def newest_nodes(table: Table) -> Table:
+def newest_nodes(table: OwnedLedgerTable) -> OwnedLedgerTable:
     """The newest row of each path, without deleted nodes. An unreadable node keeps the references that it had when it
     could be read: it may still have them."""
     rows = table.rows
@@ -126,30 +126,30 @@ def _last_read(rows: Rows, order: Rows, place: int) -> int:
     return at
 
 
-def _with_lists(table: Table, keep: Rows, source: Rows) -> Table:
+def _with_lists(table: OwnedLedgerTable, keep: Rows, source: Rows) -> OwnedLedgerTable:
     """The rows to ``keep``, each with the list of the row in ``source``."""
     if np.array_equal(np.flatnonzero(keep), source):
-        return Table(table.rows[keep], table.names, table.listed[np.repeat(keep, table.rows["count"])])
+        return OwnedLedgerTable(table.rows[keep], table.names, table.listed[np.repeat(keep, table.rows["count"])])
     rows, ends = table.rows[keep], np.cumsum(table.rows["count"])
     rows["count"] = np.where(table.rows["status"][source] == OwnerStatus.GONE, 0, table.rows["count"][source])
     parts = [table.listed[ends[at] - count : ends[at]] for at, count in zip(source, rows["count"], strict=True)]
-    return Table(rows, table.names, np.concatenate(parts))
+    return OwnedLedgerTable(rows, table.names, np.concatenate(parts))
 
 
-def newest_ledgers(table: Table) -> Table:
+def newest_ledgers(table: OwnedLedgerTable) -> OwnedLedgerTable:
     """The newest row of each ledger, ordered by id."""
     rows = table.rows
     order = np.lexsort((rows["mzxid"], rows["ledger"]))
     ids = rows["ledger"][order]
     last = order[np.append(ids[1:] != ids[:-1], True)] if len(order) else order
-    return Table(rows[last], table.names)
+    return OwnedLedgerTable(rows[last], table.names)
 
 
-def packed(table: Table) -> Table:
+def packed(table: OwnedLedgerTable) -> OwnedLedgerTable:
     """The same rows without unused names."""
     columns = [name for name in _CODES if name in (table.rows.dtype.names or ())]
     used = np.unique(np.concatenate([table.rows[name] for name in columns]))
     rows = table.rows.copy()
     for name in columns:
         rows[name] = np.searchsorted(used, rows[name])
-    return Table(rows, tuple(table.names[code] for code in used.tolist()), table.listed)
+    return OwnedLedgerTable(rows, tuple(table.names[code] for code in used.tolist()), table.listed)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.deletion.owned_ledgers import Table
+from trueup.state.deletion.owned_ledgers import OwnedLedgerTable
 from trueup.state.deletion.owners import SCHEMA, Component, OwnerStatus, above
 from trueup.state.deletion.rules import LEAK_RULES
 
@@ -28,7 +28,7 @@ _REPORTED = {
 }  # fmt: skip
 
 
-def judge(ledgers: Table, nodes: Table) -> Rows:
+def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     """`LEAK` rows of a bucket, ordered by id; ``since_ms``: when the newer of both sides was observed. Codes of owner
     and cursor refer to the names of ``ledgers`` followed by those of ``nodes``."""
     rows, of_node = ledgers.rows, np.repeat(np.arange(len(nodes)), nodes.rows["count"])
@@ -51,19 +51,19 @@ def judge(ledgers: Table, nodes: Table) -> Rows:
     return out[np.argsort(out["ledger"], kind="stable")]
 
 
-def needed_elsewhere(ledgers: Table, nodes: Table) -> Rows:
+def needed_elsewhere(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     """Ids of ledgers that a node of any kind references and that are not in this bucket: their metadata name another
     owner, or they do not exist."""
     return np.setdiff1d(_needed(nodes), ledgers.rows["ledger"])
 
 
-def _needed(nodes: Table) -> Rows:
+def _needed(nodes: OwnedLedgerTable) -> Rows:
     """Ids of all referenced ledgers, without those that the referencing owner records as deleted."""
     found: Rows = nodes.listed["ledger"][nodes.listed["dropped"] == 0]
     return found
 
 
-def _dropped(rows: Rows, owner: Rows, nodes: Table, of_node: Rows) -> Rows:
+def _dropped(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows) -> Rows:
     """Whether each ledger is recorded as deleted by the owner that its metadata name. ``rows`` are ordered by id."""
     found, counted = np.zeros(len(rows), bool), nodes.listed["dropped"] > 0
     ids, by = nodes.listed["ledger"][counted], nodes.rows["owner"][of_node[counted]]
@@ -73,7 +73,7 @@ def _dropped(rows: Rows, owner: Rows, nodes: Table, of_node: Rows) -> Rows:
     return found
 
 
-def _hidden(ledgers: Table, nodes: Table) -> Rows:
+def _hidden(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     """Whether the owner of each ledger is in a directory without permission to read it."""
     forbidden = (nodes.rows["status"] == OwnerStatus.UNREADABLE) & (nodes.rows["version"] < 0)
     closed = {nodes.names[code] for code in set(nodes.rows["owner"][forbidden].tolist())}
@@ -84,7 +84,7 @@ def _hidden(ledgers: Table, nodes: Table) -> Rows:
     return found
 
 
-def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows, hidden: Rows) -> Rows:
+def _unlisted(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows, data: Rows, hidden: Rows) -> Rows:
     """The rule for each ledger if no node references it. ``owner``: its code among the nodes' names, or -1."""
     size = len(nodes.names) + 1  # the last element is for owners without a node
     top, unreadable, known = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
@@ -104,7 +104,7 @@ def _unlisted(rows: Rows, owner: Rows, nodes: Table, of_node: Rows, data: Rows, 
     return np.where(blind, _CODE["owner-unreadable"], rule)
 
 
-def _missing(rows: Rows, nodes: Table, of_node: Rows, data: Rows, shift: int) -> Rows:
+def _missing(rows: Rows, nodes: OwnedLedgerTable, of_node: Rows, data: Rows, shift: int) -> Rows:
     """Ledgers that managed ledgers list and that do not exist."""
     readable = (nodes.rows["status"] == OwnerStatus.READABLE)[of_node]
     gone = data[of_node] & readable & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
@@ -116,24 +116,24 @@ def _missing(rows: Rows, nodes: Table, of_node: Rows, data: Rows, shift: int) ->
     return out
 
 
-def _code_of(table: Table, text: str) -> int:
+def _code_of(table: OwnedLedgerTable, text: str) -> int:
     return table.names.index(text) if text in table.names else -1
 
 
-def _schemas(nodes: Table) -> Rows:
+def _schemas(nodes: OwnedLedgerTable) -> Rows:
     """Whether each node is a schema locator."""
     of_schemas = np.fromiter((name.startswith(SCHEMA) for name in nodes.names), bool, len(nodes.names))
     return of_schemas[nodes.rows["owner"]] if len(of_schemas) else np.zeros(len(nodes), bool)
 
 
-def _owner_codes(ledgers: Table, nodes: Table) -> Rows:
+def _owner_codes(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     """The code of each ledger's owner among the nodes' names; -1 if no node has it."""
     codes = {name: code for code, name in enumerate(nodes.names)}
     table = np.fromiter((codes.get(name, -1) for name in ledgers.names), np.int64, len(ledgers.names))
     return table[ledgers.rows["owner"]] if len(table) else np.full(len(ledgers), -1)
 
 
-def _ledger_codes(ledgers: Table, nodes: Table) -> Rows:
+def _ledger_codes(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     """The code of each node's owner among the ledgers' names; their number if no ledger has it."""
     codes = {name: code for code, name in enumerate(ledgers.names)}
     table = np.fromiter((codes.get(name, len(codes)) for name in nodes.names), np.int64, len(nodes.names))

@@ -12,12 +12,12 @@ import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.block_store import Store
-from trueup.state.common.bucket_log import BLOCK_ROWS, BucketLog, Shape
+from trueup.state.common.bucket_log import BLOCK_ROWS, BucketLog, LogShape
 from trueup.state.deletion.orphan_objects import LOST
 from trueup.state.deletion.owned_ledgers import (
     NO_LEDGERS,
     NO_NODES,
-    Table,
+    OwnedLedgerTable,
     joined,
     newest_ledgers,
     newest_nodes,
@@ -77,15 +77,17 @@ class OwnerBucket:
         shape = store.get("shape")
         base, tail = _SHAPE.unpack(shape) if shape else (0, 0)
         raw = store.get("nodes")
-        self.nodes = Table.from_bytes(raw) if raw else NO_NODES
-        blocks = [Table.from_bytes(block) for block in store.blocks()]
+        self.nodes = OwnedLedgerTable.from_bytes(raw) if raw else NO_NODES
+        blocks = [OwnedLedgerTable.from_bytes(block) for block in store.blocks()]
         base_blocks = -(-base // BLOCK_ROWS)
-        self._log = BucketLog(store, Shape(base_blocks, base, len(blocks) - base_blocks, tail))
+        self._log = BucketLog(store, LogShape(base_blocks, base, len(blocks) - base_blocks, tail))
         self.ledgers = _present(joined(blocks)) if blocks else NO_LEDGERS
         self._leaks: Rows = np.frombuffer(store.get("leaks"), LEAK)
         self._elsewhere: Rows = np.frombuffer(store.get("elsewhere"), np.int64)
 
-    def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
+    def step(
+        self, ledgers: OwnedLedgerTable = NO_LEDGERS, nodes: OwnedLedgerTable = NO_NODES, asked: bool = False
+    ) -> Leaks | None:
         """Fold in a batch. Returns None if nothing that is reported changed and ``asked`` is false.
 
         Rows of deleted ledgers go to all buckets, because only the bucket with the ledger knows its owner.
@@ -108,10 +110,10 @@ class OwnerBucket:
         rows["owner"], rows["name"] = np.split(codes[1], 2)
         return Leaks(rows, tuple(names[codes[0]].tolist()) if len(leaks) else (), len(self.ledgers), elsewhere)
 
-    def _fold(self, arrived: Table) -> None:
+    def _fold(self, arrived: OwnedLedgerTable) -> None:
         ids, alive = arrived.rows["ledger"], arrived.rows["state"] != LedgerState.GONE
         known = np.isin(ids, np.concatenate([self.ledgers.rows["ledger"], ids[alive]]))
-        fresh = Table(arrived.rows[known | alive], arrived.names)
+        fresh = OwnedLedgerTable(arrived.rows[known | alive], arrived.names)
         if len(fresh):
             self.ledgers = _present(joined([self.ledgers, fresh]))
             if self._log.append(fresh.to_bytes(), len(fresh)):
@@ -121,16 +123,16 @@ class OwnerBucket:
     def _compact(self) -> None:
         self.ledgers = packed(self.ledgers)
         rows, names = self.ledgers.rows, self.ledgers.names
-        self._log.compact(len(rows), lambda begin, end: Table(rows[begin:end], names).to_bytes())
+        self._log.compact(len(rows), lambda begin, end: OwnedLedgerTable(rows[begin:end], names).to_bytes())
 
 
 _MISSING = [LEAK_RULES.code(rule) for rule in ("deletion.missing", LOST)]
 _COMPARED = ["ledger", "since_ms", "version", "state", "length", "rule"]
 
 
-def _present(table: Table) -> Table:
+def _present(table: OwnedLedgerTable) -> OwnedLedgerTable:
     newest = newest_ledgers(table)
-    return Table(newest.rows[newest.rows["state"] != LedgerState.GONE], newest.names)
+    return OwnedLedgerTable(newest.rows[newest.rows["state"] != LedgerState.GONE], newest.names)
 
 
 def _gone_since(found: Rows, arrived: Rows) -> Rows:

@@ -12,7 +12,7 @@ UNCONFIRMED = "none"
 SHOWN = 3
 
 
-class TopicState(NamedTuple):
+class JournalTopicState(NamedTuple):
     """A topic as the brokers report it."""
 
     id: str
@@ -41,7 +41,7 @@ class TopicState(NamedTuple):
         return f"cleanup.policy={self.policy} with {found}" if found else ""
 
 
-def expiring(topics: Mapping[str, TopicState], bootstrap: str) -> list[str]:
+def expiring(topics: Mapping[str, JournalTopicState], bootstrap: str) -> list[str]:
     """A problem for each of these topics, by name, whose records expire, with the command that corrects it."""
     return [
         f"records of topic {name} expire: expected cleanup.policy=compact; found {state.expires}; run kafka-configs.sh "
@@ -52,7 +52,7 @@ def expiring(topics: Mapping[str, TopicState], bootstrap: str) -> list[str]:
     ]
 
 
-def unreadable(topics: Mapping[str, TopicState]) -> list[str]:
+def unreadable(topics: Mapping[str, JournalTopicState]) -> list[str]:
     """A problem if the settings of topics may not be read, so that it is not known whether records expire."""
     if hidden := [name for name, state in topics.items() if not state.policy]:
         todo = "grant DESCRIBE_CONFIGS on these topics to the user of the journal"
@@ -60,7 +60,7 @@ def unreadable(topics: Mapping[str, TopicState]) -> list[str]:
     return []
 
 
-def lost(config: TopicState, confirmed: str, remembered: str, created: bool, others: bool) -> str:
+def lost(config: JournalTopicState, confirmed: str, remembered: str, created: bool, others: bool) -> str:
     """Why settings of the topic may have been lost; empty if they were not.
 
     ``confirmed``: the value of journal.confirmed; ``remembered``: the place that the data directory holds, which both
@@ -83,7 +83,7 @@ def lost(config: TopicState, confirmed: str, remembered: str, created: bool, oth
     return f"records before offset {config.begin} were deleted" if config.begin else ""
 
 
-def replaced(before: Mapping[str, str], now: Mapping[str, TopicState]) -> list[str]:
+def replaced(before: Mapping[str, str], now: Mapping[str, JournalTopicState]) -> list[str]:
     """The topics whose id is another one than ``before``, by name."""
     return [name for name, identity in before.items() if name in now and now[name].id != identity]
 

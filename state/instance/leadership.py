@@ -2,9 +2,9 @@
 
 Each instance appends signs of life and reads those of all instances in the same order:
 
-- A leader appends ``running`` at short intervals. It acts for `Terms.act_s` seconds after it sent a record, and only if
-  it has read this record back with no valid claim before it.
-- A standby that read no sign of the leader for `Terms.takeover_s` seconds appends a claim of the next epoch
+- A leader appends ``running`` at short intervals. It acts for `LeadershipTimes.act_s` seconds after it sent a record,
+  and only if it has read this record back with no valid claim before it.
+- A standby that read no sign of the leader for `LeadershipTimes.takeover_s` seconds appends a claim of the next epoch
   (``waiting``), with the offset of the leader's last sign. The claim is valid if no later sign precedes it. The first
   valid claim of an epoch wins; its owner leads from the time at which it reads it.
 
@@ -109,7 +109,7 @@ class Leader:
         return Leader(self.epoch, sign.run, sign.place, sign.since, sign.offset, RUNNING, foreign=True)
 
 
-class Role(Enum):
+class InstanceRole(Enum):
     """The role of an instance."""
 
     STANDBY = "standby"
@@ -118,15 +118,15 @@ class Role(Enum):
     """The instance led and must not act any more; its process ends."""
 
 
-TRANSITIONS: Mapping[Role, frozenset[Role]] = {
-    Role.STANDBY: frozenset({Role.LEADER}),
-    Role.LEADER: frozenset({Role.LOST}),
-    Role.LOST: frozenset(),
+TRANSITIONS: Mapping[InstanceRole, frozenset[InstanceRole]] = {
+    InstanceRole.STANDBY: frozenset({InstanceRole.LEADER}),
+    InstanceRole.LEADER: frozenset({InstanceRole.LOST}),
+    InstanceRole.LOST: frozenset(),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class LeadershipTimes:
     """Durations in seconds."""
 
     takeover_s: float
@@ -150,9 +150,9 @@ class Contender:
     may claim; ``standbys``: the places of other standbys, each with the time of its last sign.
     """
 
-    def __init__(self, run: str, place: str, terms: Terms, now_s: float) -> None:
+    def __init__(self, run: str, place: str, terms: LeadershipTimes, now_s: float) -> None:
         self._run, self._place, self.terms = run, place, terms
-        self.role, self.leader, self.able = Role.STANDBY, Leader(), True
+        self.role, self.leader, self.able = InstanceRole.STANDBY, Leader(), True
         self.standbys: dict[str, float] = {}
         self._heard_s = now_s
         self._current = False
@@ -162,9 +162,9 @@ class Contender:
 
     def due(self, now_s: float) -> Sign | None:
         """The record to append now. Call `sent` with it before it is sent."""
-        if self.role is Role.LOST:
+        if self.role is InstanceRole.LOST:
             return None
-        if self.role is Role.LEADER:
+        if self.role is InstanceRole.LEADER:
             return self._sign(RUNNING, self.leader.began) if self._quiet(now_s) else None
         if self._may_claim(now_s):
             return self._sign(WAITING)._replace(epoch=self.leader.epoch + 1, after=self.leader.offset)
@@ -172,7 +172,7 @@ class Contender:
 
     def end(self) -> Sign:
         """The last record of this instance."""
-        return self._sign(ENDED if self.role is Role.LEADER else STANDBY, self.leader.began)
+        return self._sign(ENDED if self.role is InstanceRole.LEADER else STANDBY, self.leader.began)
 
     def sent(self, sign: Sign, now_s: float) -> None:
         """A record is about to be sent."""
@@ -196,14 +196,14 @@ class Contender:
         self._current = self._current or sent_s is not None
         if self.leader.run == self._run and self.leader != before and sent_s is not None:
             self._prove(sent_s, now_s)
-        elif self.role is Role.LEADER and self.leader.run != self._run:
-            self._become(Role.LOST)
+        elif self.role is InstanceRole.LEADER and self.leader.run != self._run:
+            self._become(InstanceRole.LOST)
 
     def _prove(self, sent_s: float, now_s: float) -> None:
         """This instance leads according to the log, as of the time at which it sent the record."""
         self._proven_s = max(self._proven_s, sent_s)
-        if self.role is Role.STANDBY and self.may_act_until() > now_s:
-            self._become(Role.LEADER)
+        if self.role is InstanceRole.STANDBY and self.may_act_until() > now_s:
+            self._become(InstanceRole.LEADER)
 
     def may_act_until(self) -> float:
         """The end of the time for which this instance may act if it leads."""
@@ -211,14 +211,14 @@ class Contender:
 
     def may_act(self, now_s: float) -> bool:
         """Whether this instance may act. A leader that may not has lost its place for good."""
-        if self.role is Role.LEADER and now_s >= self.may_act_until():
-            self._become(Role.LOST)
-        return self.role is Role.LEADER
+        if self.role is InstanceRole.LEADER and now_s >= self.may_act_until():
+            self._become(InstanceRole.LOST)
+        return self.role is InstanceRole.LEADER
 
     def lose(self) -> None:
         """A store refused a write of this leader."""
-        if self.role is Role.LEADER:
-            self._become(Role.LOST)
+        if self.role is InstanceRole.LEADER:
+            self._become(InstanceRole.LOST)
 
     def present(self, now_s: float) -> list[str]:
         """The places of the other standbys that gave a sign lately."""
@@ -228,7 +228,7 @@ class Contender:
         """For how long no sign of the leader was read."""
         return now_s - self._heard_s
 
-    def _become(self, role: Role) -> None:
+    def _become(self, role: InstanceRole) -> None:
         assert role in TRANSITIONS[self.role], f"from {self.role} to {role}"
         self.role = role
 
@@ -244,6 +244,6 @@ class Contender:
         return now_s - self._last_s >= self.terms.beat_s
 
     def _sign(self, state: str, since: int = -1) -> Sign:
-        epoch = self.leader.epoch if self.role is Role.LEADER else 0
+        epoch = self.leader.epoch if self.role is InstanceRole.LEADER else 0
         takeover_ms = int(1000 * self.terms.takeover_s)
         return Sign(-1, self._run, state, self._place, epoch, since, self._read, self._number + 1, takeover_ms)

@@ -1,7 +1,7 @@
 """Log directories of Kafka brokers: sizes, plans, moves.
 
 What enters: one broker as DescribeLogDirs reports it (`model.Broker`), the settings, and what Trueup changed before
-(`decision.Ours`). What leaves: a `decision.Decision`: directories to cordon, moves to start, a throttle.
+(`decision.OwnChanges`). What leaves: a `decision.Decision`: directories to cordon, moves to start, a throttle.
 
 Read in this order:
 
@@ -15,5 +15,6 @@ Read in this order:
 are the verdicts and the section of the configuration.
 
 What must stay: a size that a broker did not report is unknown, and never 0. Trueup reverts its own cordons and
-throttles, in every mode, and nobody else's. No Spark state depends on this package: the journal has `Ours` as a record.
+throttles, in every mode, and nobody else's. No Spark state depends on this package: the journal has
+`OwnChanges` as a record.
 """

@@ -27,7 +27,7 @@ from trueup.state.logdirs.plan import Balance, Move, headroom, plan, startable
 from trueup.state.logdirs.settings import PARTITION, SIZE, LogDirsSettings, within
 
 
-class Ours(NamedTuple):
+class OwnChanges(NamedTuple):
     """Trueup's changes on a broker that are not reverted yet, and the moves that it ordered."""
 
     cordoned: frozenset[str] = frozenset()
@@ -38,7 +38,7 @@ class Ours(NamedTuple):
     """The names of approved actions. See `move_name` and `cordon_name`."""
 
 
-NOTHING = Ours()
+NOTHING = OwnChanges()
 
 
 class Decision(NamedTuple):
@@ -57,7 +57,7 @@ class Decision(NamedTuple):
     start: tuple[Move, ...]
     """The moves that may start now."""
     cancel: tuple[Relocation, ...]
-    """The moves of `Ours.moves` to cancel now."""
+    """The moves of `OwnChanges.moves` to cancel now."""
     throttle: int | None
     """The throttle to set now, in bytes per second. None removes the throttle of Trueup, and 0 changes nothing."""
     rule: str
@@ -66,19 +66,21 @@ class Decision(NamedTuple):
     """The details of the rule."""
 
 
-def followed_by(ours: Ours, broker: Broker, now_ms: int) -> tuple[Broker, Ours]:
+def followed_by(ours: OwnChanges, broker: Broker, now_ms: int) -> tuple[Broker, OwnChanges]:
     """The broker with the bytes that moves have yet to free, and the own state updated by the broker's."""
     moves, freeing = follow(ours.moves, broker, now_ms)
     return replace(broker, freeing=freeing), ours._replace(moves=moves)
 
 
-def cordons(broker: Broker, ours: Ours) -> frozenset[str]:
+def cordons(broker: Broker, ours: OwnChanges) -> frozenset[str]:
     """Cordoned directories. A broker does not report cordons of an offline directory: own ones count until removed."""
     shown = frozenset(d.path for d in broker.dirs if d.cordoned)
     return shown | (ours.cordoned & frozenset(d.path for d in broker.dirs if not d.online))
 
 
-def decide(broker: Broker, policy: LogDirsSettings, ours: Ours, now_ms: int, throttled: int | None = None) -> Decision:
+def decide(
+    broker: Broker, policy: LogDirsSettings, ours: OwnChanges, now_ms: int, throttled: int | None = None
+) -> Decision:
     """The decision for one broker. Time is ms since the epoch; ``throttled``: the throttle that is set now (0: none,
     None: the own one)."""
     limits = limits_of(broker, policy)
@@ -113,7 +115,7 @@ def cordon_name(broker: int, paths: frozenset[str]) -> str:
     return f"cordon-{broker}-{crc32(','.join(sorted(paths)).encode()):08x}"
 
 
-def ordered(ours: Ours, move: Move, beside: int, now_ms: int) -> Ours:
+def ordered(ours: OwnChanges, move: Move, beside: int, now_ms: int) -> OwnChanges:
     """The state with an order for this move; earlier orders for the same replica are removed.
 
     ``beside``: bytes on the source's volume that are not replicas.
@@ -127,7 +129,7 @@ def ordered(ours: Ours, move: Move, beside: int, now_ms: int) -> Ours:
     return ours._replace(moves=(*others, made))
 
 
-def after(ours: Ours, changed: Mapping[tuple[str, int, str, str], Relocation]) -> Ours:
+def after(ours: OwnChanges, changed: Mapping[tuple[str, int, str, str], Relocation]) -> OwnChanges:
     """The state with these moves replaced."""
     return ours._replace(moves=tuple(changed.get(move.what, move) for move in ours.moves))
 
@@ -141,7 +143,7 @@ def limits_of(broker: Broker, policy: LogDirsSettings) -> Balance:
     )  # fmt: skip
 
 
-def _may(policy: LogDirsSettings, ours: Ours, move: Move) -> bool:
+def _may(policy: LogDirsSettings, ours: OwnChanges, move: Move) -> bool:
     """Whether this move may be ordered, which includes an approved one that its broker forgot."""
     known = next((m for m in ours.moves if m.what == move.what), None)
     if policy.paused or policy.mode == "observe" or (known and known.stage is MoveStage.REFUSED):
@@ -172,7 +174,7 @@ def _rule(broker: Broker, policy: LogDirsSettings, why: str, planned: bool, wait
     return "", ""
 
 
-def _steer(free: Broker, policy: LogDirsSettings, ours: Ours, moves: tuple[Move, ...]) -> frozenset[str]:
+def _steer(free: Broker, policy: LogDirsSettings, ours: OwnChanges, moves: tuple[Move, ...]) -> frozenset[str]:
     """All directories that the strategy wants cordoned. ``free``: the broker without own cordons."""
     others = frozenset(d.path for d in free.dirs if d.cordoned)
     if policy.strategy != SIZE or not free.cordons:
@@ -188,7 +190,7 @@ def _steer(free: Broker, policy: LogDirsSettings, ours: Ours, moves: tuple[Move,
     return wanted if any(d.online and d.path not in wanted for d in free.dirs) else others
 
 
-def _cordon(broker: Broker, policy: LogDirsSettings, ours: Ours, steer: frozenset[str]) -> frozenset[str] | None:
+def _cordon(broker: Broker, policy: LogDirsSettings, ours: OwnChanges, steer: frozenset[str]) -> frozenset[str] | None:
     """The cordons to set now; None if they are set already or not approved."""
     present = cordons(broker, ours)
     idle = policy.paused or policy.mode == "observe"
@@ -198,7 +200,7 @@ def _cordon(broker: Broker, policy: LogDirsSettings, ours: Ours, steer: frozense
     return None if wanted == present else wanted
 
 
-def _cancelled(broker: Broker, ours: Ours, limits: Balance, now_ms: int) -> tuple[Relocation, ...]:
+def _cancelled(broker: Broker, ours: OwnChanges, limits: Balance, now_ms: int) -> tuple[Relocation, ...]:
     """Own moves to cancel: other writes have filled the target so that half of the headroom would be used, or the copy
     has made no progress for too long."""
     if not broker.sized:
@@ -215,7 +217,7 @@ def _cancelled(broker: Broker, ours: Ours, limits: Balance, now_ms: int) -> tupl
     return tuple(move for move in ours.moves if bad(move))
 
 
-def _throttle(policy: LogDirsSettings, ours: Ours, starting: bool, now_set: int) -> int | None:
+def _throttle(policy: LogDirsSettings, ours: OwnChanges, starting: bool, now_set: int) -> int | None:
     if now_set and now_set not in ours.throttles:
         return 0  # set by another client
     wanted = policy.throttle_bytes_per_s

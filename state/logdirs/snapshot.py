@@ -37,7 +37,7 @@ class Copying(NamedTuple):
     copied: int
 
 
-class Observed(NamedTuple):
+class ObservedBroker(NamedTuple):
     """One broker at one time, ms since the epoch."""
 
     broker: int
@@ -57,7 +57,7 @@ class Replica(NamedTuple):
     bytes: int
 
 
-def observed(broker: Broker, at_ms: int) -> Observed:
+def observed(broker: Broker, at_ms: int) -> ObservedBroker:
     """A broker in rows."""
     counts = np.bincount(broker.replicas.home, minlength=len(broker.dirs)).tolist()
     columns = zip(
@@ -68,10 +68,10 @@ def observed(broker: Broker, at_ms: int) -> Observed:
         Directory(d.path, volume, d.total, d.usable, d.online, d.cordoned, count, held, coming, going)
         for d, volume, count, held, coming, going in columns
     )
-    return Observed(broker.id, at_ms, broker.cordons, skew(broker), directories, _copying(broker))
+    return ObservedBroker(broker.id, at_ms, broker.cordons, skew(broker), directories, _copying(broker))
 
 
-def cordoned(found: Observed, paths: frozenset[str] | None) -> Observed:
+def cordoned(found: ObservedBroker, paths: frozenset[str] | None) -> ObservedBroker:
     """The snapshot after exactly these directories were cordoned; None: nothing was changed."""
     if paths is None:
         return found

@@ -12,7 +12,7 @@ import numpy as np
 from trueup.state.bookkeeper.marks import HIDDEN, NO_MARKS, MarkRows
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage
-from trueup.state.placement.policy.fencing import NO_FORMER, Former, joined
+from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers, joined
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import NO_FINDINGS, BucketAnswer, Rows, merged
@@ -24,7 +24,7 @@ HOLD = "the release of the hold"
 
 
 @dataclass(frozen=True, slots=True)
-class Cleared:
+class ClearedFindings:
     """Ledgers that stopped being findings with one answer."""
 
     ledger: Rows
@@ -40,7 +40,7 @@ class Cleared:
 _AGE = np.dtype([("ledger", "<i8"), ("since_ms", "<i8")])
 
 
-class Ages:
+class FindingAges:
     """Since when ledgers were findings of earlier views, in ms since the epoch: a view that is built again begins
     without this. ``ledger`` is ascending."""
 
@@ -72,22 +72,22 @@ def lookup(rows: Rows, ids: Rows) -> Rows:
     return np.where(rows["ledger"][at] == ids, at, -1)
 
 
-NO_AGES = Ages(np.zeros(0, np.int64), np.zeros(0, np.int64))
+NO_AGES = FindingAges(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Board:
     """Findings of all buckets, and ``marks``, ordered by ledger id. ``ages``: the ages of findings of earlier views.
     Not safe for use from several threads at once."""
 
-    def __init__(self, ages: Ages = NO_AGES) -> None:
+    def __init__(self, ages: FindingAges = NO_AGES) -> None:
         self._ages, self._whole = ages, False
         self._findings: dict[int, Rows] = {}
-        self._former: dict[int, Former] = {}
+        self._former: dict[int, FormerMembers] = {}
         self._ledgers: dict[int, int] = {}
         self._epochs: dict[int, int] = {}
         self._all: Rows | None = NO_FINDINGS
         self.marks: MarkRows = NO_MARKS
-        self._all_former: Former | None = NO_FORMER
+        self._all_former: FormerMembers | None = NO_FORMER
 
     def aged(self, answer: BucketAnswer) -> BucketAnswer:
         """An answer whose findings have the ages of earlier views."""
@@ -96,9 +96,9 @@ class Board:
     def whole(self) -> None:
         """Every bucket has answered: earlier findings that are none now are over."""
         if not self._whole:
-            self._ages, self._whole = Ages(self.findings["ledger"], self.findings["since_ms"]), True
+            self._ages, self._whole = FindingAges(self.findings["ledger"], self.findings["since_ms"]), True
 
-    def apply(self, bucket: int, answer: BucketAnswer) -> Cleared:
+    def apply(self, bucket: int, answer: BucketAnswer) -> ClearedFindings:
         """Apply one bucket's answer, as `aged` returns it. Idempotent."""
         before = self._findings.get(bucket, NO_FINDINGS)
         after = answer.findings if answer.full else merged(before, answer.findings)
@@ -111,7 +111,7 @@ class Board:
         self._ages.forget(gone["ledger"])
         deleted = answer.findings["ledger"][answer.findings["rule"] == RULES.code(GONE_RULE)]
         wrong = gone["verdict"] != Verdict.UNKNOWN
-        return Cleared(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted), wrong)
+        return ClearedFindings(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted), wrong)
 
     @property
     def findings(self) -> Rows:
@@ -122,7 +122,7 @@ class Board:
         return self._all
 
     @property
-    def former(self) -> Former:
+    def former(self) -> FormerMembers:
         """The bookies that may refuse ledgers with findings, now or later."""
         if self._all_former is None:
             self._all_former = joined(self._former.values())

@@ -9,8 +9,8 @@ import numpy as np
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.policy import fragments as rule
 from trueup.state.placement.policy.bookie_classes import BookieClass, depth
-from trueup.state.placement.policy.fragments import ABSENT, DEAD, KNOWN, Bench, FragmentFacts, FragmentStage
-from trueup.state.placement.policy.replacement import DEFAULT_RACK, Rack, Reach, Sure, windows
+from trueup.state.placement.policy.fragments import ABSENT, DEAD, KNOWN, FragmentFacts, FragmentJudge, FragmentStage
+from trueup.state.placement.policy.replacement import DEFAULT_RACK, Certainty, Rack, RepairReach, windows
 from trueup.state.placement.rules import RULES
 
 NEW_RACK = "/a-rack-of-its-own"
@@ -41,7 +41,7 @@ class EvidenceFinding:
     excluded: dict[Rack, int]
 
 
-def members(bench: Bench, names: list[str]) -> list[dict[str, Any]]:
+def members(bench: FragmentJudge, names: list[str]) -> list[dict[str, Any]]:
     """Members in ring order: bookie, rack, status, whether BookKeeper's rule counts its rack."""
     classes = bench.bookie_classes
     known = bench.classes(tuple(names))
@@ -56,7 +56,7 @@ def members(bench: Bench, names: list[str]) -> list[dict[str, Any]]:
     ]
 
 
-def shown(bench: Bench, found: EvidenceFinding, quorum: int) -> dict[str, Any]:
+def shown(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> dict[str, Any]:
     """One fragment."""
     what = RULES[found.rule]
     return {
@@ -72,14 +72,14 @@ def shown(bench: Bench, found: EvidenceFinding, quorum: int) -> dict[str, Any]:
     }
 
 
-def unjudged(bench: Bench, names: list[str], code: int) -> dict[str, Any]:
+def unjudged(bench: FragmentJudge, names: list[str], code: int) -> dict[str, Any]:
     """One fragment of a deleted or unreadable ledger, in the same form."""
     nothing = {"copies": 0, "racks": 0, "empty": False, "failing_windows": [], "repair": "", "refusing": []}
     what = RULES[code]
     return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
 
 
-def _failing(bench: Bench, found: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
+def _failing(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
     kinds, racks = found.facts.kinds[0], found.facts.names[0]
     need, names = min(quorum, bench.topology.min_racks), bench.bookie_classes.racks
     for window in windows(len(kinds), quorum):
@@ -91,7 +91,7 @@ def _failing(bench: Bench, found: EvidenceFinding, quorum: int) -> Iterator[dict
             yield {"bookies": [found.bookies[i] for i in at], "racks": given, "copies": copies}
 
 
-def _chance(bench: Bench, found: EvidenceFinding, quorum: int) -> str:
+def _chance(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> str:
     """How certain a repair by a worker is; empty if no repair is necessary or possible."""
     if found.rule == rule.LOST:
         chance = bench.refill(found.facts, 0, found.excluded)
@@ -99,15 +99,15 @@ def _chance(bench: Bench, found: EvidenceFinding, quorum: int) -> str:
         chance = bench.reach(found.facts, 0, quorum, found.excluded)
     else:
         return ""
-    if chance.sure is Sure.NEVER:
+    if chance.sure is Certainty.NEVER:
         return "no repair found before the search limit" if chance.cut else "BookKeeper cannot repair the fragment"
     replicas = f"{chance.moves} {'replica' if chance.moves == 1 else 'replicas'}"
-    if chance.sure is Sure.ALWAYS:
+    if chance.sure is Certainty.ALWAYS:
         return f"every attempt succeeds and moves at least {replicas}"
     return f"depends on BookKeeper's random choices: some attempts succeed, with at least {replicas} moved"
 
 
-def changes(bench: Bench, found: EvidenceFinding, quorum: int) -> list[str]:
+def changes(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[str]:
     """What would change the verdict of this fragment, the most specific first."""
     what = RULES[found.rule]
     if what.verdict is Verdict.TRUE:
@@ -121,22 +121,22 @@ def _away(found: EvidenceFinding) -> list[str]:
     return [found.bookies[at] for at in gone.tolist()]
 
 
-def _returns(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
+def _returns(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
     return [f"the return of {' or '.join(_away(found))}"]
 
 
-def _unwritable(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
+def _unwritable(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
     names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.READONLY).tolist()]
     return [f"{' or '.join(names)} becoming writable again"]
 
 
-def _unmapped(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
+def _unmapped(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
     here = (found.facts.names[0] == bench.bookie_classes.default) & KNOWN[found.facts.kinds[0]]
     names = [found.bookies[at] for at in np.flatnonzero(here).tolist()]
     return [f"a rack for {' and '.join(names)} in the rack map"]
 
 
-def _deep(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
+def _deep(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
     classes = bench.bookie_classes
     odd = [bookie for bookie in found.bookies if classes.kind[classes.of.get(bookie, -1)] == BookieClass.ODD]
     # Bookies outside the ensemble matter, too: any of them may have joined first.
@@ -149,28 +149,28 @@ def _deep(bench: Bench, found: EvidenceFinding, _: int) -> list[str]:
     ]  # fmt: skip
 
 
-def _unseen(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
+def _unseen(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
     names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.UNKNOWN).tolist()]
     return [f"a cookie or a registration of {' and '.join(names)}"]
 
 
-def _refused(_: Bench, found: EvidenceFinding, __: int) -> list[str]:
+def _refused(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
     names = " or ".join(found.refusing)
     restart = f"a restart of {names}, then an increase of placement.restarted by one (a restart cannot be observed)"
     return [restart, "a writable bookie that never held the ledger"]
 
 
-def _more_for_loss(bench: Bench, found: EvidenceFinding, quorum: int) -> list[str]:
+def _more_for_loss(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[str]:
     more = _more(bench, found, lambda more: bench.refill(found.facts, 0, {}, more))
     return [*_returns(bench, found, quorum), *more]
 
 
-def _more_for_racks(bench: Bench, found: EvidenceFinding, quorum: int) -> list[str]:
+def _more_for_racks(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[str]:
     more = _more(bench, found, lambda more: bench.reach(found.facts, 0, quorum, {}, more))
     return more or ["no tried number of bookies lets BookKeeper reach an ensemble that adheres; rewrite the ledger"]
 
 
-def _more(bench: Bench, found: EvidenceFinding, try_it: Callable[[dict[Rack, int]], Reach]) -> list[str]:
+def _more(bench: FragmentJudge, found: EvidenceFinding, try_it: Callable[[dict[Rack, int]], RepairReach]) -> list[str]:
     """The smallest number of additional writable bookies in one rack that permits a repair, for each such rack."""
     out: list[str] = []
     for rack in [NEW_RACK, *bench.bookie_classes.racks_in_use]:
@@ -182,7 +182,7 @@ def _more(bench: Bench, found: EvidenceFinding, try_it: Callable[[dict[Rack, int
     return out
 
 
-_SAYS: dict[int, Callable[[Bench, EvidenceFinding, int], list[str]]] = {
+_SAYS: dict[int, Callable[[FragmentJudge, EvidenceFinding, int], list[str]]] = {
     rule.LOST: _returns,
     rule.ALL_LOST: _returns,
     rule.PENDING: _returns,

@@ -19,7 +19,7 @@ Positions = Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingLedgers:
     """Ledgers that wait for their verdict. Above `EXACT` rows, a ledger that was published several times counts several
     times."""
 
@@ -47,7 +47,7 @@ class Queue:
         self._parts: list[_Part] = []
         self._start: Positions | None = None
         self._taken: Positions = {}
-        self._waiting: Waiting | None = None
+        self._waiting: WaitingLedgers | None = None
         self.started = False
 
     def start(self, ends: Positions) -> None:
@@ -95,7 +95,7 @@ class Queue:
         return self._parts[0].at_ms if self._parts else None
 
     @property
-    def waiting(self) -> Waiting:
+    def waiting(self) -> WaitingLedgers:
         """The ledgers that wait now. If a ledger was published several times, the last publication counts."""
         if self._waiting is None:
             ledgers = np.concatenate([NO_LEDGERS, *(part.ledgers for part in self._parts)])[::-1]
@@ -103,11 +103,11 @@ class Queue:
             if len(ledgers) <= EXACT:
                 ledgers, last = np.unique(ledgers, return_index=True)
                 present = present[last]
-            self._waiting = Waiting(ledgers, int(present.sum()))
+            self._waiting = WaitingLedgers(ledgers, int(present.sum()))
         return self._waiting
 
 
-def counted(findings: Rows, waiting: Waiting, ledgers: int) -> dict[str, int]:
+def counted(findings: Rows, waiting: WaitingLedgers, ledgers: int) -> dict[str, int]:
     """The number of ledgers by verdict name, of ``ledgers`` in total. ``findings``: the findings, ordered by id. A
     ledger that waits is unknown, whatever its last finding; one that neither waits nor has a finding is true."""
     current = np.ones(len(findings), bool)

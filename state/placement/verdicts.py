@@ -17,11 +17,11 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.evidence import EvidenceFinding, changes, shown, unjudged
-from trueup.state.placement.policy.fencing import NO_FORMER, Former
-from trueup.state.placement.policy.fragments import GONE, UNREADABLE, Bench, FragmentStage, plain, stages
+from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
+from trueup.state.placement.policy.fragments import GONE, UNREADABLE, FragmentJudge, FragmentStage, plain, stages
 from trueup.state.placement.rules import RULES
 
-__all__ = ["NO_FORMER", "ORDER", "Former", "Verdicts", "evidence", "judge", "order", "unregistered"]
+__all__ = ["NO_FORMER", "ORDER", "FormerMembers", "Verdicts", "evidence", "judge", "order", "unregistered"]
 
 ORDER = (
     "placement.unreadable",
@@ -76,9 +76,9 @@ class Verdicts:
         return len(self.rule)
 
 
-def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> Verdicts:
+def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORMER) -> Verdicts:
     """Judge every row; ``ledgers`` holds one row per ledger, in any order."""
-    size, bench = len(ledgers), Bench(topology)
+    size, bench = len(ledgers), FragmentJudge(topology)
     rule = np.where(ledgers.state == LedgerState.GONE, GONE, UNREADABLE).astype(np.uint8)
     copies, racks = np.zeros(size, np.uint16), np.zeros(size, np.uint16)
     fragment = np.zeros(size, np.uint32)
@@ -99,7 +99,7 @@ def judge(ledgers: Ledgers, topology: Topology, former: Former = NO_FORMER) -> V
     return Verdicts(_VERDICT[rule], rule, copies, racks, fragment, _held(ledgers, bench))
 
 
-def _held(ledgers: Ledgers, bench: Bench) -> Column:
+def _held(ledgers: Ledgers, bench: FragmentJudge) -> Column:
     """Whether each row names a bookie of the mass loss that is held: bool."""
     found = np.zeros(len(ledgers), bool)
     if bench.topology.held and len(ledgers):
@@ -166,7 +166,7 @@ def _pieces(ledgers: Ledgers, rows: Column, ring: int) -> Iterator[Column]:
         at = until
 
 
-def _several(bench: Bench, ledgers: Ledgers, rows: Column, classes: Column, size: int,
+def _several(bench: FragmentJudge, ledgers: Ledgers, rows: Column, classes: Column, size: int,
              quorum: int) -> tuple[Column, Column, Column, Column]:  # fmt: skip
     """(rule, copies, racks, fragment) of rows of any number of fragments."""
     count = ledgers.fragments[rows].astype(np.int64)
@@ -187,7 +187,7 @@ def _several(bench: Bench, ledgers: Ledgers, rows: Column, classes: Column, size
     )
 
 
-def _remembered(ledgers: Ledgers, former: Former, rule: Column) -> list[int]:
+def _remembered(ledgers: Ledgers, former: FormerMembers, rule: Column) -> list[int]:
     """Rows that would be repaired, and that a bookie may refuse."""
     if not len(former):
         return []
@@ -196,14 +196,14 @@ def _remembered(ledgers: Ledgers, former: Former, rule: Column) -> list[int]:
     return found
 
 
-def _again(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> tuple[int, int]:
+def _again(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerMembers) -> tuple[int, int]:
     """(rule, fragment) of one row that some of its targets may refuse."""
     found = _fragments(bench, ledgers, row, former)
     worst = _worst(found)
     return found[worst].rule, worst
 
 
-def _fragments(bench: Bench, ledgers: Ledgers, row: int, former: Former) -> list[EvidenceFinding]:
+def _fragments(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerMembers) -> list[EvidenceFinding]:
     """Every fragment of one row, judged separately."""
     ensembles, quorum = ledgers.ensembles(row), int(ledgers.quorum[row])
     excluded, out = former.of(int(ledgers.ledger[row])), []
@@ -225,14 +225,14 @@ def _worst(found: Sequence[EvidenceFinding]) -> int:
     return max(range(len(found)), key=lambda at: (_RANK[found[at].rule], -at))
 
 
-def evidence(ledgers: Ledgers, row: int, topology: Topology, former: Former = NO_FORMER) -> dict[str, Any]:
+def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembers = NO_FORMER) -> dict[str, Any]:
     """The reasons for the verdict on one row, and what would change it, as values that JSON supports.
 
     ``fragments``: the bookies of each fragment (rack, status, whether BookKeeper counts the rack), its rule, copies,
     racks and failing windows, and the certainty of a repair. ``held``: whether the ledger names a bookie of a mass loss
     that is held. ``changes``: sentences.
     """
-    bench = Bench(topology)
+    bench = FragmentJudge(topology)
     if not list(_shapes(ledgers.take(np.array([row])))):
         rule = GONE if ledgers.state[row] == LedgerState.GONE else UNREADABLE
         plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]

@@ -18,9 +18,9 @@ from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
-from trueup.state.common.bucket_log import BucketLog, Shape
+from trueup.state.common.bucket_log import BucketLog, LogShape
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.policy.fencing import NO_FORMER, Former
+from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
 from trueup.state.placement.verdicts import Verdicts, judge
 
 Rows = NDArray[Any]
@@ -51,7 +51,7 @@ class BucketAnswer:
     ledgers: int
     """The number of ledgers in the bucket that exist; -1 if they were not counted in this batch."""
     findings: Rows
-    former: Former = NO_FORMER
+    former: FormerMembers = NO_FORMER
     """All bookies that may refuse ledgers with findings."""
 
 
@@ -61,13 +61,13 @@ class Bucket:
     def __init__(self, store: Store, encode: Callable[[Topology], bytes], decode: Callable[[bytes], Topology]) -> None:
         self._store, self._encode = store, encode
         shape = store.get("shape")
-        *rows, self._newest = _SHAPE.unpack(shape) if shape else (*Shape(), -1)
-        self._log = BucketLog(store, Shape(*rows))
+        *rows, self._newest = _SHAPE.unpack(shape) if shape else (*LogShape(), -1)
+        self._log = BucketLog(store, LogShape(*rows))
         raw = store.get("topology")
         self.topology = decode(raw) if raw else None
         self.findings: Rows = np.frombuffer(store.get("findings"), FINDING)
         former = store.get("former")
-        self.former = Former.from_bytes(former) if former else NO_FORMER
+        self.former = FormerMembers.from_bytes(former) if former else NO_FORMER
         self._view: Ledgers | None = None
 
     def view(self) -> Ledgers:
@@ -148,7 +148,7 @@ class Bucket:
         newer = ~known | (fresh.mzxid > view.mzxid[before])
         return fresh.take(newer), view.take(before[known & newer])
 
-    def _know(self, former: Former) -> None:
+    def _know(self, former: FormerMembers) -> None:
         if former is not self.former:
             self.former = former
             self._store.put("former", former.to_bytes())

@@ -21,7 +21,7 @@ _STORED = (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)
 
 
 @dataclass(slots=True)
-class Loss:
+class FailureEffect:
     """The effect of one failure, with the bookies that are missing already. A ledger counts by its weakest entries,
     those with the fewest replicas left."""
 
@@ -54,7 +54,7 @@ class WhatIf:
 
     def __init__(self, failures: Mapping[str, Set[str]], missing: Set[str], writable: Set[str]) -> None:
         self._failures, self._missing, self._writable = failures, missing, writable
-        self.losses = {name: Loss(name, len(bookies)) for name, bookies in failures.items()}
+        self.losses = {name: FailureEffect(name, len(bookies)) for name, bookies in failures.items()}
         self.ledgers = 0
 
     def add(self, rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> None:
@@ -113,7 +113,7 @@ class _Rings:
             ))  # fmt: skip
         return made
 
-    def lose(self, loss: Loss, dead: Column, gone: Column, left: int) -> None:
+    def lose(self, loss: FailureEffect, dead: Column, gone: Column, left: int) -> None:
         """Add the effect on these fragments. ``dead``: whether each bookie fails; ``gone``: whether each bookie is
         missing after the failure; ``left``: the number of writable bookies after the failure."""
         there = dead[self.members]

@@ -102,7 +102,7 @@ class Switch(NamedTuple):
     """The digest of the policy that Trueup made for a topic without a policy of its own, empty if the topic had one."""
     looks: int = 0
     """The number of consecutive passes in which brokers would read every ledger with the priority ``toward``. See
-    `verdicts.Reads.well`."""
+    `verdicts.ReadVerdict.well`."""
     whole_ms: int = 0
     """The time of the first pass that ``looks`` counts, in ms since the epoch, 0 if there is none."""
     unloaded: bool = False
@@ -111,7 +111,7 @@ class Switch(NamedTuple):
     """The priority that the topic would have without the switch, as last determined. None if not determined yet."""
 
 
-class Kept(NamedTuple):
+class PriorityState(NamedTuple):
     """What Trueup remembers of a namespace or topic."""
 
     change: Change | None = None
@@ -125,7 +125,7 @@ class Kept(NamedTuple):
         return self.change is None and self.switch is None
 
 
-NOTHING = Kept()
+NOTHING = PriorityState()
 
 
 def advance(change: Change, event: ChangeEvent, now_ms: int, detail: str = "", rule: str = "") -> Change:
@@ -136,7 +136,7 @@ def advance(change: Change, event: ChangeEvent, now_ms: int, detail: str = "", r
     return change._replace(stage=stage, at_ms=now_ms, detail=detail or change.detail, rule=rule or change.rule)
 
 
-def followed(target: str, kept: Kept, policy: PolicyView, now_ms: int) -> Kept:
+def followed(target: str, kept: PriorityState, policy: PolicyView, now_ms: int) -> PriorityState:
     """What is remembered after an observation of the policy of ``target``."""
     change, switch, shown = kept.change, kept.switch, policy.priority
     if change is not None and change.stage is ChangeStage.ORDERED and change.purpose is not Purpose.UNLOAD:
@@ -147,7 +147,7 @@ def followed(target: str, kept: Kept, policy: PolicyView, now_ms: int) -> Kept:
         return kept
     found = f"another client set {shown or 'no priority'} while the switch to {switch.priority} was in effect"
     ours = Change(target, Purpose.SWITCH, switch.priority, switch.before, ChangeStage.REFUSED, now_ms)
-    return Kept(ours._replace(rule=CHANGED, detail=found))
+    return PriorityState(ours._replace(rule=CHANGED, detail=found))
 
 
 _OVER = frozenset({*ENDS, ChangeStage.ORDERED})
@@ -158,7 +158,7 @@ def _rested(change: Change, now_ms: int) -> bool:
     return change.stage is ChangeStage.REFUSED and now_ms - change.at_ms >= REST_MS
 
 
-def _ordered(kept: Kept, change: Change, policy: PolicyView, now_ms: int) -> Kept:
+def _ordered(kept: PriorityState, change: Change, policy: PolicyView, now_ms: int) -> PriorityState:
     """A change that was sent or was about to be sent. A policy with the old priority and other fields is another
     client's."""
     shown = policy.priority
@@ -173,9 +173,9 @@ def _ordered(kept: Kept, change: Change, policy: PolicyView, now_ms: int) -> Kep
     return refused(kept, found, rule, now_ms, lost=not before)
 
 
-def refused(kept: Kept, detail: str, rule: str, now_ms: int, lost: bool = False) -> Kept:
+def refused(kept: PriorityState, detail: str, rule: str, now_ms: int, lost: bool = False) -> PriorityState:
     """What is remembered after a change had no effect. A switch that did not happen is forgotten, and one whose policy
     another client replaced (``lost``)."""
     assert kept.change is not None, "a change that was ordered"
     change = advance(kept.change, ChangeEvent.REFUSE, now_ms, detail, rule)
-    return Kept(change, None if lost or change.purpose is Purpose.SWITCH else kept.switch)
+    return PriorityState(change, None if lost or change.purpose is Purpose.SWITCH else kept.switch)

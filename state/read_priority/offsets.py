@@ -5,58 +5,58 @@ Of a range, the first position is included and the second is not.
 
 from collections.abc import Mapping, Sequence
 
-from trueup.state.read_priority.positions import Part, Position, parts
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange, parts
 from trueup.state.read_priority.tiers import LedgerInfo
 
-BEGIN = Position(0, 0)
+BEGIN = EntryPosition(0, 0)
 """Before every ledger."""
 
 
-def begin_of(ledgers: Sequence[LedgerInfo]) -> Position:
+def begin_of(ledgers: Sequence[LedgerInfo]) -> EntryPosition:
     """The first position of a topic."""
-    return Position(min(info.ledger for info in ledgers), 0) if ledgers else BEGIN
+    return EntryPosition(min(info.ledger for info in ledgers), 0) if ledgers else BEGIN
 
 
-def end_of(ledgers: Sequence[LedgerInfo], last: int) -> Position:
+def end_of(ledgers: Sequence[LedgerInfo], last: int) -> EntryPosition:
     """The position after all readable entries. ``last``: the last readable entry of the open ledger, -1: none."""
     if not ledgers:
         return BEGIN
     newest = max(ledgers, key=lambda info: info.ledger)
-    return Position(newest.ledger, newest.entries if newest.closed_ms else last + 1)
+    return EntryPosition(newest.ledger, newest.entries if newest.closed_ms else last + 1)
 
 
-def settled(ledgers: Sequence[LedgerInfo], at: Position) -> Position:
+def settled(ledgers: Sequence[LedgerInfo], at: EntryPosition) -> EntryPosition:
     """The same position, at the start of the next ledger if it is at the end of a closed one: the closed ledger may be
     trimmed without any loss then."""
     sizes = {info.ledger: info.entries for info in ledgers if info.closed_ms}
     for ledger in sorted(info.ledger for info in ledgers):
         if at.ledger in sizes and at.entry >= sizes[at.ledger] and ledger > at.ledger:
-            at = Position(ledger, 0)
+            at = EntryPosition(ledger, 0)
     return at
 
 
-def between(ledgers: Sequence[LedgerInfo], start: Position, end: Position) -> list[Part]:
+def between(ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosition) -> list[LedgerRange]:
     """The parts of these ledgers from ``start`` to ``end``; every part has a last entry."""
-    found = parts(ledgers, start, Position(end.ledger, end.entry - 1))
+    found = parts(ledgers, start, EntryPosition(end.ledger, end.entry - 1))
     return [part for part in found if part.last is not None]
 
 
-def count(found: Sequence[Part]) -> int:
+def count(found: Sequence[LedgerRange]) -> int:
     """The entries of parts that have a last one."""
     return sum(part.last - part.first + 1 for part in found if part.last is not None)
 
 
-def trimmed(ledgers: Sequence[LedgerInfo], start: Position) -> bool:
+def trimmed(ledgers: Sequence[LedgerInfo], start: EntryPosition) -> bool:
     """Whether the ledger of an offset left the topic, and possibly entries that were not read."""
     return start != BEGIN and all(info.ledger != start.ledger for info in ledgers)
 
 
-def limited(ledgers: Sequence[LedgerInfo], start: Position, end: Position, most: int) -> Position:
+def limited(ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosition, most: int) -> EntryPosition:
     """The position at most ``most`` entries after ``start``, and not after ``end``."""
     for part in between(ledgers, start, end):
         size = count([part])
         if size > most:
-            return Position(part.info.ledger, part.first + most)
+            return EntryPosition(part.info.ledger, part.first + most)
         most -= size
     return end
 
@@ -72,7 +72,7 @@ def shares(backlogs: Mapping[str, int], most: int) -> dict[str, int]:
     return found
 
 
-def cut(part: Part, most: int) -> list[Part]:
+def cut(part: LedgerRange, most: int) -> list[LedgerRange]:
     """A part in pieces of at most ``most`` entries, of equal size as far as possible."""
     size = count([part])
     pieces = -(-size // most) or 1
@@ -80,6 +80,6 @@ def cut(part: Part, most: int) -> list[Part]:
     return [part._replace(first=bounds[at], last=bounds[at + 1] - 1) for at in range(pieces)]
 
 
-def shown(at: Position) -> str:
+def shown(at: EntryPosition) -> str:
     """An offset as text, which `positions.position_of` reads."""
     return f"{at.ledger}:{at.entry}"

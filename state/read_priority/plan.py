@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from trueup.state.read_priority.copies import other
-from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeStage, Kept, Purpose, Switch, followed
+from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeStage, PriorityState, Purpose, Switch, followed
 from trueup.state.read_priority.policies import Contradiction, Level
 from trueup.state.read_priority.settings import ReadsSettings
 from trueup.state.read_priority.tiers import ReadPriority
@@ -17,12 +17,12 @@ from trueup.state.read_priority.verdicts import (
     topic_findings,
     worse,
 )
-from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
+from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 
-Remembered = Mapping[str, Kept]
+Remembered = Mapping[str, PriorityState]
 
 
-class Decided(NamedTuple):
+class PassResult(NamedTuple):
     """The result of one pass."""
 
     findings: tuple[ReadFinding, ...]
@@ -32,7 +32,7 @@ class Decided(NamedTuple):
     """What Trueup remembers from now on, by target."""
 
 
-def decide(seen: Observation, before: Remembered, chosen: ReadsSettings) -> Decided:
+def decide(seen: PriorityObservation, before: Remembered, chosen: ReadsSettings) -> PassResult:
     """Decide about all namespaces and topics. Of topics that left their namespace nothing is remembered; other targets
     that were not observed are remembered as they are."""
     there = {topic.name for topic in seen.topics}
@@ -50,15 +50,15 @@ def decide(seen: Observation, before: Remembered, chosen: ReadsSettings) -> Deci
         if topic.declared is not None or mine.switch is not None:
             findings += topic_findings(seen, topic, mine, chosen)
             due += _pending(kept, topic.name, _of_topic(seen, topic, mine, chosen))
-    return Decided(tuple(findings), tuple(due), {name: one for name, one in kept.items() if one != NOTHING})
+    return PassResult(tuple(findings), tuple(due), {name: one for name, one in kept.items() if one != NOTHING})
 
 
-def _left(seen: Observation, target: str) -> bool:
+def _left(seen: PriorityObservation, target: str) -> bool:
     """Whether a target that was not observed is a topic of a namespace that was."""
     return target.count("/") > 1 and "/".join(target.split("/")[:2]) in seen.namespaces and not seen.incomplete
 
 
-def _pending(kept: dict[str, Kept], target: str, wanted: Change | None) -> Iterator[Change]:
+def _pending(kept: dict[str, PriorityState], target: str, wanted: Change | None) -> Iterator[Change]:
     """The change that is due, and what is remembered of the one before. A change that was sent, or that rests after a
     refusal, comes first; an approval holds for the same change only."""
     mine = kept.get(target, NOTHING)
@@ -70,7 +70,7 @@ def _pending(kept: dict[str, Kept], target: str, wanted: Change | None) -> Itera
         yield wanted._replace(stage=mine.change.stage) if mine.change is not None else wanted
 
 
-def _looked(seen: Observation, topic: TopicView, before: Kept) -> Kept:
+def _looked(seen: PriorityObservation, topic: TopicView, before: PriorityState) -> PriorityState:
     """What is remembered of a topic after this pass."""
     if topic.policy is None:
         return _blind(before)
@@ -89,9 +89,9 @@ def _looked(seen: Observation, topic: TopicView, before: Kept) -> Kept:
     return kept._replace(switch=_settling(kept.switch, topic, _returns_to(seen, topic, kept), seen.at_ms))
 
 
-def _blind(kept: Kept) -> Kept:
+def _blind(kept: PriorityState) -> PriorityState:
     """After a pass that did not see the priority: passes that count must be consecutive."""
-    return Kept(kept.change, kept.switch and kept.switch._replace(looks=0, whole_ms=0))
+    return PriorityState(kept.change, kept.switch and kept.switch._replace(looks=0, whole_ms=0))
 
 
 def _settling(switch: Switch, topic: TopicView, toward: ReadPriority, now_ms: int) -> Switch:
@@ -103,7 +103,7 @@ def _settling(switch: Switch, topic: TopicView, toward: ReadPriority, now_ms: in
     return switch._replace(looks=switch.looks + 1)
 
 
-def _returns_to(seen: Observation, topic: TopicView, kept: Kept) -> ReadPriority:
+def _returns_to(seen: PriorityObservation, topic: TopicView, kept: PriorityState) -> ReadPriority:
     """The priority that is in force without the switch."""
     if (wanted := _restored(topic, kept)) is not None:
         return wanted
@@ -112,7 +112,7 @@ def _returns_to(seen: Observation, topic: TopicView, kept: Kept) -> ReadPriority
     return other(kept.switch.priority) if isinstance(force, Contradiction) else force.priority
 
 
-def _restored(topic: TopicView, kept: Kept) -> ReadPriority | None:
+def _restored(topic: TopicView, kept: PriorityState) -> ReadPriority | None:
     """The field that a return sets: what is declared for the topic itself, else its value from before the switch."""
     assert kept.switch is not None, "called for switched topics"
     return _own(topic) or kept.switch.before
@@ -123,7 +123,7 @@ def _own(topic: TopicView) -> ReadPriority | None:
     return topic.declared.priority if topic.declared and topic.declared.level is Level.TOPIC else None
 
 
-def _of_namespace(seen: Observation, namespace: NamespaceView) -> Change | None:
+def _of_namespace(seen: PriorityObservation, namespace: NamespaceView) -> Change | None:
     force = seen.of_namespace(namespace.name)
     declared, policy = namespace.declared, namespace.policy
     if isinstance(force, Contradiction) or declared is None or policy is None or declared.priority is force.priority:
@@ -138,7 +138,7 @@ def _of_namespace(seen: Observation, namespace: NamespaceView) -> Change | None:
     )  # fmt: skip
 
 
-def _of_topic(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsSettings) -> Change | None:
+def _of_topic(seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadsSettings) -> Change | None:
     force = seen.of_topic(topic)
     if isinstance(force, Contradiction) or topic.policy is None:
         return None
@@ -157,7 +157,9 @@ def _of_topic(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsSett
     return None
 
 
-def _of_switched(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsSettings) -> Change | None:
+def _of_switched(
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadsSettings
+) -> Change | None:
     """The return of a switched topic, or its unload."""
     assert kept.switch is not None, "called for switched topics"
     switch, since_ms = kept.switch, kept.switch.whole_ms or seen.at_ms
@@ -172,7 +174,7 @@ def _of_switched(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsS
 
 
 def _change(
-    seen: Observation, topic: TopicView, purpose: Purpose, want: ReadPriority | None, rule: str, text: str
+    seen: PriorityObservation, topic: TopicView, purpose: Purpose, want: ReadPriority | None, rule: str, text: str
 ) -> Change:
     assert topic.policy is not None, "known topics only are changed"
     return Change(

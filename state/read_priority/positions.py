@@ -10,14 +10,14 @@ from trueup.state.read_priority.tiers import LedgerInfo
 _ID = re.compile(r"(\d{1,19}):(\d{1,19})(?::(?:-1|\d{1,9}))?\Z", re.ASCII)
 
 
-class Position(NamedTuple):
+class EntryPosition(NamedTuple):
     """An entry of a topic."""
 
     ledger: int
     entry: int
 
 
-class Part(NamedTuple):
+class LedgerRange(NamedTuple):
     """A range of entries of one ledger."""
 
     info: LedgerInfo
@@ -27,15 +27,15 @@ class Part(NamedTuple):
     """The last entry, which is included. None if the range ends at the last readable entry of the ledger."""
 
 
-def position_of(text: str) -> Position:
+def position_of(text: str) -> EntryPosition:
     """The position in a message id, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX. Raises `Stop`."""
     found = _ID.match(text)
     if found is None or max(int(found[1]), int(found[2])) >= 1 << 63:
         raise Stop("a message id as LEDGER:ENTRY", repr(text[:100]), "use the ids that `trueup read` shows")
-    return Position(int(found[1]), int(found[2]))
+    return EntryPosition(int(found[1]), int(found[2]))
 
 
-def parts(ledgers: Sequence[LedgerInfo], first: Position | None, last: Position | None) -> list[Part]:
+def parts(ledgers: Sequence[LedgerInfo], first: EntryPosition | None, last: EntryPosition | None) -> list[LedgerRange]:
     """The parts of these ledgers from ``first`` to ``last``, both included; None: without limit. By ledger id, which
     is their order in the topic. A position in a ledger that the topic no longer has stands for the next one."""
     chosen = []
@@ -47,5 +47,5 @@ def parts(ledgers: Sequence[LedgerInfo], first: Position | None, last: Position 
         if last and info.ledger == last.ledger:
             end = last.entry if end is None else min(end, last.entry)
         if end is None or begin <= end:
-            chosen.append(Part(info, begin, end))
+            chosen.append(LedgerRange(info, begin, end))
     return chosen

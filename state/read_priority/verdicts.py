@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from trueup.state.read_priority.copies import BAD, CopyState, LedgerCopies, other
-from trueup.state.read_priority.lifecycle import ChangeStage, Kept
+from trueup.state.read_priority.lifecycle import ChangeStage, PriorityState
 from trueup.state.read_priority.policies import Contradiction, InForce, Level
 from trueup.state.read_priority.settings import ReadsSettings
 from trueup.state.read_priority.tiers import ReadPriority, opened_by_broker
-from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
+from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 
 SHOWN = 3
 WHOLE, UNKNOWN = CopyState.WHOLE, CopyState.UNKNOWN
@@ -22,7 +22,7 @@ class ReadFinding(NamedTuple):
     reason: str
 
 
-class Reads(NamedTuple):
+class ReadVerdict(NamedTuple):
     """How a broker reads the ledgers of a topic with one priority."""
 
     bad: tuple[LedgerCopies, ...]
@@ -38,18 +38,20 @@ class Reads(NamedTuple):
         return not self.bad and not self.unknown
 
 
-def reads(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> Reads:
+def reads(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> ReadVerdict:
     """How a broker reads these ledgers."""
     lost = tuple(one for one in ledgers if one.bookkeeper.state in BAD and one.tiered.state in BAD)
     rest = [one for one in ledgers if one not in lost]
-    return Reads(
+    return ReadVerdict(
         tuple(one for one in rest if one.opened(priority).state in BAD),
         tuple(one for one in rest if one.opened(priority).state is UNKNOWN),
         lost,
     )
 
 
-def topic_findings(seen: Observation, topic: TopicView, kept: Kept, chosen: ReadsSettings) -> Iterator[ReadFinding]:
+def topic_findings(
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadsSettings
+) -> Iterator[ReadFinding]:
     """The findings about a managed topic, the most important first."""
     force = seen.of_topic(topic)
     yield from _refused(topic.name, kept)
@@ -64,12 +66,12 @@ def topic_findings(seen: Observation, topic: TopicView, kept: Kept, chosen: Read
     yield from _due(seen, topic, chosen)
 
 
-def _refused(target: str, kept: Kept) -> Iterator[ReadFinding]:
+def _refused(target: str, kept: PriorityState) -> Iterator[ReadFinding]:
     if kept.change is not None and kept.change.stage is ChangeStage.REFUSED:
         yield ReadFinding(target, kept.change.rule, kept.change.detail)
 
 
-def _stalls(topic: TopicView, force: InForce, found: Reads) -> Iterator[ReadFinding]:
+def _stalls(topic: TopicView, force: InForce, found: ReadVerdict) -> Iterator[ReadFinding]:
     if found.bad:
         instead = reads(topic.ledgers, other(force.priority))
         text = f"{force.priority} by the {force.origin}: {_named(found.bad, force.priority)}"
@@ -86,7 +88,7 @@ def _stalls(topic: TopicView, force: InForce, found: Reads) -> Iterator[ReadFind
         yield ReadFinding(topic.name, "reads.unknown", _named(found.unknown, force.priority))
 
 
-def _declared(topic: TopicView, force: InForce, kept: Kept) -> Iterator[ReadFinding]:
+def _declared(topic: TopicView, force: InForce, kept: PriorityState) -> Iterator[ReadFinding]:
     declared = topic.declared
     if declared is None:
         return
@@ -102,7 +104,7 @@ def _declared(topic: TopicView, force: InForce, kept: Kept) -> Iterator[ReadFind
         yield ReadFinding(topic.name, "reads.masked", f"{text}; {force.why}" if force.why else text)
 
 
-def _settling(kept: Kept) -> str:
+def _settling(kept: PriorityState) -> str:
     assert kept.switch is not None, "called for switched topics"
     if not kept.switch.looks:
         return "the preferred tier is not whole"
@@ -114,7 +116,9 @@ def _apart(wanted: ReadPriority, force: InForce) -> str:
     return f"{text}; {force.why}" if force.why else text
 
 
-def namespace_findings(seen: Observation, namespace: NamespaceView, kept: Kept) -> Iterator[ReadFinding]:
+def namespace_findings(
+    seen: PriorityObservation, namespace: NamespaceView, kept: PriorityState
+) -> Iterator[ReadFinding]:
     """The findings about a managed namespace."""
     yield from _refused(namespace.name, kept)
     force = seen.of_namespace(namespace.name)
@@ -129,14 +133,14 @@ def namespace_findings(seen: Observation, namespace: NamespaceView, kept: Kept) 
         yield ReadFinding(namespace.name, "reads.differs", _apart(namespace.declared.priority, force))
 
 
-def model_of(seen: Observation, namespace: str) -> str:
+def model_of(seen: PriorityObservation, namespace: str) -> str:
     """A topic that has only what the namespace inherits or sets; empty if none was observed."""
     return next(
         (one.name for one in seen.topics if one.namespace == namespace and one.policy and not one.policy.present), ""
     )
 
 
-def harmed(seen: Observation, namespace: str, wanted: ReadPriority) -> str:
+def harmed(seen: PriorityObservation, namespace: str, wanted: ReadPriority) -> str:
     """Why topics of a namespace that inherit its priority would read worse with this one; empty if none would."""
     if seen.incomplete:
         return seen.incomplete
@@ -161,7 +165,7 @@ def worse(topic: TopicView, now: ReadPriority, wanted: ReadPriority) -> str:
     return ""
 
 
-def _due(seen: Observation, topic: TopicView, chosen: ReadsSettings) -> Iterator[ReadFinding]:
+def _due(seen: PriorityObservation, topic: TopicView, chosen: ReadsSettings) -> Iterator[ReadFinding]:
     lag_ms = seen.lag_ms(topic)
     if lag_ms is None:
         return

@@ -41,7 +41,7 @@ class TopicView(NamedTuple):
         return f"{self.namespace}/{self.local}"
 
 
-class Observation(NamedTuple):
+class PriorityObservation(NamedTuple):
     """What one pass observed."""
 
     began_ms: int

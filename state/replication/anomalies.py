@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class CopyObservation:
     """One observation of one partition from both sides. Unknown numbers are -1, and unknown ids are empty."""
 
     position: int = -1
@@ -39,7 +39,7 @@ class Anomaly(NamedTuple):
     """Whether the partition must not be copied until an operator resets it."""
 
 
-def anomalies(before: Look, now: Look) -> list[Anomaly]:
+def anomalies(before: CopyObservation, now: CopyObservation) -> list[Anomaly]:
     """The anomalies in two consecutive observations of a partition; after a restart ``before`` is what was kept of the
     last one. A broker may report an old end for a moment after an
     election, so an end that moves backwards counts only if both observations show it."""
@@ -67,7 +67,7 @@ def anomalies(before: Look, now: Look) -> list[Anomaly]:
     return found
 
 
-def bare(now: Look, observed: Iterable[Anomaly]) -> bool:
+def bare(now: CopyObservation, observed: Iterable[Anomaly]) -> bool:
     """Whether the target has none of the records that the link wrote to a partition."""
     rules = {anomaly.rule for anomaly in observed}
     emptied = "replication.target-lost-records" in rules and now.target_end == 0
@@ -91,7 +91,7 @@ def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str,
     return ""
 
 
-def _recreated(before: Look, now: Look) -> Iterator[Anomaly]:
+def _recreated(before: CopyObservation, now: CopyObservation) -> Iterator[Anomaly]:
     for side, old, new in (("topic", before.source_id, now.source_id), ("target", before.target_id, now.target_id)):
         if old and new and old != new:
             yield Anomaly(f"replication.{side}-recreated", -1, f"its id was {old} and is {new}", stops=True)
@@ -142,27 +142,27 @@ class PartitionFacts:
     """Whether the source compacts all topics of the link."""
 
 
-class Choice(NamedTuple):
+class PathChoice(NamedTuple):
     """A path and the reason for it."""
 
     path: str
     reason: str
 
 
-def choose(facts: PartitionFacts) -> Choice:
+def choose(facts: PartitionFacts) -> PathChoice:
     """The path of a link."""
     if facts.copy != "auto" and facts.copy in facts.paths:
-        return Choice(facts.copy, "set by the link's copy")
+        return PathChoice(facts.copy, "set by the link's copy")
     blocked_reason = _blocked_reason(facts)
     if blocked_reason:
-        return Choice("records", blocked_reason)
+        return PathChoice("records", blocked_reason)
     if facts.compacted:
-        return Choice("records", "the source compacts all topics; batches with gaps would be encoded again")
+        return PathChoice("records", "the source compacts all topics; batches with gaps would be encoded again")
     least = worth_while(facts.record_bytes) * {"records": STAY, "batches": 1 / STAY}.get(facts.now, 1.0)
     if 0 <= facts.per_batch < least:
         found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
-        return Choice("records", f"{found}; copying single records costs less")
-    return Choice("batches", "whole batches can be copied without decompression")
+        return PathChoice("records", f"{found}; copying single records costs less")
+    return PathChoice("batches", "whole batches can be copied without decompression")
 
 
 def worth_while(record_bytes: float) -> float:

@@ -41,7 +41,7 @@ class Setting(NamedTuple):
     """Whether the setting is set on the topic. Otherwise it is the default of the cluster."""
 
 
-class Topic(NamedTuple):
+class TopicConfigs(NamedTuple):
     """A topic in the metadata of its cluster."""
 
     partitions: int
@@ -85,7 +85,7 @@ class Action(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class AlignmentPolicy:
     """What a link aligns."""
 
     topics: Mapping[str, str]
@@ -101,7 +101,9 @@ class Policy:
     are not changed at the target."""
 
 
-def diff(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Policy) -> list[Action]:
+def diff(
+    source: Mapping[str, TopicConfigs], target: Mapping[str, TopicConfigs], policy: AlignmentPolicy
+) -> list[Action]:
     """The actions on the target's topics, in order. Topics that are not in ``source`` are not changed.
 
     A common target of several topics is created so that it retains all records; its settings are not changed later.
@@ -135,7 +137,7 @@ def _keeping(many: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
     return {name: Setting(value, True) for name, value in found.items()}
 
 
-def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: Policy) -> Iterator[Action]:
+def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: AlignmentPolicy) -> Iterator[Action]:
     if "partitions" not in policy.align:
         return
     copied = {name: setting.value for name, setting in configs.items() if _is_copied(name, setting, policy)}
@@ -148,20 +150,20 @@ def _partitions(count: int) -> str:
     return f"{count} {'partition' if count == 1 else 'partitions'}"
 
 
-def _is_copied(name: str, setting: Setting, policy: Policy) -> bool:
+def _is_copied(name: str, setting: Setting, policy: AlignmentPolicy) -> bool:
     """Whether a setting is copied to a new topic: retention settings always, others if settings are aligned."""
     if matches(policy.exclude, name) or (policy.known and name not in policy.known):
         return False
     return name in KEEPING or (setting.own and "configs" in policy.align)
 
 
-def _grown(topic: str, count: int, there: Topic, policy: Policy) -> Iterator[Action]:
+def _grown(topic: str, count: int, there: TopicConfigs, policy: AlignmentPolicy) -> Iterator[Action]:
     if count > there.partitions and "partitions" in policy.align:
         text = f"{_partitions(there.partitions)}, {count} at the source"
         yield Action(ChangeKind.GROW, topic, "alignment.partitions-fewer", text, count)
 
 
-def _set(topic: str, configs: Mapping[str, Setting], there: Topic, policy: Policy) -> Iterator[Action]:
+def _set(topic: str, configs: Mapping[str, Setting], there: TopicConfigs, policy: AlignmentPolicy) -> Iterator[Action]:
     if "configs" not in policy.align or not configs:
         return
     secure: dict[str, str | None] = {
@@ -191,7 +193,7 @@ def _change(name: str, before: str, after: str | None) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class AclScope:
     """The scope of the ACLs of a link."""
 
     topics: Mapping[str, str]
@@ -204,12 +206,12 @@ class Scope:
     """The setting ``rename`` of the link, with the name of the source cluster filled in."""
 
 
-def rights_of(source: Iterable[Right], scope: Scope) -> set[Right]:
+def rights_of(source: Iterable[Right], scope: AclScope) -> set[Right]:
     """The ACLs at the target that correspond to these of the source."""
     return {right for found in source for place in _places(found, scope) for right in _operations(place, scope.back)}
 
 
-def _places(right: Right, scope: Scope) -> Iterator[Right]:
+def _places(right: Right, scope: AclScope) -> Iterator[Right]:
     """An ACL in its form at the target; none if the link does not copy its resource."""
     names = scope.topics if right.resource == "topic" else {group: group for group in scope.groups}
     if right.resource not in ("topic", "group"):
@@ -235,7 +237,9 @@ def _operations(right: Right, back: bool) -> Iterator[Right]:
     yield from (right._replace(operation=one) for one in allowed if right.operation in (one, "all"))
 
 
-def disputed(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: Policy) -> list[str]:
+def disputed(
+    source: Mapping[str, TopicConfigs], target: Mapping[str, TopicConfigs], policy: AlignmentPolicy
+) -> list[str]:
     """Topics of ``policy.origins`` whose settings differ."""
     free = replace(policy, origins=frozenset())
     return [
@@ -246,7 +250,7 @@ def disputed(source: Mapping[str, Topic], target: Mapping[str, Topic], policy: P
 
 
 def diff_rights(
-    source: Iterable[Right], target: Collection[Right], scope: Scope, managed: Collection[Right]
+    source: Iterable[Right], target: Collection[Right], scope: AclScope, managed: Collection[Right]
 ) -> tuple[list[Action], set[Right]]:
     """The actions on the target's ACLs, in order, and the ACLs that the link manages from now on.
 
@@ -260,7 +264,7 @@ def diff_rights(
     return sorted(found, key=lambda action: action.kind), have & (wanted | set(managed))
 
 
-def _concerns(right: Right, scope: Scope) -> bool:
+def _concerns(right: Right, scope: AclScope) -> bool:
     """Whether an ACL of the target is on a resource that the link copies."""
     names = scope.topics.values() if right.resource == "topic" else scope.groups
     return any(name == right.name or (right.pattern == "prefixed" and name.startswith(right.name)) for name in names)

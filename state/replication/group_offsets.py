@@ -22,7 +22,7 @@ class Hop(NamedTuple):
     map: OffsetMap
 
 
-class Writer(NamedTuple):
+class TargetWriter(NamedTuple):
     """Another link that copies to the target log, and its map."""
 
     link: str
@@ -31,7 +31,9 @@ class Writer(NamedTuple):
     """The links, in order, that copy the records from the source log of this link to the log that the group reads."""
 
 
-def across(there: OffsetMap, way: Sequence[Hop], writers: Sequence[Writer], offset: int) -> tuple[Translation, int]:
+def across(
+    there: OffsetMap, way: Sequence[Hop], writers: Sequence[TargetWriter], offset: int
+) -> tuple[Translation, int]:
     """The offset at the target where a group that reads ``offset`` next continues, and the number of target offsets by
     which ``writers`` reduce it. ``there``: the map from the log that the group reads to the target log. ``way``: the
     links that copy the target's own records back (empty: none)."""
@@ -70,7 +72,7 @@ def _nothing(known: OffsetMap, offset: int) -> bool:
     return not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
 
 
-def _limit(writer: Writer, offset: int) -> Translation:
+def _limit(writer: TargetWriter, offset: int) -> Translation:
     """The first record of a writer at the target that the group may not have read."""
     known, first = writer.map, writer.way[0]
     if known.begin < 0:

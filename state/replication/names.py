@@ -42,7 +42,7 @@ def original(template: str, source: str, name: str) -> str | None:
     return None if found is None else found.groupdict().get("topic", name)
 
 
-class Names:
+class LinkNames:
     """The names of all links. ``prefix``: the setting journal.prefix."""
 
     def __init__(self, links: Mapping[str, LinkSettings], prefix: str = "trueup") -> None:
@@ -158,9 +158,9 @@ def shown(way: Iterable[Place]) -> str:
 
 
 def circles_of(links: Mapping[str, LinkSettings], names: Mapping[str, Iterable[str]] | None = None) -> list[str]:
-    """The problems of links whose names make a circle. See `Names.circles` for ``names``."""
+    """The problems of links whose names make a circle. See `LinkNames.circles` for ``names``."""
     wanted = "names that show which topic is the copy (rename in both directions, with {source}, or in none)"
     return [
         f"links.{name}.rename: expected {wanted}; found a circle of names: {shown(way)} > ..."
-        for name, way in Names(links).circles(names).items()
+        for name, way in LinkNames(links).circles(names).items()
     ]

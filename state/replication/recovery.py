@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 
-class End(StrEnum):
+class LogIdentity(StrEnum):
     """The log at one end, compared with the one that was copied."""
 
     SAME = "same"
@@ -25,11 +25,11 @@ LATEST = "latest"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class PartitionStanding:
     """One partition of a link, as far as commands depend on it."""
 
-    source: End = End.SAME
-    target: End = End.SAME
+    source: LogIdentity = LogIdentity.SAME
+    target: LogIdentity = LogIdentity.SAME
     records: bool = True
     """Whether the source log has records."""
     empty: bool = False
@@ -48,7 +48,7 @@ class Standing:
     @property
     def lost(self) -> bool:
         """Whether the target does not have what the link wrote, and a refill can restore it."""
-        return self.target is End.OTHER or self.empty or (self.target is End.GONE and self.stopped)
+        return self.target is LogIdentity.OTHER or self.empty or (self.target is LogIdentity.GONE and self.stopped)
 
 
 class Refillable(StrEnum):
@@ -67,7 +67,7 @@ WILL_BE = frozenset({Refillable.NO_TARGET, Refillable.LEASED, Refillable.BACK_LE
 """A refill that can start later, without another command."""
 
 
-def refillable(mine: Standing, back: Standing | None) -> Refillable:
+def refillable(mine: PartitionStanding, back: PartitionStanding | None) -> Refillable:
     """Whether the target log of ``mine`` can be refilled. ``back``: the copy of the opposite link, None without one."""
     copying = mine.refilling and not mine.stopped
     if not mine.records or not (mine.lost or copying):
@@ -80,48 +80,55 @@ def refillable(mine: Standing, back: Standing | None) -> Refillable:
         return Refillable.LEASED
     if back is None:
         return Refillable.PLANNED
-    if back.source is not End.SAME:
+    if back.source is not LogIdentity.SAME:
         return Refillable.PLANNED if back.stopped and not back.leased else Refillable.BACK_LEASED
     return Refillable.BACK_COPIED if back.begun else Refillable.PLANNED
 
 
-def restores(back: Standing | None, mine: Standing) -> bool:
+def restores(back: PartitionStanding | None, mine: PartitionStanding) -> bool:
     """Whether a refill of the opposite link restores records that the source of ``mine`` lost: its own source still is
     the log from which it copied them."""
-    if back is None or not back.stopped or back.target is End.SAME or back.source not in (End.SAME, End.SHORT):
+    if (
+        back is None
+        or not back.stopped
+        or back.target is LogIdentity.SAME
+        or back.source not in (LogIdentity.SAME, LogIdentity.SHORT)
+    ):
         return False
     return refillable(back, mine) in {Refillable.PLANNED, *WILL_BE}
 
 
-def may_reset(mine: Standing, back: Standing | None, to: str) -> bool:
+def may_reset(mine: PartitionStanding, back: PartitionStanding | None, to: str) -> bool:
     """Whether a partition may be reset. What a refill of the opposite link would restore cannot be distinguished from
     records that this link copies first. If its own target lost records, to continue at the end is the decision to do
     without them."""
-    return not mine.stopped or not restores(back, mine) or (to == LATEST and mine.target is not End.SAME)
+    return not mine.stopped or not restores(back, mine) or (to == LATEST and mine.target is not LogIdentity.SAME)
 
 
-Pair = tuple[Standing, Standing | None]
+Pair = tuple[PartitionStanding, PartitionStanding | None]
 
 
-def _reset(mine: Standing, back: Standing | None) -> Pair:
-    return replace(mine, source=End.SAME, target=End.SAME, stopped=False, refilling=False), back
+def _reset(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
+    return replace(mine, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False, refilling=False), back
 
 
-def _refilled(mine: Standing, back: Standing | None) -> Pair:
-    both = replace(mine, source=End.SAME, target=End.SAME, stopped=False, refilling=True)
+def _refilled(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
+    both = replace(mine, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False, refilling=True)
     if back is None:
         return both, None
-    return both, replace(back, source=End.SAME, target=End.SAME, stopped=False, refilling=False, begun=False)
+    return both, replace(
+        back, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False, refilling=False, begun=False
+    )
 
 
-def _back_refilled(mine: Standing, back: Standing | None) -> Pair:
+def _back_refilled(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
     assert back is not None, "an opposite link restores"
     back, restarted = _refilled(back, mine)
     assert restarted is not None, "it restarts this link"
     return restarted, back
 
 
-class Way(NamedTuple):
+class RecoveryCommand(NamedTuple):
     """A command that leads out of a state."""
 
     command: str
@@ -131,56 +138,59 @@ class Way(NamedTuple):
     when: str
     """The states in which the command is shown, in words."""
     does: str
-    applies: Callable[[Standing, Standing | None], bool]
+    applies: Callable[[PartitionStanding, PartitionStanding | None], bool]
     """Returns whether the command is shown in a state."""
-    leads: Callable[[Standing, Standing | None], Pair]
+    leads: Callable[[PartitionStanding, PartitionStanding | None], Pair]
     """Returns the state that follows the command."""
 
 
-def _excluded(mine: Standing, back: Standing | None) -> Pair:
-    return replace(mine, source=End.SAME, target=End.SAME, stopped=False), back
+def _excluded(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
+    return replace(mine, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False), back
 
 
-def _there(mine: Standing) -> bool:
-    return mine.stopped and mine.source is not End.GONE
+def _there(mine: PartitionStanding) -> bool:
+    return mine.stopped and mine.source is not LogIdentity.GONE
 
 
 WAYS = (
-    Way(
+    RecoveryCommand(
         "trueup config set links.{link}.exclude {exclude}", "the source topic does not exist",
         "the link no longer lists the topic; if it was deleted by mistake, create it again instead",
-        lambda mine, _back: mine.source is End.GONE, _excluded,
+        lambda mine, _back: mine.source is LogIdentity.GONE, _excluded,
     ),
-    Way(
+    RecoveryCommand(
         "trueup link refill {link} --yes", "the target lost its records, and the source has records",
         "all records of the source are copied to the target again; an opposite link restarts",
         lambda mine, back: _there(mine) and refillable(mine, back) in {Refillable.PLANNED, *WILL_BE}, _refilled,
     ),
-    Way(
+    RecoveryCommand(
         "trueup link refill {back} --yes",
         "the source lost records, and the opposite link, which is stopped, can restore them",
         "the source gets the records that the target has, and this link restarts",
         lambda mine, back: _there(mine) and restores(back, mine), _back_refilled,
     ),
-    Way(
+    RecoveryCommand(
         "trueup link reset {link} {part} --to {offset} --yes", "the target has fewer records than were acknowledged",
         "the records from the first lost one on are copied again",
         lambda mine, back: (
-            _there(mine) and mine.target is End.SHORT and mine.source is End.SAME and may_reset(mine, back, "")
-        ),
-        _reset,
-    ),
-    Way(
-        "trueup link reset {link} {part} --to earliest --yes",
-        "the source topic was recreated, or the target lost all records",
-        "all records of the source are copied, after those that the target has",
-        lambda mine, back: (
-            _there(mine) and (mine.source is End.OTHER or mine.target in (End.OTHER, End.GONE))
+            _there(mine)
+            and mine.target is LogIdentity.SHORT
+            and mine.source is LogIdentity.SAME
             and may_reset(mine, back, "")
         ),
         _reset,
     ),
-    Way(
+    RecoveryCommand(
+        "trueup link reset {link} {part} --to earliest --yes",
+        "the source topic was recreated, or the target lost all records",
+        "all records of the source are copied, after those that the target has",
+        lambda mine, back: (
+            _there(mine) and (mine.source is LogIdentity.OTHER or mine.target in (LogIdentity.OTHER, LogIdentity.GONE))
+            and may_reset(mine, back, "")
+        ),
+        _reset,
+    ),
+    RecoveryCommand(
         "trueup link reset {link} {part} --to latest --yes", "the partition is stopped by a rule",
         "only records that are written from now on are copied",
         lambda mine, back: _there(mine) and may_reset(mine, back, LATEST), _reset,
@@ -188,6 +198,6 @@ WAYS = (
 )  # fmt: skip
 
 
-def ways(mine: Standing, back: Standing | None) -> list[Way]:
+def ways(mine: PartitionStanding, back: PartitionStanding | None) -> list[RecoveryCommand]:
     """The commands that lead out of a state, the recommended one first; none if the partition is not stopped."""
     return [way for way in WAYS if way.applies(mine, back)]

@@ -65,7 +65,7 @@ class PartitionStage(StrEnum):
     COPYING = "copying"
 
 
-class Meaning(NamedTuple):
+class StageMeaning(NamedTuple):
     """The condition of a stage, what ends it, and the resulting state of the link."""
 
     holds: str
@@ -73,37 +73,37 @@ class Meaning(NamedTuple):
     state: LinkState
 
 
-STAGES: Mapping[PartitionStage, Meaning] = {
-    PartitionStage.GONE: Meaning(
+STAGES: Mapping[PartitionStage, StageMeaning] = {
+    PartitionStage.GONE: StageMeaning(
         "the source does not have the topic", "its creation; a recreated topic stops; or the topic is excluded",
         LinkState.WAITING,
     ),
-    PartitionStage.STOPPED: Meaning(
+    PartitionStage.STOPPED: StageMeaning(
         "an operator has to act; the error shows the reason", "a successful retry, or a reset", LinkState.STOPPED
     ),
-    PartitionStage.PAUSED: Meaning("the link or the topic is paused", "`trueup link resume`", LinkState.PAUSED),
-    PartitionStage.OBSERVED: Meaning(
+    PartitionStage.PAUSED: StageMeaning("the link or the topic is paused", "`trueup link resume`", LinkState.PAUSED),
+    PartitionStage.OBSERVED: StageMeaning(
         "mode is observe, or the link must not copy", "another mode; the reason no longer applies", LinkState.OBSERVING
     ),
-    PartitionStage.WAITING: Meaning(
+    PartitionStage.WAITING: StageMeaning(
         "a change at the target is required before the first record and waits for approval", "`trueup approve`",
         LinkState.WAITING,
     ),
-    PartitionStage.UNKNOWN: Meaning(
+    PartitionStage.UNKNOWN: StageMeaning(
         "a cluster does not respond, or the source does not report the end of the partition", "its response",
         LinkState.SLOW,
     ),
-    PartitionStage.RETRYING: Meaning(
+    PartitionStage.RETRYING: StageMeaning(
         "the last task failed with a temporary error", "a successful retry", LinkState.SLOW
     ),
-    PartitionStage.NEW: Meaning(
+    PartitionStage.NEW: StageMeaning(
         "no task has copied the partition in this run; the error shows what is missing", "the first report of a task",
         LinkState.STARTING,
     ),
-    PartitionStage.CATCHING_UP: Meaning(
+    PartitionStage.CATCHING_UP: StageMeaning(
         "records that existed before its copy started or resumed are left", "the last of them", LinkState.CATCHING_UP
     ),
-    PartitionStage.COPYING: Meaning("new records are copied as they arrive", "any of the above", LinkState.UP),
+    PartitionStage.COPYING: StageMeaning("new records are copied as they arrive", "any of the above", LinkState.UP),
 }  # fmt: skip
 MOVING = (
     PartitionStage.UNKNOWN, PartitionStage.RETRYING, PartitionStage.NEW, PartitionStage.CATCHING_UP,
@@ -112,7 +112,7 @@ MOVING = (
 """Stages in which progress is expected."""
 
 
-class Part(NamedTuple):
+class PartitionObservation(NamedTuple):
     """The last observation of one partition."""
 
     name: str
@@ -141,7 +141,7 @@ class Part(NamedTuple):
     """The time in ms for which the oldest waiting record has waited, as observed and not by its timestamp."""
 
 
-def stage_of(part: Part) -> PartitionStage:
+def stage_of(part: PartitionObservation) -> PartitionStage:
     """The stage of a partition, derived from the observation only."""
     holds = {
         PartitionStage.GONE: part.gone,
@@ -158,7 +158,7 @@ def stage_of(part: Part) -> PartitionStage:
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
+class LinkObservations:
     """The observations of a link. Times are ms since the epoch, 0 for never."""
 
     looked: bool = True
@@ -171,7 +171,7 @@ class Signs:
     """The reason why the source does not respond, empty if it does."""
     target: str = ""
     """The reason why the target does not respond, empty if it does."""
-    parts: Sequence[Part] = ()
+    parts: Sequence[PartitionObservation] = ()
     arrived_ms: int = 0
     """The write time of the newest heartbeat that arrived."""
     beat_error: str = ""
@@ -186,7 +186,7 @@ class Signs:
     stalled_ms: int = 120_000
 
 
-def state_of(signs: Signs, now_ms: int) -> tuple[LinkState, list[Reason]]:
+def state_of(signs: LinkObservations, now_ms: int) -> tuple[LinkState, list[Reason]]:
     """The state of a link, and all reasons for states other than ``up``, the most severe first."""
     found = list(_signs(signs, now_ms))
     reasons = [reason for state in LinkState for at, reason in found if at is state]
@@ -201,7 +201,7 @@ def state_of(signs: Signs, now_ms: int) -> tuple[LinkState, list[Reason]]:
 Found = tuple[LinkState, Reason]
 
 
-def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
+def _signs(signs: LinkObservations, now_ms: int) -> Iterator[Found]:
     if signs.refused:
         yield LinkState.STOPPED, Reason("replication.refused", signs.refused)
     if signs.paused:
@@ -228,7 +228,7 @@ def _signs(signs: Signs, now_ms: int) -> Iterator[Found]:
     yield from _waits(moving, signs)
 
 
-def _parts(signs: Signs) -> Iterator[Found]:
+def _parts(signs: LinkObservations) -> Iterator[Found]:
     parts = signs.parts
     for stage, rule, text in (
         (PartitionStage.STOPPED, "replication.partition-stopped", "need an operator"),
@@ -254,13 +254,13 @@ def _parts(signs: Signs) -> Iterator[Found]:
         yield LinkState.CATCHING_UP, Reason("replication.catching-up", text)
 
 
-def _why(stage: PartitionStage, part: Part) -> str:
+def _why(stage: PartitionStage, part: PartitionObservation) -> str:
     if stage in (PartitionStage.GONE, PartitionStage.PAUSED):
         return ""
     return {PartitionStage.WAITING: part.approval, PartitionStage.UNKNOWN: part.unknown}.get(stage, part.error)
 
 
-def _silent(signs: Signs, now_ms: int) -> Iterator[Found]:
+def _silent(signs: LinkObservations, now_ms: int) -> Iterator[Found]:
     beat = "the newest heartbeat at the target is %s old" if signs.arrived_ms else "no heartbeat has arrived for %s"
     beat += f": {signs.beat_error}" if signs.beat_error else ""
     yield from _late(beat, now_ms - max(signs.arrived_ms, signs.since_ms), signs)
@@ -268,7 +268,7 @@ def _silent(signs: Signs, now_ms: int) -> Iterator[Found]:
         yield from _late("no task has reported for %s", now_ms - max(signs.reported_ms, signs.since_ms), signs)
 
 
-def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
+def _waits(moving: Sequence[PartitionObservation], signs: LinkObservations) -> Iterator[Found]:
     """Waiting records: none is copied, or the copied ones arrive late."""
     idle = max(moving, key=lambda part: part.idle_ms, default=None)
     if idle is not None:
@@ -281,7 +281,7 @@ def _waits(moving: Sequence[Part], signs: Signs) -> Iterator[Found]:
         yield LinkState.SLOW, Reason("replication.slow", text)
 
 
-def _late(template: str, age_ms: int, signs: Signs) -> Iterator[Found]:
+def _late(template: str, age_ms: int, signs: LinkObservations) -> Iterator[Found]:
     text = template.replace("%s", f"{age_ms // 1000} s", 1)
     if age_ms > signs.stalled_ms:
         yield LinkState.STALLED, Reason("replication.stalled", text)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trueup.state.common.patterns import regex_of
 from trueup.state.replication.leases import target_of
-from trueup.state.replication.names import Names
+from trueup.state.replication.names import LinkNames
 from trueup.state.replication.settings import LinkSettings
 
 Place = tuple[str, str]
@@ -27,7 +27,7 @@ class LinkRoute(NamedTuple):
     topics: Mapping[str, str]
 
 
-class Doubled(NamedTuple):
+class DuplicateRoutes(NamedTuple):
     """Records of one origin that reach a place on two routes. Each route is given as its links."""
 
     origin: Place
@@ -42,14 +42,14 @@ def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[
     used, and each expression as if it were a topic: topics common to two expressions are not detected."""
     if names is None:
         names = _names(links)
-    every = Names(links)
+    every = LinkNames(links)
     return [
         LinkRoute(name, link.source, link.target, link.forward, _topics(every, link, names.get(link.source, ())))
         for name, link in links.items()
     ]  # fmt: skip
 
 
-def _topics(every: Names, link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
+def _topics(every: LinkNames, link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
     chosen = every.copied(link, names)
     chosen += [name for name in names if name in link.topics and regex_of(name) is not None]
     return {name: target_of(name, link.rename, link.into, link.source) for name in chosen}
@@ -57,7 +57,7 @@ def _topics(every: Names, link: LinkSettings, names: Iterable[str]) -> dict[str,
 
 def _names(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
     """Names in the settings of links, and the names that they can have at other clusters."""
-    names, every = dict[str, set[str]](), Names(links)
+    names, every = dict[str, set[str]](), LinkNames(links)
     for link in links.values():
         names.setdefault(link.source, set()).update(link.topics)
     for _ in links:
@@ -66,7 +66,7 @@ def _names(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
     return names
 
 
-def doubled(routes: Iterable[LinkRoute]) -> Iterator[Doubled]:
+def doubled(routes: Iterable[LinkRoute]) -> Iterator[DuplicateRoutes]:
     """Every place that records of one origin reach on two routes, with the first two routes found."""
     leaving: dict[Place, list[tuple[LinkRoute, str]]] = {}
     for route in routes:
@@ -76,7 +76,7 @@ def doubled(routes: Iterable[LinkRoute]) -> Iterator[Doubled]:
         yield from _doubled_from(origin, leaving)
 
 
-def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, str]]]) -> Iterator[Doubled]:
+def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, str]]]) -> Iterator[DuplicateRoutes]:
     came: dict[Place, tuple[str, ...]] = {}
     twice: set[Place] = set()
     pending: list[tuple[Place, frozenset[str], tuple[str, ...]]] = [(origin, frozenset({origin[0]}), ())]
@@ -91,7 +91,7 @@ def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, s
                 pending.append((there, passed | {route.target}, extended))
             elif there not in twice:
                 twice.add(there)
-                yield Doubled(origin, there, (came[there], extended))
+                yield DuplicateRoutes(origin, there, (came[there], extended))
 
 
 def second_routes(routes: Iterable[LinkRoute]) -> dict[str, str]:

@@ -12,7 +12,7 @@ from trueup.state.common.patterns import problems_of, regex_of
 from trueup.state.common.systems import SYSTEMS, System, internal
 from trueup.state.replication.clusters import bits_of, check_clusters, check_names, systems_of, tables_of
 from trueup.state.replication.leases import target_of, writer_id_of
-from trueup.state.replication.names import Names, circles_of
+from trueup.state.replication.names import LinkNames, circles_of
 from trueup.state.replication.names import shown as names_shown
 from trueup.state.replication.settings import DEAD_LETTERS, LinkSettings, start_of
 from trueup.state.replication.topology import check_topology, routes_of
@@ -43,7 +43,7 @@ def check(draft: Draft) -> list[str]:
 
 def _named(links: Mapping[str, LinkSettings]) -> Iterator[str]:
     """Topics that a link names and would never copy, because of the names of all links."""
-    every = Names(links)
+    every = LinkNames(links)
     for name, link in links.items():
         for topic in link.topics:
             if regex_of(topic) is not None:

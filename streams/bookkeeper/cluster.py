@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trueup.connectors.bookkeeper.bookie import replica_check
-from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
+from trueup.connectors.bookkeeper.bookie.bulk_reads import ReadConnection
 from trueup.connectors.bookkeeper.bookie.ledger_access import readable
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
@@ -16,7 +16,7 @@ from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, CaptureHealth
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.rack_source import RackHealth, RackSource
-from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, Static, Unmapped
+from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Script, StaticRacks, Unmapped
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.connectors.zookeeper.session import client_of
@@ -30,10 +30,10 @@ from trueup.state.settings import settings
 from trueup.streams.bookkeeper import selection
 from trueup.streams.bookkeeper.codec import ledger_bodies
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.keeper import Keeper
+from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
-from trueup.streams.bookkeeper.reached import Reached, known
-from trueup.streams.bookkeeper.selection import Where
+from trueup.streams.bookkeeper.reached import ReachedWriter, known
+from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.journal import Journal
@@ -55,7 +55,7 @@ class BookKeeper:
         self,
         live: Live,
         journal: Journal,
-        keeper: Keeper,
+        keeper: TopologyKeeper,
         metrics: ZooKeeperMetrics,
         clock: Callable[[], int],
         supervisor: Supervisor,
@@ -68,7 +68,7 @@ class BookKeeper:
         self._journal, self.judging = journal, Judging(journal, clock)
         self._racks = self._rack_map(live.now.racks)
         held = known(journal, clock())
-        self.reached, self._reached = held.zxid, Reached(journal, clock)
+        self.reached, self._reached = held.zxid, ReachedWriter(journal, clock)
         self._capture = BookKeeperCapture(self.connect, self.root, self._racks, self._publish, keeper.seen, held, clock)
         self.judging.load()
         self._tls()  # an unusable certificate ends the start
@@ -77,7 +77,7 @@ class BookKeeper:
 
     def _publish(self, observations: Iterable[Observation]) -> None:
         """Write observations to the journal; from then on they wait for the verdict of the stream."""
-        if isinstance(observations, bulk.Batch):
+        if isinstance(observations, bulk.LedgerBatch):
             ids = bulk.keys(observations.ledgers.ledger)
             self._journal.send([(LEDGERS, ids, ledger_bodies(observations))])
         else:
@@ -199,13 +199,13 @@ class BookKeeper:
                 break
         return concat(parts)
 
-    def search(self, limit: int, where: Where) -> tuple[Ledgers, int]:
+    def search(self, limit: int, where: LedgerSelection) -> tuple[Ledgers, int]:
         """Current rows of the first ``limit`` ledgers of the cluster that match, and the number of all that do. Raises
         `Refused` if the cluster has too many ledgers to read."""
         selection.not_too_many(self.health().ledgers)
         return selection.search(self.session(), self._capture.paths, limit, where)
 
-    def select(self, ledgers: Column, where: Where) -> Column:
+    def select(self, ledgers: Column, where: LedgerSelection) -> Column:
         """Those of these ledgers that match, from current reads, in ascending order. Raises `Refused` for too many."""
         selection.not_too_many(len(ledgers))
         return selection.select(self.session(), self._capture.paths, ledgers, where)
@@ -250,7 +250,7 @@ class BookKeeper:
         address = Addresses(client, paths)(replica.bookie)
         if address is None:
             raise Retry(f"bookie {replica.bookie} to be registered", "no registration", "it is read again later")
-        with Reads(replica.bookie, address, ASK_S, self._tls()) as reads:
+        with ReadConnection(replica.bookie, address, ASK_S, self._tls()) as reads:
             return replica_check.check(record, digest, reads, replica)
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
@@ -264,7 +264,7 @@ class BookKeeper:
 def bookkeeper(context: Context) -> BookKeeper:
     """The cluster that the settings name, with its bookies as the journal has them. Raises `Retry`, `BadSettings`."""
     live, journal, clock = context.live, context.journal, context.clock
-    keeper = Keeper(journal, live, clock)
+    keeper = TopologyKeeper(journal, live, clock)
     keeper.load()
     fence = context.fence() if context.fence else None
     return BookKeeper(live, journal, keeper, context.metrics.of(ZooKeeperMetrics), clock, context.supervisor, fence)
@@ -286,5 +286,5 @@ def rack_map(chosen: settings.RackSettings) -> RackMap:
     if chosen.source == "script":
         return Script(chosen.script)
     if chosen.source == "static":
-        return Static(chosen.table)
+        return StaticRacks(chosen.table)
     return PulsarRacks() if chosen.source == "pulsar" else Unmapped()

@@ -20,13 +20,13 @@ from trueup.streams.journal.encode import BodyWriter, blob, long, text
 from trueup.streams.journal.signing import Signer
 
 if TYPE_CHECKING:
-    from trueup.connectors.bookkeeper.metadata.bulk import Batch  # tasks decode records and need no connector
+    from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch  # tasks decode records and need no connector
 
 Array = NDArray[Any]
 _SCALARS = range(11)
 
 
-def ledger_bodies(batch: "Batch") -> list[bytes]:
+def ledger_bodies(batch: "LedgerBatch") -> list[bytes]:
     """`streams.journal.codec.encode` of each record of a batch, in the order of the fields of ledger.avsc."""
     rows, fragments = batch.ledgers, batch.ledgers.fragments.astype(np.int64)
     size = rows.ensemble.astype(np.int64)
@@ -53,7 +53,7 @@ def ledger_bodies(batch: "Batch") -> list[bytes]:
     return bodies
 
 
-def _customs(batch: "Batch") -> tuple[Array, list[bytes]]:
+def _customs(batch: "LedgerBatch") -> tuple[Array, list[bytes]]:
     """Custom metadata of each row as codes into a table of Avro maps."""
     codes, forms = batch.customs()
     return codes, [_map(custom) for custom in forms]

@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from trueup.connectors.bookkeeper.metadata.bulk import Batch
+from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import TrueupError
-from trueup.state.placement.judging import Positions, Queue, Waiting
+from trueup.state.placement.judging import Positions, Queue, WaitingLedgers
 
 log = logging.getLogger(__name__)
 
 
-class Journal(Protocol):
+class LedgerJournal(Protocol):
     """The methods of `streams.journal.journal.Journal` that are used here."""
 
     def ends(self, what: str) -> dict[int, int]:
@@ -25,7 +25,7 @@ class Journal(Protocol):
 class Judging:
     """The `Queue` of one run. Safe to use from several threads."""
 
-    def __init__(self, journal: Journal, clock: Callable[[], int]) -> None:
+    def __init__(self, journal: LedgerJournal, clock: Callable[[], int]) -> None:
         self._journal, self._clock = journal, clock
         self._lock = threading.Lock()
         self._queue = Queue()
@@ -41,7 +41,7 @@ class Judging:
         with self._lock:
             self._queue.restart(ends)
 
-    def published(self, observations: Batch | Iterable[Observation]) -> None:
+    def published(self, observations: LedgerBatch | Iterable[Observation]) -> None:
         """Add observations that the journal has acknowledged."""
         ids, present = _ledgers(observations)
         with self._lock:
@@ -83,15 +83,15 @@ class Judging:
             return self._queue.oldest_ms
 
     @property
-    def waiting(self) -> Waiting | None:
+    def waiting(self) -> WaitingLedgers | None:
         """Ledgers that wait now; None until the stream has reached the initial end of the journal."""
         with self._lock:
             return self._queue.waiting if self._queue.started else None
 
 
-def _ledgers(observations: Batch | Iterable[Observation]) -> tuple[Any, Any]:
+def _ledgers(observations: LedgerBatch | Iterable[Observation]) -> tuple[Any, Any]:
     """Ids, and whether each ledger exists."""
-    if isinstance(observations, Batch):
+    if isinstance(observations, LedgerBatch):
         return observations.ledgers.ledger, observations.ledgers.state != LedgerState.GONE
     values: list[Any] = [o.value for o in observations]
     rows = [(value["ledger"], value["state"]) for value in values]

@@ -39,7 +39,7 @@ def membership(policy: PlacementSettings, least_ms: int = 0, unnamed: bool = Fal
     )
 
 
-class Keeper:
+class TopologyKeeper:
     """The topology in force. Safe to use from several threads.
 
     ``first_epoch``: the first epoch that this run published; a bucket that answered it has answered in this run.

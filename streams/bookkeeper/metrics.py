@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-from trueup.streams.runtime.metrics import Metrics, Part
+from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 SESSION_STATES = ("connected", "suspended")
 
 
-class ZooKeeperMetrics(Part):
+class ZooKeeperMetrics(StreamMetrics):
     """The metrics of Trueup's sessions with ZooKeeper."""
 
     def __init__(self, metrics: Metrics) -> None:

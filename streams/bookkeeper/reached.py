@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from trueup.connectors.bookkeeper.metadata.capture import CaptureHealth
-from trueup.connectors.bookkeeper.metadata.published import Known
+from trueup.connectors.bookkeeper.metadata.published import JournalContent
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import TrueupError
 from trueup.streams.bookkeeper.topics import LEDGERS, REACHED
@@ -22,7 +22,7 @@ FORGET_MS = 86_400_000  # records of deleted ledgers are removed after a day, wh
 EVERY_MS, WITHIN_S = 10_000, 5.0
 
 
-class Reached:
+class ReachedWriter:
     """Writes the last observed zxid of the cluster to the journal. Used by one thread."""
 
     def __init__(self, journal: Journal, clock: Callable[[], int]) -> None:
@@ -44,7 +44,7 @@ class Reached:
             self._last = found
 
 
-def known(journal: Journal, now_ms: int) -> Known:
+def known(journal: Journal, now_ms: int) -> JournalContent:
     """The journal's state, for the capture to compare with. Deletes records of ledgers that were deleted long ago."""
     newest: dict[int, tuple[int, int, int]] = {}
     for entries, rows in journal.columns(LEDGERS):
@@ -63,7 +63,7 @@ def known(journal: Journal, now_ms: int) -> Known:
     unreadable = frozenset(i for i, (_, state, _) in newest.items() if state == LedgerState.UNREADABLE)
     zxid, instance = _observed(journal)
     zxid = max(zxid, max((mzxid for mzxid, _, _ in newest.values()), default=0))
-    return Known(ids, mzxids, unreadable, gone_ids, gone_zxids, zxid, instance)
+    return JournalContent(ids, mzxids, unreadable, gone_ids, gone_zxids, zxid, instance)
 
 
 def _observed(journal: Journal) -> tuple[int, str]:

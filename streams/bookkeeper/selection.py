@@ -16,7 +16,7 @@ MOST = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Where:
+class LedgerSelection:
     """What ledgers must have."""
 
     bookie: str | None = None
@@ -28,7 +28,7 @@ class Where:
         return self.bookie is not None or self.namespace is not None
 
 
-ANY = Where()
+ANY = LedgerSelection()
 
 
 def not_too_many(count: int) -> None:
@@ -38,7 +38,7 @@ def not_too_many(count: int) -> None:
         raise Refused(f"a bookie or a namespace to be looked for among at most {MOST:,} ledgers", f"{count:,}", todo)
 
 
-def search(client: ZooKeeperClient, paths: BookKeeperPaths, limit: int, where: Where) -> tuple[Ledgers, int]:
+def search(client: ZooKeeperClient, paths: BookKeeperPaths, limit: int, where: LedgerSelection) -> tuple[Ledgers, int]:
     """Current rows of the first ``limit`` ledgers that match, and the number of all that do. Reads all ledgers."""
     parts, total = list[Ledgers](), 0
     for batch in queries.snapshot(client, paths, 0):
@@ -48,7 +48,7 @@ def search(client: ZooKeeperClient, paths: BookKeeperPaths, limit: int, where: W
     return concat(parts), total
 
 
-def select(client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Column, where: Where) -> Column:
+def select(client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Column, where: LedgerSelection) -> Column:
     """Those of these ledgers that match, from current reads, in ascending order: int64."""
     asked = np.unique(ledgers)
     chosen = np.zeros(len(asked), bool)
@@ -58,7 +58,7 @@ def select(client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Column, whe
     return asked[chosen]
 
 
-def matching(batch: bulk.Batch, where: Where) -> Column:
+def matching(batch: bulk.LedgerBatch, where: LedgerSelection) -> Column:
     """Whether each row of a batch matches: bool."""
     found = np.ones(len(batch), bool)
     if where.bookie is not None:
@@ -75,7 +75,7 @@ def _held(ledgers: Ledgers, bookie: str) -> Column:
     return found
 
 
-def _owned(batch: bulk.Batch, namespace: str) -> Column:
+def _owned(batch: bulk.LedgerBatch, namespace: str) -> Column:
     codes, forms = batch.customs()
     found: Column = np.array([namespace_of(claim_of(form).owner) == namespace for form in forms])[codes]
     for row, record in batch.alone.items():

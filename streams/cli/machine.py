@@ -20,7 +20,7 @@ from trueup.streams.journal.channel import client_of
 from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
 from trueup.streams.runtime.format import many, size
-from trueup.streams.terminal.client import Answered, Api, Target
+from trueup.streams.terminal.client import Api, ApiError, ApiTarget
 from trueup.streams.terminal.options import target_of
 from trueup.streams.web.access import TokenFile, writable_by_others
 from trueup.streams.web.tls import certificate_of
@@ -97,10 +97,10 @@ def _taken(http: HttpSettings) -> Check:
     address = f"{http.host}:{http.port}"
     host = "127.0.0.1" if http.host in ("0.0.0.0", "::") else http.host  # noqa: S104
     # Without TLS any process may have the port, and must not receive a token.
-    target = target_of(f"https://{host}:{http.port}") if http.tls_certificate else Target(f"{host}:{http.port}")
+    target = target_of(f"https://{host}:{http.port}") if http.tls_certificate else ApiTarget(f"{host}:{http.port}")
     try:
         found = Api(target, ASK_S).get("status")
-    except Answered as error:
+    except ApiError as error:
         return warn("http", f"{address} is in use, by a server that expects {error.expected}", error.todo)
     except Retry as error:
         todo = "set http.port, or stop the process that uses it"
@@ -161,10 +161,10 @@ def journal(settings: Settings) -> Check:
     keys_of(chosen.key_file)
     if not chosen.bootstrap:
         return ok("journal", "embedded, in data_dir")
-    from trueup.connectors.kafka.journal.topics import Topics
+    from trueup.connectors.kafka.journal.topics import TopicClient
 
     try:
-        brokers = Topics(chosen.bootstrap, client_of(chosen)).brokers(JOURNAL_S)
+        brokers = TopicClient(chosen.bootstrap, client_of(chosen)).brokers(JOURNAL_S)
     except TrueupError as error:
         todo = error.todo if isinstance(error, Stop) else "start the brokers, or correct journal.bootstrap"
         return fail("journal", f"{chosen.bootstrap}: {error.found}", todo)

@@ -37,7 +37,7 @@ COMMANDS = {
 """The commands by name, in the order of the help."""
 
 
-class Groups(Suggesting):
+class TrueupGroup(Suggesting):
     """The group `trueup`: its own commands and those of the streams, such as `trueup link`. A module is imported when
     its command is requested, because imports take longer than most commands."""
 
@@ -63,7 +63,7 @@ def _brought() -> dict[str, click.Command]:
 
 
 @click.group(
-    cls=Groups,
+    cls=TrueupGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=codes.TABLE,
 )

@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 import click
 
 from trueup.streams.catalog import STREAMS
-from trueup.streams.runtime.descriptor import Commands, Noun, Thing
+from trueup.streams.runtime.descriptor import Commands, Noun, ResourceKind
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target, segment
+from trueup.streams.terminal.client import Api, ApiTarget, segment
 from trueup.streams.terminal.groups import Suggesting
 from trueup.streams.terminal.out import Column, Row
 from trueup.streams.web.engine import SELECTORS
@@ -73,7 +73,7 @@ class Details(Resources):
 
 
 def _list(noun: Noun) -> click.Command:
-    def command(api: Target, output: str, **query: str | int | None) -> int:
+    def command(api: ApiTarget, output: str, **query: str | int | None) -> int:
         found = Api(api).rows(noun.name, **query)
         columns = [_column(name, value) for name, value in (found.rows[0] if found.rows else {}).items()]
         return out.listing(output, found, columns, f"No {noun.name}.")
@@ -98,10 +98,10 @@ def _title(name: str) -> str:
     return name.upper().replace("_", "-")
 
 
-def _detail(thing: Thing) -> click.Command:
+def _detail(thing: ResourceKind) -> click.Command:
     names = _VARIABLE.findall(thing.path)
 
-    def command(api: Target, output: str, **values: str) -> None:
+    def command(api: ApiTarget, output: str, **values: str) -> None:
         found: Row = Api(api).get(_VARIABLE.sub(lambda match: segment(values[match[1]]), thing.path))
         if output == "json":
             out.as_json(found)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from trueup.state.common.errors import Retry
 from trueup.state.instance.journal_topics import (
     UNCONFIRMED,
-    TopicState,
+    JournalTopicState,
     change_of,
     expiring,
     lost,
@@ -34,7 +34,7 @@ LOOKS = 3
 LARGEST_FILE = 1 << 20
 
 
-class Topics(Protocol):
+class JournalTopicAdmin(Protocol):
     """The methods of `streams.journal.journal.Journal` that are used here."""
 
     bootstrap: str
@@ -42,7 +42,7 @@ class Topics(Protocol):
     def topic(self, what: str) -> str:
         """The full name of a topic."""
 
-    def states(self) -> dict[str, TopicState]:
+    def states(self) -> dict[str, JournalTopicState]:
         """The declared topics that exist, by full name."""
 
     def begin(self, what: str) -> int:
@@ -53,7 +53,7 @@ class JournalTopics:
     """The topics of one run. ``created``: the full names of those that this start created; ``file``: the file
     that holds the place of the config topic by its name; ``problems``: what an operator has to correct."""
 
-    def __init__(self, journal: Topics, live: Live, created: list[str], file: Path) -> None:
+    def __init__(self, journal: JournalTopicAdmin, live: Live, created: list[str], file: Path) -> None:
         self._journal, self._live, self._created, self._file = journal, live, frozenset(created), file
         self._config = journal.topic(CONFIG)
         self._compacted = {
@@ -91,7 +91,7 @@ class JournalTopics:
         elif not gone:
             self._judge(states)
 
-    def _judge(self, states: Mapping[str, TopicState]) -> None:
+    def _judge(self, states: Mapping[str, JournalTopicState]) -> None:
         config = states[self._config]._replace(begin=self._journal.begin(CONFIG))
         why = self._lost(config)
         if why and not self._first and self._held(config):
@@ -110,16 +110,16 @@ class JournalTopics:
             *unreadable(compacted),
         ]  # fmt: skip
 
-    def _lost(self, config: TopicState) -> str:
+    def _lost(self, config: JournalTopicState) -> str:
         confirmed = self._live.now.journal.confirmed
         others = len(self._created) < len(self._before)
         return lost(config, confirmed, self._remembered(), self._config in self._created, others)
 
-    def _held(self, config: TopicState) -> bool:
+    def _held(self, config: JournalTopicState) -> bool:
         """Whether this run began with all settings of this topic, which lost records since."""
         return not self._live.restraint and self._before[self._config] == config.id
 
-    def _doubt(self, config: TopicState, why: str) -> None:
+    def _doubt(self, config: JournalTopicState, why: str) -> None:
         if not self._live.now.journal.confirmed and self._config in self._created:
             self._live.set(CONFIRMED, UNCONFIRMED)  # the next start must not take the topic for a new one
         self._live.restrain(
@@ -127,7 +127,7 @@ class JournalTopics:
             f"run `trueup config set {CONFIRMED} {config.place}`"
         )
 
-    def _remember(self, config: TopicState) -> None:
+    def _remember(self, config: JournalTopicState) -> None:
         if self._live.now.journal.confirmed != config.place:
             self._live.set(CONFIRMED, config.place)
         self._live.restrain("")

@@ -17,7 +17,7 @@ from trueup.state.common.options import MODES
 from trueup.state.settings.settings import Settings, change, exceeds, live_keys, mode_at_most, observing, value_of
 from trueup.streams.journal.history import ITSELF, TOPIC, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import CONFIG
 
 log = logging.getLogger(__name__)
@@ -121,7 +121,7 @@ class Live:
             self._own.subtract(texts.items())
             raise
 
-    def _seen(self, record: Record) -> None:
+    def _seen(self, record: JournalRecord) -> None:
         if self._known(record):
             return
         name = record.key.decode(errors="backslashreplace")
@@ -151,7 +151,7 @@ class Live:
         self._attribute(record, name, before)
         self._notify()
 
-    def _attribute(self, record: Record, name: str, before: Settings) -> None:
+    def _attribute(self, record: JournalRecord, name: str, before: Settings) -> None:
         """Record who changed a setting, if it was not this application. The name in the record is not verified: whoever
         may write the topic may write any."""
         text = None if record.value is None else record.value["value"]
@@ -173,13 +173,13 @@ class Live:
         for listener in self.listeners:
             listener()
 
-    def _known(self, record: Record) -> bool:
+    def _known(self, record: JournalRecord) -> bool:
         """Whether this record or a newer one of its key was applied: an old value must not be applied again."""
         known = record.offset <= self._newest.get(record.key, -1)
         self._newest[record.key] = max(record.offset, self._newest.get(record.key, -1))
         return known
 
-    def _note(self, record: Record, problem: str) -> None:
+    def _note(self, record: JournalRecord, problem: str) -> None:
         self.refused[record.key.decode(errors="backslashreplace")] = record.where, problem
         log.warning("config record refused", extra={"where": record.where, "problem": problem})
 

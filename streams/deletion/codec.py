@@ -8,7 +8,7 @@ import fastavro
 import numpy as np
 
 from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.deletion.owned_ledgers import LISTED, NO_LEDGERS, NO_NODES, NODE, OWNED, Rows, Table
+from trueup.state.deletion.owned_ledgers import LISTED, NO_LEDGERS, NO_NODES, NODE, OWNED, OwnedLedgerTable, Rows
 from trueup.state.deletion.owners import Claim, OwnerStatus, claim_of
 from trueup.streams.bookkeeper.codec import fragment_members
 from trueup.streams.journal.codec import WRONG
@@ -17,7 +17,7 @@ from trueup.streams.journal.decode import BodyReader
 _CUSTOM = fastavro.parse_schema({"type": "map", "values": "bytes"})
 
 
-def owned_rows(bodies: Sequence[bytes]) -> Table:
+def owned_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
     """Bodies of ledger.avsc as rows of `state.deletion.owned_ledgers.OWNED`, in their order. Raises `BadBytes`."""
     if not len(bodies):
         return NO_LEDGERS
@@ -44,7 +44,7 @@ def owned_rows(bodies: Sequence[bytes]) -> Table:
     read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
     for name, column in columns.items():
         rows[name] = read.fit(column, OWNED[name])
-    return Table(rows, tuple(names))
+    return OwnedLedgerTable(rows, tuple(names))
 
 
 def _claim(encoded: bytes) -> Claim | None:
@@ -55,7 +55,7 @@ def _claim(encoded: bytes) -> Claim | None:
     return claim_of(custom)
 
 
-def node_rows(bodies: Sequence[bytes]) -> Table:
+def node_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
     """Bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
     if not len(bodies):
         return NO_NODES
@@ -76,7 +76,7 @@ def node_rows(bodies: Sequence[bytes]) -> Table:
         rows[name] = np.fromiter((names.setdefault(line, len(names)) for line in lines), np.uint32)[codes]
     listed = np.zeros(len(ledgers), LISTED)
     listed["ledger"], listed["dropped"] = ledgers, _among(counts, ledgers, *dropped)
-    return Table(rows, tuple(names), listed)
+    return OwnedLedgerTable(rows, tuple(names), listed)
 
 
 def _among(counts: Rows, items: Rows, others: Rows, wanted: Rows) -> Rows:

@@ -7,7 +7,7 @@ import click
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, Row
 
 LOOK_S = 0.5
@@ -40,7 +40,7 @@ def delete() -> None:
 )  # fmt: skip
 @options.output
 @options.api
-def ledger(api: Target, output: str, ledger: int, certain: bool, wait_s: float) -> int:
+def ledger(api: ApiTarget, output: str, ledger: int, certain: bool, wait_s: float) -> int:
     """Delete LEDGER from a BookKeeper cluster without Pulsar. The deletion cannot be undone.
 
     Requires deletion.owners: operator and deletion.mode approve or enforce. The ledger must be closed. Trueup deletes
@@ -107,7 +107,7 @@ SHOWN = (
 @options.namespace
 @options.listing
 @options.api
-def markers(api: Target, output: str, namespace: str | None) -> int:
+def markers(api: ApiTarget, output: str, namespace: str | None) -> int:
     """List deletions in progress with their stage and the bookies that have not confirmed them yet.
 
     \b

@@ -5,7 +5,16 @@ from typing import TYPE_CHECKING, Any
 
 from trueup.streams.deletion.signs import signs, trends
 from trueup.streams.deletion.topics import TOPICS
-from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing, Verb, certain
+from trueup.streams.runtime.descriptor import (
+    Commands,
+    Descriptor,
+    LazyObjects,
+    Noun,
+    PageSection,
+    ResourceKind,
+    Verb,
+    certain,
+)
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
@@ -13,7 +22,7 @@ if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
 
@@ -50,7 +59,7 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
-def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     from trueup.streams.deletion.metrics import DeletionMetrics
 
     return (DeletionMetrics,)
@@ -61,14 +70,14 @@ def _marker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"ledger": row["ledger"]} if row.get("kind") in ("delete", "deletion") and "ledger" in row else None
 
 
-PAGE = Section(
+PAGE = PageSection(
     "deletion", "deletion/templates/deletion.html", limit=24, card=lambda status: status["deletion"] is not None
 )
 
 DELETION = Descriptor(
     name="deletion", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
-    settings=Later("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),
-    rules=Later("trueup.state.deletion.rules:LEAK_RULES"),
+    settings=LazyObjects("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),
+    rules=LazyObjects("trueup.state.deletion.rules:LEAK_RULES"),
     commands=_commands, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
@@ -76,7 +85,7 @@ DELETION = Descriptor(
         Noun("unreferenced", 100, selectors=("namespace",)), Noun("markers", selectors=("namespace",)),
     ),
     selectors=("namespace",),
-    things=(Thing("marker", "ledgers/<ledger>/deletion", ids=("ledger",), names=_marker),),
+    things=(ResourceKind("marker", "ledgers/<ledger>/deletion", ids=("ledger",), names=_marker),),
     kinds={"delete": "deletes ledger {ledger} and its entries. This cannot be undone"},
     trends=trends,
     verbs=(

@@ -24,7 +24,7 @@ from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
-from trueup.streams.deletion.target import DeletionResult, Item, items_of
+from trueup.streams.deletion.target import DeletionItem, DeletionResult, items_of
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
@@ -32,7 +32,7 @@ RULE = "deletion.ordered"
 _CODE = LEAK_RULES.code(RULE)
 
 
-class BookKeeper(Protocol):
+class LedgerOperations(Protocol):
     """The operations of `streams.bookkeeper.cluster.BookKeeper` that are needed here."""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
@@ -55,15 +55,17 @@ class BookKeeper(Protocol):
 
 
 class NoOwners:
-    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners` of a cluster without known
-    owners."""
+    """Implements `streams.deletion.target.DeletionTarget` and `streams.deletion.report.OwnerQueries` of a cluster
+    without known owners."""
 
-    def __init__(self, ledgers: BookKeeper, policy: LiveSection[DeletionSettings], clock: Callable[[], int]) -> None:
+    def __init__(
+        self, ledgers: LedgerOperations, policy: LiveSection[DeletionSettings], clock: Callable[[], int]
+    ) -> None:
         self._policy, self._clock = policy, clock
         self._ledgers = ledgers
         self.held = ledgers.held
 
-    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+    def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         """Those of these ledgers that exist."""
         return items_of(self._ledgers.read(ledgers))
 
@@ -113,7 +115,7 @@ class OrderedDeletions:
     """The orders, as the view of one bucket. Safe to use from several threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: LiveSection[DeletionSettings],
+        self, ledgers: LedgerOperations, journal: Journal, policy: LiveSection[DeletionSettings],
         counted: Callable[[str, int, float], None], clock: Callable[[], int],
         history: History | None = None,
     ) -> None:  # fmt: skip

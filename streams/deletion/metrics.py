@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from trueup.state.deletion import lifecycle
-from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, Part
+from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, StreamMetrics
 
 
-class DeletionMetrics(Part):
+class DeletionMetrics(StreamMetrics):
     """The metrics of the deletion stream."""
 
     def __init__(self, metrics: Metrics) -> None:

@@ -18,7 +18,7 @@ from trueup.connectors.s3.store import ObjectStore
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import TrueupError, ended
 from trueup.state.deletion.lifecycle import LONGEST_MS, Deletion
-from trueup.state.deletion.orphan_objects import LOST, UNOWNED, Referenced, Stray
+from trueup.state.deletion.orphan_objects import LOST, UNOWNED, LedgerOrphans, Referenced
 from trueup.state.deletion.owners import Component, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
@@ -27,7 +27,7 @@ from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import Leaks
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
-from trueup.streams.deletion.target import DeletionResult, Item
+from trueup.streams.deletion.target import DeletionItem, DeletionResult
 from trueup.streams.deletion.topics import STRAYS
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
@@ -36,7 +36,7 @@ VERSION = -1
 _ORDER = {LOST: 3, UNOWNED: 2}
 
 
-class Owners(Protocol):
+class ObjectOwners(Protocol):
     """The operations of `streams.deletion.owners.Pulsar` that are needed here."""
 
     def referenced(self) -> Referenced:
@@ -56,16 +56,16 @@ class OrphanObjects:
     """The orphan objects of all stores, and their deletions. Safe to use from several threads."""
 
     def __init__(
-        self, stores: Mapping[str, ObjectStore], declared: Mapping[str, Declared], owners: Owners, journal: Journal,
-        policy: LiveSection[DeletionSettings], counted: Callable[[str, int, float], None], clock: Callable[[], int],
-        history: History | None = None,
+        self, stores: Mapping[str, ObjectStore], declared: Mapping[str, Declared], owners: ObjectOwners,
+        journal: Journal, policy: LiveSection[DeletionSettings], counted: Callable[[str, int, float], None],
+        clock: Callable[[], int], history: History | None = None,
     ) -> None:  # fmt: skip
         self._stores, self._declared, self._owners = stores, declared, owners
         self._policy, self._clock = policy, clock
         self._clusters = {name: store.cluster for name, store in declared.items()}
         self._searches = {name: OrphanSearch(name, store, self._clusters[name]) for name, store in stores.items()}
         self._due_ms, self._failures = dict.fromkeys(stores, 0), dict.fromkeys(stores, 0)
-        self._found: dict[str, list[Stray]] = {}
+        self._found: dict[str, list[LedgerOrphans]] = {}
         self._since: dict[int, int] = {}
         self._acting = threading.Lock()
         self.problems: dict[str, str] = {}
@@ -105,9 +105,9 @@ class OrphanObjects:
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
         self._report()
 
-    def _all(self) -> dict[int, Stray]:
+    def _all(self) -> dict[int, LedgerOrphans]:
         """Findings by ledger. Missing objects rank before orphan objects, undeletable ones before deletable ones."""
-        found: dict[int, Stray] = {}
+        found: dict[int, LedgerOrphans] = {}
         for stray in (each for some in self._found.values() for each in some):
             before = found.setdefault(stray.ledger, stray)
             if (before.rule, before.owner) != (stray.rule, stray.owner):
@@ -154,10 +154,10 @@ class OrphanObjects:
         """Missing objects were looked up individually."""
         return set(ledgers)
 
-    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+    def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         """Those of which an object exists now, with the places of all."""
         found = {i: self.places(i) for i in ledgers}
-        return {i: Item(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
+        return {i: DeletionItem(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
                 if orphan_objects.left(self._stores, places)}  # fmt: skip
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
-from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.bookkeeper.metadata.metadata import ZnodeSource
 from trueup.connectors.pulsar import orphan_objects
 from trueup.connectors.pulsar.capture import PulsarCapture
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
@@ -24,15 +24,15 @@ from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.bookkeeper.cluster import BookKeeper
 from trueup.streams.config.live import LiveSection
-from trueup.streams.deletion.target import DeletionResult, Item, items_of
+from trueup.streams.deletion.target import DeletionItem, DeletionResult, items_of
 from trueup.streams.deletion.topics import OWNERS
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.format import many
 
 
 class Pulsar:
-    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners`. Safe to use from several
-    threads."""
+    """Implements `streams.deletion.target.DeletionTarget` and `streams.deletion.report.OwnerQueries`. Safe to use from
+    several threads."""
 
     def __init__(
         self, ledgers: BookKeeper, journal: Journal, policy: LiveSection[DeletionSettings], clock: Callable[[], int],
@@ -58,7 +58,7 @@ class Pulsar:
     def _publish(self, news: Iterable[Pointers]) -> None:
         self._journal.put([(OWNERS, node.path.encode(), record_of(node)) for node in news])
 
-    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+    def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         """Those of these ledgers that exist."""
         return items_of(self._ledgers.read(ledgers))
 
@@ -148,7 +148,7 @@ def _orders(markers: Sequence[Deletion]) -> list[DeleteOrder]:
 
 def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, bytes, Stat], LedgerRecord]:
     def decode(ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
-        where = Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, clock())
+        where = ZnodeSource(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, clock())
         return queries.decoded(data, where)
 
     return decode

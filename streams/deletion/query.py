@@ -20,7 +20,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.block_store import Store
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, joined, packed
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OwnedLedgerTable, joined, packed
 from trueup.state.deletion.owners import Component, home, is_directory
 from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
@@ -74,7 +74,7 @@ def _asked(bodies: Sequence[bytes], buckets: int, signer: Signer | None) -> list
     return [(bucket, TOPOLOGY, _EPOCH.pack(max(epochs))) for bucket in range(buckets) if epochs]
 
 
-def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, bytes]]:
+def _parted(table: OwnedLedgerTable, kind: int, buckets: int) -> Iterator[tuple[int, int, bytes]]:
     if not len(table):
         return
     rows = table.rows
@@ -90,7 +90,7 @@ def _parted(table: Table, kind: int, buckets: int) -> Iterator[tuple[int, int, b
         if mine.any():
             listed = table.listed[np.repeat(mine, rows["count"])] if kind == OWNER else table.listed
             # Without the names of other buckets, of which there are many more.
-            yield number, kind, packed(Table(rows[mine], table.names, listed)).to_bytes()
+            yield number, kind, packed(OwnedLedgerTable(rows[mine], table.names, listed)).to_bytes()
 
 
 def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | N
     return {"epoch": epoch, "ledgers": leaks.ledgers, **found}
 
 
-def split(frames: Iterator["pd.DataFrame"]) -> tuple[Table, Table, int]:
+def split(frames: Iterator["pd.DataFrame"]) -> tuple[OwnedLedgerTable, OwnedLedgerTable, int]:
     """Ledgers, nodes and the epoch of the newest request (-1: none) in the rows of one bucket."""
     ledgers, nodes, epoch = [NO_LEDGERS], [NO_NODES], -1
     for frame in frames:
@@ -112,7 +112,7 @@ def split(frames: Iterator["pd.DataFrame"]) -> tuple[Table, Table, int]:
             if kind == TOPOLOGY:
                 epoch = max(epoch, *_EPOCH.unpack(value))
             else:
-                (ledgers if kind == LEDGER else nodes).append(Table.from_bytes(bytes(value)))
+                (ledgers if kind == LEDGER else nodes).append(OwnedLedgerTable.from_bytes(bytes(value)))
     return joined(ledgers), joined(nodes), epoch
 
 

@@ -38,7 +38,7 @@ from trueup.state.deletion.verdicts import Rows
 from trueup.state.deletion.view import Leaks, agreed, confirmed, settled
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.query import leaks_of
-from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, Target, ready
+from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, DeletionTarget, ready
 from trueup.streams.deletion.topics import MARKERS
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History
@@ -55,7 +55,7 @@ _OWNER_GONE, _MISSING = (LEAK_RULES.code(f"deletion.{rule}") for rule in ("owner
 ORDERED = (DeletionStage.DELETING, DeletionStage.GONE)
 
 
-class Leak(NamedTuple):
+class UnreferencedLedger(NamedTuple):
     """A ledger that may be deleted, in the view: the leading fields of a `Deletion`."""
 
     ledger: int
@@ -72,7 +72,7 @@ class DeletionReconciler:
 
     def __init__(
         self,
-        target: Target,
+        target: DeletionTarget,
         journal: Journal,
         policy: LiveSection[DeletionSettings],
         first_epoch: Callable[[], int | None],
@@ -93,7 +93,7 @@ class DeletionReconciler:
         self._answers: dict[int, Leaks] = {}
         self._view: Sequence[Leaks] | None = None
         self._epochs: dict[int, int] = {}
-        self._leaks: Mapping[int, Leak] | None = None
+        self._leaks: Mapping[int, UnreferencedLedger] | None = None
         self.markers: dict[int, Deletion] = {}
         self.history = history or History()
         self.blocked_reason = "starting"
@@ -230,14 +230,14 @@ class DeletionReconciler:
             if self._clock() - begun_ms > VERIFYING_MS:
                 return
 
-    def _due(self) -> Mapping[int, Leak]:
+    def _due(self) -> Mapping[int, UnreferencedLedger]:
         """Ledgers that may be deleted, by id."""
         with self.lock:
             if self._leaks is None:
                 self._leaks = {leak.ledger: leak for part in self.view() for leak in _drifted(part)}
             return self._leaks
 
-    def _begun(self, leaks: Mapping[int, Leak], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
+    def _begun(self, leaks: Mapping[int, UnreferencedLedger], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
         """New deletions of unreferenced ledgers that still exist, with all places that ever stored them."""
         room = min(AT_ONCE, policy.max_markers - len(self.markers))
         if room <= 0 or len(leaks.keys() - self.markers.keys()) == 0:
@@ -340,11 +340,11 @@ def _unsure(marker: Deletion, unreferenced: bool) -> bool:
     )
 
 
-def _drifted(part: Leaks) -> Iterator[Leak]:
+def _drifted(part: Leaks) -> Iterator[UnreferencedLedger]:
     rows = part.rows[part.rows["verdict"] == Verdict.DRIFTED]
     columns = (rows[name].tolist() for name in ("ledger", "rule", "owner", "version", "ctime_ms", "length", "since_ms"))
     for ledger, rule, owner, *numbers in zip(*columns, strict=True):
-        yield Leak(ledger, LEAK_RULES[rule].id, part.names[owner], *numbers)
+        yield UnreferencedLedger(ledger, LEAK_RULES[rule].id, part.names[owner], *numbers)
 
 
 def entry(marker: Deletion) -> HistoryRow:

@@ -19,13 +19,13 @@ from trueup.state.deletion.verdicts import Rows
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler, action_id, action_name
-from trueup.streams.runtime.stream import AWAITING, Filter, Finding, Listing, PlanRow, Source
+from trueup.streams.runtime.stream import AWAITING, Filter, Finding, LimitedRows, ObservationSource, PlanRow
 
 Row = dict[str, Any]
 SLOW_MS = 5_000
 
 
-class Owners(Protocol):
+class OwnerQueries(Protocol):
     """The operations of the connector that are needed here."""
 
     def nodes(self, owner: str) -> list[Pointers]:
@@ -42,7 +42,7 @@ class DeletionReport:
     """The deletion stream's part of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, policy: LiveSection[DeletionSettings], markers: DeletionReconciler, owners: Owners,
+        self, policy: LiveSection[DeletionSettings], markers: DeletionReconciler, owners: OwnerQueries,
         clock: Callable[[], int],
         order: Callable[[int], Deletion] | None = None, strays: OrphanObjects | None = None,
     ) -> None:  # fmt: skip
@@ -103,21 +103,21 @@ class DeletionReport:
             + ([f"deletions are blocked: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else [])
         )
 
-    def sources(self, now_ms: int) -> list[Source]:
+    def sources(self, now_ms: int) -> list[ObservationSource]:
         """The nodes that reference ledgers."""
         synced, complete_ms, problem = self._owners.health()
         age_ms = now_ms - complete_ms if complete_ms else None
         state = "down" if problem else "up" if synced and (age_ms or 0) < SLOW_MS else "slow"
-        return [Source("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
+        return [ObservationSource("owners", state, age_ms, problem or "managed ledgers, cursors and schemas")]
 
-    def rows(self, limit: int, namespace: str | None = None) -> Listing:
+    def rows(self, limit: int, namespace: str | None = None) -> LimitedRows:
         """Unreferenced ledgers, oldest finding first; with ``namespace`` those whose owner is in it."""
         every = [
             each for loop in self._loops for each in loop.forgotten()
             if namespace is None or namespace_of(each[1]) == namespace
         ]  # fmt: skip
         found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
-        return Listing((self._row(*each) for each in found), len(every))
+        return LimitedRows((self._row(*each) for each in found), len(every))
 
     def _row(self, row: Rows, owner: str, name: str) -> Row:
         rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])

@@ -34,7 +34,7 @@ def ready(markers: Sequence[Deletion]) -> list[DeletionResult]:
     return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
 
 
-class Item(NamedTuple):
+class DeletionItem(NamedTuple):
     """The current state of a target."""
 
     version: int
@@ -43,10 +43,10 @@ class Item(NamedTuple):
     """Everything that stores a part of the target and must confirm the deletion: bookies, or stores with a key."""
 
 
-class Target(Protocol):
+class DeletionTarget(Protocol):
     """The operations of connectors that the loop needs."""
 
-    def find(self, ledgers: Sequence[int]) -> Mapping[int, Item]:
+    def find(self, ledgers: Sequence[int]) -> Mapping[int, DeletionItem]:
         """Current state of these ledgers, without those that do not exist."""
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
@@ -65,8 +65,8 @@ class Target(Protocol):
         """Why no deletion is possible now; empty if it is."""
 
 
-def items_of(rows: Ledgers) -> dict[int, Item]:
+def items_of(rows: Ledgers) -> dict[int, DeletionItem]:
     """Ledgers according to their metadata: every bookie of any ensemble, in order."""
     places = (tuple(sorted({bookie for ensemble in rows.ensembles(at) for bookie in ensemble}))
               for at in range(len(rows)))  # fmt: skip
-    return dict(zip(rows.ledger.tolist(), map(Item, rows.version.tolist(), places), strict=True))
+    return dict(zip(rows.ledger.tolist(), map(DeletionItem, rows.version.tolist(), places), strict=True))

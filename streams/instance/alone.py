@@ -19,7 +19,7 @@ from typing import Any
 
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.instance.leadership import ENDED, REFUSED, RUNNING, STANDBY, WAITING
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import INSTANCES
 
 log = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class Instance:
         self._runs = not stop.is_set()
         self.beat()
 
-    def _check(self, records: Iterable[Record], others: set[str]) -> None:
+    def _check(self, records: Iterable[JournalRecord], others: set[str]) -> None:
         for record in records:
             value = record.value
             if record.offset <= self._since or value["state"] != RUNNING:
@@ -82,7 +82,7 @@ class Instance:
     def follow(self, stop: threading.Event, replaced: Callable[[], None]) -> None:
         """Call ``replaced`` if another application replaced this one. Blocks until ``stop``."""
 
-        def seen(record: Record) -> None:
+        def seen(record: JournalRecord) -> None:
             value = record.value
             if (
                 value is not None
@@ -98,7 +98,7 @@ class Instance:
 
         self._journal.follow(INSTANCES, stop, seen, old=False)
 
-    def _newest(self) -> list[Record]:
+    def _newest(self) -> list[JournalRecord]:
         found = self._journal.read(INSTANCES, last=LAST)
         return [record for record in found if record.value is not None]
 
@@ -117,7 +117,7 @@ def sign_of(record: dict[str, Any]) -> dict[str, Any]:
     return record
 
 
-def may_run(records: Iterable[Record], before: int) -> set[str]:
+def may_run(records: Iterable[JournalRecord], before: int) -> set[str]:
     """The runs that may be alive according to the records that precede this offset: the one that entered last, and
     those that entered or wait after it, except those that ended or were refused."""
     state: dict[str, str] = {}

@@ -14,8 +14,8 @@ from typing import Any
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError
-from trueup.state.instance.leadership import ENDED, STANDBY, WAITING, Contender, Role, Sign, Terms
-from trueup.streams.journal.journal import Journal, Record
+from trueup.state.instance.leadership import ENDED, STANDBY, WAITING, Contender, InstanceRole, LeadershipTimes, Sign
+from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import INSTANCES
 
 log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class Election:
         self._name, self._read = name, -1
         self.run = uuid.uuid4().hex
         self._lock = threading.RLock()
-        self._one = Contender(self.run, place, Terms(takeover_s), now())
+        self._one = Contender(self.run, place, LeadershipTimes(takeover_s), now())
         self._one.able = able
         self.elected, self.done, self._gone = threading.Event(), threading.Event(), threading.Event()
         self.silent_ms = 0
@@ -60,7 +60,7 @@ class Election:
     @property
     def leads(self) -> bool:
         """Whether this instance leads."""
-        return self._one.role is Role.LEADER
+        return self._one.role is InstanceRole.LEADER
 
     @property
     def leader(self) -> str:
@@ -69,7 +69,7 @@ class Election:
         return "" if leader.state == ENDED or silent_s > self._terms.takeover_s else leader.place
 
     @property
-    def _terms(self) -> Terms:
+    def _terms(self) -> LeadershipTimes:
         return self._one.terms
 
     def enable(self) -> None:
@@ -170,7 +170,7 @@ class Election:
             return f"standby {self._place}".encode()
         return CLAIM if sign.state == WAITING else LEADER
 
-    def _seen(self, record: Record) -> None:
+    def _seen(self, record: JournalRecord) -> None:
         if record.value is None or record.offset <= self._read:
             return
         self._read = record.offset
@@ -181,7 +181,7 @@ class Election:
             role, after = self._one.role, self._one.leader
         if after.epoch != before.epoch:
             log.info("leader", extra={"epoch": after.epoch, "place": after.place})
-        if role is Role.LEADER and not self.elected.is_set():
+        if role is InstanceRole.LEADER and not self.elected.is_set():
             self.silent_ms = self._clock() - int(1000 * silent_s) if before.state != ENDED else 0
             self.elected.set()
         with suppress(Stop):

@@ -9,7 +9,7 @@ Ends = Mapping[str, Mapping[int, int]]
 """The offset after the last record, by full name of a topic and partition."""
 
 
-class Topics(Protocol):
+class JournalEnds(Protocol):
     """The methods of `streams.journal.journal.Journal` that are used here."""
 
     def topic(self, what: str) -> str:
@@ -22,7 +22,7 @@ class Topics(Protocol):
 class CatchUp:
     """The progress of one query through these topics. Safe to use from several threads."""
 
-    def __init__(self, journal: Topics, topics: Sequence[str]) -> None:
+    def __init__(self, journal: JournalEnds, topics: Sequence[str]) -> None:
         self._journal, self._topics = journal, topics
         self._lock = threading.Lock()
         self._ends: Ends | None = None

@@ -14,10 +14,10 @@ from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
-from trueup.connectors.kafka.journal.topics import FLUSH_S, Entry, Topic, Topics
+from trueup.connectors.kafka.journal.topics import FLUSH_S, TopicClient, TopicRecord, TopicSpec
 from trueup.connectors.kafka.journal.transactions import Part
 from trueup.state.common.errors import BadBytes, TrueupError
-from trueup.state.instance.journal_topics import TopicState
+from trueup.state.instance.journal_topics import JournalTopicState
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel, client_of
 from trueup.streams.journal.codec import REMOVE, checked
@@ -34,7 +34,7 @@ AT_ONCE = 20_000
 """Records that are decoded together."""
 
 
-class Record(NamedTuple):
+class JournalRecord(NamedTuple):
     """One record of the journal."""
 
     key: bytes
@@ -45,7 +45,7 @@ class Record(NamedTuple):
     offset: int
 
 
-Bad = Callable[[Record, TrueupError], None]
+Bad = Callable[[JournalRecord, TrueupError], None]
 """Receives a record that is not readable, with value None, and the error."""
 
 
@@ -56,7 +56,7 @@ class Journal:
 
     def __init__(self, bootstrap: str, settings: JournalSettings, cluster: str, shared: bool = False) -> None:
         self.bootstrap, self.settings, self._cluster, self._shared = bootstrap, settings, cluster, shared
-        self.topics = Topics(bootstrap, client_of(settings))
+        self.topics = TopicClient(bootstrap, client_of(settings))
         self._seals = Seals(keys_of(settings.key_file), settings.prefix, cluster)
         self.unreadable = Unreadable()
         self._read: dict[tuple[str, int], int] = {}
@@ -71,7 +71,7 @@ class Journal:
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
         chosen = self.settings
         created = self.topics.create([
-            Topic(self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
+            TopicSpec(self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
                   expires if each.name == HISTORY else each.configs)
             for each in declared()
         ], timeout_s)  # fmt: skip
@@ -108,7 +108,7 @@ class Journal:
         ids = "\n".join(found.get(name, "") for name in names)
         return hashlib.sha256(ids.encode()).hexdigest()[:22]
 
-    def states(self) -> dict[str, TopicState]:
+    def states(self) -> dict[str, JournalTopicState]:
         """The declared topics that exist, by full name. Raises `Retry`."""
         found = self.topics.identities([self.topic(each.name) for each in declared()])
         configs = self.topics.configs(list(found))
@@ -135,7 +135,7 @@ class Journal:
         sealed = ((self.topic(what), keys, self._seals.seal(what, keys, bodies)) for what, keys, bodies in parts)
         self.topics.send(sealed, within_s)
 
-    def read(self, what: str, bad: Bad | None = None, last: int | None = None) -> Iterator[Record]:
+    def read(self, what: str, bad: Bad | None = None, last: int | None = None) -> Iterator[JournalRecord]:
         """The readable records of a topic up to its present end, in the order of each partition. ``last``: the
         number of newest records of each partition to read, None for all; ``bad``: receives the unreadable records."""
         for entry in self.entries(what, last):
@@ -154,7 +154,7 @@ class Journal:
                 found[record.key] = record.value
         return found
 
-    def entries(self, what: str, last: int | None = None) -> Iterator[Entry]:
+    def entries(self, what: str, last: int | None = None) -> Iterator[TopicRecord]:
         """Like `read`, without decoding: whatever was written."""
         read: dict[tuple[str, int], int] = {}
         for entry in self.topics.read(self.topic(what), last):
@@ -162,7 +162,7 @@ class Journal:
             yield entry
         self._read |= read
 
-    def columns(self, what: str) -> Iterator[tuple[Sequence[Entry], Any]]:
+    def columns(self, what: str) -> Iterator[tuple[Sequence[TopicRecord], Any]]:
         """The readable records of a topic with columns up to its present end, in the order of each partition, many at
         once: those with a body and their columns, or deletions and None."""
         entries = self.entries(what)
@@ -170,12 +170,17 @@ class Journal:
             yield from self._columns(what, some)
 
     def follow(
-        self, what: str, stop: threading.Event, seen: Callable[[Record], None], bad: Bad | None = None, old: bool = True
+        self,
+        what: str,
+        stop: threading.Event,
+        seen: Callable[[JournalRecord], None],
+        bad: Bad | None = None,
+        old: bool = True,
     ) -> None:
         """Call ``seen`` with every readable record of a topic of one partition until ``stop``, and ``bad`` with the
         others. ``old``: whether to start with the existing records. Blocks."""
 
-        def parsed(entry: Entry) -> None:
+        def parsed(entry: TopicRecord) -> None:
             if (record := self._parsed(what, entry, bad)) is not None:
                 seen(record)
 
@@ -204,30 +209,30 @@ class Journal:
         names = {self.topic(each.name): each.name for each in declared()}
         begins = dict.fromkeys(self.topics.partitions(names), 0)
 
-        def seen(entries: Sequence[Entry]) -> None:
+        def seen(entries: Sequence[TopicRecord]) -> None:
             for name, some in groupby(sorted(entries, key=attrgetter("topic")), attrgetter("topic")):
                 self.look(names[name], list(some))
             self._read |= {(each.topic, each.partition): each.offset + 1 for each in entries}
 
         self.topics.follow_all({**begins, **self._read}, stop, seen)
 
-    def look(self, what: str, entries: Sequence[Entry]) -> bool:
+    def look(self, what: str, entries: Sequence[TopicRecord]) -> bool:
         """Whether all these records of a topic are readable. Those that are not are in ``unreadable``."""
         if not topic_of(what).columns:
             return None not in [self._parsed(what, entry) for entry in entries]
         return sum(len(some) for some, _ in self._columns(what, entries)) == len(entries)
 
-    def write_again(self, what: str, partition: int, key: bytes, entry: Entry | None) -> None:
+    def write_again(self, what: str, partition: int, key: bytes, entry: TopicRecord | None) -> None:
         """Write a record that was read once more, as the newest of its key, into this partition; None deletes the key.
         Raises `Retry`, or `Stop`."""
         body = None if entry is None else self._seals.opened(what, entry)
         (sealed,) = self._seals.seal(what, [key], [body])
         self.topics.send([(self.topic(what), [key], [sealed])], partition=partition)
 
-    def _columns(self, what: str, entries: Sequence[Entry]) -> Iterator[tuple[Sequence[Entry], Any]]:
+    def _columns(self, what: str, entries: Sequence[TopicRecord]) -> Iterator[tuple[Sequence[TopicRecord], Any]]:
         columns_of = topic_of(what).in_columns
 
-        def keyed(some: Sequence[Entry]) -> Any:
+        def keyed(some: Sequence[TopicRecord]) -> Any:
             ids, rows = columns_of([entry.body or b"" for entry in some])
             keys = [entry.key for entry in some]
             if b"".join(keys) != ids.astype(">i8").tobytes() or {*map(len, keys)} != {8}:
@@ -246,12 +251,12 @@ class Journal:
                 else:
                     yield self._good(run[part]), rows
 
-    def _good(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+    def _good(self, entries: Sequence[TopicRecord]) -> Sequence[TopicRecord]:
         for entry in entries:
             self.unreadable.good(entry)
         return entries
 
-    def _parsed(self, what: str, entry: Entry, bad: Bad | None = None) -> Record | None:
+    def _parsed(self, what: str, entry: TopicRecord, bad: Bad | None = None) -> JournalRecord | None:
         """A record, or None if it is not readable."""
         try:
             self._seals.check(what, entry)
@@ -259,12 +264,12 @@ class Journal:
         except BadBytes as error:
             self.unreadable.bad(entry, error)
             if bad is not None:
-                bad(Record(entry.key, None, entry.where, entry.offset), error)
+                bad(JournalRecord(entry.key, None, entry.where, entry.offset), error)
             return None
         self.unreadable.good(entry)
-        return Record(entry.key, value, entry.where, entry.offset)
+        return JournalRecord(entry.key, value, entry.where, entry.offset)
 
 
-def _state(identity: str, config: Mapping[str, str]) -> TopicState:
+def _state(identity: str, config: Mapping[str, str]) -> JournalTopicState:
     limits = (int(config.get(name, "-1")) for name in ("retention.ms", "retention.bytes"))
-    return TopicState(identity, 0, config.get("cleanup.policy", ""), *limits)
+    return JournalTopicState(identity, 0, config.get("cleanup.policy", ""), *limits)

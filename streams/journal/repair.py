@@ -7,23 +7,23 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from trueup.connectors.kafka.journal.topics import Entry
+from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.streams.journal.journal import AT_ONCE, Journal
 from trueup.streams.journal.topic import declared
-from trueup.streams.journal.unreadable import Bad
+from trueup.streams.journal.unreadable import UnreadableRecord
 
 
-class Repair(NamedTuple):
+class RecordRepair(NamedTuple):
     """What is done about one record."""
 
-    bad: Bad
+    bad: UnreadableRecord
     what: str
     """The topic of the record, as `JournalTopic.name`."""
-    before: Entry | None
+    before: TopicRecord | None
     """The readable record of the key that is written again; None if the key is deleted."""
 
 
-def find(journal: Journal, within_s: float = inf) -> tuple[list[Bad], bool]:
+def find(journal: Journal, within_s: float = inf) -> tuple[list[UnreadableRecord], bool]:
     """The records of the topics that exist which are not readable, and whether all records were read within this time.
     Raises `Retry`."""
     until_s = time.monotonic() + within_s
@@ -36,19 +36,19 @@ def find(journal: Journal, within_s: float = inf) -> tuple[list[Bad], bool]:
     return journal.unreadable.all(), True
 
 
-def plan(journal: Journal) -> list[Repair]:
+def plan(journal: Journal) -> list[RecordRepair]:
     """The repair of each record that is not readable. Raises `Retry`."""
     found, _ = find(journal)
-    made: list[Repair] = []
+    made: list[RecordRepair] = []
     for what in _existing(journal):
         mine = [bad for bad in found if bad.topic == journal.topic(what)]
         if mine:
             before = _before(journal, what, mine)
-            made += [Repair(bad, what, before.get((bad.partition, bad.key))) for bad in mine]
+            made += [RecordRepair(bad, what, before.get((bad.partition, bad.key))) for bad in mine]
     return made
 
 
-def execute(journal: Journal, repairs: Iterable[Repair]) -> None:
+def execute(journal: Journal, repairs: Iterable[RecordRepair]) -> None:
     """Write the repairs. Can be repeated. Raises `Retry`, or `Stop` without the permission."""
     for bad, what, before in repairs:
         journal.write_again(what, bad.partition, bad.key, before)
@@ -59,10 +59,10 @@ def _existing(journal: Journal) -> Iterator[str]:
     return (each.name for each in declared() if journal.topic(each.name) in states)
 
 
-def _before(journal: Journal, what: str, found: Iterable[Bad]) -> dict[tuple[int, bytes], Entry]:
+def _before(journal: Journal, what: str, found: Iterable[UnreadableRecord]) -> dict[tuple[int, bytes], TopicRecord]:
     """The newest readable record of each of these keys."""
     wanted = {(bad.partition, bad.key) for bad in found}
-    known: dict[tuple[int, bytes], Entry] = {}
+    known: dict[tuple[int, bytes], TopicRecord] = {}
     for entry in journal.entries(what):
         place = entry.partition, entry.key
         if place in wanted and journal.look(what, [entry]):

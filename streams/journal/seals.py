@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Sequence
 
-from trueup.connectors.kafka.journal.topics import Entry
+from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes
 from trueup.streams.journal.signing import HEADER, SIZE, Signer, number_now, signer_of
@@ -46,11 +46,11 @@ class Seals:
             return body + signer.signature(key, number, body)
         return Signed(HEADER, signer.signature(key, number, None))
 
-    def opened(self, topic: str, entry: Entry) -> bytes | None:
+    def opened(self, topic: str, entry: TopicRecord) -> bytes | None:
         """The body of a record without its signature."""
         return entry.body[:-SIZE] if entry.body is not None and self.signer(topic) else entry.body
 
-    def check(self, topic: str, entry: Entry) -> None:
+    def check(self, topic: str, entry: TopicRecord) -> None:
         """Raises `BadBytes` if a record has no valid signature, or is older than the one before it of its key."""
         signer = self.signer(topic)
         if signer is None:

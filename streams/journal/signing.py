@@ -27,7 +27,7 @@ HEADER = "trueup-signature"
 LEAST_KEY, LARGEST_FILE = 32, 1 << 16
 
 
-class Place(NamedTuple):
+class SignatureScope(NamedTuple):
     """What a signature is for."""
 
     prefix: str
@@ -62,7 +62,7 @@ class Signer:
 
     keys: tuple[bytes, ...] = field(repr=False)
     """The topic's keys: the first signs, and all verify."""
-    place: Place
+    place: SignatureScope
     """The topic, without a key."""
 
     def signature(self, key: bytes, number: int, body: bytes | None) -> bytes:
@@ -78,7 +78,7 @@ def signer_of(secrets: Sequence[bytes], prefix: str, cluster: str, topic: str) -
     """The signer of one topic. ``secrets``: the keys of the file."""
     label = b"trueup journal topic " + topic.encode()
     keys = tuple(hmac.digest(secret, label, "sha256") for secret in secrets)
-    return Signer(keys, Place(prefix, cluster, topic, b""))
+    return Signer(keys, SignatureScope(prefix, cluster, topic, b""))
 
 
 def number_now() -> int:
@@ -86,13 +86,13 @@ def number_now() -> int:
     return time.time_ns() // 1_000
 
 
-def signature(key: bytes, place: Place, number: int, body: bytes | None) -> bytes:
+def signature(key: bytes, place: SignatureScope, number: int, body: bytes | None) -> bytes:
     """The signature of a body, or of a deletion (None)."""
     counted = number.to_bytes(NUMBER, "big")
     return counted + _mac(key, place, counted, body)
 
 
-def verify(keys: Sequence[bytes], place: Place, body: bytes | None, header: bytes, where: str) -> int:
+def verify(keys: Sequence[bytes], place: SignatureScope, body: bytes | None, header: bytes, where: str) -> int:
     """The number of a signed record. ``body``: the body with its signature; None: the record is a deletion, and its
     signature is in ``header``. Raises `BadBytes` if it has no signature of any of these keys."""
     content, found = (None, header) if body is None else (body[:-SIZE], body[-SIZE:])
@@ -105,7 +105,7 @@ def verify(keys: Sequence[bytes], place: Place, body: bytes | None, header: byte
     return int.from_bytes(counted, "big")
 
 
-def _mac(secret: bytes, place: Place, number: bytes, body: bytes | None) -> bytes:
+def _mac(secret: bytes, place: SignatureScope, number: bytes, body: bytes | None) -> bytes:
     kind = b"\0" if body is None else b"\1"
     content = (_journal(*place[:3]), _named(place.key), number, kind, body or b"")
     return hmac.digest(secret, b"".join(content), "sha256")

@@ -5,7 +5,7 @@ import logging
 import threading
 from typing import NamedTuple
 
-from trueup.connectors.kafka.journal.topics import Entry
+from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.state.common.errors import TrueupError
 
 log = logging.getLogger(__name__)
@@ -13,7 +13,7 @@ KNOWN, SHOWN = 10_000, 20
 """Maximum number of records that are known, and that are listed."""
 
 
-class Bad(NamedTuple):
+class UnreadableRecord(NamedTuple):
     """One record that is not readable."""
 
     topic: str
@@ -30,19 +30,19 @@ class Unreadable:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._found: dict[tuple[str, int, bytes], Bad] = {}
+        self._found: dict[tuple[str, int, bytes], UnreadableRecord] = {}
 
-    def bad(self, entry: Entry, error: TrueupError) -> None:
+    def bad(self, entry: TopicRecord, error: TrueupError) -> None:
         """A record is not readable."""
         place = (entry.topic, entry.partition, entry.key)
         with self._lock:
             known = self._found.get(place)
             if (known and known.offset >= entry.offset) or (known is None and len(self._found) >= KNOWN):
                 return
-            self._found[place] = Bad(*place, entry.offset, str(error), entry.where)
+            self._found[place] = UnreadableRecord(*place, entry.offset, str(error), entry.where)
         log.warning("record not readable", extra={"where": entry.where, "problem": str(error)})
 
-    def good(self, entry: Entry) -> None:
+    def good(self, entry: TopicRecord) -> None:
         """A record is readable: an older one of its key does not matter any more."""
         if self._found:
             with self._lock:
@@ -58,7 +58,7 @@ class Unreadable:
     def __len__(self) -> int:
         return len(self._found)
 
-    def all(self) -> list[Bad]:
+    def all(self) -> list[UnreadableRecord]:
         """Those that are known, by topic, partition and offset."""
         with self._lock:
             return sorted(self._found.values(), key=lambda bad: (bad.topic, bad.partition, bad.offset))

@@ -7,7 +7,7 @@ import click
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, since, size
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target, segment
+from trueup.streams.terminal.client import Api, ApiTarget, segment
 from trueup.streams.terminal.out import Column, Row
 
 COLUMNS = (
@@ -35,7 +35,7 @@ def topic() -> None:
 @options.output
 @options.api
 def create(
-    api: Target, output: str, kafka: str, name: str, partitions: int, replicas: int, pairs: tuple[str, ...]
+    api: ApiTarget, output: str, kafka: str, name: str, partitions: int, replicas: int, pairs: tuple[str, ...]
 ) -> None:
     """Create topic NAME on a CLUSTER of section logdirs. Trueup selects the brokers with the fewest replicas,
     alternating between racks, and assigns a directory on each broker before it creates the topic. This works on every
@@ -90,7 +90,7 @@ LARGEST = (
 @click.option("--kafka", metavar="NAME", help="Show only directories of this Kafka cluster.")
 @options.listing
 @options.api
-def dirs(api: Target, output: str, kafka: str | None) -> int:
+def dirs(api: ApiTarget, output: str, kafka: str | None) -> int:
     """List log directories with size, usage, partitions and incoming bytes.
 
     USED is the used share of the volume; directories on one file system share it. COMING is the number of bytes that
@@ -116,7 +116,7 @@ def dirs(api: Target, output: str, kafka: str | None) -> int:
 @click.argument("broker", metavar="CLUSTER/ID")
 @options.output
 @options.api
-def broker(api: Target, output: str, broker: str) -> None:
+def broker(api: ApiTarget, output: str, broker: str) -> None:
     """Query a broker and show its log directories, its rule and the reason, the planned moves, and the largest
     replicas.
 

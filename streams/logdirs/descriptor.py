@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from trueup.streams.logdirs.signs import signs, trends
 from trueup.streams.logdirs.topics import TOPICS
-from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing, Verb
+from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind, Verb
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.logdirs.stream import LogDirsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 MOST = 100_000
 """Maximum number of partitions, and of replicas, of a topic."""
@@ -46,7 +46,7 @@ def _topic(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"topic": given["name"], "partitions": numbers[0], "replicas": numbers[1], "configs": configs}
 
 
-def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     from trueup.streams.logdirs.metrics import LogDirMetrics
 
     return (LogDirMetrics,)
@@ -61,15 +61,17 @@ def _broker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"kafka": kafka, "broker": int(number)} if kafka and number.isdecimal() else None
 
 
-PAGE = Section("logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"]))
+PAGE = PageSection(
+    "logdirs", "logdirs/templates/logdirs.html", "directories", card=lambda status: bool(status["logdirs"])
+)
 
 LOGDIRS = Descriptor(
     name="logdirs", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
-    settings=Later("trueup.state.kafka.settings:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),
-    rules=Later("trueup.state.logdirs.rules:LOGDIR_RULES"),
+    settings=LazyObjects("trueup.state.kafka.settings:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),
+    rules=LazyObjects("trueup.state.logdirs.rules:LOGDIR_RULES"),
     commands=_commands, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
-    things=(Thing("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
+    things=(ResourceKind("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
     kinds={
         "move": "orders the broker to move the replica {topic}: {reason}",
         "cordon": "changes which directories of {topic} take new partitions: {reason}",

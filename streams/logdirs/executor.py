@@ -12,7 +12,7 @@ from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
-from trueup.state.logdirs.decision import NOTHING, Decision, Ours, after, cordons, ordered
+from trueup.state.logdirs.decision import NOTHING, Decision, OwnChanges, after, cordons, ordered
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
 from trueup.streams.runtime.format import size
@@ -27,7 +27,7 @@ RULES = {MoveStage.FORGOTTEN: "logdirs.move-forgotten", MoveStage.REFUSED: "logd
 """Rules for stages of moves that failed."""
 
 
-class Levers(Protocol):
+class BrokerRequests(Protocol):
     """The requests to a broker. Calls raise a `TrueupError`."""
 
     def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
@@ -40,7 +40,7 @@ class Levers(Protocol):
         """Exclude exactly these directories from new partitions."""
 
 
-class Altered(NamedTuple):
+class ChangedSettings(NamedTuple):
     """Settings that were changed on a broker and that it must show."""
 
     at_ms: int
@@ -54,13 +54,13 @@ class DirectoryBalancer:
     """Executes changes on the brokers of one cluster. ``ours``: changes of earlier runs. Used by one thread."""
 
     def __init__(
-        self, ours: Mapping[int, Ours], keep: Callable[[int, Ours], None], say: Say,
+        self, ours: Mapping[int, OwnChanges], keep: Callable[[int, OwnChanges], None], say: Say,
         moved: Callable[[str, int], None],
     ) -> None:  # fmt: skip
         self.ours, self._keep, self._say, self._moved = dict(ours), keep, say, moved
-        self._altered: dict[int, Altered] = {}
+        self._altered: dict[int, ChangedSettings] = {}
 
-    def of(self, broker: int) -> Ours:
+    def of(self, broker: int) -> OwnChanges:
         """The changes of Trueup on a broker."""
         return self.ours.get(broker, NOTHING)
 
@@ -80,7 +80,13 @@ class DirectoryBalancer:
         return False
 
     def act(
-        self, levers: Levers, broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int
+        self,
+        levers: BrokerRequests,
+        broker: Broker,
+        ours: OwnChanges,
+        decision: Decision,
+        throttled: int | None,
+        now_ms: int,
     ) -> None:
         """Execute a decision. ``ours``: the changes of Trueup, updated from the broker's report of moves. Raises a
         `TrueupError`; the next pass decides again about the rest."""
@@ -103,7 +109,7 @@ class DirectoryBalancer:
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
 
-    def _remember(self, broker: int, ours: Ours) -> None:
+    def _remember(self, broker: int, ours: OwnChanges) -> None:
         if ours != self.of(broker):
             self._keep(broker, ours)
             self.ours[broker] = ours
@@ -111,14 +117,20 @@ class DirectoryBalancer:
     def _alter(
         self, broker: int, now_ms: int, cordoned: frozenset[str] | None = None, throttle: int | None = None
     ) -> None:
-        before = self._altered.get(broker, Altered(now_ms))
-        self._altered[broker] = Altered(
+        before = self._altered.get(broker, ChangedSettings(now_ms))
+        self._altered[broker] = ChangedSettings(
             now_ms, before.cordoned if cordoned is None else cordoned, before.throttle if throttle is None else throttle
         )
 
     def _cordon(
-        self, levers: Levers, broker: Broker, ours: Ours, intended: Ours, decision: Decision, now_ms: int
-    ) -> Ours:
+        self,
+        levers: BrokerRequests,
+        broker: Broker,
+        ours: OwnChanges,
+        intended: OwnChanges,
+        decision: Decision,
+        now_ms: int,
+    ) -> OwnChanges:
         if decision.cordon is None:
             return intended
         levers.cordon(broker.id, sorted(decision.cordon))
@@ -128,7 +140,9 @@ class DirectoryBalancer:
         self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
         return intended._replace(cordoned=now)
 
-    def _order(self, levers: Levers, broker: int, ours: Ours, decision: Decision, now_ms: int) -> Ours:
+    def _order(
+        self, levers: BrokerRequests, broker: int, ours: OwnChanges, decision: Decision, now_ms: int
+    ) -> OwnChanges:
         going = [ReplicaLocation(broker, m.topic, m.partition, m.target) for m in decision.start]
         back = [ReplicaLocation(broker, m.topic, m.partition, m.source) for m in decision.cancel]
         if not going and not back:
@@ -146,7 +160,7 @@ class DirectoryBalancer:
         self._report(broker, ours, found)
         return found
 
-    def _report(self, broker: int, before: Ours, now: Ours) -> None:
+    def _report(self, broker: int, before: OwnChanges, now: OwnChanges) -> None:
         """Note the moves whose stage changed."""
         stages = {move.what: move.stage for move in before.moves}
         for move in now.moves:
@@ -161,14 +175,14 @@ def description(move: Relocation) -> str:
     return words + (f": {move.detail}" if move.detail else "")
 
 
-def ours_of(value: Mapping[str, Any]) -> tuple[str, int, Ours]:
+def ours_of(value: Mapping[str, Any]) -> tuple[str, int, OwnChanges]:
     """The inverse of `record_of`: the cluster, the broker and the changes."""
     moves = tuple(Relocation(**{**move, "stage": MoveStage(move["stage"])}) for move in value["moves"])
-    ours = Ours(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
+    ours = OwnChanges(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))
     return value["kafka"], value["broker"], ours
 
 
-def record_of(kafka: str, broker: int, ours: Ours, at_ms: int) -> dict[str, object] | None:
+def record_of(kafka: str, broker: int, ours: OwnChanges, at_ms: int) -> dict[str, object] | None:
     """The changes of Trueup as a record of the topic; None without any."""
     if ours == NOTHING:
         return None
@@ -180,7 +194,7 @@ def record_of(kafka: str, broker: int, ours: Ours, at_ms: int) -> dict[str, obje
     }  # fmt: skip
 
 
-def _intended(broker: Broker, ours: Ours, decision: Decision, throttled: int | None, now_ms: int) -> Ours:
+def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: int | None, now_ms: int) -> OwnChanges:
     """The changes of Trueup after complete or partial execution of the decision."""
     present, others = cordons(broker, ours), _others(broker, ours)
     cordoned = (ours.cordoned & present) | ((decision.cordon or frozenset()) - others)
@@ -198,6 +212,6 @@ def _intended(broker: Broker, ours: Ours, decision: Decision, throttled: int | N
     return made
 
 
-def _others(broker: Broker, ours: Ours) -> frozenset[str]:
+def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:
     """Directories that other clients cordoned."""
     return frozenset(d.path for d in broker.dirs if d.cordoned) - ours.cordoned

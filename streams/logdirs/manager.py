@@ -12,7 +12,7 @@ from trueup.connectors.kafka.logdirs.client import ReplicaLocation
 from trueup.state.common.errors import Refused
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.assignment import seats
-from trueup.state.logdirs.decision import Ours
+from trueup.state.logdirs.decision import OwnChanges
 from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import largest
@@ -22,11 +22,11 @@ from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.logdirs.executor import DirectoryBalancer, record_of
 from trueup.streams.logdirs.metrics import LogDirMetrics
-from trueup.streams.logdirs.reconciler import Client, Dirs, Known, observed_record
+from trueup.streams.logdirs.reconciler import BrokerState, Client, LogDirsReconciler, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source, plan_json
+from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow, plan_json
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -42,14 +42,14 @@ class LogDirsManager:
         connect: Callable[[Endpoint], Client] = Directories, history: History | None = None,
     ) -> None:  # fmt: skip
         self._live, self._journal, self._metrics, self._clock, self._connect = live, journal, metrics, clock, connect
-        self.by_name: dict[str, Dirs] = {}
+        self.by_name: dict[str, LogDirsReconciler] = {}
         self.history = history or History()
         self.left: list[str] = []
         self._published: dict[bytes, Row] = {}
 
     def load(self) -> None:
         """Load the observations and changes of earlier runs from the journal."""
-        ours: dict[str, dict[int, Ours]] = {}
+        ours: dict[str, dict[int, OwnChanges]] = {}
         for kafka, broker, changes in self._journal.newest(CHANGES).values():
             ours.setdefault(kafka, {})[broker] = changes
         declared = self._live.now.table(LogDirsSettings)
@@ -63,14 +63,14 @@ class LogDirsManager:
         seen = self._journal.newest(DIRECTORIES) if declared else {}
         for kafka, found in seen.values():
             if (dirs := self.by_name.get(kafka)) is not None:
-                dirs.known = {**dirs.known, found.broker: Known(found, None, dirs.leveller.of(found.broker))}
+                dirs.known = {**dirs.known, found.broker: BrokerState(found, None, dirs.leveller.of(found.broker))}
 
-    def _dirs(self, name: str, ours: dict[int, Ours]) -> Dirs:
+    def _dirs(self, name: str, ours: dict[int, OwnChanges]) -> LogDirsReconciler:
         say, settings = partial(self.note, name), self._live.now
         declared = settings.table(KafkaCluster)[name]
         endpoint = endpoint_of(name, declared)
         leveller = DirectoryBalancer(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
-        return Dirs(
+        return LogDirsReconciler(
             name,
             LiveSection.of(self._live, LogDirsSettings, name),
             leveller,
@@ -79,7 +79,7 @@ class LogDirsManager:
             say,
         )
 
-    def _keep(self, name: str, broker: int, ours: Ours) -> None:
+    def _keep(self, name: str, broker: int, ours: OwnChanges) -> None:
         record = record_of(name, broker, ours, self._clock())
         self._journal.put([(CHANGES, f"{name}/{broker}".encode(), record)])
 
@@ -88,11 +88,11 @@ class LogDirsManager:
         for dirs in self._all():
             supervisor.loop(f"logdirs {dirs.name}", partial(self._pass, dirs), dirs.policy.poll_s)
 
-    def _pass(self, dirs: Dirs) -> None:
+    def _pass(self, dirs: LogDirsReconciler) -> None:
         dirs.reconcile()
         self._publish(dirs)
 
-    def _publish(self, dirs: Dirs) -> None:
+    def _publish(self, dirs: LogDirsReconciler) -> None:
         """Write changed observations to the journal."""
         records = []
         for broker, known in dirs.known.items():
@@ -116,7 +116,7 @@ class LogDirsManager:
         """Changes that cannot be reverted now."""
         return [f"logdirs: {each}" for dirs in self._all() for each in dirs.left()]
 
-    def sources(self, now_ms: int) -> list[Source]:
+    def sources(self, now_ms: int) -> list[ObservationSource]:
         """The sources of observations, one per cluster."""
         found = []
         for dirs in self._all():
@@ -124,7 +124,7 @@ class LogDirsManager:
             slow = age_ms is None or age_ms > 3_000 * dirs.policy.poll_s + 10_000
             state = "down" if dirs.problem else "slow" if slow else "up"
             detail = dirs.problem or many(len(dirs.known), "broker")
-            found.append(Source(f"logdirs {dirs.name}", state, age_ms, detail))
+            found.append(ObservationSource(f"logdirs {dirs.name}", state, age_ms, detail))
         return found
 
     def rows(self) -> list[Row]:
@@ -210,10 +210,10 @@ class LogDirsManager:
         self.history.add(made)
         log.info(kind, extra={"broker": about, "outcome": str(outcome), "detail": detail})
 
-    def _all(self) -> list[Dirs]:
+    def _all(self) -> list[LogDirsReconciler]:
         return list(self.by_name.values())
 
-    def _named(self, name: str) -> Dirs:
+    def _named(self, name: str) -> LogDirsReconciler:
         if name not in self.by_name:
             known = ", ".join(self.by_name) or "none"
             raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in section logdirs")

@@ -5,10 +5,10 @@ from typing import Any
 
 from trueup.state.logdirs import lifecycle
 from trueup.state.logdirs.rules import LOGDIR_RULES
-from trueup.streams.runtime.metrics import NAN, Metrics, Part
+from trueup.streams.runtime.metrics import NAN, Metrics, StreamMetrics
 
 
-class LogDirMetrics(Part):
+class LogDirMetrics(StreamMetrics):
     """The metrics of the log directories' stream."""
 
     noun = "directories"

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Stop, TrueupError
-from trueup.state.logdirs.decision import Decision, Ours, cordon_name, decide, followed_by, move_name
+from trueup.state.logdirs.decision import Decision, OwnChanges, cordon_name, decide, followed_by, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings
-from trueup.state.logdirs.snapshot import Copying, Directory, Observed, cordoned, observed
+from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker, cordoned, observed
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import DirectoryBalancer, Say
 
@@ -51,12 +51,12 @@ class Client(Protocol):
         """Create a topic with this assignment."""
 
 
-class Known(NamedTuple):
+class BrokerState(NamedTuple):
     """The state of one broker."""
 
-    observed: Observed | None
+    observed: ObservedBroker | None
     decision: Decision | None
-    ours: Ours
+    ours: OwnChanges
     error: str = ""
     """Why the broker could not be observed or changed; empty if it could."""
 
@@ -73,7 +73,7 @@ class Known(NamedTuple):
         return self.error or (self.decision.reason if self.decision else "not observed since the start")
 
 
-class Dirs:
+class LogDirsReconciler:
     """The reconciler of one cluster. One thread reconciles; others may read its state and approve actions."""
 
     def __init__(
@@ -86,7 +86,7 @@ class Dirs:
         self._approved: dict[int, frozenset[str]] = {}
         self._no_cordons_until_ms: dict[int, int] = {}
         self._lock = threading.Lock()
-        self.known: Mapping[int, Known] = {}
+        self.known: Mapping[int, BrokerState] = {}
         self.problem, self.at_ms = "", 0
 
     @property
@@ -123,14 +123,14 @@ class Dirs:
             found[broker] = self._one(one, self._clock())
         self.known, self.problem, self.at_ms = found, "", self._clock()
 
-    def _one(self, one: DescribedBroker, now_ms: int) -> Known:
+    def _one(self, one: DescribedBroker, now_ms: int) -> BrokerState:
         """The state of one broker after this pass."""
         if one.broker is None:
             before = self.known.get(one.id)
-            return Known(before.observed if before else None, None, self.leveller.of(one.id), one.error)
+            return BrokerState(before.observed if before else None, None, self.leveller.of(one.id), one.error)
         return self._unsettled(one.broker, now_ms) or self._settled(one.broker, now_ms)
 
-    def _unsettled(self, broker: Broker, now_ms: int) -> Known | None:
+    def _unsettled(self, broker: Broker, now_ms: int) -> BrokerState | None:
         """The state of a broker that does not show its changed settings yet; nothing is decided about it. None: it
         shows them."""
         try:
@@ -142,9 +142,9 @@ class Dirs:
             before, error = None, str(found)
         decision = before.decision if before else None
         why = "" if decision else error or "it does not show its changed settings yet"
-        return Known(observed(broker, now_ms), decision, self.leveller.of(broker.id), why)
+        return BrokerState(observed(broker, now_ms), decision, self.leveller.of(broker.id), why)
 
-    def _settled(self, shown: Broker, now_ms: int) -> Known:
+    def _settled(self, shown: Broker, now_ms: int) -> BrokerState:
         """Decide about one broker, and execute permitted changes."""
         with self._lock:
             approved = self._approved.pop(shown.id, frozenset())
@@ -159,10 +159,10 @@ class Dirs:
             self.leveller.act(self.client, broker, ours, decision, throttled, now_ms)
         except TrueupError as error:
             self._failed(broker, error, decision, now_ms)
-            return Known(seen, decision, self.leveller.of(shown.id), str(error))
-        return Known(cordoned(seen, decision.cordon), decision, self.leveller.of(shown.id))
+            return BrokerState(seen, decision, self.leveller.of(shown.id), str(error))
+        return BrokerState(cordoned(seen, decision.cordon), decision, self.leveller.of(shown.id))
 
-    def _decided(self, broker: Broker, ours: Ours, now_ms: int) -> tuple[Decision, int | None]:
+    def _decided(self, broker: Broker, ours: OwnChanges, now_ms: int) -> tuple[Decision, int | None]:
         """The decision, and the rate limit of the broker, which is queried only if it is needed."""
         throttled = self._throttled(broker.id) if ours.throttles else None
         decision = decide(broker, self.policy, ours, now_ms, throttled)
@@ -209,7 +209,7 @@ class Dirs:
         )
 
 
-def observed_record(kafka: str, found: Observed) -> Row:
+def observed_record(kafka: str, found: ObservedBroker) -> Row:
     """An observation as a record of its topic."""
     return {
         "kafka": kafka, **found._asdict(), "directories": [d._asdict() for d in found.directories],
@@ -217,15 +217,15 @@ def observed_record(kafka: str, found: Observed) -> Row:
     }  # fmt: skip
 
 
-def directories_of(record: Mapping[str, Any]) -> tuple[str, Observed]:
+def directories_of(record: Mapping[str, Any]) -> tuple[str, ObservedBroker]:
     """The inverse of `observed_record`: the cluster and the observation."""
-    values = {name: record[name] for name in Observed._fields}
+    values = {name: record[name] for name in ObservedBroker._fields}
     directories = tuple(Directory(**row) for row in record["directories"])
     copying = tuple(Copying(**row) for row in record["copying"])
-    return record["kafka"], Observed(**{**values, "directories": directories, "copying": copying})
+    return record["kafka"], ObservedBroker(**{**values, "directories": directories, "copying": copying})
 
 
-def _blocked_reason(known: Known, ours: Ours) -> str:
+def _blocked_reason(known: BrokerState, ours: OwnChanges) -> str:
     """Why the changes of Trueup on a broker cannot be reverted now. An offline directory does not report its moves,
     whose throttle remains until then."""
     stuck = known.rule == "logdirs.offline" and any(move.stage in UNDER_WAY for move in ours.moves)

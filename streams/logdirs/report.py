@@ -7,20 +7,20 @@ from typing import Any
 from trueup.state.logdirs.decision import Decision, cordon_name, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY, Relocation
 from trueup.state.logdirs.plan import Move
-from trueup.state.logdirs.snapshot import Copying, Directory, Observed
-from trueup.streams.logdirs.reconciler import Dirs, Known
+from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker
+from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler
 from trueup.streams.runtime.format import size
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 Row = dict[str, Any]
 
 
-def strategy_of(dirs: Dirs, known: Known) -> str:
+def strategy_of(dirs: LogDirsReconciler, known: BrokerState) -> str:
     """The strategy that is in effect."""
     return known.decision.strategy if known.decision else dirs.policy.strategy
 
 
-def cluster_row(dirs: Dirs) -> Row:
+def cluster_row(dirs: LogDirsReconciler) -> Row:
     """The row of one cluster."""
     policy, known = dirs.policy, list(dirs.known.values())
     reasons = (f"broker {broker}: {one.reason}" for broker, one in dirs.known.items() if one.rule or one.error)
@@ -38,7 +38,7 @@ def cluster_row(dirs: Dirs) -> Row:
     }  # fmt: skip
 
 
-def directory_row(dirs: Dirs, known: Known, d: Directory) -> Row:
+def directory_row(dirs: LogDirsReconciler, known: BrokerState, d: Directory) -> Row:
     """The row of one directory."""
     assert known.observed is not None, "its directory is given"
     whose = "ours" if d.path in known.ours.cordoned else "others"
@@ -50,7 +50,7 @@ def directory_row(dirs: Dirs, known: Known, d: Directory) -> Row:
     }  # fmt: skip
 
 
-def plan_rows(dirs: Dirs) -> list[PlanRow]:
+def plan_rows(dirs: LogDirsReconciler) -> list[PlanRow]:
     """Moves in progress, and changes that are due or wait for approval."""
     rows = list[PlanRow]()
     for broker, known in dirs.known.items():
@@ -65,7 +65,7 @@ def plan_rows(dirs: Dirs) -> list[PlanRow]:
     return rows
 
 
-def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> PlanRow:
+def _due(dirs: LogDirsReconciler, move: Move, sooner: float, known: BrokerState) -> PlanRow:
     name = move_name(move.broker, move)
     refused = any(m.what == move.what and m.stage == "refused" for m in known.ours.moves)
     stage = "refused" if refused else AWAITING if dirs.waits(move.broker, name) else "planned"
@@ -75,7 +75,7 @@ def _due(dirs: Dirs, move: Move, sooner: float, known: Known) -> PlanRow:
     return _move(dirs.name, name, move, text, stage, evidence)
 
 
-def _under_way(name: str, broker: int, move: Relocation, seen: Observed | None) -> PlanRow:
+def _under_way(name: str, broker: int, move: Relocation, seen: ObservedBroker | None) -> PlanRow:
     copy = _copy(move, seen.copying if seen else ())
     text = f"{size(copy)} of {size(move.bytes)} from {move.source} to {move.target}"
     evidence = {"broker": broker, "from": move.source, "to": move.target, "bytes": move.bytes, "copied": copy}
@@ -91,7 +91,7 @@ def _copy(move: Relocation, copying: Iterable[Copying]) -> int:
     return next((c.copied for c in copying if (c.topic, c.partition) == (move.topic, move.partition)), 0)
 
 
-def _cordons(dirs: Dirs, broker: int, decision: Decision, known: Known) -> list[PlanRow]:
+def _cordons(dirs: LogDirsReconciler, broker: int, decision: Decision, known: BrokerState) -> list[PlanRow]:
     present = {d.path for d in known.observed.directories if d.cordoned} if known.observed else set()
     done = decision.cordon == decision.steer and not known.error
     if decision.steer == present or dirs.policy.paused or done:

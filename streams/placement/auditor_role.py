@@ -5,7 +5,7 @@ import threading
 from collections.abc import Sequence
 
 from trueup.connectors.bookkeeper.metadata import mark_codec, queries
-from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
+from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, AuditorState, Vote
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome, Marks
 from trueup.connectors.zookeeper.follower import Run
@@ -66,9 +66,9 @@ class AuditorRole:
         if vote is None:
             return "not requested: BookKeeper's Auditor is active"
         holder = vote.holder()
-        if holder.role is Role.OTHER:
+        if holder.role is AuditorState.OTHER:
             return f"held by {holder.bookie}; Trueup is next when that daemon stops"
-        return "ours" if holder.role is Role.OURS else f"waiting: {holder.problem or 'no session yet'}"
+        return "ours" if holder.role is AuditorState.OURS else f"waiting: {holder.problem or 'no session yet'}"
 
     def unbound(self) -> str:
         """Why BookKeeper's Auditor can mark despite hold and approve, and the remedy; empty if it cannot."""
@@ -78,10 +78,10 @@ class AuditorRole:
         if vote is None:
             return f"mode observe does not request the vote: {_AUDITS}; modes approve and enforce do"
         holder = vote.holder()
-        if holder.role is Role.OTHER:
+        if holder.role is AuditorState.OTHER:
             todo = "restart that daemon, and the vote passes to Trueup"
             return f"{holder.bookie} holds the Auditor's vote: {_AUDITS}; {todo}"
-        if holder.role is Role.OURS:
+        if holder.role is AuditorState.OURS:
             return ""
         return f"Trueup has no vote yet ({holder.problem or 'no session yet'}): {_AUDITS}"
 

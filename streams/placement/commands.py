@@ -7,7 +7,7 @@ import click
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import many, short, since, size
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, Row, styled
 
 MEMBERS = (
@@ -35,7 +35,7 @@ NODES = (
 @options.listing
 @options.api
 def ledgers(
-    api: Target, output: str, every: bool, unreferenced: bool, bookie: str | None, namespace: str | None, limit: int
+    api: ApiTarget, output: str, every: bool, unreferenced: bool, bookie: str | None, namespace: str | None, limit: int
 ) -> int:
     """List ledgers with E/Qw, number of fragments, and the smallest number of live replicas and racks of any fragment.
 
@@ -80,7 +80,7 @@ def _unreferenced(app: Api) -> list[Column]:
 @click.command(short_help="Bookies with rack and status.")
 @options.listing
 @options.api
-def bookies(api: Target, output: str) -> int:
+def bookies(api: ApiTarget, output: str) -> int:
     """List every bookie that has ever registered.
 
     STATUS is writable, readonly, pending (unavailable for less than placement.grace_s) or lost.
@@ -104,7 +104,7 @@ def bookies(api: Target, output: str) -> int:
 @click.command(short_help="Under-replication marks.")
 @options.listing
 @options.api
-def marks(api: Target, output: str) -> int:
+def marks(api: ApiTarget, output: str) -> int:
     """List the under-replication marks in ZooKeeper with their owner and the worker that has locked them.
 
     \b
@@ -126,7 +126,7 @@ def marks(api: Target, output: str) -> int:
 @click.argument("ledger", type=click.IntRange(0, (1 << 63) - 1), metavar="ID")
 @options.output
 @options.api
-def ledger(api: Target, output: str, ledger: int) -> None:
+def ledger(api: ApiTarget, output: str, ledger: int) -> None:
     """Read a ledger again and show its fragments, the racks of its replicas, the reason for its verdict, and what would
     change the verdict.
 

@@ -14,7 +14,7 @@ import numpy as np
 from trueup.state.bookkeeper.ledgers import Column
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.damage import ReplicaDamage, ReplicaRange, ReplicaRead, crowded_out
-from trueup.streams.bookkeeper.selection import Where
+from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import ledger_of
 from trueup.streams.placement.metrics import PlacementMetrics
@@ -36,7 +36,7 @@ class ReplicaReader(Protocol):
     def replica(self, replica: ReplicaRange) -> ReplicaRead:
         """Read entries from one bookie. Raises `Refused` if it should not hold them, and other errors."""
 
-    def select(self, ledgers: Column, where: Where) -> Column:
+    def select(self, ledgers: Column, where: LedgerSelection) -> Column:
         """Those of these ledgers that match."""
 
 
@@ -131,7 +131,7 @@ class DamageReports:
         ]  # fmt: skip
         if wanted.namespace is not None and chosen:
             ledgers = np.array([one.replica.ledger for one in chosen], np.int64)
-            within = {*self._cluster.select(ledgers, Where(namespace=wanted.namespace)).tolist()}
+            within = {*self._cluster.select(ledgers, LedgerSelection(namespace=wanted.namespace)).tolist()}
             chosen = [one for one in chosen if one.replica.ledger in within]
         found = map(_finding, sorted(chosen, key=lambda one: one.at_ms))
         return [f for f in found if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]

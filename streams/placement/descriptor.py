@@ -8,7 +8,7 @@ from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.signs import signs, trends
 from trueup.streams.placement.topics import TOPICS
-from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Thing, Verb, by_field
+from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, ResourceKind, Verb, by_field
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
 
@@ -68,7 +68,7 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
-def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
     from trueup.streams.placement.metrics import PlacementMetrics
 
@@ -77,8 +77,8 @@ def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
 
 PLACEMENT = Descriptor(
     name="placement", topics=(*BOOKKEEPER, *TOPICS), signs=signs, page=PAGE,
-    settings=Later("trueup.state.placement.settings:PLACEMENT"),
-    rules=Later("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),
+    settings=LazyObjects("trueup.state.placement.settings:PLACEMENT"),
+    rules=LazyObjects("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),
     commands=_commands, checks=_checks, make=_make, metrics=_metrics, absent=_absent, view=_view,
     todo="set cluster.zookeeper",
     lists=(
@@ -87,12 +87,12 @@ PLACEMENT = Descriptor(
     ),
     selectors=("bookie", "namespace"),
     things=(
-        Thing("ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
+        ResourceKind("ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
               template="placement/templates/ledger.html",
               shown=("fragments", "changes", "mark", "owned", "claim", "held")),
-        Thing("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
+        ResourceKind("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
               shown=("if_lost",)),
-        Thing("what-if", "what-if/<kind>"),
+        ResourceKind("what-if", "what-if/<kind>"),
     ),
     kinds={
         "mark": "writes an under-replication mark for ledger {ledger}. BookKeeper's workers then copy its entries",

@@ -12,7 +12,7 @@ import numpy as np
 from trueup.connectors.bookkeeper.metadata.bulk import keys
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.board import Ages, Cleared
+from trueup.state.placement.board import ClearedFindings, FindingAges
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.view import NO_FINDINGS, Rows
 from trueup.streams.journal.encode import encode_columns
@@ -31,15 +31,15 @@ class FindingsTopic:
         self._there: set[int] | None = None
         self._equal = False
 
-    def load(self) -> Ages:
+    def load(self) -> FindingAges:
         """Load the findings of earlier runs, before any caller waits. Returns their ages."""
         found = {record["ledger"]: record["since_ms"] for record in self._journal.newest(FINDINGS).values()}
         self._there = {*found}
         rows = np.array(sorted(found.items()), np.int64).reshape(-1, 2)
-        return Ages(rows[:, 0], rows[:, 1])
+        return FindingAges(rows[:, 0], rows[:, 1])
 
     def publish(
-        self, findings: Sequence[Rows], cleared: Iterable[Cleared], everything: Callable[[], Rows | None]
+        self, findings: Sequence[Rows], cleared: Iterable[ClearedFindings], everything: Callable[[], Rows | None]
     ) -> None:
         """Publish findings that answers added and cleared. ``everything``: all findings of the board, None while they
         are not all known."""

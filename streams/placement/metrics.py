@@ -7,7 +7,7 @@ from trueup.state.common.options import MODES
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import RepairStage
 from trueup.state.placement.rules import RULES
-from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, Part
+from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, StreamMetrics
 
 ACTIONS = {
     "mark": ("written", "already", "refused", "gone", "unknown", "retry", "failed"),
@@ -15,7 +15,7 @@ ACTIONS = {
 }
 
 
-class PlacementMetrics(Part):
+class PlacementMetrics(StreamMetrics):
     """The metrics of the placement stream."""
 
     def __init__(self, metrics: Metrics) -> None:

@@ -3,7 +3,7 @@
 from itertools import groupby
 from typing import Any
 
-from trueup.streams.runtime.descriptor import Section
+from trueup.streams.runtime.descriptor import PageSection
 
 Row = dict[str, Any]
 CHIPS, CHIPS_OF_MANY = 12, 4
@@ -28,6 +28,6 @@ def racks(bookies: list[Row]) -> list[Row]:
 
 
 PAGE = (
-    Section("counts", "placement/templates/counts.html", card=lambda _: False),
-    Section("bookies", "placement/templates/bookies.html", beside=True, noun="bookies", shape=racks),
+    PageSection("counts", "placement/templates/counts.html", card=lambda _: False),
+    PageSection("bookies", "placement/templates/bookies.html", beside=True, noun="bookies", shape=racks),
 )

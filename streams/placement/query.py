@@ -18,7 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.block_store import Store
-from trueup.state.placement.policy.fencing import Former
+from trueup.state.placement.policy.fencing import FormerMembers
 from trueup.state.placement.view import CELLS, FINDING, Bucket, BucketAnswer
 from trueup.streams.bookkeeper import topics
 from trueup.streams.bookkeeper.codec import ledger_rows, topology_bytes, topology_from
@@ -35,7 +35,7 @@ if TYPE_CHECKING:  # every Python worker imports this module
     from trueup.streams.journal.journal import Journal
 
 ANSWER = "bucket int, epoch bigint, full boolean, ledgers bigint, findings binary, former binary"
-"""One row for each bucket with an answer: `state.placement.view.Answer` with its arrays as bytes."""
+"""One row for each bucket with an answer: `state.placement.view.BucketAnswer` with its arrays as bytes."""
 TOPICS = (topics.LEDGERS, topics.TOPOLOGY)
 LEDGER, TOPOLOGY = range(2)
 FORM = 6  # version of the state in the checkpoint
@@ -75,7 +75,7 @@ def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tup
 def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
     """Bucket and answer of one row of the stream."""
     findings = np.frombuffer(row["findings"], FINDING)
-    former = Former.from_bytes(row["former"], "an answer of the placement stream")
+    former = FormerMembers.from_bytes(row["former"], "an answer of the placement stream")
     return row["bucket"], BucketAnswer(row["epoch"], row["full"], row["ledgers"], findings, former)
 
 

@@ -26,14 +26,14 @@ from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
-from trueup.state.placement.board import Ages, Board, Cleared, RepairPlan, plan, unheld, wanted
+from trueup.state.placement.board import Board, ClearedFindings, FindingAges, RepairPlan, plan, unheld, wanted
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, withdrawn
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import observe, unseen
 from trueup.state.placement.verdicts import judge, unregistered
 from trueup.state.placement.view import Rows
-from trueup.streams.bookkeeper.keeper import Keeper
+from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, History
@@ -93,7 +93,7 @@ class PlacementReconciler:
         cluster: PlacementCluster,
         journal: Journal,
         policy: LiveSection[PlacementSettings],
-        keeper: Keeper,
+        keeper: TopologyKeeper,
         metrics: PlacementMetrics,
         clock: Callable[[], int],
         buckets: int,
@@ -111,7 +111,7 @@ class PlacementReconciler:
         self.history = history or History()
         self.waiting: dict[str, int] = {}
         self.blocked_reason = "starting"
-        self._cleared: list[Cleared] = []
+        self._cleared: list[ClearedFindings] = []
         self._unsaved: dict[int, Repair] = {}
         self._topic = FindingsTopic(journal)
         self._alive_ms = clock()
@@ -128,7 +128,7 @@ class PlacementReconciler:
         """The view was lost: nothing is known until every bucket has answered again."""
         with self._acting, self.lock:
             known = self.board.findings
-            self.board, self._cleared = Board(Ages(known["ledger"], known["since_ms"])), []
+            self.board, self._cleared = Board(FindingAges(known["ledger"], known["since_ms"])), []
             self._topic.restart()
             self.blocked_reason = "the view is not complete yet"
 
@@ -395,7 +395,7 @@ class PlacementReconciler:
             self._metrics.repair(stage, count)
         self.history.add(*(entry(repair) for repair in repairs if repair.stage is not RepairStage.APPROVED))
 
-    def _count_findings(self, cleared: Iterable[Cleared]) -> None:
+    def _count_findings(self, cleared: Iterable[ClearedFindings]) -> None:
         now_ms, topology = self._clock(), self._keeper.topology
         codes, counts = np.unique(self.board.findings["rule"], return_counts=True)
         self._metrics.findings(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from trueup.state.bookkeeper.marks import MarkRows
-from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
+from trueup.state.bookkeeper.repair_workers import NOTICED_MS, IdleWorkers, idle, present
 from trueup.streams.runtime.format import age, many
 
 LATE_MS = 60_000
@@ -19,7 +19,7 @@ class RepairWorkers:
         self._voters, self._named, self._clock = voters, named, clock
         self._found: tuple[str, ...] = ()
         self._looked_ms, self._ever = 0, named > 0
-        self._idle: Idle | None = None
+        self._idle: IdleWorkers | None = None
 
     def look(self) -> None:
         """List the voters. Raises `Retry`."""

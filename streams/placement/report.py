@@ -24,14 +24,14 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, evidence, judge
 from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.cluster import BookKeeper
-from trueup.streams.bookkeeper.keeper import Keeper
-from trueup.streams.bookkeeper.selection import ANY, Where
+from trueup.streams.bookkeeper.keeper import TopologyKeeper
+from trueup.streams.bookkeeper.selection import ANY, LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.runtime.format import ago, many
-from trueup.streams.runtime.stream import AWAITING, Finding, Listing, PlanRow, Source
+from trueup.streams.runtime.stream import AWAITING, Finding, LimitedRows, ObservationSource, PlanRow
 
 SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
@@ -47,7 +47,7 @@ class PlacementReport:
         policy: LiveSection[PlacementSettings],
         cluster: BookKeeper,
         auditor: AuditorRole,
-        keeper: Keeper,
+        keeper: TopologyKeeper,
         reconciler: PlacementReconciler,
         workers: RepairWorkers,
         clock: Callable[[], int],
@@ -144,7 +144,7 @@ class PlacementReport:
         drifted = self._board.findings["since_ms"][self._board.findings["verdict"] == Verdict.DRIFTED]
         return now_ms - int(drifted.min()) if len(drifted) else None
 
-    def sources(self, now_ms: int) -> list[Source]:
+    def sources(self, now_ms: int) -> list[ObservationSource]:
         """ZooKeeper, the Auditor's vote, the rack map and the AutoRecovery daemons."""
         health = self._cluster.health()
         age_ms = health.age_ms(now_ms)
@@ -153,10 +153,15 @@ class PlacementReport:
         down = not health.connected and (health.problem or age_ms is not None)
         zookeeper = "down" if down else "up" if current and health.connected else "slow"
         return [
-            Source("zookeeper", zookeeper, age_ms, health.problem if down and health.problem else _seen(health)),
-            Source("vote", "up", age_ms, self._auditor.vote_holder()),
+            ObservationSource(
+                "zookeeper", zookeeper, age_ms, health.problem if down and health.problem else _seen(health)
+            ),
+            ObservationSource("vote", "up", age_ms, self._auditor.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
-            *(Source(*each) for each in self._workers.source(now_ms, self._policy.current.mode != "observe")),
+            *(
+                ObservationSource(*each)
+                for each in self._workers.source(now_ms, self._policy.current.mode != "observe")
+            ),
         ]
 
     def incomplete(self, judged: bool, runs: bool = True) -> str:
@@ -187,7 +192,7 @@ class PlacementReport:
         return "; ".join(reasons)
 
     def findings(
-        self, verdict: str | None, rule: str | None, limit: int, where: Where = ANY
+        self, verdict: str | None, rule: str | None, limit: int, where: LedgerSelection = ANY
     ) -> tuple[list[Finding], int]:
         """Ledgers with a verdict other than true, highest risk first, and their number without the limit."""
         with self._reconciler.lock:
@@ -200,7 +205,7 @@ class PlacementReport:
         with self._reconciler.lock:
             return [self._finding(row) for row in riskiest(rows)[:limit]], len(rows)
 
-    def _matching(self, rows: Rows, where: Where) -> Rows:
+    def _matching(self, rows: Rows, where: LedgerSelection) -> Rows:
         """The findings whose ledgers match now."""
         return rows[np.isin(rows["ledger"], self._cluster.select(rows["ledger"], where))] if where else rows
 
@@ -220,7 +225,7 @@ class PlacementReport:
             {**numbers, "marked": mark is not None and int(mark["version"]) >= 0, "held": bool(row["held"])},
         )  # fmt: skip
 
-    def ledgers(self, limit: int, every: bool, where: Where = ANY) -> Listing:
+    def ledgers(self, limit: int, every: bool, where: LedgerSelection = ANY) -> LimitedRows:
         """Ledgers with a verdict other than true, highest risk first; with ``every`` then the others, by id. Current
         reads."""
         with self._reconciler.lock:
@@ -235,7 +240,7 @@ class PlacementReport:
         chosen = rows.take(np.array(order[:limit], np.int64))
         unjudged = self._unjudged()
         with self._reconciler.lock:
-            return Listing(self._judged(chosen, unjudged), total)
+            return LimitedRows(self._judged(chosen, unjudged), total)
 
     def _first(self, limit: int) -> tuple[Ledgers, int]:
         rows = self._cluster.first(limit)
@@ -426,15 +431,15 @@ def _bookies(topology: Topology | None) -> dict[str, list[str]]:
     return found
 
 
-def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[Source]:
+def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[ObservationSource]:
     """The rack map, if it can fail."""
     if asked is None:
-        return [Source("racks", "slow", None, f"the last racks apply: {problem}")] if problem else []
+        return [ObservationSource("racks", "slow", None, f"the last racks apply: {problem}")] if problem else []
     age_ms = now_ms - asked.answered_ms if asked.answered_ms else None
     if asked.unknown:
         why = asked.problem or "script is running"
         detail = f"no rack known for {many(asked.unknown, 'host')} of {asked.hosts}: {why}"
-        return [Source("racks", "down" if asked.problem else "slow", age_ms, detail)]
+        return [ObservationSource("racks", "down" if asked.problem else "slow", age_ms, detail)]
     if asked.problem:
-        return [Source("racks", "slow", age_ms, f"racks of {ago(age_ms)} apply: {asked.problem}")]
-    return [Source("racks", "up", age_ms, many(asked.hosts, "host"))]
+        return [ObservationSource("racks", "slow", age_ms, f"racks of {ago(age_ms)} apply: {asked.problem}")]
+    return [ObservationSource("racks", "up", age_ms, many(asked.hosts, "host"))]

@@ -6,7 +6,7 @@ from typing import Any
 
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper.cluster import bookkeeper
-from trueup.streams.bookkeeper.selection import Where
+from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history import WHO
@@ -124,7 +124,7 @@ class PlacementStream(Stream):
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """Ledgers, bookies or marks."""
         if noun == "ledgers":
-            where = Where(query.get("bookie"), query.get("namespace"))
+            where = LedgerSelection(query.get("bookie"), query.get("namespace"))
             return self._report.ledgers(query["limit"], query.get("all") == "true", where)
         return self._report.bookies() if noun == "bookies" else self._report.marks()
 
@@ -144,7 +144,7 @@ class PlacementStream(Stream):
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Damaged replicas, ledgers with a verdict other than true, highest risk first, and unread reports."""
         confirmed, reported = (self.damages.findings(wanted, confirmed) for confirmed in (True, False))
-        where = Where(wanted.bookie, wanted.namespace)
+        where = LedgerSelection(wanted.bookie, wanted.namespace)
         some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit, where)
         found = [*confirmed, *some, *reported]
         return found[: wanted.limit], total + len(confirmed) + len(reported)

@@ -9,7 +9,7 @@ import numpy as np
 from trueup.connectors.bookkeeper.metadata import bulk, queries
 from trueup.connectors.zookeeper.session import client_of
 from trueup.state.common.errors import Refused
-from trueup.state.placement.what_if import Loss, WhatIf
+from trueup.state.placement.what_if import FailureEffect, WhatIf
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.checks import OPEN_S, OpenCluster, locations
 
@@ -18,10 +18,10 @@ RACK, BOOKIE = "rack", "bookie"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WhatIfAnswer:
     """The losses by failures of racks or bookies."""
 
-    losses: Mapping[str, Loss]
+    losses: Mapping[str, FailureEffect]
     """The losses by the name of the failure, and the loss without any failure as `NOW`."""
     ledgers: int
     missing: Sequence[str]
@@ -31,7 +31,7 @@ class Answer:
     """The number of ledgers whose metadata are not readable."""
 
 
-def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[int], object]) -> Answer:
+def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[int], object]) -> WhatIfAnswer:
     """What each failure of this kind would do, or the failure of all ``names`` together. ``read``: called with the
     number of ledgers so far. Raises `Refused` for a name that does not exist, `Retry`, `Stop`."""
     client = client_of(settings.cluster)
@@ -49,7 +49,7 @@ def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[
             read(what.ledgers)
     finally:
         client.shut()
-    return Answer(what.losses, what.ledgers, sorted(missing), len(registered.writable), unread)
+    return WhatIfAnswer(what.losses, what.ledgers, sorted(missing), len(registered.writable), unread)
 
 
 def chosen(kind: str, names: Sequence[str], places: Mapping[str, str]) -> dict[str, Set[str]]:
@@ -70,5 +70,5 @@ def chosen(kind: str, names: Sequence[str], places: Mapping[str, str]) -> dict[s
     return {" ".join(names): together}
 
 
-def _fold(what: WhatIf, batch: bulk.Batch) -> None:
+def _fold(what: WhatIf, batch: bulk.LedgerBatch) -> None:
     what.add(batch.ledgers, batch.last_entry, batch.length.astype(np.float64), batch.first_entry)

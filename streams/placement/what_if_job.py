@@ -11,7 +11,7 @@ from typing import Any
 
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.settings.settings import Settings
-from trueup.streams.placement.what_if import BOOKIE, NOW, RACK, Answer, answer
+from trueup.streams.placement.what_if import BOOKIE, NOW, RACK, WhatIfAnswer, answer
 
 KINDS = (RACK, BOOKIE)
 LEAST_MS, SHARE = 60_000, 0.05
@@ -20,7 +20,7 @@ Row = dict[str, Any]
 
 
 @dataclass(slots=True)
-class _Result:
+class _Computation:
     """The newest answer of one kind, and the state of its computation."""
 
     at_ms: int = 0
@@ -28,7 +28,7 @@ class _Result:
     tried_ms: int = 0
     """When the last computation that ended began, whether it succeeded or failed; 0 if none has ended."""
     took_ms: int = 0
-    answer: Answer | None = None
+    answer: WhatIfAnswer | None = None
     error: str = ""
     """Why the last computation failed; empty if it did not."""
     wanted: bool = False
@@ -48,17 +48,19 @@ class _Result:
 class WhatIfJob:
     """The results of both kinds. ``read``: the function that computes a result, by default `what_if.answer`."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], int], read: Callable[..., Answer] = answer) -> None:
+    def __init__(
+        self, settings: Settings, clock: Callable[[], int], read: Callable[..., WhatIfAnswer] = answer
+    ) -> None:
         self._settings, self._clock, self._read = settings, clock, read
         self._lock = threading.Lock()
-        self._results = {kind: _Result() for kind in KINDS}
+        self._results = {kind: _Computation() for kind in KINDS}
 
     def describe(self, kind: str) -> Row:
         """The newest result: kind, state (computing: none yet, ready, failed), at_ms (None: none yet), took_ms, again
         (a computation is due or runs), read (ledgers that it has read), error (of the last computation), ledgers,
         missing (bookies), writable, unread (ledgers), and failures [name, bookies, ledgers, lost, one_copy, fewer,
-        open, unwritable, unrepairable, to_copy, named] as of `state.placement.what_if.Loss`, the worst first; now: the
-        same without any failure, or None. Raises `Refused`."""
+        open, unwritable, unrepairable, to_copy, named] as of `state.placement.what_if.FailureEffect`, the worst first;
+        now: the same without any failure, or None. Raises `Refused`."""
         if kind not in self._results:
             raise Refused(f"one of {', '.join(KINDS)}", kind[:100], "name one of them")
         with self._lock:
@@ -79,7 +81,7 @@ class WhatIfJob:
             if found.wanted:
                 self._compute(kind, found)
 
-    def _compute(self, kind: str, found: _Result) -> None:
+    def _compute(self, kind: str, found: _Computation) -> None:
         began_ms, made, error = self._clock(), None, ""
         try:
             made = self._read(self._settings, kind, (), found.has_read)
@@ -93,7 +95,7 @@ class WhatIfJob:
                     found.answer, found.at_ms = made, began_ms
 
 
-def _row(kind: str, found: _Result) -> Row:
+def _row(kind: str, found: _Computation) -> Row:
     state = "failed" if found.error else "ready" if found.answer else "computing"
     shown: Mapping[str, Any] = {"ledgers": None, "missing": [], "writable": None, "unread": None}
     losses: list[Row] = []

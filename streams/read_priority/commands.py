@@ -8,7 +8,7 @@ import click
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import age, short, since, size
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, Row
 
 COLUMNS = (
@@ -37,7 +37,7 @@ LEDGERS = (
 @click.command(short_help="Read priorities of namespaces and topics.")
 @options.listing
 @options.api
-def reads(api: Target, output: str) -> int:
+def reads(api: ApiTarget, output: str) -> int:
     """List the namespaces of reads.priority, and their topics with offloaded ledgers: the declared read priority, the
     one in force, and the level that sets it: broker, namespace or topic.
 
@@ -51,7 +51,7 @@ def reads(api: Target, output: str) -> int:
 @click.argument("name", metavar="TENANT/NAMESPACE/TOPIC")
 @options.output
 @options.api
-def topic(api: Target, output: str, name: str) -> None:
+def topic(api: ApiTarget, output: str, name: str) -> None:
     """Show the read priority of a topic, and for each closed ledger the state of its copies in both tiers, the tier
     that a broker opens, and the order in which `trueup read` tries them.
 

@@ -28,7 +28,7 @@ ABSENT = CopyCheck(CopyState.ABSENT, "not offloaded", 1)
 _ANSWERS = {PresenceAnswer.HELD: CopyState.WHOLE, PresenceAnswer.GONE: CopyState.GONE}
 
 
-class Wanted(NamedTuple):
+class LedgerToCheck(NamedTuple):
     """A closed ledger whose copies are checked."""
 
     name: str
@@ -65,7 +65,9 @@ class CopyChecker:
         self._cluster, self._tiered, self._tls, self._clock = cluster, tiered, tls, clock
         self._known: dict[int, tuple[CopyCheck, CopyCheck]] = {}
 
-    def check(self, wanted: Sequence[Wanted], most: int, verify_bytes: int, first: Callable[[str], bool]) -> None:
+    def check(
+        self, wanted: Sequence[LedgerToCheck], most: int, verify_bytes: int, first: Callable[[str], bool]
+    ) -> None:
         """Check at most about ``most`` of these ledgers: those of the topics that come ``first``, then those that were
         checked longest ago. Forgets others. Objects that were not read yet are read until ``verify_bytes``. Raises
         `Retry` if ZooKeeper does not respond."""
@@ -80,14 +82,14 @@ class CopyChecker:
         for one in chosen:
             left -= self._offloaded(one, left)
 
-    def of(self, wanted: Iterable[Wanted]) -> tuple[LedgerCopies, ...]:
+    def of(self, wanted: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
         """These ledgers with the results of their checks."""
         return tuple(
             LedgerCopies(one.part, one.info, *self._known.get(one.info.ledger, (UNCHECKED, UNCHECKED)))
             for one in wanted
         )
 
-    def _bookkeeper(self, chosen: Sequence[Wanted]) -> None:
+    def _bookkeeper(self, chosen: Sequence[LedgerToCheck]) -> None:
         found = self._cluster.read([one.info.ledger for one in chosen])
         rows = {int(ledger): row for row, ledger in enumerate(found.ledger)}
         there = {ledger: found.ensembles(row) for ledger, row in rows.items()}
@@ -110,7 +112,7 @@ class CopyChecker:
                 made = CopyCheck(worst, _detail(ledger, states, reasons), now_ms)
             self._known[ledger] = made, self._known[ledger][1]
 
-    def _offloaded(self, one: Wanted, left: int) -> int:
+    def _offloaded(self, one: LedgerToCheck, left: int) -> int:
         """Check the copy in tiered storage; returns the bytes that were read."""
         copy, before = one.info.copy, self._known[one.info.ledger]
         if copy is None or not one.info.complete:

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 from trueup.streams.read_priority.signs import signs, trends
 from trueup.streams.read_priority.topics import TOPICS
-from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing
+from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.read_priority.stream import ReadsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
 _SLASHES = 2
@@ -40,7 +40,7 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
-def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     from trueup.streams.read_priority.metrics import ReadsMetrics
 
     return (ReadsMetrics,)
@@ -58,15 +58,15 @@ def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"name": name} if str(name).count("/") >= _SLASHES else None
 
 
-PAGE = Section("reads", "read_priority/templates/reads.html", "reads", card=_shown)
+PAGE = PageSection("reads", "read_priority/templates/reads.html", "reads", card=_shown)
 
 READS = Descriptor(
     name="reads", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
-    settings=Later("trueup.state.read_priority.settings:READS", "trueup.state.deletion.stores:STORES"),
-    rules=Later("trueup.state.read_priority.rules:READ_RULES"),
+    settings=LazyObjects("trueup.state.read_priority.settings:READS", "trueup.state.deletion.stores:STORES"),
+    rules=LazyObjects("trueup.state.read_priority.rules:READ_RULES"),
     commands=_commands, checks=_checks, make=_make, absent=lambda _: {"reads": None},
     todo="set reads.admin", lists=(Noun("reads"),), selectors=("namespace",),
-    things=(Thing("topic", "reads/<path:name>", names=_topic),),
+    things=(ResourceKind("topic", "reads/<path:name>", names=_topic),),
     kinds={
         "read priority": "changes the offload policy of {topic}: {reason}",
         "unload": "unloads {topic} from its broker; clients connect again: {reason}",

@@ -8,36 +8,45 @@ process that starts after a SIGKILL knows what it may have changed.
 from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
-from trueup.connectors.pulsar.admin.client import Scope, scope_of
+from trueup.connectors.pulsar.admin.client import PolicyScope, scope_of
 from trueup.connectors.pulsar.admin.policies import OffloadPolicy
 from trueup.state.common.errors import Retry, Stop, Unknown
-from trueup.state.read_priority.lifecycle import CHANGED, Change, ChangeEvent, Kept, Purpose, Switch, advance, refused
+from trueup.state.read_priority.lifecycle import (
+    CHANGED,
+    Change,
+    ChangeEvent,
+    PriorityState,
+    Purpose,
+    Switch,
+    advance,
+    refused,
+)
 from trueup.state.read_priority.policies import PolicyView
 
-Keep = Callable[[str, Kept], None]
+Keep = Callable[[str, PriorityState], None]
 """Writes what is remembered of a target to the journal. Raises `Retry`."""
 
 
-class Admin(Protocol):
+class PolicyAdmin(Protocol):
     """The admin API; see `connectors.pulsar.admin.client.PulsarAdmin`."""
 
-    def policy(self, scope: Scope) -> OffloadPolicy:
+    def policy(self, scope: PolicyScope) -> OffloadPolicy:
         """The policy of this level itself."""
 
-    def applied(self, scope: Scope) -> OffloadPolicy:
+    def applied(self, scope: PolicyScope) -> OffloadPolicy:
         """The policy in force for a topic."""
 
-    def set(self, scope: Scope, policy: OffloadPolicy) -> None:
+    def set(self, scope: PolicyScope, policy: OffloadPolicy) -> None:
         """Replace the policy of this level."""
 
-    def remove(self, scope: Scope) -> None:
+    def remove(self, scope: PolicyScope) -> None:
         """Remove the policy of this level."""
 
-    def unload(self, scope: Scope) -> None:
+    def unload(self, scope: PolicyScope) -> None:
         """Make the broker close a topic."""
 
 
-class Write(NamedTuple):
+class PolicyWrite(NamedTuple):
     """The write of one change."""
 
     policy: OffloadPolicy | None
@@ -49,10 +58,10 @@ class Write(NamedTuple):
 class PolicyWriter:
     """Used by one thread."""
 
-    def __init__(self, admin: Admin, keep: Keep, clock: Callable[[], int]) -> None:
+    def __init__(self, admin: PolicyAdmin, keep: Keep, clock: Callable[[], int]) -> None:
         self._admin, self._keep, self._clock = admin, keep, clock
 
-    def execute(self, change: Change, kept: Kept) -> Kept:
+    def execute(self, change: Change, kept: PriorityState) -> PriorityState:
         """Execute a change that is due. Returns what is remembered then. Raises `Retry` if nothing was done."""
         if change.purpose is Purpose.UNLOAD:
             return self._unload(change, kept)
@@ -71,26 +80,28 @@ class PolicyWriter:
         self._keep(change.target, ordered)
         return self._sent(scope, ordered, before, write)
 
-    def _write(self, change: Change, kept: Kept, before: OffloadPolicy) -> Write:
+    def _write(self, change: Change, kept: PriorityState, before: OffloadPolicy) -> PolicyWrite:
         """What to write. A policy that Trueup made is removed if nobody changed it."""
         view = before.view()
         if change.purpose is Purpose.RETURN and kept.switch and kept.switch.made == view.digest and view.present:
-            return Write(None)
+            return PolicyWrite(None)
         if view.present:
-            return Write(before.with_priority(change.want))
+            return PolicyWrite(before.with_priority(change.want))
         inherited = self._admin.applied(scope_of(change.model))
-        return Write(inherited.without_secrets().with_priority(change.want), made=True)
+        return PolicyWrite(inherited.without_secrets().with_priority(change.want), made=True)
 
-    def _ordered(self, change: Change, kept: Kept, write: Write) -> Kept:
+    def _ordered(self, change: Change, kept: PriorityState, write: PolicyWrite) -> PriorityState:
         now_ms = self._clock()
         ordered = advance(change, ChangeEvent.ORDER, now_ms)
         if change.purpose is not Purpose.SWITCH:
             return kept._replace(change=ordered)
         assert change.want is not None, "a switch sets a priority"
         made = write.policy.view().digest if write.made and write.policy is not None else ""
-        return Kept(ordered, Switch(change.before, change.want, now_ms, made))
+        return PriorityState(ordered, Switch(change.before, change.want, now_ms, made))
 
-    def _sent(self, scope: Scope, ordered: Kept, before: OffloadPolicy, write: Write) -> Kept:
+    def _sent(
+        self, scope: PolicyScope, ordered: PriorityState, before: OffloadPolicy, write: PolicyWrite
+    ) -> PriorityState:
         """Write and read back. Without a response the next observation decides."""
         try:
             if write.policy is None:
@@ -110,10 +121,10 @@ class PolicyWriter:
         found = "after the write the policy is neither the one before nor the written one"
         return refused(ordered, found, CHANGED, self._clock(), lost=True)
 
-    def _unload(self, change: Change, kept: Kept) -> Kept:
+    def _unload(self, change: Change, kept: PriorityState) -> PriorityState:
         """Unload a topic, at most once after a switch."""
         assert kept.switch is not None, "only switched topics are unloaded"
-        ordered = Kept(advance(change, ChangeEvent.ORDER, self._clock()), kept.switch._replace(unloaded=True))
+        ordered = PriorityState(advance(change, ChangeEvent.ORDER, self._clock()), kept.switch._replace(unloaded=True))
         assert ordered.change is not None, "just set"
         self._keep(change.target, ordered)
         try:
@@ -124,7 +135,7 @@ class PolicyWriter:
             return refused(ordered, str(error), "reads.refused", self._clock())
         return ordered._replace(change=advance(ordered.change, ChangeEvent.CONFIRM, self._clock()))
 
-    def _ended(self, change: Change, kept: Kept, found: str, rule: str) -> Kept:
+    def _ended(self, change: Change, kept: PriorityState, found: str, rule: str) -> PriorityState:
         """A change that was not sent."""
         ordered = kept._replace(change=advance(change, ChangeEvent.ORDER, self._clock()))
         return refused(ordered, found, rule, self._clock())
@@ -134,7 +145,7 @@ def _as_decided(view: PolicyView, change: Change) -> bool:
     return (view.priority, view.digest) == (change.before, change.digest)
 
 
-def _as_written(after: OffloadPolicy, write: Write) -> bool:
+def _as_written(after: OffloadPolicy, write: PolicyWrite) -> bool:
     if write.policy is None:
         return not after.view().present
     same = after.keeps(write.policy) and (write.made or write.policy.keeps(after))

@@ -7,10 +7,10 @@ from trueup.state.read_priority.copies import CopyState
 from trueup.state.read_priority.lifecycle import ChangeStage, Purpose
 from trueup.state.read_priority.rules import READ_RULES
 from trueup.state.read_priority.tiers import Tier
-from trueup.streams.runtime.metrics import Metrics, Part
+from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
-class ReadsMetrics(Part):
+class ReadsMetrics(StreamMetrics):
     """The metrics of the reads stream."""
 
     def __init__(self, metrics: Metrics) -> None:

@@ -13,21 +13,21 @@ from trueup.connectors.pulsar.admin.http import NotEnabled
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.namespaces import ledgers, namespaces
 from trueup.connectors.pulsar.partitioned import choice, of_namespaces, topics, undecided
-from trueup.connectors.pulsar.topics import Topic, of_service
+from trueup.connectors.pulsar.topics import PulsarTopic, of_service
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.common.patterns import regex_of
 from trueup.state.read_priority.policies import Level, PolicyView
 from trueup.state.read_priority.settings import Declared, ReadsSettings, declared_of
-from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
-from trueup.streams.read_priority.copies import CopyChecker, Wanted
+from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
+from trueup.streams.read_priority.copies import CopyChecker, LedgerToCheck
 
 
-class Part(NamedTuple):
+class ObservedTopic(NamedTuple):
     """A topic or partition with its closed ledgers."""
 
-    topic: Topic
-    wanted: tuple[Wanted, ...]
+    topic: PulsarTopic
+    wanted: tuple[LedgerToCheck, ...]
 
 
 class Observer:
@@ -39,7 +39,7 @@ class Observer:
     ) -> None:  # fmt: skip
         self._admin, self._session, self._paths, self._checker, self._clock = admin, session, paths, checker, clock
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
+    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
         """One pass. ``kept``: the names of targets that are observed in any case; ``hot``: whether the copies of the
         topic with this name are checked first. Raises `Retry` if ZooKeeper does not respond."""
         began_ms, remembered = self._clock(), frozenset(kept)
@@ -53,7 +53,7 @@ class Observer:
         # Of a topic whose other parts are not readable or not decided, nothing is known.
         found = [self._topic(chosen, name, some, problem) for name, some in parts.items() if name not in bad]
         found += [TopicView(*_split(name), _declared(chosen, name), None, problem=why) for name, why in bad.items()]
-        return Observation(began_ms, self._clock(), answers.brokers, seen, found, problem, incomplete)
+        return PriorityObservation(began_ms, self._clock(), answers.brokers, seen, found, problem, incomplete)
 
     def _brokers(self) -> tuple[BrokerAnswers, str]:
         try:
@@ -63,14 +63,14 @@ class Observer:
 
     def _parts(
         self, chosen: ReadsSettings, names: Sequence[str], kept: frozenset[str]
-    ) -> tuple[dict[str, list[Part]], dict[str, str], str]:
+    ) -> tuple[dict[str, list[ObservedTopic]], dict[str, str], str]:
         """Parts of the topics that are observed, by name; topics that are not readable, with the reason; why topics
         are missing."""
         client, bad = self._session(), dict[str, str]()
-        found: dict[str, list[Part]] = {}
-        of, every = of_namespaces(client, self._paths, names), list[Topic]()
+        found: dict[str, list[ObservedTopic]] = {}
+        of, every = of_namespaces(client, self._paths, names), list[PulsarTopic]()
 
-        def unreadable(topic: Topic, error: Stop) -> None:
+        def unreadable(topic: PulsarTopic, error: Stop) -> None:
             bad[name_of(of.named(topic))] = str(error)
 
         for there in topics(client, self._paths, names):
@@ -80,8 +80,8 @@ class Observer:
                 unreadable(topic, undecided(self._paths, topic))
         for topic, log in ledgers(client, self._paths, every, unreadable):
             name, part = name_of(of.named(topic)), name_of(topic)
-            wanted = tuple(Wanted(name, part, log.topic.owner, info) for info in log.ledgers if info.closed_ms)
-            found.setdefault(name, []).append(Part(topic, wanted))
+            wanted = tuple(LedgerToCheck(name, part, log.topic.owner, info) for info in log.ledgers if info.closed_ms)
+            found.setdefault(name, []).append(ObservedTopic(topic, wanted))
         observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
         dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]
         for name in dropped:
@@ -96,7 +96,7 @@ class Observer:
         except TrueupError as error:
             return NamespaceView(name, declared, None, str(error))
 
-    def _topic(self, chosen: ReadsSettings, name: str, parts: Sequence[Part], problem: str) -> TopicView:
+    def _topic(self, chosen: ReadsSettings, name: str, parts: Sequence[ObservedTopic], problem: str) -> TopicView:
         namespace, local = _split(name)
         copies = self._checker.of(one for part in parts for one in part.wanted)
         view = TopicView(namespace, local, _declared(chosen, name), None, None, copies, problem)
@@ -117,7 +117,7 @@ class Observer:
             return PolicyView(), PolicyView()
 
 
-def name_of(topic: Topic) -> str:
+def name_of(topic: PulsarTopic) -> str:
     """tenant/namespace/topic."""
     return f"{topic.tenant}/{topic.namespace}/{topic.local}"
 
@@ -142,7 +142,7 @@ def _within(name: str, namespace: str) -> bool:
     return name == namespace or name.startswith(f"{namespace}/")
 
 
-def _matters(chosen: ReadsSettings, name: str, parts: Sequence[Part]) -> bool:
+def _matters(chosen: ReadsSettings, name: str, parts: Sequence[ObservedTopic]) -> bool:
     """Whether the priority has an effect on a topic, and may be declared for it or for its namespace."""
     namespace, _ = _split(name)
     declared = _declared(chosen, name)

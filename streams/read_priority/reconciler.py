@@ -8,10 +8,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 from trueup.state.common.errors import Retry
-from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeEvent, ChangeStage, Kept, Purpose, advance
-from trueup.state.read_priority.plan import Decided, decide
+from trueup.state.read_priority.lifecycle import (
+    NOTHING,
+    Change,
+    ChangeEvent,
+    ChangeStage,
+    PriorityState,
+    Purpose,
+    advance,
+)
+from trueup.state.read_priority.plan import PassResult, decide
 from trueup.state.read_priority.settings import ReadsSettings
-from trueup.state.read_priority.view import Observation
+from trueup.state.read_priority.view import PriorityObservation
 from trueup.streams.config.live import LiveSection
 from trueup.streams.read_priority.executor import PolicyWriter
 from trueup.streams.read_priority.topics import PRIORITIES, record_of
@@ -22,7 +30,7 @@ HOT = frozenset({"reads.would-stall", "reads.no-priority", "reads.switched"})
 """Rules of topics whose copies are checked in every pass."""
 
 
-class Journal(Protocol):
+class PriorityJournal(Protocol):
     """See `streams.journal.journal.Journal`."""
 
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
@@ -35,7 +43,7 @@ class Journal(Protocol):
 class Observes(Protocol):
     """See `streams.read_priority.observer.Observer`."""
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
+    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
         """One pass. Raises `Retry`."""
 
 
@@ -45,15 +53,15 @@ class ReadsReconciler:
 
     def __init__(
         self, policy: LiveSection[ReadsSettings], observer: Observes, writer: Callable[[Any], PolicyWriter],
-        journal: Journal, say: Say,
+        journal: PriorityJournal, say: Say,
     ) -> None:  # fmt: skip
         self._policy, self._observer, self._journal, self._say = policy, observer, journal, say
         self._writer = writer(self._keep)
         self._lock, self._approved = threading.Lock(), frozenset[str]()
         self._stored: dict[str, dict[str, Any]] = {}
-        self.kept: Mapping[str, Kept] = {}
-        self.seen: Observation | None = None
-        self.decided = Decided((), (), {})
+        self.kept: Mapping[str, PriorityState] = {}
+        self.seen: PriorityObservation | None = None
+        self.decided = PassResult((), (), {})
         self.problem = ""
 
     def load(self) -> None:
@@ -91,7 +99,7 @@ class ReadsReconciler:
         self._store(kept)
         self.seen, self.decided, self.problem = seen, decided, str(error) if error else ""
 
-    def _approve(self, decided: Decided, kept: dict[str, Kept]) -> None:
+    def _approve(self, decided: PassResult, kept: dict[str, PriorityState]) -> None:
         """Note the approvals of operators for changes that are still due."""
         with self._lock:
             approved, self._approved = self._approved, frozenset()
@@ -101,17 +109,17 @@ class ReadsReconciler:
                     change=advance(change, ChangeEvent.APPROVE, change.at_ms)
                 )
 
-    def _reached(self, before: Mapping[str, Kept], now: Mapping[str, Kept]) -> None:
+    def _reached(self, before: Mapping[str, PriorityState], now: Mapping[str, PriorityState]) -> None:
         """Tell the changes that the observation ended."""
         for name, kept in now.items():
             if kept.change is not None and kept.change != before.get(name, NOTHING).change:
                 self._tell(kept)
 
-    def _tell(self, kept: Kept) -> None:
+    def _tell(self, kept: PriorityState) -> None:
         if kept.change is not None:
             self._say(kept.change)
 
-    def _keep(self, target: str, kept: Kept) -> None:
+    def _keep(self, target: str, kept: PriorityState) -> None:
         """Write what is remembered of one target to the journal, if it changed. Raises `Retry`."""
         record = record_of(target, kept)
         if record != self._stored.get(target):
@@ -120,7 +128,7 @@ class ReadsReconciler:
             if record is not None:
                 self._stored[target] = record
 
-    def _store(self, kept: Mapping[str, Kept]) -> None:
+    def _store(self, kept: Mapping[str, PriorityState]) -> None:
         for target in {*self._stored, *kept}:
             self._keep(target, kept.get(target, NOTHING))
 
@@ -138,7 +146,7 @@ class ReadsReconciler:
         )
 
 
-def _permitted(decided: Decided, kept: Mapping[str, Kept], chosen: ReadsSettings) -> list[Change]:
+def _permitted(decided: PassResult, kept: Mapping[str, PriorityState], chosen: ReadsSettings) -> list[Change]:
     """The changes to execute in this pass. What a topic inherits must not change at the same time: topics wait until
     the change of their namespace is done."""
     if chosen.mode == "observe":

@@ -12,7 +12,7 @@ from trueup.state.read_priority.rules import READ_RULES
 from trueup.state.read_priority.settings import Declared, ReadsSettings
 from trueup.state.read_priority.tiers import ReadPriority, opened_by_broker, order
 from trueup.state.read_priority.verdicts import ReadFinding
-from trueup.state.read_priority.view import Observation, TopicView
+from trueup.state.read_priority.view import PriorityObservation, TopicView
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.read_priority.reconciler import ReadsReconciler
 from trueup.streams.runtime.approvals import APPROVAL
@@ -64,7 +64,9 @@ def _tiers(ledgers: tuple[LedgerCopies, ...]) -> Row:
     return {"ledgers": len(ledgers), "offloaded": sum(one.info.complete for one in ledgers), "tiers": dict(states)}
 
 
-def described(found: ReadsReconciler, seen: Observation, topic: TopicView, history: Iterable[HistoryRow] = ()) -> Row:
+def described(
+    found: ReadsReconciler, seen: PriorityObservation, topic: TopicView, history: Iterable[HistoryRow] = ()
+) -> Row:
     """One topic: what is declared and in force, its ledgers, and the actions on it in ``history``."""
     force = seen.of_topic(topic)
     findings = {one.target: one for one in reversed(found.decided.findings)}

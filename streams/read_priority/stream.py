@@ -30,10 +30,10 @@ from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import (
     Filter,
     Finding,
+    ObservationSource,
     PlanRow,
     Row,
     Session,
-    Source,
     Stream,
     StreamStatus,
 )
@@ -89,7 +89,9 @@ class ReadsStream(Stream):
         age_ms = now_ms - seen.at_ms if seen else None
         late = age_ms is None or age_ms > SILENT_FACTOR * 1000 * chosen.interval_s
         state = "down" if fields["problem"] else "slow" if late else "up"
-        source = Source("pulsar admin", state, age_ms, fields["problem"] or many(fields["brokers"], "broker"))
+        source = ObservationSource(
+            "pulsar admin", state, age_ms, fields["problem"] or many(fields["brokers"], "broker")
+        )
         not_ready = [] if seen else [f"reads: {found.problem or 'not observed yet'}"]
         return StreamStatus(
             chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready, fields={"reads": fields},

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from trueup.state.read_priority.lifecycle import Change, ChangeStage, Kept, Purpose, Switch
+from trueup.state.read_priority.lifecycle import Change, ChangeStage, PriorityState, Purpose, Switch
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.journal.topic import JournalTopic, declare
 
@@ -16,7 +16,7 @@ TOPICS = declare(
 (PRIORITIES,) = (topic.name for topic in TOPICS)
 
 
-def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
+def record_of(target: str, kept: PriorityState) -> dict[str, Any] | None:
     """What is remembered of a target as a record; None without anything. Looks are counted anew after a start: the
     last one may have been lost."""
     if kept.empty:
@@ -36,10 +36,10 @@ def record_of(target: str, kept: Kept) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def kept_of(record: Mapping[str, Any]) -> tuple[str, Kept]:
+def kept_of(record: Mapping[str, Any]) -> tuple[str, PriorityState]:
     """The inverse of `record_of`: the target and what is remembered of it."""
     change, switch = record["change"], record["switch"]
-    return record["target"], Kept(
+    return record["target"], PriorityState(
         change and Change(
             record["target"], Purpose(change["purpose"]), _priority(change["want"]), _priority(change["before"]),
             ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"], plain=change["plain"],

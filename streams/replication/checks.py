@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.leases import target_of
-from trueup.state.replication.names import Names, circles_of
+from trueup.state.replication.names import LinkNames, circles_of
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
@@ -30,7 +30,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
         yield from tried(f"{clusters[name][0]}.{name}", lambda name=name: _cluster(settings, name, seen))  # type: ignore[misc]
     for name, link in links.items():
         if {link.source, link.target} <= seen.keys():
-            yield _link(name, link, seen, Names(links, settings.journal.prefix))
+            yield _link(name, link, seen, LinkNames(links, settings.journal.prefix))
     names = {cluster: found.names for cluster, found in seen.items()}
     for problem in (*check_topology(routes_of(links, names)), *circles_of(links, names)):
         yield fail("links", problem, "see `trueup explain refused`")
@@ -55,7 +55,7 @@ def _heartbeat_topic(settings: Settings, cluster: str) -> str:
     return next(link.heartbeat_topic for link in links if cluster in (link.source, link.target))
 
 
-def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], every: Names) -> Check:
+def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], every: LinkNames) -> Check:
     row, source, target = f"links.{name}", seen[link.source], seen[link.target]
     if source.id == target.id:
         return fail(row, f"{link.source} and {link.target} are one cluster, {source.id}", "correct their addresses")

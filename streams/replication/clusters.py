@@ -21,7 +21,7 @@ from trueup.state.settings.section import Sections
 from trueup.streams.runtime.named import imported
 
 if TYPE_CHECKING:
-    from trueup.connectors.replication.config_sync import Seen
+    from trueup.connectors.replication.config_sync import TopicPairs
     from trueup.connectors.replication.ports import ClusterAdmin
     from trueup.connectors.replication.pump import Pump
 
@@ -79,7 +79,7 @@ def paths_of(source: str, target: str) -> tuple[str, ...]:
     return (*(path for one, other, path in COPIERS if (one, other) == (source, target)), "records")
 
 
-def hardest(seen: "Seen", called: Mapping[str, str]) -> tuple[str, str, str, int, int]:
+def hardest(seen: "TopicPairs", called: Mapping[str, str]) -> tuple[str, str, str, int, int]:
     """Compression at both ends, timestamp type at the target, and maximum batch sizes at both ends, of the topic that
     is hardest to copy in whole batches; the first such topic. Other systems do not have these settings of Kafka."""
     none, found = ("", "", "", -1, -1), list[tuple[str, str, str, int, int]]()
@@ -95,7 +95,7 @@ def hardest(seen: "Seen", called: Mapping[str, str]) -> tuple[str, str, str, int
     return next(hard, found[0] if found else none)
 
 
-def compacted(seen: "Seen", called: Collection[str]) -> bool:
+def compacted(seen: "TopicPairs", called: Collection[str]) -> bool:
     """Whether the source compacts all of these topics that it has."""
     policies = [_value(seen.source[name].configs, "cleanup.policy") for name in called if name in seen.source]
     return bool(policies) and all("compact" in policy for policy in policies)

@@ -11,7 +11,7 @@ from trueup.state.common.patterns import matches
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import age, many, since, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, Listed, Target, segment
+from trueup.streams.terminal.client import Api, ApiTarget, ListResponse, segment
 from trueup.streams.terminal.options import Command
 from trueup.streams.terminal.out import Column, Row, styled
 
@@ -59,7 +59,7 @@ def _topics(command: Command) -> Command:
 @_topics
 @options.output
 @options.api
-def pause(api: Target, output: str, name: str, topics: tuple[str, ...]) -> None:
+def pause(api: ApiTarget, output: str, name: str, topics: tuple[str, ...]) -> None:
     """Pause link NAME, or some of its topics, until it is resumed. Its partitions stop at the end of their leases. The
     pause survives restarts. Heartbeats, alignment and groups continue.
 
@@ -75,7 +75,7 @@ def pause(api: Target, output: str, name: str, topics: tuple[str, ...]) -> None:
 @_topics
 @options.output
 @options.api
-def resume(api: Target, output: str, name: str, topics: tuple[str, ...]) -> None:
+def resume(api: ApiTarget, output: str, name: str, topics: tuple[str, ...]) -> None:
     """Resume link NAME, or some of its topics.
 
     \b
@@ -85,7 +85,7 @@ def resume(api: Target, output: str, name: str, topics: tuple[str, ...]) -> None
     _set(api, output, name, topics, False)
 
 
-def _set(api: Target, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
+def _set(api: ApiTarget, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
     app = Api(api)
     known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
     if unknown := sorted(set(topics) - known):
@@ -125,7 +125,7 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
 @options.output
 @options.api
 def reset(
-    api: Target, output: str, name: str, partitions: tuple[str, ...], topics: tuple[str, ...], to: str, certain: bool
+    api: ApiTarget, output: str, name: str, partitions: tuple[str, ...], topics: tuple[str, ...], to: str, certain: bool
 ) -> int:
     """Set the source offsets at which link NAME continues with its next leases.
 
@@ -169,7 +169,7 @@ def _partitions(app: Api, path: str, topics: tuple[str, ...]) -> list[str]:
 )  # fmt: skip
 @options.output
 @options.api
-def refill(api: Target, output: str, name: str, certain: bool, wait_s: float) -> int:
+def refill(api: ApiTarget, output: str, name: str, certain: bool, wait_s: float) -> int:
     """Copy to the target of link NAME everything that its source holds now, including records that originated at the
     target. Use this command for a cluster that returned without its data, and for lost topics.
 
@@ -250,7 +250,7 @@ CHECKPOINTS = (
 @click.command(short_help="Links between clusters, with lag and state.")
 @options.listing
 @options.api
-def links(api: Target, output: str) -> int:
+def links(api: ApiTarget, output: str) -> int:
     """List links with source, target, lag and state.
 
     LAG is the number of source offsets that are not copied yet, AGE the age of the oldest record among them; both are
@@ -281,7 +281,7 @@ def links(api: Target, output: str) -> int:
 @click.option("--link", "name", metavar="NAME", help="Show only topics of this link.")
 @options.listing
 @options.api
-def topics(api: Target, output: str, name: str | None) -> int:
+def topics(api: ApiTarget, output: str, name: str | None) -> int:
     """List the topics of links with stage and lag.
 
     STAGE is the most severe stage of the topic's partitions; `trueup describe link` shows each partition.
@@ -294,14 +294,14 @@ def topics(api: Target, output: str, name: str | None) -> int:
     names = [row["link"] for row in links.rows] if name is None else [name]
     rows = [{"link": one, **row} for one in names for row in app.get(f"links/{segment(one)}")["by_topic"]]
     columns = [*TOPIC[:1], Column("LINK", lambda r: r["link"]), *TOPIC[1:]]
-    return out.listing(output, Listed(rows, len(rows), links.incomplete), columns, "No link has a topic.")
+    return out.listing(output, ListResponse(rows, len(rows), links.incomplete), columns, "No link has a topic.")
 
 
 @click.command("link", short_help="State and partitions of a link.")
 @click.argument("name")
 @options.output
 @options.api
-def describe_link(api: Target, output: str, name: str) -> None:
+def describe_link(api: ApiTarget, output: str, name: str) -> None:
     """Show the state of a link with its reasons, the counts of its records, and each partition.
 
     \b

@@ -6,14 +6,24 @@ from typing import TYPE_CHECKING, Any
 from trueup.state.replication.changes import ChangeKind
 from trueup.streams.replication.signs import signs, trends
 from trueup.streams.replication.topics import TOPICS
-from trueup.streams.runtime.descriptor import Commands, Descriptor, Later, Noun, Section, Thing, Verb, by_field, certain
+from trueup.streams.runtime.descriptor import (
+    Commands,
+    Descriptor,
+    LazyObjects,
+    Noun,
+    PageSection,
+    ResourceKind,
+    Verb,
+    by_field,
+    certain,
+)
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.replication.stream import ReplicationStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
 def _make(context: "Context") -> "ReplicationStream":
@@ -42,7 +52,7 @@ def _reset(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {"partitions": chosen, "to": body["to"], "certain": body.get("certain", False)} if right else None
 
 
-def _metrics() -> Sequence[Callable[["Metrics"], "Part"]]:
+def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     from trueup.streams.replication.metrics import LinkMetrics
 
     return (LinkMetrics,)
@@ -54,15 +64,18 @@ def _tasks(settings: "Settings") -> int:
     return sum(link.tasks for link in settings.table(LinkSettings).values())
 
 
-PAGE = Section("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
+PAGE = PageSection("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
 
 REPLICATION = Descriptor(
     name="replication", topics=TOPICS, tasks=_tasks, signs=signs, page=(PAGE,), metrics=_metrics,
-    settings=Later("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),
-    rules=Later("trueup.state.replication.rules:LINK_RULES"),
+    settings=LazyObjects("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),
+    rules=LazyObjects("trueup.state.replication.rules:LINK_RULES"),
     commands=_commands, checks=_checks, make=_make, absent=lambda _: {"links": []},
     lists=(Noun("links"),),
-    things=(Thing("link", "links/<name>", names=by_field("name", "link")), Thing("refill", "links/<name>/refill")),
+    things=(
+        ResourceKind("link", "links/<name>", names=by_field("name", "link")),
+        ResourceKind("refill", "links/<name>/refill"),
+    ),
     kinds=dict.fromkeys(
         (kind.name.lower() for kind in ChangeKind), "changes the target of link {link}: {reason}"
     ) | {

@@ -19,7 +19,7 @@ from trueup.state.replication.status import PartitionStage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links import checkpoints
 from trueup.streams.replication.links.link import COUNTED, Link
@@ -28,14 +28,14 @@ from trueup.streams.replication.links.orders import Reporting
 from trueup.streams.replication.links.refill import Refilling
 from trueup.streams.replication.links.reset import Resetting
 from trueup.streams.replication.links.snapshot import NOTHING
-from trueup.streams.replication.links.standing import WayOut, ways_out
+from trueup.streams.replication.links.standing import RecoveryOption, ways_out
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Source
+from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
@@ -115,7 +115,7 @@ class LinkManager:
     def _follow_reports(self, stop: threading.Event) -> None:
         self._journal.follow(REPORTS, stop, self._receive, old=False)
 
-    def _receive(self, record: Record) -> None:
+    def _receive(self, record: JournalRecord) -> None:
         message = record.value
         if message is not None and message.link in self.by_name:
             self.by_name[message.link].receive(message)
@@ -154,16 +154,18 @@ class LinkManager:
             for side in (link.snapshot.facts.source, link.snapshot.facts.target) if side.problem
         ]  # fmt: skip
 
-    def sources(self, now_ms: int) -> list[Source]:
+    def sources(self, now_ms: int) -> list[ObservationSource]:
         """The sources of observations, one per link."""
         return [self._source(link, now_ms) for link in self._all()]
 
-    def _source(self, link: Link, now_ms: int) -> Source:
+    def _source(self, link: Link, now_ms: int) -> ObservationSource:
         facts, declared = link.snapshot.facts, link.declared
         problem = facts.source.problem or facts.target.problem
         state = "down" if problem else "up" if now_ms - facts.at_ms < SLOW_MS else "slow"
         detail = problem or f"{declared.source} and {declared.target}"
-        return Source(f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else None, detail)
+        return ObservationSource(
+            f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else None, detail
+        )
 
     def rows(self) -> list[Row]:
         """One row per link."""
@@ -287,7 +289,7 @@ def _waiting_for(watch: LinkMonitor) -> list[PlanRow]:
     return [_command(watch.link.name, way) for way in ways_out(watch) if way.recommended]
 
 
-def _command(link: str, way: WayOut) -> PlanRow:
+def _command(link: str, way: RecoveryOption) -> PlanRow:
     identity = f"{way.topic} {way.command}".encode()
     return PlanRow(
         f"command-{link}-{crc32(identity):08x}", "command", "replication.partition-stopped",

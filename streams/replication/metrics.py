@@ -5,12 +5,12 @@ from typing import Any
 
 from trueup.connectors.contract import Progress
 from trueup.state.replication.status import LinkState
-from trueup.streams.runtime.metrics import NAN, Metrics, Part
+from trueup.streams.runtime.metrics import NAN, Metrics, StreamMetrics
 
 OUTCOMES = ("copied", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated")
 
 
-class LinkMetrics(Part):
+class LinkMetrics(StreamMetrics):
     """The metrics of the replication stream."""
 
     def __init__(self, metrics: Metrics) -> None:

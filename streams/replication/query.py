@@ -15,7 +15,7 @@ from pyspark import RDD, SparkContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from trueup.streams.replication.links.worker import ENVIRONMENT, Answer, Order, hold
+from trueup.streams.replication.links.worker import ENVIRONMENT, LeaseOrder, LeaseResult, hold
 from trueup.streams.runtime.spark.queries import periodic
 
 EVERY = "1 second"
@@ -31,10 +31,10 @@ class Leasing(Protocol):
     def begin(self) -> None:
         """Begin a new term: copiers of earlier terms do not continue."""
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[LeaseOrder]:
         """The leases of the next round; none if there is nothing to copy."""
 
-    def take(self, answers: Sequence[Answer]) -> None:
+    def take(self, answers: Sequence[LeaseResult]) -> None:
         """Process the answers of the last round."""
 
     def rest(self) -> None:
@@ -46,7 +46,7 @@ class Replication:
 
     def __init__(self, spark: Callable[[], SparkSession], link: Leasing, checkpoint: str) -> None:
         self._spark, self._link, self._checkpoint = spark, link, checkpoint
-        self._tasks = Tasks()
+        self._tasks = LinkTasks()
 
     @property
     def name(self) -> str:
@@ -71,7 +71,7 @@ def query_name(link: str) -> str:
     return f"link-{link}"
 
 
-class Tasks:
+class LinkTasks:
     """The tasks of one link. The data of a task is its number, which Spark caches on the executor that computed it
     first: Spark prefers that executor for later tasks with this number. A lease then follows the last one in the same
     process, where its copier is open; elsewhere it would have to wait until that copier must have ended."""
@@ -80,7 +80,7 @@ class Tasks:
         self._numbers: RDD[int] | None = None
         self._count = 0
 
-    def lend(self, spark: SparkSession, orders: Sequence[Order]) -> list[Answer]:
+    def lend(self, spark: SparkSession, orders: Sequence[LeaseOrder]) -> list[LeaseResult]:
         """Execute every order in a task of its own, concurrently. Returns the answers. Blocks for a lease."""
         context = spark.sparkContext
         numbers = self._cached(context, len(orders))
@@ -103,7 +103,7 @@ class Tasks:
         return self._numbers
 
 
-def run_lease(orders: Sequence[Order], numbers: Iterable[int]) -> Iterator[Answer]:
+def run_lease(orders: Sequence[LeaseOrder], numbers: Iterable[int]) -> Iterator[LeaseResult]:
     """The body of a task: execute the orders with the numbers of its rows."""
     for number in numbers:
         yield hold(orders[number])

@@ -10,7 +10,7 @@ from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.status import PartitionStage
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import Link
-from trueup.streams.replication.links.status import Row as Observed
+from trueup.streams.replication.links.status import PartitionRow as Observed
 
 Row = dict[str, Any]
 

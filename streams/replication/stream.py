@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trueup.state.replication.settings import LinkSettings
-from trueup.streams.replication.links.ends import Ends
+from trueup.streams.replication.links.ends import LinkEnds
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.context import Context
@@ -33,7 +33,7 @@ class ReplicationStream(Stream):
         self._here = not context.settings.spark.on_cluster
         metrics = context.metrics.of(LinkMetrics).declare(context.settings.table(LinkSettings))
         self.links = LinkManager(
-            context.live, context.journal, metrics, context.clock, Ends, history=context.history,
+            context.live, context.journal, metrics, context.clock, LinkEnds, history=context.history,
             stop=context.data / "stopping" if self._here else None, silent_ms=self._silent_ms(),
         )  # fmt: skip
         self._slots: list[str] = []

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, Part
+    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session, Stream
     from trueup.streams.runtime.warm import View
 
@@ -45,7 +45,7 @@ class Noun(NamedTuple):
     """The names in `streams.web.engine.SELECTORS` that are parameters of the noun."""
 
 
-class Thing(NamedTuple):
+class ResourceKind(NamedTuple):
     """A kind of resource that is described at /api/PATH."""
 
     name: str
@@ -67,7 +67,7 @@ class Thing(NamedTuple):
 
 
 def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Mapping[str, Any] | None]:
-    """`Thing.names` of a resource with one name, that of a field of the row."""
+    """`ResourceKind.names` of a resource with one name, that of a field of the row."""
     return lambda row: {variable: value} if (value := row.get(field or variable)) not in (None, "") else None
 
 
@@ -94,7 +94,7 @@ def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return {} if body == {"certain": True} else None
 
 
-class Section(NamedTuple):
+class PageSection(NamedTuple):
     """A section of the status page."""
 
     name: str
@@ -118,7 +118,7 @@ class Section(NamedTuple):
         return self.name.capitalize()
 
 
-class Later:
+class LazyObjects:
     """Objects that are imported when they are read. ``names``: the name ``module:name`` of each object, or of an
     iterable of objects."""
 
@@ -150,7 +150,7 @@ class Descriptor(NamedTuple):
     todo: str = "declare it in the settings"
     """How an operator starts the stream; part of the error for a stream that does not run."""
     lists: Sequence[Noun] = ()
-    things: Sequence[Thing] = ()
+    things: Sequence[ResourceKind] = ()
     verbs: Sequence[Verb] = ()
     rules: Iterable["Rule"] = ()
     """The rules that its findings and actions name. Findings are stored by position: only append."""
@@ -165,8 +165,8 @@ class Descriptor(NamedTuple):
     commands: Callable[[], Commands] = Commands
     checks: Callable[["Settings"], Iterable["Check"]] = lambda _: ()
     """The checks of `trueup doctor`."""
-    metrics: Callable[[], Sequence[Callable[["Metrics"], "Part"]]] = lambda: ()
-    page: Sequence[Section] = ()
+    metrics: Callable[[], Sequence[Callable[["Metrics"], "StreamMetrics"]]] = lambda: ()
+    page: Sequence[PageSection] = ()
     """Sections of the status page. A stream without any has one with its counts and findings."""
     view: Callable[["Session", "Journal", "Settings"], "View | None"] = lambda _spark, _journal, _settings: None
     """Its query with state, which a standby runs; None if it has none."""

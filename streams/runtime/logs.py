@@ -18,7 +18,7 @@ LONGEST = 4_096
 _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
-class Line(logging.Formatter):
+class LogFormatter(logging.Formatter):
     """Formats time in UTC, level, module, message, and the extra fields of the record."""
 
     converter = time.gmtime  # type: ignore[assignment]
@@ -38,7 +38,7 @@ class Line(logging.Formatter):
         return " ".join(words)
 
 
-class JsonLine(Line):
+class JsonLine(LogFormatter):
     """Formats a JSON object: ``time``, ``level``, ``logger``, ``event`` (the same text for the same event), the fields
     of the record, and ``stack`` if there is one. A field with one of these names is written with ``_`` after it."""
 
@@ -56,7 +56,7 @@ class JsonLine(Line):
         )
 
 
-class Seldom(logging.Filter):
+class OncePerMinute(logging.Filter):
     """Passes messages with the same beginning once a minute: a client that cannot reach its broker logs several times a
     second."""
 
@@ -75,12 +75,12 @@ class Seldom(logging.Filter):
 
 
 class Connections(logging.Filter):
-    """Passes kafka-python's messages as `Seldom` does, without stack traces: it logs each failure of a connection at
-    several levels."""
+    """Passes kafka-python's messages as `OncePerMinute` does, without stack traces: it logs each failure of a
+    connection at several levels."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._seldom = Seldom()
+        self._seldom = OncePerMinute()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Whether to log the record."""
@@ -98,7 +98,7 @@ _SPURIOUS = "Selector got "
 (kafka/net/selector.py)."""
 
 
-class Gone(logging.Filter):
+class EndedJvmFilter(logging.Filter):
     """Drops py4j's messages about calls that fail because the JVM ended; the supervisor reports that."""
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -142,8 +142,8 @@ def start(level: str = "info", form: str = FORMS[0]) -> None:
     ``form`` json, every action is an event."""
     logging.raiseExceptions = False  # a log that cannot be written, as on a full disk, prints no stack traces
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLine() if form == "json" else Line())
-    handler.addFilter(Gone())
+    handler.setFormatter(JsonLine() if form == "json" else LogFormatter())
+    handler.addFilter(EndedJvmFilter())
     handler.addFilter(Connections())
     root = logging.getLogger()
     root.addHandler(handler)
@@ -154,4 +154,4 @@ def start(level: str = "info", form: str = FORMS[0]) -> None:
     # waitress warns of every request that waits for a thread; tabs that open or close make many.
     logging.getLogger("waitress.queue").setLevel(logging.ERROR)
     for name in ("librdkafka", "kazoo.client"):
-        logging.getLogger(name).addFilter(Seldom())
+        logging.getLogger(name).addFilter(OncePerMinute())

@@ -22,7 +22,7 @@ BATCH_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
 Row = Mapping[str, Any]
 
 
-class Part:
+class StreamMetrics:
     """The metrics of one stream. Its constructor registers its families with the `Metrics`."""
 
     noun = ""
@@ -35,7 +35,7 @@ class Part:
         """Set its gauges from the rows of its noun."""
 
 
-Made = TypeVar("Made", bound=Part)
+Made = TypeVar("Made", bound=StreamMetrics)
 
 
 class Metrics:
@@ -44,7 +44,7 @@ class Metrics:
     def __init__(self, registry: CollectorRegistry | None = None, cluster: str = "bookkeeper") -> None:
         self.registry, self._cluster = registry or CollectorRegistry(), cluster
         self.families: list[Family] = []
-        self._parts: dict[Callable[[Metrics], Part], Part] = {}
+        self._parts: dict[Callable[[Metrics], StreamMetrics], StreamMetrics] = {}
         self._sources: set[str] = set()
         ProcessCollector(registry=self.registry)
         self._levels()

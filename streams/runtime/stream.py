@@ -24,7 +24,7 @@ EVERY_ACTION = ("ledger", "link")
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ObservationSource:
     """A source of observations."""
 
     name: str
@@ -45,7 +45,7 @@ class StreamStatus:
     """The number of resources by verdict, state, stage or rule, depending on the stream."""
     oldest_ms: int | None = None
     """The age of the oldest difference in ms; None if there is no difference, or if the stream does not report it."""
-    sources: Sequence[Source] = ()
+    sources: Sequence[ObservationSource] = ()
     problems: Sequence[str] = ()
     """Problems other than the reasons in `not_ready`."""
     not_ready: Sequence[str] = ()
@@ -107,7 +107,7 @@ class PlanRow:
     """The numbers of copies and racks, for an action on a ledger."""
 
 
-class Listing(list[Row]):
+class LimitedRows(list[Row]):
     """Rows that a limit may have truncated: ``total`` is their number without the limit."""
 
     def __init__(self, rows: Iterable[Row], total: int) -> None:
@@ -215,6 +215,6 @@ def _names(about: Mapping[str, Any]) -> str:
     return " ".join(str(name) for name in about.values() if name not in (None, ""))
 
 
-def source_json(source: Source) -> Row:
+def source_json(source: ObservationSource) -> Row:
     """The JSON of a source."""
     return asdict(source)

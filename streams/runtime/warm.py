@@ -36,7 +36,7 @@ class Warm:
 
     def __init__(self, supervisor: Supervisor, folder: str, identity: Callable[[Sequence[str]], str]) -> None:
         self._supervisor, self._folder, self._identity = supervisor, folder, identity
-        self._views: dict[str, _Held] = {}
+        self._views: dict[str, _WarmQuery] = {}
 
     def keep(self, view: View) -> None:
         """Keep a query running, from the beginning of the journal on."""
@@ -46,7 +46,7 @@ class Warm:
             checkpoints.readable(location, view.name, self._supervisor.repeated(view.name))
             return view.start(sink, location)
 
-        held = self._views[view.name] = _Held(begun, lambda: self._identity(view.topics))
+        held = self._views[view.name] = _WarmQuery(begun, lambda: self._identity(view.topics))
         self._supervisor.query(view.name, held.start)
 
     def take(self, view: str, sink: "Sink", again: Callable[[], "StreamingQuery"]) -> bool:
@@ -58,7 +58,7 @@ class Warm:
         return held is not None
 
 
-class _Held:
+class _WarmQuery:
     """One query and the sink of its answers. Until it is taken, answers are computed and dropped."""
 
     def __init__(self, begun: "Callable[[Sink], StreamingQuery]", identity: Callable[[], str]) -> None:

@@ -21,18 +21,18 @@ FAILED = (OSError, HTTPException, ValueError)
 """Errors of a request without a response; `ValueError` of an invalid URL."""
 
 
-class Answered(TrueupError):  # noqa: N818 - as in trueup.state.common.errors
+class ApiError(TrueupError):
     """The application returned an error. ``status`` is the HTTP status."""
 
     def __init__(self, status: int, expected: str, found: str, todo: str) -> None:
         super().__init__(expected, found, todo)
         self.status = status
 
-    def __reduce__(self) -> tuple[type["Answered"], tuple[int, str, str, str]]:  # type: ignore[override]
+    def __reduce__(self) -> tuple[type["ApiError"], tuple[int, str, str, str]]:  # type: ignore[override]
         return type(self), (self.status, self.expected, self.found, self.todo)
 
 
-class Listed(NamedTuple):
+class ListResponse(NamedTuple):
     """A list from the application."""
 
     rows: list[dict[str, Any]]
@@ -42,7 +42,7 @@ class Listed(NamedTuple):
     """Why rows may be missing or outdated; empty if the list is complete and current."""
 
 
-class Target(NamedTuple):
+class ApiTarget(NamedTuple):
     """The address of the API, and the credentials for it."""
 
     url: str
@@ -55,7 +55,7 @@ class Target(NamedTuple):
         return f"Target(ca={self.ca!r})"
 
 
-class Response(NamedTuple):
+class ApiResponse(NamedTuple):
     """A response with any status."""
 
     status: int
@@ -67,8 +67,8 @@ class Api:
     """The API of one application. ``now_ms``: the time of the application's clock at the last response, in ms since the
     epoch."""
 
-    def __init__(self, target: Target | str, read_s: float = READ_S) -> None:
-        target = Target(target) if isinstance(target, str) else target
+    def __init__(self, target: ApiTarget | str, read_s: float = READ_S) -> None:
+        target = ApiTarget(target) if isinstance(target, str) else target
         self.base, self._credentials = _split(target.url)
         self._credentials |= _with(target.token, self._credentials)
         self.now_ms = time.time_ns() // 1_000_000
@@ -80,15 +80,15 @@ class Api:
         asked = {name: value for name, value in parameters.items() if value is not None}
         return self._send("GET", f"{path}?{urlencode(asked)}" if asked else path)
 
-    def rows(self, path: str, **parameters: object) -> "Listed":
+    def rows(self, path: str, **parameters: object) -> "ListResponse":
         """Get a list."""
         found = self.get(path, **parameters)
         incomplete = self._headers.get(INCOMPLETE)
         total = int(self._headers.get(TOTAL, len(found)))
-        return Listed(found, total, json.loads(incomplete) if incomplete else "")
+        return ListResponse(found, total, json.loads(incomplete) if incomplete else "")
 
     def metrics(self) -> str:
-        """GET /metrics. Raises `Retry` without a response, `Answered` for an error."""
+        """GET /metrics. Raises `Retry` without a response, `ApiError` for an error."""
         try:
             response = self._request("GET", "/metrics", self._credentials)
         except FAILED as error:
@@ -106,7 +106,7 @@ class Api:
         return self._send("PUT", path, body)
 
     def _send(self, method: str, path: str, body: Mapping[str, object] | None = None) -> Any:
-        """Returns the response. Raises `Retry` if there is none, `Answered` or `BadSettings` for an error."""
+        """Returns the response. Raises `Retry` if there is none, `ApiError` or `BadSettings` for an error."""
         data = None if body is None else json.dumps(body)
         headers = {USER: _user(), **self._credentials, **({"Content-Type": "application/json"} if data else {})}
         try:
@@ -124,7 +124,7 @@ class Api:
             found = json.loads(response.body)
         except ValueError as error:
             if response.status in (401, 403):
-                raise Answered(response.status, f"credentials that the server at {self.base} accepts",
+                raise ApiError(response.status, f"credentials that the server at {self.base} accepts",
                                f"HTTP {response.status} without JSON, so a proxy",
                                "add user:password@ to the URL") from error  # fmt: skip
             other = f"HTTP {response.status} without JSON, so another server"
@@ -136,7 +136,7 @@ class Api:
             raise _error(response.status, found)
         return found
 
-    def _request(self, method: str, path: str, headers: Mapping[str, str], body: str | None = None) -> Response:
+    def _request(self, method: str, path: str, headers: Mapping[str, str], body: str | None = None) -> ApiResponse:
         """Send one request on a connection of its own. Redirects are not followed: they could carry the token to
         another server. Raises `FAILED`."""
         parts = urlsplit(self.base)
@@ -146,7 +146,7 @@ class Api:
             connection.sock.settimeout(self._read_s)
             connection.request(method, parts.path + path, body, headers)
             response = connection.getresponse()
-            return Response(response.status, response.headers, response.read())
+            return ApiResponse(response.status, response.headers, response.read())
         finally:
             connection.close()
 
@@ -193,9 +193,9 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _error(status: int, found: Any) -> Answered | BadSettings:
+def _error(status: int, found: Any) -> ApiError | BadSettings:
     body = found if isinstance(found, dict) else {}
     if problems := body.get("problems"):
         return BadSettings(problems)
     expected, seen = body.get("expected", "a successful response"), body.get("found", f"HTTP {status}")
-    return Answered(status, expected, seen, body.get("todo", "see the log of Trueup"))
+    return ApiError(status, expected, seen, body.get("todo", "see the log of Trueup"))

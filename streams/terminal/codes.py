@@ -1,7 +1,7 @@
 """Exit codes, the same for every command."""
 
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
-from trueup.streams.terminal.client import Answered
+from trueup.streams.terminal.client import ApiError
 
 OK = 0
 ATTENTION = 1
@@ -31,7 +31,7 @@ _BY_STATUS = {400: USAGE, 401: REFUSED, 403: REFUSED, 404: REFUSED, 409: REFUSED
 
 def code_of(error: TrueupError) -> int:
     """The exit code for one of our errors."""
-    if isinstance(error, Answered):
+    if isinstance(error, ApiError):
         return _BY_STATUS.get(error.status, ATTENTION)
     if isinstance(error, BadSettings):
         return USAGE

@@ -12,7 +12,7 @@ import click
 from trueup.state.access.callers import HOST, LONGEST_JWT, PORT
 from trueup.state.common.errors import BadSettings
 from trueup.streams.terminal import out
-from trueup.streams.terminal.client import Target
+from trueup.streams.terminal.client import ApiTarget
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -25,7 +25,7 @@ def default_api(env: Mapping[str, str] = os.environ) -> str:
 
 
 def api(command: Command) -> Command:
-    """--api URL of the running application, with --token-file and --ca. The command receives a `Target`."""
+    """--api URL of the running application, with --token-file and --ca. The command receives an `ApiTarget`."""
     return _target(command, "api", click.option(
         "--api", metavar="URL", envvar="TRUEUP_API", default=default_api,
         help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
@@ -33,8 +33,8 @@ def api(command: Command) -> Command:
 
 
 def report_to(command: Command) -> Command:
-    """--report-to URL of a running application, with --token-file and --ca. The command receives a `Target`, whose URL
-    is empty without the option."""
+    """--report-to URL of a running application, with --token-file and --ca. The command receives an `ApiTarget`, whose
+    URL is empty without the option."""
     return _target(command, "report_to", click.option(
         "--report-to", metavar="URL", default="",
         help="API of a running Trueup that receives reports of damaged replicas.",
@@ -42,12 +42,12 @@ def report_to(command: Command) -> Command:
 
 
 def _target(command: Command, name: str, url: Callable[[Any], Any]) -> Command:
-    """The option ``url``, --token-file and --ca. The command receives a `Target` with this name."""
+    """The option ``url``, --token-file and --ca. The command receives an `ApiTarget` with this name."""
 
     @wraps(command)
     def targeted(*args: Any, token_file: Path | None, ca: str, **options: Any) -> Any:
         address = options.pop(name)
-        target = Target(address, token_of(token_file) if address else "", ca)
+        target = ApiTarget(address, token_of(token_file) if address else "", ca)
         return command(*args, **options, **{name: target})
 
     made: Any = targeted
@@ -88,9 +88,9 @@ def _sendable(token: str, where: str) -> str:
     return token
 
 
-def target_of(url: str, token_file: Path | None = None) -> Target:
+def target_of(url: str, token_file: Path | None = None) -> ApiTarget:
     """The application at this URL, with the token of this file or of the environment. Raises `BadSettings`."""
-    return Target(url, token_of(token_file), os.environ.get("TRUEUP_CA", ""))
+    return ApiTarget(url, token_of(token_file), os.environ.get("TRUEUP_CA", ""))
 
 
 def output(command: Command) -> Command:

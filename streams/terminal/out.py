@@ -20,7 +20,7 @@ from trueup.streams.terminal import codes
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trueup.streams.terminal.client import Api, Listed
+    from trueup.streams.terminal.client import Api, ListResponse
 
 Row = dict[str, Any]
 STYLES = {
@@ -86,7 +86,7 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool
     show(made, least)
 
 
-def listing(output: str, found: "Listed", columns: Sequence[Column], empty: str) -> int:
+def listing(output: str, found: "ListResponse", columns: Sequence[Column], empty: str) -> int:
     """Print a list, whether a limit truncated it, and why it may be incomplete; returns the exit code."""
     shown = len(found.rows)
     whole = {"incomplete": found.incomplete, "shown": shown, "total": found.total, "rows": found.rows}

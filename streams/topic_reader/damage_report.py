@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.damage import MOST, MOST_AT_ONCE
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.topic_reader.reader import ReadReport
 
 log = logging.getLogger("trueup.reads")
 ANSWER_S = 5.0
 
 
-def send(target: Callable[[], Target], report: ReadReport) -> None:
+def send(target: Callable[[], ApiTarget], report: ReadReport) -> None:
     """Report the first `MOST` damaged replicas to the API at ``target``, which is called only if there are any. Its
     URL may be empty: none. Logs a warning if the report fails."""
     if not report.damages:

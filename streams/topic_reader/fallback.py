@@ -5,9 +5,9 @@ from typing import Generic, NamedTuple, TypeVar
 
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError, Unknown
-from trueup.state.read_priority.positions import Part
+from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import ReadPriority, Tier, order
-from trueup.streams.topic_reader.sources import Source
+from trueup.streams.topic_reader.sources import LedgerSource
 
 T = TypeVar("T")
 
@@ -37,8 +37,8 @@ class LostEntries(Stop):
 
 
 def read(
-    part: Part, priority: ReadPriority, sources: Mapping[Tier, Source], decode: Callable[[int, memoryview], T],
-    fell_back: Callable[[Fallback], None],
+    part: LedgerRange, priority: ReadPriority, sources: Mapping[Tier, LedgerSource],
+    decode: Callable[[int, memoryview], T], fell_back: Callable[[Fallback], None],
 ) -> Iterator[ServedEntry[T]]:  # fmt: skip
     """The entries of a part in order, without gaps. A tier that fails is tried again only if the other one fails at a
     later entry. ``decode`` is called with each entry and its payload; a tier whose bytes it refuses with a
@@ -64,7 +64,7 @@ def read(
     raise _lost(part, at, failed)
 
 
-def _lost(part: Part, at: int, failed: Mapping[Tier, TrueupError]) -> TrueupError:
+def _lost(part: LedgerRange, at: int, failed: Mapping[Tier, TrueupError]) -> TrueupError:
     """The error if no tier returns an entry. A tier that does not respond may have it."""
     end = "its last entry" if part.last is None else f"entry {part.last}"
     expected = f"entries {at} to {end} of ledger {part.info.ledger} from {' or '.join(failed)}"

@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from trueup.state.common.errors import Stop
-from trueup.state.read_priority.positions import Position, position_of
+from trueup.state.read_priority.positions import EntryPosition, position_of
 from trueup.streams.topic_reader.reader import Range
 
 
@@ -14,7 +14,7 @@ def range_of(begin: str, end: str) -> Range:
     return Range(first, last, from_ms, to_ms)
 
 
-def limit_of(text: str, none: str) -> tuple[Position | None, int | None]:
+def limit_of(text: str, none: str) -> tuple[EntryPosition | None, int | None]:
     """A position, or a time in ms since the epoch. ``none``: the word for no limit. Raises `Stop`."""
     if text == none:
         return None, None

@@ -9,16 +9,16 @@ from typing import Any, NamedTuple, TypeVar
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol.chunks import Chunks
-from trueup.connectors.pulsar.protocol.entry import Layout, entry_of, layout_of
+from trueup.connectors.pulsar.protocol.entry import EntryLayout, entry_of, layout_of
 from trueup.connectors.pulsar.protocol.message import Message, messages_of
-from trueup.connectors.pulsar.topics import Topic, TopicLog, log_of
+from trueup.connectors.pulsar.topics import PulsarTopic, TopicLog, log_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
-from trueup.state.read_priority.positions import Part, Position, parts
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange, parts
 from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier
 from trueup.streams.topic_reader import fallback
 from trueup.streams.topic_reader.fallback import Fallback, LostEntries, ServedEntry
-from trueup.streams.topic_reader.sources import Source
+from trueup.streams.topic_reader.sources import LedgerSource
 
 T = TypeVar("T")
 SKEW_MS = 600_000
@@ -29,9 +29,9 @@ was closed that much before the first time to read."""
 class Range(NamedTuple):
     """What to read of each topic."""
 
-    first: Position | None = None
+    first: EntryPosition | None = None
     """The first position, included; None if there is no limit."""
-    last: Position | None = None
+    last: EntryPosition | None = None
     """The last position, included; None if there is no limit."""
     from_ms: int | None = None
     """The first publish time, included, in ms since the epoch; None if there is no limit."""
@@ -42,7 +42,7 @@ class Range(NamedTuple):
 class TopicMessage(NamedTuple):
     """A message and where it is from."""
 
-    topic: Topic
+    topic: PulsarTopic
     message: Message
     tier: Tier
 
@@ -90,11 +90,11 @@ class ReadReport:
         self.damaged_last[replica] = max(found.entry, self.damaged_last.get(replica, 0))
 
 
-class Stored(NamedTuple):
+class StoredEntry(NamedTuple):
     """The bytes of an entry with a valid checksum, or without one."""
 
     data: bytes
-    layout: Layout
+    layout: EntryLayout
 
 
 class TopicReader:
@@ -102,14 +102,14 @@ class TopicReader:
     managed ledger."""
 
     def __init__(
-        self, client: ZooKeeperClient, paths: PulsarPaths, sources: Callable[[str], dict[Tier, Source]],
+        self, client: ZooKeeperClient, paths: PulsarPaths, sources: Callable[[str], dict[Tier, LedgerSource]],
         options: ReadOptions, report: ReadReport,
     ) -> None:  # fmt: skip
         self._client, self._paths, self._sources = client, paths, sources
         self._options, self.report = options, report
-        self._owners = dict[Topic, Topic]()
+        self._owners = dict[PulsarTopic, PulsarTopic]()
 
-    def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
+    def read(self, topic: PulsarTopic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
         `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions."""
         chunks = Chunks(str(topic))
@@ -122,27 +122,27 @@ class TopicReader:
                         yield TopicMessage(topic, whole, served.tier)
         self.report.chunks += chunks.dropped
 
-    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+    def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
         """The ledgers of one topic or partition, by id. Raises `Refused` if it does not exist, `Retry`, `BadBytes`."""
         return self._log(topic).ledgers
 
-    def _log(self, topic: Topic) -> TopicLog:
+    def _log(self, topic: PulsarTopic) -> TopicLog:
         log = log_of(self._client, self._paths, topic)
         self._owners[topic] = log.topic
         return log
 
-    def owner(self, topic: Topic) -> Topic:
+    def owner(self, topic: PulsarTopic) -> PulsarTopic:
         """The topic that owns the ledgers of a topic; for a shadow topic its source. Raises as `ledgers` does."""
         return self._owners.get(topic) or self._log(topic).topic
 
-    def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+    def entries(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of users in each entry of a part. Ends if the ledger left the topic meanwhile. Raises as
         `read` does."""
         for served in self._entries(topic, part, lambda entry, payload: _messages(part.info.ledger, entry, payload)):
             users = self._of_users(served.content)
             yield served if users is served.content else served._replace(content=users)
 
-    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+    def stored(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[ServedEntry[StoredEntry]]:
         """Each entry of a part, not parsed. Ends and raises as `entries` does."""
         return self._entries(topic, part, lambda entry, payload: _stored(part.info.ledger, entry, payload))
 
@@ -150,7 +150,9 @@ class TopicReader:
         """The messages of users in an entry of `stored`. Raises `BadBytes`, and `Stop` for transactions."""
         return self._of_users(_messages(ledger, entry, memoryview(stored)))
 
-    def _entries(self, topic: Topic, part: Part, decode: Callable[[int, memoryview], T]) -> Iterator[ServedEntry[T]]:
+    def _entries(
+        self, topic: PulsarTopic, part: LedgerRange, decode: Callable[[int, memoryview], T]
+    ) -> Iterator[ServedEntry[T]]:
         sources, at, ledger = self._sources(self.owner(topic).owner), part.first, part.info.ledger
         while part.last is None or at <= part.last:
             try:
@@ -170,7 +172,7 @@ class TopicReader:
                 else:
                     at += self._skipped(part, at, error)
 
-    def _skipped(self, part: Part, at: int, error: TrueupError) -> int:
+    def _skipped(self, part: LedgerRange, at: int, error: TrueupError) -> int:
         """The number of entries to skip after an error. Raises the error if none may be skipped."""
         ledger = part.info.ledger
         if not self._options.skip_missing or not isinstance(error, LostEntries) or part.last is None:
@@ -199,12 +201,12 @@ def _messages(ledger: int, entry: int, payload: memoryview) -> list[Message]:
     return messages_of(entry_of(payload, where), ledger, entry, where)
 
 
-def _stored(ledger: int, entry: int, payload: memoryview) -> Stored:
+def _stored(ledger: int, entry: int, payload: memoryview) -> StoredEntry:
     data = bytes(payload)
     try:
-        return Stored(data, layout_of(data, ""))
+        return StoredEntry(data, layout_of(data, ""))
     except BadBytes:
-        return Stored(data, layout_of(data, f"entry {entry} of ledger {ledger}"))
+        return StoredEntry(data, layout_of(data, f"entry {entry} of ledger {ledger}"))
 
 
 def since(ledgers: list[LedgerInfo], from_ms: int | None) -> list[LedgerInfo]:

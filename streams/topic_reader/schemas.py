@@ -5,14 +5,14 @@ from collections.abc import Callable
 from trueup.connectors.pulsar.schemas import SchemaPlace, StoredSchema, schema_of
 from trueup.state.common.errors import Stop
 from trueup.state.read_priority.tiers import LedgerInfo
-from trueup.streams.topic_reader.sources import Source
+from trueup.streams.topic_reader.sources import LedgerSource
 
 
 class SchemaHistory:
     """The versions of one schema. Each is read when it is first used. ``look``: the function that returns the versions
     that exist now."""
 
-    def __init__(self, name: str, look: Callable[[], list[SchemaPlace]], source: Source) -> None:
+    def __init__(self, name: str, look: Callable[[], list[SchemaPlace]], source: LedgerSource) -> None:
         self._name, self._look, self._source = name, look, source
         self._places = {place.version: place for place in look()}
         self._known: dict[int, StoredSchema] = {}

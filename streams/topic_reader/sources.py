@@ -21,7 +21,7 @@ ASK_S = 10.0
 Entries = Iterator[tuple[int, memoryview]]
 
 
-class Source(Protocol):
+class LedgerSource(Protocol):
     """The ledgers of one tier."""
 
     def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
@@ -43,7 +43,7 @@ class BookKeeperSource(Closing):
         self._bookies.close()
 
     def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
-        """See `Source`. Of an open ledger, entries up to the last confirmed one are readable."""
+        """See `LedgerSource`. Of an open ledger, entries up to the last confirmed one are readable."""
         return self._reader(info.ledger).read(first, last)
 
     def last(self, ledger: int) -> int:
@@ -62,7 +62,7 @@ class TieredSource:
         self._tiered, self._owner = Tiered(stores), owner
 
     def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
-        """See `Source`."""
+        """See `LedgerSource`."""
         if info.copy is None or not info.copy.complete:
             raise Refused(f"a complete offload of ledger {info.ledger}", "none", "read it from BookKeeper")
         reader = OffloadReader(self._tiered.store(info.copy), info.copy, self._owner)
@@ -70,6 +70,6 @@ class TieredSource:
         return reader.read(first, end, info.size if (first, end) == (0, info.entries - 1) else 0)
 
 
-def sources(bookkeeper: Source, tiered: Source) -> dict[Tier, Source]:
+def sources(bookkeeper: LedgerSource, tiered: LedgerSource) -> dict[Tier, LedgerSource]:
     """Both tiers."""
     return {Tier.BOOKKEEPER: bookkeeper, Tier.TIERED: tiered}

@@ -8,7 +8,7 @@ from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.partitioned import partitions, topics_in
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.topics import Topic, schemas_of, topic_of
+from trueup.connectors.pulsar.topics import PulsarTopic, schemas_of, topic_of
 from trueup.connectors.s3.store import ObjectStore, store_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.session import client_of
@@ -16,19 +16,19 @@ from trueup.state.common.errors import BadSettings, Stop
 from trueup.state.common.patterns import matches
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
-from trueup.state.read_priority.positions import Part
+from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.topic_reader.fallback import ServedEntry
-from trueup.streams.topic_reader.reader import Range, ReadOptions, ReadReport, Stored, TopicMessage, TopicReader
+from trueup.streams.topic_reader.reader import Range, ReadOptions, ReadReport, StoredEntry, TopicMessage, TopicReader
 from trueup.streams.topic_reader.schemas import SchemaHistory
-from trueup.streams.topic_reader.sources import BookKeeperSource, Source, TieredSource
+from trueup.streams.topic_reader.sources import BookKeeperSource, LedgerSource, TieredSource
 
 MOST = 10_000
 """Maximum number of topics and partitions that a pattern may match."""
 
 
-class Topics:
+class TopicCatalog:
     """The topics of one cluster. Reads ZooKeeper, bookies and object stores; changes nothing."""
 
     def __init__(self, client: ZooKeeperClient, settings: Settings, options: ReadOptions) -> None:
@@ -41,14 +41,14 @@ class Topics:
         )
         self._reader = TopicReader(client, self._paths, self._sources, options, self.report)
 
-    def _sources(self, owner: str) -> dict[Tier, Source]:
+    def _sources(self, owner: str) -> dict[Tier, LedgerSource]:
         return {Tier.BOOKKEEPER: self.bookkeeper, Tier.TIERED: TieredSource(self._stores, owner)}
 
-    def partitions(self, name: str) -> list[Topic]:
+    def partitions(self, name: str) -> list[PulsarTopic]:
         """The topic with this name, or its partitions. Raises `Stop` for an invalid name, `Refused`, `Retry`."""
         return partitions(self._client, self._paths, topic_of(name))
 
-    def matching(self, namespace: str, pattern: str) -> list[Topic]:
+    def matching(self, namespace: str, pattern: str) -> list[PulsarTopic]:
         """The topics of a namespace, and partitions of topics, whose names without the number of the partition match
         ``pattern``. Topics of Pulsar itself are left out. Raises `Stop` for more than `MOST` topics, `Retry`."""
         found = topics_in(self._client, self._paths, namespace, lambda topic: matches([pattern], topic.whole.local))
@@ -56,15 +56,15 @@ class Topics:
             raise Stop(f"at most {MOST} topics and partitions", f"{len(found)}", "use a narrower pattern")
         return found
 
-    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+    def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
         """The ledgers of one topic or partition, by id; see `TopicReader.ledgers`."""
         return self._reader.ledgers(topic)
 
-    def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+    def entries(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of each entry of a part; see `TopicReader.entries`."""
         return self._reader.entries(topic, part)
 
-    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+    def stored(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[ServedEntry[StoredEntry]]:
         """Each entry of a part, not parsed; see `TopicReader.stored`."""
         return self._reader.stored(topic, part)
 
@@ -72,13 +72,13 @@ class Topics:
         """The messages of an entry of `stored`; see `TopicReader.parsed`."""
         return self._reader.parsed(ledger, entry, stored)
 
-    def schemas(self, topic: Topic) -> SchemaHistory:
+    def schemas(self, topic: PulsarTopic) -> SchemaHistory:
         """The versions of a topic's schema; a shadow topic has the schema of its source. Raises `Refused` if it does
         not exist, `Retry`, `BadBytes`."""
         owner = self._reader.owner(topic)
         return SchemaHistory(str(topic), lambda: schemas_of(self._client, self._paths, owner), self.bookkeeper)
 
-    def read(self, topic: Topic, wanted: Range) -> Iterator[TopicMessage]:
+    def read(self, topic: PulsarTopic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of one topic or partition; see `TopicReader.read`."""
         return self._reader.read(topic, wanted)
 
@@ -90,7 +90,7 @@ def _store(declared: StoreSettings) -> ObjectStore:
 
 
 @contextmanager
-def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iterator[Topics]:
+def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iterator[TopicCatalog]:
     """The topics of the configured cluster. ``keep``: whether the session of ZooKeeper stays open for the next use in
     this process, unless this one fails. Raises `BadSettings` if there is no cluster, `Retry`."""
     cluster = settings.cluster
@@ -98,7 +98,7 @@ def opened(settings: Settings, options: ReadOptions, keep: bool = False) -> Iter
         raise BadSettings(["cluster.zookeeper: expected the ZooKeeper servers of the cluster; found nothing"])
     client, done = _session(cluster), False
     try:
-        topics = Topics(client, settings, options)
+        topics = TopicCatalog(client, settings, options)
         try:
             yield topics
             done = True

@@ -26,11 +26,11 @@ from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.journal.history import ANONYMOUS, ITSELF, WHO
 from trueup.streams.placement.descriptor import PLACEMENT
-from trueup.streams.runtime.descriptor import Noun, Thing, Verb
+from trueup.streams.runtime.descriptor import Noun, ResourceKind, Verb
 from trueup.streams.runtime.format import bounded
 from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
 from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
-from trueup.streams.runtime.stream import Listing
+from trueup.streams.runtime.stream import LimitedRows
 from trueup.streams.web import login
 from trueup.streams.web.access import Access
 from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
@@ -48,7 +48,7 @@ Answer = tuple[Response, int]
 __all__ = ["Server", "create_app", "serve"]
 
 
-class Bounded(DefaultJSONProvider):
+class BoundedJson(DefaultJSONProvider):
     """Limits texts in responses to `LONGEST` characters: any client that may write metadata chooses names."""
 
     sort_keys = False
@@ -65,7 +65,7 @@ def create_app(
     `LookupError` if a route has no role."""
     http = http or HttpSettings()
     app = Flask(__name__, static_folder=None)
-    app.json = Bounded(app)
+    app.json = BoundedJson(app)
     app.url_map.strict_slashes = False
     app.before_request(lambda: admit(request, http.names))
     if access is None:
@@ -185,7 +185,7 @@ def _rows(engine: Engine, noun: Noun) -> list[Row]:
     return engine.rows(noun.name, query | ({"limit": _limit(noun.limit)} if noun.limit else {}))
 
 
-def _thing(engine: Engine, thing: Thing, **names: Any) -> Response:
+def _thing(engine: Engine, thing: ResourceKind, **names: Any) -> Response:
     ids = {name: id_of(name, names[name]) for name in thing.ids}
     return jsonify(engine.describe(thing.name, {**names, **ids}))
 
@@ -203,7 +203,7 @@ def _listed(engine: Engine, name: str, rows: list[Row]) -> Response:
     every = name == "ledgers" and request.args.get("all") == "true"
     incomplete = engine.incomplete("all ledgers" if every else name)
     response = jsonify(rows)
-    response.headers[TOTAL] = str(rows.total if isinstance(rows, Listing) else len(rows))
+    response.headers[TOTAL] = str(rows.total if isinstance(rows, LimitedRows) else len(rows))
     if incomplete:
         response.headers[INCOMPLETE] = json.dumps(incomplete)  # escapes characters that a header cannot contain
     return response

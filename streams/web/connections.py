@@ -35,7 +35,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         self.headers[REPEATED.upper().replace("-", "_")] = ",".join(repeated)
 
 
-class Channel(HTTPChannel):  # type: ignore[misc]
+class ClientChannel(HTTPChannel):  # type: ignore[misc]
     """A connection. ``since_s``: the time at which the connection began to wait for its client, on the clock of
     `time.monotonic`; infinite while a request is executed."""
 
@@ -91,7 +91,7 @@ def refusal(expected: str, found: str, todo: str) -> bytes:
     return f"{head}{len(body)}\r\n\r\n".encode() + body
 
 
-def _make_room(channels: Iterable[Channel], newest: Channel) -> None:
+def _make_room(channels: Iterable[ClientChannel], newest: ClientChannel) -> None:
     """Close connections if there are too many: the longest wait first, but none that has a request."""
     every = [one for one in channels if not one.will_close]
     waiting = sorted((one for one in every if not one.requests and one is not newest), key=lambda one: one.since_s)

@@ -11,7 +11,7 @@ from waitress import create_server, wasyncore
 from trueup.connectors.zookeeper.follower import Run
 from trueup.state.common.errors import Stop
 from trueup.streams.runtime.supervisor import Supervisor
-from trueup.streams.web.connections import MOST, Channel
+from trueup.streams.web.connections import MOST, ClientChannel
 from trueup.streams.web.tls import Certificate
 
 THREADS = 8
@@ -30,7 +30,7 @@ class Server:
             url_scheme="https" if certificate else "http", connection_limit=2 * MOST, asyncore_use_poll=True,
             log_socket_errors=False,
         )  # fmt: skip
-        self._server.channel_class = certificate.channel if certificate else Channel
+        self._server.channel_class = certificate.channel if certificate else ClientChannel
         self._stopping = threading.Event()
         self._thread = run("http", self._serve, self._stopping)
 

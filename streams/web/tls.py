@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from trueup.connectors.replaced import state_of
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import HttpSettings
-from trueup.streams.web.connections import Channel, refusal
+from trueup.streams.web.connections import ClientChannel, refusal
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -46,7 +46,7 @@ class _Connection(ssl.SSLSocket):
                 raise BlockingIOError(errno.EWOULDBLOCK, "not ready") from error
 
 
-class TlsChannel(Channel):
+class TlsChannel(ClientChannel):
     """A connection of the server. The handshake is part of the first read, so that no client can delay others."""
 
     def handle_read(self) -> None:

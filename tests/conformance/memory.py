@@ -24,17 +24,17 @@ from trueup.connectors.replication.ports import (
     Answer,
     Capabilities,
     Columns,
+    CompletedWrite,
     Log,
-    Medium,
     Read,
     Refusals,
     Sample,
+    SystemPorts,
     TopicState,
-    Waiting,
 )
 from trueup.connectors.replication.ports import Written as Result
 from trueup.connectors.replication.pump import Pump
-from trueup.connectors.replication.tail import Bounds, Met, TailSearch
+from trueup.connectors.replication.tail import Bounds, CopiedRecord, TailSearch
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
 from trueup.state.replication.provenance import HEADER
@@ -292,8 +292,8 @@ class MemoryWriter(MemoryEnd):
                 found[log] = Result((), error=error)
         return found
 
-    def prepare(self, batches: Mapping[LogId, Columns]) -> Waiting:
-        return Waiting(partial(self.write, batches))
+    def prepare(self, batches: Mapping[LogId, Columns]) -> CompletedWrite:
+        return CompletedWrite(partial(self.write, batches))
 
     def tails(self) -> "MemoryTails":
         return MemoryTails(self.link)
@@ -313,7 +313,7 @@ class MemoryTails:
             while (span := search.span()) is not None:
                 rows = self._link.call("read", log, span[0], span[1] - span[0]) or []
                 marks = ((mark_of(list(row.headers)), at) for at, row in enumerate(rows, span[0]) if row.linked)
-                search.read(span[0], [(mark[0], Met(mark[1], at)) for mark, at in marks if mark is not None])
+                search.read(span[0], [(mark[0], CopiedRecord(mark[1], at)) for mark, at in marks if mark is not None])
         return {}
 
 
@@ -469,7 +469,7 @@ def _believed(row: Row) -> Sequence[tuple[str, bytes | None]]:
 
 def pump() -> Pump:
     """The generic connector, which also supports this system."""
-    ours = Medium(MemoryReader, MemoryWriter)
+    ours = SystemPorts(MemoryReader, MemoryWriter)
     return Pump(lambda system: ours if system == SYSTEM else imported(MEDIA[system]))
 
 

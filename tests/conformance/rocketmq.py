@@ -15,13 +15,13 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.protocol.stored import Stored
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages
 from trueup.connectors.rocketmq.replication.ends import bounds
 from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.connectors.rocketmq.replication.writer import batches
-from trueup.sandbox.servers.rocketmq import Broker, NameServer, Tls
+from trueup.sandbox.servers.rocketmq import NameServer, RocketMqBroker, Tls
 
 ROCKETMQ = "rocketmq"
 MAIN, NARROW = "broker-a", "broker-narrow"
@@ -40,10 +40,12 @@ class RocketMqCluster:
     ) -> None:
         plain = Tls(tls.certificate, tls.key) if tls else None  # brokers register without TLS
         self._name, self.name_server = name, NameServer(new_root(), f"names-{name}", plain)
-        self.brokers = [Broker(new_root(), [self.name_server], MAIN, user=user, tls=tls)]
+        self.brokers = [RocketMqBroker(new_root(), [self.name_server], MAIN, user=user, tls=tls)]
         if name == NARROW_AT:
             least = {"maxMessageSize": TOO_LARGE // 2}
-            self.brokers.append(Broker(new_root(), [self.name_server], NARROW, user=user, tls=tls, settings=least))
+            self.brokers.append(
+                RocketMqBroker(new_root(), [self.name_server], NARROW, user=user, tls=tls, settings=least)
+            )
         self._options = dict(zip(("access.key", "secret.key"), user or (), strict=False))
         self._options |= {"tls.ca": str(tls.certificate)} if tls else {}
         self._narrow: set[str] = set()
@@ -75,13 +77,13 @@ class RocketMqCluster:
     def create(self, topic: str, logs: int, narrow: bool = False) -> None:
         if narrow and self._name == NARROW_AT:
             self._narrow.add(topic)
-        topics.put_topic(self.client, self.log(topic, 0).place, topics.Topic(topic, logs, logs))
+        topics.put_topic(self.client, self.log(topic, 0).place, topics.RocketMqTopic(topic, logs, logs))
         wait_for_queues(self.client, topic, logs, LIMIT_S)
 
     def create_everywhere(self, topic: str, logs: int) -> None:
         """Create a topic with this number of queues on each broker."""
         for broker in self.brokers:
-            topics.put_topic(self.client, broker.name, topics.Topic(topic, logs, logs))
+            topics.put_topic(self.client, broker.name, topics.RocketMqTopic(topic, logs, logs))
         wait_for_queues(self.client, topic, logs * len(self.brokers), LIMIT_S)
 
     def write(self, topic: str, records: Mapping[int, Sequence[Written]]) -> None:
@@ -104,9 +106,9 @@ class RocketMqCluster:
             ]
         return found
 
-    def stored(self, log: LogId, first: int = 0) -> list[Stored]:
+    def stored(self, log: LogId, first: int = 0) -> list[StoredMessages]:
         """All messages of a queue from this offset."""
-        at, end, found = first, self.end(log), list[Stored]()
+        at, end, found = first, self.end(log), list[StoredMessages]()
         while at < end:
             pulled = messages.pulled(self.client.ask(log.place, messages.pull(log, at, 1_000)))
             assert pulled.next > at

@@ -16,13 +16,13 @@ from tests.replication.pair import Pair
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
-from trueup.connectors.replication.group_sync import Groups, OffsetMapping
+from trueup.connectors.replication.group_sync import GroupSync, OffsetMapping
 from trueup.connectors.replication.heartbeat import Heartbeat
 from trueup.connectors.replication.ports import ClusterAdmin, Log
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.state.common.errors import Stop
-from trueup.state.replication.config_sync import Policy, diff
+from trueup.state.replication.config_sync import AlignmentPolicy, diff
 from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.settings import Start
 from trueup.streams.replication.clusters import admin_of
@@ -125,7 +125,7 @@ def test_a_copy_begins_at_the_configured_start(sides: Sides, kind: str, expected
 def test_a_topic_is_made_at_the_target_and_its_logs_are_paired(sides: Sides) -> None:
     alignment, called = Alignment(sides.here, sides.there), {sides.topic: sides.topic}
     seen = alignment.look(called)
-    outcomes = alignment.apply(diff(seen.source, seen.target, Policy(called, known=alignment.known())))
+    outcomes = alignment.apply(diff(seen.source, seen.target, AlignmentPolicy(called, known=alignment.known())))
     assert [outcome.result for outcome in outcomes] == ["done"]
     wait_until(lambda: sides.topic in sides.there.topics([sides.topic], configs=False), 180.0, "the topic")
     logs = [admin.topics([sides.topic], configs=False)[sides.topic].logs for admin in (sides.here, sides.there)]
@@ -154,7 +154,7 @@ def test_a_group_goes_on_at_the_target(sides: Sides) -> None:
     here.create({sides.topic: {}})
     here.commit({sides.topic: {sides.log: 4}})
     direction = OffsetMapping(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
-    rows = Groups(here, there).sync([sides.topic], {sides.log: direction})
+    rows = GroupSync(here, there).sync([sides.topic], {sides.log: direction})
     assert ([row.action for row in rows], _committed(sides.there, sides.topic)) == (["moved"], {to: 4})
 
 

@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.trueup import Witness
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.demo.truth import Truth
-from trueup.sandbox.messages import Messages
+from trueup.sandbox.messages import MessageClient
 from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.sandbox.writer import LedgerWriter
 
@@ -32,6 +32,6 @@ def truth(cluster: SandboxCluster) -> Iterator[Truth]:
 
 
 @pytest.fixture(scope="module")
-def messages(cluster: SandboxPulsar) -> Iterator[Messages]:
-    with Messages(cluster.service_url) as made:
+def messages(cluster: SandboxPulsar) -> Iterator[MessageClient]:
+    with MessageClient(cluster.service_url) as made:
         yield made

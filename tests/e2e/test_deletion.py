@@ -19,7 +19,7 @@ from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.sandbox.demo.leak import instance
 from trueup.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
-from trueup.sandbox.messages import Messages
+from trueup.sandbox.messages import MessageClient
 from trueup.sandbox.pulsar import SandboxPulsar
 
 pytestmark = [pytest.mark.servers, pytest.mark.timeout(900)]
@@ -39,7 +39,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
 
 
 @pytest.fixture(scope="module")
-def reported(cluster: SandboxPulsar, messages: Messages) -> dict[int, str]:
+def reported(cluster: SandboxPulsar, messages: MessageClient) -> dict[int, str]:
     """Ledgers that must never be deleted, with the rule that reports them."""
     messages.write(topic("quiet"), range(PER_LEDGER * 2), SIZE)
     return {
@@ -111,7 +111,7 @@ def compacted(cluster: SandboxPulsar, before: int) -> int:
     return ledger()
 
 
-def planted(cluster: SandboxPulsar, messages: Messages, name: str, count: int) -> list[int]:
+def planted(cluster: SandboxPulsar, messages: MessageClient, name: str, count: int) -> list[int]:
     """Empty ledgers that a topic never listed. The topic already has later ledgers, so it will not list them."""
     messages.write(topic(name), range(1), SIZE)
     made = [plant(cluster, data_of(owner(name))) for _ in range(count)]
@@ -120,7 +120,7 @@ def planted(cluster: SandboxPulsar, messages: Messages, name: str, count: int) -
     return made
 
 
-def written(cluster: SandboxPulsar, messages: Messages, *names: str) -> list[int]:
+def written(cluster: SandboxPulsar, messages: MessageClient, *names: str) -> list[int]:
     """Ledgers with messages that topics no longer list."""
     for name in names:
         messages.write(topic(name), range(PER_LEDGER * 3 + 1), SIZE)
@@ -194,7 +194,7 @@ def outlives(trueup: Trueup, row: Mapping[str, Any]) -> bool:
 
 
 def test_in_observe_what_is_forgotten_is_reported_and_stays(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     forgotten = written(cluster, messages, "observed")
     rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -210,7 +210,7 @@ def test_in_observe_what_is_forgotten_is_reported_and_stays(
 
 
 def test_a_ledger_that_is_listed_is_described_as_in_use(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient
 ) -> None:
     messages.write(topic("used"), range(PER_LEDGER * 2), SIZE)
     ledger = listed(cluster, topic("used"))[0]
@@ -221,7 +221,7 @@ def test_a_ledger_that_is_listed_is_described_as_in_use(
 
 
 def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient
 ) -> None:
     (ledger,) = planted(cluster, messages, "described", 1)
     trueup.until(
@@ -235,7 +235,7 @@ def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(
 
 
 def test_what_is_approved_goes_and_nothing_else(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     chosen, other = planted(cluster, messages, "approved", 2)
     trueup.set("deletion.mode", "approve")
@@ -249,7 +249,7 @@ def test_what_is_approved_goes_and_nothing_else(
 
 
 def test_in_another_cluster_than_the_configured_one_nothing_is_deleted_and_the_status_shows_why(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     forgotten = planted(cluster, messages, "elsewhere", 1)
     rows = trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -266,7 +266,7 @@ def test_in_another_cluster_than_the_configured_one_nothing_is_deleted_and_the_s
 
 @pytest.mark.release
 def test_next_to_a_live_writer_only_what_is_forgotten_goes(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     with messages.writer(topic("live"), pause_s=0.005) as live:
         lost, busy = ("lost-1", "lost-2", "lost-3"), ("busy-1", "busy-2")
@@ -286,7 +286,7 @@ def test_next_to_a_live_writer_only_what_is_forgotten_goes(
 
 
 def test_a_compacted_ledger_in_use_stays_although_its_cursors_node_does_not_name_it(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     older = compacted(cluster, -1)
     unload(cluster, COMPACTED)
@@ -305,7 +305,7 @@ def test_a_compacted_ledger_in_use_stays_although_its_cursors_node_does_not_name
 
 @pytest.mark.release
 def test_killed_amid_deletions_it_finishes_them(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     forgotten = written(cluster, messages, "cut-1", "cut-2", "cut-3")
     trueup.until("it to be found", lambda: found(trueup, forgotten))
@@ -325,7 +325,7 @@ def test_killed_amid_deletions_it_finishes_them(
 
 @pytest.mark.release
 def test_a_deletion_is_confirmed_once_the_bookie_that_was_away_has_collected(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, witness: Witness
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness
 ) -> None:
     forgotten = written(cluster, messages, "held-1", "held-2")
     trueup.until("it to be found", lambda: found(trueup, forgotten))

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.trueup import SETTINGS, Trueup, Witness, until
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.demo.truth import Truth
-from trueup.sandbox.writer import Handle, LedgerWriter
+from trueup.sandbox.writer import LedgerHandle, LedgerWriter
 
 pytestmark = pytest.mark.servers
 ENTRIES = 10
@@ -25,7 +25,7 @@ class Content:
     """Closed ledgers on both racks, and an open one."""
 
     closed: tuple[int, ...]
-    writing: Handle
+    writing: LedgerHandle
 
 
 @pytest.fixture(scope="module")

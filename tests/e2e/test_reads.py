@@ -12,7 +12,7 @@ from tests.objects import client_of
 from trueup.sandbox.forgetting import listed, offload, path, session, unload
 from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.java_consumer import JavaConsumer
-from trueup.sandbox.messages import Messages, MessagesReadback, compare, payload
+from trueup.sandbox.messages import MessageClient, MessagesReadback, compare, payload
 from trueup.sandbox.pulsar import BUCKET, SandboxPulsar
 from trueup.sandbox.servers.objects import REGION
 from trueup.streams.terminal.client import Api
@@ -60,7 +60,7 @@ def store(cluster: SandboxPulsar) -> Any:
 
 
 @pytest.fixture(scope="module")
-def written(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
+def written(cluster: SandboxPulsar, messages: MessageClient) -> dict[str, list[int]]:
     """The ledgers of each topic. All are offloaded but the open one."""
     found = {}
     cluster.ask("PUT", f"persistent/{NAMESPACE}/parted/partitions", 2)
@@ -240,7 +240,7 @@ def test_a_forged_report_of_a_damaged_replica_is_read_and_dropped(
 
 
 def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient
 ) -> None:
     topic = f"{NAMESPACE}/rotten"
     messages.write(topic, range(PER_LEDGER + 5))

@@ -24,7 +24,7 @@ from tests.replication.reading import committed
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.rocketmq.client import group_offsets, messages, topics
-from trueup.connectors.rocketmq.client.connection import Request
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest
 from trueup.connectors.rocketmq.protocol import batch, properties
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
@@ -124,7 +124,7 @@ def world(lake: Kafka, rocketmq: RocketMqPair, new_root: Callable[[], Path]) -> 
         },
         "journal": {"bootstrap": lake.bootstrap},
     }
-    topics.put_topic(east.client, MAIN, topics.Topic(ORDERS, QUEUES, QUEUES))
+    topics.put_topic(east.client, MAIN, topics.RocketMqTopic(ORDERS, QUEUES, QUEUES))
     topics.put_group(east.client, MAIN, {"groupName": GROUP, "retryMaxTimes": 7})
     lake.wait_ready()
     create(lake, EVENTS, 2, {})
@@ -226,7 +226,7 @@ def test_a_group_with_members_at_the_target_is_left_alone_until_they_leave(world
         return any((row["target"], row["action"]) == (str(target), "active") for row in rows)
 
     with world.west.client.connect(NARROW) as member:
-        member.ask(Request(HEARTBEAT, "join a group", {}, json.dumps(joining(GROUP)).encode()))  # type: ignore[arg-type]
+        member.ask(RocketMqRequest(HEARTBEAT, "join a group", {}, json.dumps(joining(GROUP)).encode()))  # type: ignore[arg-type]
         wanted = there.index(here[commit(world, here, -2)])
         world.trueup.until("the members to be seen", active)
         assert world.offset(GROUP, target) == before
@@ -241,7 +241,7 @@ def test_settings_of_a_group_follow_the_cluster_where_it_runs(world: World) -> N
     for broker in (MAIN, NARROW):
         topics.put_group(world.west.client, broker, {"groupName": GROUP, "retryMaxTimes": 5, "consumeEnable": False})
     with world.east.client.connect(MAIN) as member:
-        member.ask(Request(HEARTBEAT, "join a group", {}, json.dumps(joining(GROUP)).encode()))  # type: ignore[arg-type]
+        member.ask(RocketMqRequest(HEARTBEAT, "join a group", {}, json.dumps(joining(GROUP)).encode()))  # type: ignore[arg-type]
         wanted = {(7, False)}
         world.trueup.until("them", lambda: {settings(world.west, broker) for broker in (MAIN, NARROW)} == wanted)
     assert settings(world.east, MAIN) == (7, True)
@@ -258,13 +258,13 @@ def test_a_group_that_read_on_at_the_target_goes_back_to_where_it_is(world: Worl
 
 
 def test_a_new_topic_is_found(world: World) -> None:
-    topics.put_topic(world.east.client, MAIN, topics.Topic(NEW, 2, 2))
+    topics.put_topic(world.east.client, MAIN, topics.RocketMqTopic(NEW, 2, 2))
     sent = world.send(world.east, east(1, NEW), 10)
     assert [world.arrive(link, east(1, NEW), sent) for link in (THERE, LAKE)] == [sent, sent]
 
 
 def test_added_queues_are_found(world: World) -> None:
-    topics.put_topic(world.east.client, MAIN, topics.Topic(ORDERS, MORE, MORE))
+    topics.put_topic(world.east.client, MAIN, topics.RocketMqTopic(ORDERS, MORE, MORE))
     sent = world.send(world.east, east(MORE - 1), 10)
     found = [world.arrive(link, east(MORE - 1), sent) for link in (THERE, LAKE)]
     assert (found, [world.count(side, ORDERS) for side in ("west", "lake")]) == ([sent, sent], [MORE, MORE])
@@ -297,7 +297,7 @@ def test_in_approve_a_topic_waits_in_the_plan(world: World) -> None:
 
     world.trueup.set(f"links.{THERE}.mode", "approve")
     try:
-        topics.put_topic(world.east.client, MAIN, topics.Topic(ASKED, 1, 1))
+        topics.put_topic(world.east.client, MAIN, topics.RocketMqTopic(ASKED, 1, 1))
         ids = world.trueup.until("the topic to be asked for", waiting)
         before = world.count("west", ASKED)
         assert world.trueup.run("approve", *ids).code == 0

@@ -12,7 +12,7 @@ from tests.e2e.trueup import Trueup, Witness
 from tests.objects import client_of
 from trueup.sandbox.demo.leak import instance
 from trueup.sandbox.forgetting import drop_offloaded, forget
-from trueup.sandbox.messages import Messages
+from trueup.sandbox.messages import MessageClient
 from trueup.sandbox.pulsar import BUCKET, NAME, SandboxPulsar
 from trueup.sandbox.servers.objects import REGION
 
@@ -32,7 +32,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
 
 
 @pytest.fixture(scope="module")
-def lost(cluster: SandboxPulsar, messages: Messages) -> dict[str, list[int]]:
+def lost(cluster: SandboxPulsar, messages: MessageClient) -> dict[str, list[int]]:
     """Ledgers by topic that are offloaded and marked as deleted in BookKeeper, but exist there."""
     for name, size in (BLOCKS, ("small", 1_000), ("broken", 1_000)):
         messages.write(topic(name), range(COUNT), size)
@@ -89,7 +89,7 @@ def test_what_is_counted_as_deleted_is_found_for_that_reason(trueup: Trueup, los
 def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_are(
     trueup: Trueup,
     cluster: SandboxPulsar,
-    messages: Messages,
+    messages: MessageClient,
     lost: dict[str, list[int]],
     client: Any,
     witness: Witness,
@@ -113,7 +113,7 @@ def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_a
 
 
 def test_unreferenced_objects_are_reported_and_deleted_only_after_approval(
-    trueup: Trueup, cluster: SandboxPulsar, messages: Messages, lost: dict[str, list[int]], client: Any
+    trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, lost: dict[str, list[int]], client: Any
 ) -> None:
     key = key_of(client, lost["small"][0])
     before, unreferenced = {one for one in keys(client) if not one.startswith(FOREIGN_UID)}, f"{FOREIGN_UID}{key[36:]}"

@@ -7,7 +7,7 @@ from typing import Any
 from trueup.connectors.contract import LogId
 from trueup.state.replication.offset_map import OffsetMap
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.snapshot import LinkFacts, LinkSnapshot, Side
+from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts, LinkSnapshot
 
 LOG = LogId("orders", 0)
 
@@ -17,7 +17,7 @@ def fake_link(name: str, ends: tuple[str, str], forward: bool = False, mode: str
     declared = SimpleNamespace(source=ends[0], target=ends[1], forward=forward, mode=mode)
     link = SimpleNamespace(
         name=name, declared=declared, copies={LOG: Copy(LOG, LOG, 0)}, lock=threading.RLock(),
-        snapshot=LinkSnapshot(LinkFacts(Side({LOG.topic: [LOG]}), Side(), 1)),
+        snapshot=LinkSnapshot(LinkFacts(ClusterSnapshot({LOG.topic: [LOG]}), ClusterSnapshot(), 1)),
     )  # fmt: skip
     link.place = lambda log: log
     return link

@@ -18,7 +18,7 @@ from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows, with_marks
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry
 from trueup.streams.journal.codec import encode
-from trueup.streams.journal.journal import Record
+from trueup.streams.journal.journal import JournalRecord
 
 BUCKETS = 3
 
@@ -69,7 +69,7 @@ class Topics:
         """See `Journal.ends`: every topic has one partition."""
         return {0: len(getattr(self, what))}
 
-    def read(self, what: str) -> Iterator[Record]:
+    def read(self, what: str) -> Iterator[JournalRecord]:
         """See `Journal.read`, of a compacted topic."""
         newest: dict[bytes, int] = {}
         for at, (key, _) in enumerate(self.bodies.get(what, [])):
@@ -82,15 +82,15 @@ class Topics:
         """See `Journal.newest`."""
         return {record.key: record.value for record in self.read(what) if record.value is not None}
 
-    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None]) -> None:
+    def follow(self, what: str, stop: threading.Event, seen: Callable[[JournalRecord], None]) -> None:
         """See `Journal.follow`, up to the current end."""
         for at in range(self.followed, len(self.bodies[what])):
             self.followed += 1
             seen(self._record(what, at))
 
-    def _record(self, what: str, at: int) -> Record:
+    def _record(self, what: str, at: int) -> JournalRecord:
         key, body = self.bodies[what][at]
-        return Record(key, formed(what, key, body), f"{what} {at}", at)
+        return JournalRecord(key, formed(what, key, body), f"{what} {at}", at)
 
 
 class Eyes:

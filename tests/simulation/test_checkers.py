@@ -16,12 +16,12 @@ from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import RepairPlan, plan
 from trueup.state.placement.lifecycle import RepairEvent, advance
-from trueup.state.placement.policy.fencing import Former
+from trueup.state.placement.policy.fencing import FormerMembers
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.keeper import Keeper
+from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.placement.reconciler import MarkOrder, PlacementReconciler
 
 SEEDS = 400
@@ -94,7 +94,7 @@ class Late(PlacementReconciler):
 class Oblivious(Bucket):
     """Ignores which bookies may refuse a ledger."""
 
-    def _know(self, former: Former) -> None:
+    def _know(self, former: FormerMembers) -> None:
         pass
 
 
@@ -112,7 +112,7 @@ class Deaf(Bucket):
         return self.findings if len(self.findings) else super()._judge_all(topology)
 
 
-class Rash(Keeper):
+class Rash(TopologyKeeper):
     """Treats missing bookies as lost at once, however many."""
 
     def settle(self) -> None:

@@ -24,7 +24,7 @@ from trueup.state.placement.view import Bucket, BucketAnswer
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.keeper import Keeper
+from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.codec import decode
@@ -43,7 +43,7 @@ class Parts:
     """The classes under test; tests of the simulation replace them by defective ones."""
 
     reconciler: type[PlacementReconciler] = PlacementReconciler
-    keeper: type[Keeper] = Keeper
+    keeper: type[TopologyKeeper] = TopologyKeeper
     bucket: type[Bucket] = Bucket
     judging: type[Judging] = Judging
 

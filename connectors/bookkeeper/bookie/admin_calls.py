@@ -37,7 +37,7 @@ class Lac(NamedTuple):
     """The last entry of the ledger in stored form; may be empty."""
 
 
-class Room(NamedTuple):
+class DiskUsage(NamedTuple):
     """Bytes of a bookie's ledger disks."""
 
     total: int
@@ -88,14 +88,14 @@ class Calls(Closing):
             raise failure(code, f"the last confirmed entry of ledger {ledger}", self._bookie.name)
         return Lac(answer.lacBody, answer.lastEntryBody)
 
-    def room(self) -> Room:
+    def room(self) -> DiskUsage:
         """Total and free bytes of the bookie's ledger disks."""
         request = self._request(_INFO)
         request.info.requested = _TOTAL_AND_FREE
         answer, code = self._ask(request, "info")
         if code != Code.OK:
             raise failure(code, "its free space", self._bookie.name)
-        return Room(answer.totalDiskCapacity, answer.freeDiskSpace)
+        return DiskUsage(answer.totalDiskCapacity, answer.freeDiskSpace)
 
     def close(self) -> None:
         """Close the connection."""

@@ -28,7 +28,7 @@ WINDOW = 128
 """Single reads in flight; a bookie refuses more than maxPendingReadRequestsPerThread, 10,000."""
 
 
-class Reads(Closing):
+class ReadConnection(Closing):
     """One connection for reads, opened on demand and again after it broke.
 
     Views of entries are valid until the next step. Raises `Retry` if the bookie does not respond or closes the

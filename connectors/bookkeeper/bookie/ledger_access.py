@@ -3,7 +3,7 @@
 from trueup.connectors.bookkeeper.bookie.entries import Digest, digest_of
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
-from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.bookkeeper.metadata.metadata import ZnodeSource
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused, Stop
@@ -21,7 +21,7 @@ def readable(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> tu
     if found is None:
         raise NoSuchMetadata(f"metadata of ledger {ledger}", f"no node {path}", "read it from tiered storage")
     data, stat = found
-    record = queries.decoded(data, Where(ledger, path, stat.mzxid, stat.version, stat.ctime, 0))
+    record = queries.decoded(data, ZnodeSource(ledger, path, stat.mzxid, stat.version, stat.ctime, 0))
     if record["state"] == LedgerState.UNREADABLE:
         raise Stop(f"readable metadata of ledger {ledger}", record["error"], "restore the node from a backup")
     return record, digest_of(data, path)

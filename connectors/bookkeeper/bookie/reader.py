@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac
-from trueup.connectors.bookkeeper.bookie.bulk_reads import WINDOW, Reads
+from trueup.connectors.bookkeeper.bookie.bulk_reads import WINDOW, ReadConnection
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry, NoSuchLedger
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest
-from trueup.connectors.bookkeeper.bookie.striping import Piece, pieces, write_set
+from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, pieces, write_set
 from trueup.connectors.bookkeeper.metadata.addresses import Address
 from trueup.connectors.closing import Closing
 from trueup.connectors.zookeeper.errors import Forbidden
@@ -49,12 +49,12 @@ class Bookies(Closing):
         self, addresses: Callable[[str], Address | None], timeout_s: float, tls: ssl.SSLContext | None = None
     ) -> None:
         self._addresses, self._timeout_s, self._tls = addresses, timeout_s, tls
-        self._reads: dict[str, Reads] = {}
+        self._reads: dict[str, ReadConnection] = {}
 
-    def reads(self, bookie: str) -> Reads:
+    def reads(self, bookie: str) -> ReadConnection:
         """Bulk reads from this bookie, always over the same connection. Raises `Retry` if it is not registered."""
         if bookie not in self._reads:
-            self._reads[bookie] = Reads(bookie, self._address(bookie), self._timeout_s, self._tls)
+            self._reads[bookie] = ReadConnection(bookie, self._address(bookie), self._timeout_s, self._tls)
         return self._reads[bookie]
 
     def calls(self, bookie: str) -> Calls:
@@ -118,7 +118,7 @@ class LedgerReader:
             striped = self._quorum < len(piece.bookies)
             yield from self._striped(piece) if striped else self._whole(piece)
 
-    def _whole(self, piece: Piece) -> Iterator[tuple[int, memoryview]]:
+    def _whole(self, piece: EnsembleRange) -> Iterator[tuple[int, memoryview]]:
         """Every bookie holds every entry: read from one bookie until it fails, then from the next."""
         at = piece.first
         while at <= piece.last:
@@ -135,7 +135,7 @@ class LedgerReader:
             except (Retry, BadBytes) as error:
                 self._down[bookie] = error
 
-    def _next_up(self, piece: Piece, at: int) -> str:
+    def _next_up(self, piece: EnsembleRange, at: int) -> str:
         # Clients rotate ensembles from ledger to ledger: without the order, consecutive ledgers would use one bookie.
         bookies, size = sorted(piece.bookies), len(piece.bookies)
         for k in range(size):
@@ -144,7 +144,7 @@ class LedgerReader:
                 return bookie
         raise self._lost(at, {bookie: self._down[bookie] for bookie in piece.bookies})
 
-    def _striped(self, piece: Piece) -> Iterator[tuple[int, memoryview]]:
+    def _striped(self, piece: EnsembleRange) -> Iterator[tuple[int, memoryview]]:
         """Read each entry from the first bookie of its write set, from all bookies in parallel."""
         together = self._together(len(piece.bookies))
         for start in range(piece.first, piece.last + 1, together):
@@ -162,7 +162,7 @@ class LedgerReader:
         size = max(1, self._record["length"] // (self._record["last_entry"] + 1))
         return max(1, min(WINDOW * ensemble, _TOGETHER_BYTES // size))
 
-    def _ask(self, piece: Piece, entries: Iterable[int]) -> list[str]:
+    def _ask(self, piece: EnsembleRange, entries: Iterable[int]) -> list[str]:
         """Request all of these entries and return the bookies."""
         plan: dict[str, list[int]] = {}
         for entry in entries:
@@ -188,13 +188,13 @@ class LedgerReader:
         except (Retry, BadBytes) as error:
             self._down[bookie] = error
 
-    def _checked(self, reads: Reads, entry: int, code: int, stored: memoryview) -> bytes:
+    def _checked(self, reads: ReadConnection, entry: int, code: int, stored: memoryview) -> bytes:
         if code:
             raise reads.failure(code, entry)
         self._digest.check(self._ledger, entry, stored)
         return bytes(stored)
 
-    def _elsewhere(self, piece: Piece, entry: int, tried: dict[str, TrueupError]) -> memoryview:
+    def _elsewhere(self, piece: EnsembleRange, entry: int, tried: dict[str, TrueupError]) -> memoryview:
         """Read an entry from the untried bookies of its write set; reports unfit replicas."""
         for at in write_set(entry, len(piece.bookies), self._quorum):
             bookie = piece.bookies[at]

@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
+from trueup.connectors.bookkeeper.bookie.bulk_reads import ReadConnection
 from trueup.connectors.bookkeeper.bookie.codes import Code
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest
 from trueup.connectors.bookkeeper.bookie.striping import write_set
@@ -14,7 +14,7 @@ MOST_READ = 64
 """Maximum number of entries that one check reads."""
 
 
-def check(record: LedgerRecord, digest: Digest, reads: Reads, replica: ReplicaRange) -> ReplicaRead:
+def check(record: LedgerRecord, digest: Digest, reads: ReadConnection, replica: ReplicaRange) -> ReplicaRead:
     """Read entries of a replica from its bookie: the first, the last, and others between them. Entries of a ledger that
     is not closed may arrive later, so they are never missing. Raises `Refused` if the bookie should not hold any of
     them, `Retry` if it does not respond, and `Stop` if it refuses to read."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from trueup.state.bookkeeper.observations import FragmentRecord
 
 
-class Piece(NamedTuple):
+class EnsembleRange(NamedTuple):
     """Consecutive entries of a ledger, all on one ensemble. The last entry is included."""
 
     first: int
@@ -22,17 +22,17 @@ def write_set(entry: int, ensemble: int, quorum: int) -> list[int]:
     return [(entry + k) % ensemble for k in range(quorum)]
 
 
-def held(piece: Piece, position: int, quorum: int) -> list[int]:
+def held(piece: EnsembleRange, position: int, quorum: int) -> list[int]:
     """The entries of a piece that one position holds."""
     size = len(piece.bookies)
     return [entry for entry in range(piece.first, piece.last + 1) if (position - entry) % size < quorum]
 
 
-def pieces(fragments: Sequence[FragmentRecord], first: int, last: int) -> list[Piece]:
+def pieces(fragments: Sequence[FragmentRecord], first: int, last: int) -> list[EnsembleRange]:
     """The part of entries ``first`` to ``last`` in each fragment; fragments without any of them are omitted."""
     ends = [*(fragment["first_entry"] - 1 for fragment in fragments[1:]), last]
     cut = [
-        Piece(max(fragment["first_entry"], first), min(end, last), tuple(fragment["bookies"]))
+        EnsembleRange(max(fragment["first_entry"], first), min(end, last), tuple(fragment["bookies"]))
         for fragment, end in zip(fragments, ends, strict=True)
     ]
     return [piece for piece in cut if piece.first <= piece.last]

@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 
 from trueup.connectors.bookkeeper.metadata import metadata
-from trueup.connectors.bookkeeper.metadata.metadata import SIZES, Where
+from trueup.connectors.bookkeeper.metadata.metadata import SIZES, ZnodeSource
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import (
     NAME_BYTES,
     PAD,
     Array,
-    Parts,
+    MessagePieces,
     dictionary,
     in_order,
     varints,
@@ -43,7 +43,7 @@ _MEMBER, _FIRST, _KEY, _VALUE = 0x0A, 0x10, 0x0A, 0x12  # whole tags, inside seg
 
 
 @dataclass(slots=True)
-class Batch:
+class LedgerBatch:
     """Ledgers decoded together, iterable as observations."""
 
     ledgers: Ledgers
@@ -63,7 +63,7 @@ class Batch:
     forbidden: Array
     """The ids of ledgers that may not be read."""
     _raw: bytes
-    _custom: Parts
+    _custom: MessagePieces
 
     @property
     def unreadable(self) -> list[int]:
@@ -141,7 +141,7 @@ def keys(ledgers: Array) -> list[bytes]:
     return [raw[at : at + 8] for at in range(0, len(raw), 8)]
 
 
-def _apart(parts: Parts) -> Array:
+def _apart(parts: MessagePieces) -> Array:
     """Entries that do not directly follow the previous one, apart from their own tag and length."""
     gap = parts.at[1:] - parts.at[:-1] - parts.size[:-1]
     usual = 2 + (parts.size[1:] >= 1 << 7) + (parts.size[1:] >= 1 << 14)
@@ -165,7 +165,7 @@ def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
 
 def decode(
     ids: Array, found: Sequence[Znodes], path: Callable[[int], str], seen_ms: int, keep: Array | None = None
-) -> Batch:
+) -> LedgerBatch:
     """Decode the responses to a multi read of these ledgers.
 
     ``keep``: a bool for each row, true if it is to be decoded; all others count as not requested. ``path``: returns the
@@ -180,7 +180,7 @@ def decode(
     form = _Form(buffer, at, data_size)
     fields = form.read()
     ctime_ms = np.where(fields[_CTIME] == _NONE, ctime, fields[_CTIME])
-    where = Aside(raw, at, data_size, ids_there, mzxid, version, ctime, path, seen_ms)
+    where = RowContext(raw, at, data_size, ids_there, mzxid, version, ctime, path, seen_ms)
     batch = _assemble(form, fields, where, ctime_ms)
     batch.gone = ids[(size == -101) & asked]
     batch.forbidden = ids[(size == -102) & asked]
@@ -197,7 +197,7 @@ def mzxids(found: Sequence[Znodes]) -> Array:
 
 
 @dataclass(slots=True)
-class Aside:
+class RowContext:
     """The context for decoding single rows."""
 
     raw: bytes
@@ -215,7 +215,7 @@ class Aside:
         ledger, mzxid, version, ctime, start = (
             int(column[at]) for column in (self.ledger, self.mzxid, self.version, self.ctime, self.at)
         )
-        where = Where(ledger, self.path(ledger), mzxid, version, ctime, self.seen_ms)
+        where = ZnodeSource(ledger, self.path(ledger), mzxid, version, ctime, self.seen_ms)
         try:
             return metadata.decode(self.raw[start : start + int(self.size[at])], where)
         except BadBytes as error:
@@ -232,7 +232,7 @@ class _Form:
             self.ok &= buffer[np.where(self.ok, at + place, 0)] == byte
         self.at, self.size = at, size
         nothing = np.zeros(0, np.int64)
-        self.segments = self.custom = self.members = Parts(nothing, nothing, nothing)
+        self.segments = self.custom = self.members = MessagePieces(nothing, nothing, nothing)
         self.first = nothing
 
     def read(self) -> Array:
@@ -243,8 +243,8 @@ class _Form:
         end = start + size
         good = whole & (size >= 0) & (end <= self.at[rows] + self.size[rows])
         self.ok[rows[~good]] = False
-        messages = Parts(rows[good], start[good], size[good])
-        found: dict[int, list[Parts]] = {_SEGMENT: [], _CUSTOM: []}
+        messages = MessagePieces(rows[good], start[good], size[good])
+        found: dict[int, list[MessagePieces]] = {_SEGMENT: [], _CUSTOM: []}
         for live, tag, value, at, bad in walk(self.buffer, messages, _message_tags):
             self.ok[messages.row[live[bad]]] = False
             field = tag >> 3
@@ -252,7 +252,7 @@ class _Form:
                 some = (field == number) & ~bad
                 owners = messages.row[live[some]]
                 if number in found:
-                    found[number].append(Parts(owners, at[some], value[some]))
+                    found[number].append(MessagePieces(owners, at[some], value[some]))
                 elif _WIRE[number] == 0:
                     fields[number, owners] = value[some]
                     self.ok[owners[value[some] == _NONE]] = False  # present, but equal to the marker for absent
@@ -264,11 +264,11 @@ class _Form:
     def _read_segments(self) -> None:
         parts, members = self.segments, []
         self.first = np.full(len(parts.row), _NONE, np.int64)
-        owners = Parts(np.arange(len(parts.row)), parts.at, parts.size)
+        owners = MessagePieces(np.arange(len(parts.row)), parts.at, parts.size)
         for live, tag, value, at, bad in walk(self.buffer, owners, _segment_tags):
             self.ok[parts.row[live[bad]]] = False
             is_member = (tag == _MEMBER) & ~bad
-            members.append(Parts(live[is_member], at[is_member], value[is_member]))
+            members.append(MessagePieces(live[is_member], at[is_member], value[is_member]))
             is_first = (tag == _FIRST) & ~bad
             self.first[live[is_first]] = value[is_first]
         self.members = in_order(members)
@@ -278,12 +278,12 @@ class _Form:
 
     def _check_custom(self) -> None:
         parts = self.custom
-        owners = Parts(np.arange(len(parts.row)), parts.at, parts.size)
+        owners = MessagePieces(np.arange(len(parts.row)), parts.at, parts.size)
         for live, _, _, _, bad in walk(self.buffer, owners, _custom_tags):
             self.ok[parts.row[live[bad]]] = False
 
 
-def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batch:
+def _assemble(form: _Form, fields: Array, where: RowContext, ctime_ms: Array) -> LedgerBatch:
     """Apply the rules of the builder, exclude rows that violate one, and assemble the columns."""
     ok, segments = form.ok, form.segments
     codes, names = dictionary(form.buffer, form.members)
@@ -316,7 +316,7 @@ def _assemble(form: _Form, fields: Array, where: Aside, ctime_ms: Array) -> Batc
     custom = form.custom.take(ok[form.custom.row])
     custom.row = renumbered[custom.row]
     none = np.zeros(0, np.int64)
-    batch = Batch(
+    batch = LedgerBatch(
         ledgers, fields[_ACK, ok], last[ok], length[ok], first[mine], {}, none, none, where.raw, custom
     )  # fmt: skip
     return batch if ok.all() else _with_alone(batch, ok, where)
@@ -335,7 +335,7 @@ def _check_rules(ok: Array, fields: Array, owner: Array, first: Array, members: 
     ok[later] = False
 
 
-def _with_alone(batch: Batch, ok: Array, where: Aside) -> Batch:
+def _with_alone(batch: LedgerBatch, ok: Array, where: RowContext) -> LedgerBatch:
     """Merge the rows that were decoded separately."""
     records = [where.record(at) for at in np.flatnonzero(~ok).tolist()]
     order = np.argsort(np.concatenate([np.flatnonzero(ok), np.flatnonzero(~ok)]), kind="stable")
@@ -343,7 +343,7 @@ def _with_alone(batch: Batch, ok: Array, where: Aside) -> Batch:
     ledgers = concat([batch.ledgers, *map(_row, records)])
     starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(ledgers.fragments, dtype=np.int64)])
     first = _with(batch.first_entry, [f["first_entry"] for r in records for f in r["fragments"]])
-    return Batch(
+    return LedgerBatch(
         ledgers.take(order),
         _with(batch.ack, [r["ack_quorum"] for r in records])[order],
         _with(batch.last_entry, [r["last_entry"] for r in records])[order],

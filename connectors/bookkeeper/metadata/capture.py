@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.feeds import BookieFeed, LedgerFeed, MarkFeed
 from trueup.connectors.bookkeeper.metadata.layout import MARK_NAME, BookKeeperPaths, ZnodeKind
-from trueup.connectors.bookkeeper.metadata.published import Known
+from trueup.connectors.bookkeeper.metadata.published import JournalContent
 from trueup.connectors.bookkeeper.metadata.racks import RackMap
 from trueup.connectors.zookeeper.client import FAST, NodeEvent, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.follower import Follower
@@ -87,7 +87,7 @@ class BookKeeperCapture(Follower):
         racks: RackMap,
         publish: Callable[[Iterable[Observation]], None],
         bookies: Callable[[list[Sighting]], None],
-        known: Known,
+        known: JournalContent,
         now: Callable[[], int],
         pace: Pace = FAST,
     ) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata, queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
-from trueup.connectors.bookkeeper.metadata.published import Held, Known, distinct
+from trueup.connectors.bookkeeper.metadata.published import JournalContent, PublishedVersions, distinct
 from trueup.connectors.bookkeeper.metadata.racks import RackMap, racks_of
 from trueup.connectors.zookeeper.client import NodeEvent, Pace, ZooKeeperClient
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden
@@ -45,10 +45,10 @@ class LedgerFeed:
     that may not be read; ``hidden``: the number of forbidden ledgers that were never read; ``invalid_paths``: the first
     paths of znodes that are named like ledgers or marks but have an invalid id."""
 
-    def __init__(self, deliver: Deliver, known: Known, now: Callable[[], int], pace: Pace) -> None:
+    def __init__(self, deliver: Deliver, known: JournalContent, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
-        self._held = Held(known.ledgers, known.mzxids)
-        self._ended = Held(known.gone, known.gone_zxids)
+        self._held = PublishedVersions(known.ledgers, known.mzxids)
+        self._ended = PublishedVersions(known.gone, known.gone_zxids)
         self.unreadable, self.forbidden = set(known.unreadable), set[int]()
         self.invalid_paths: dict[str, None] = {}
         self.hidden = 0
@@ -159,7 +159,7 @@ class LedgerFeed:
     def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
         return metadata.gone(ledger, zxid, self._now())
 
-    def _publish_batch(self, batch: bulk.Batch) -> None:
+    def _publish_batch(self, batch: bulk.LedgerBatch) -> None:
         if len(batch):
             self._deliver(batch)
             self._held.update(batch.ledgers.ledger, batch.ledgers.mzxid)

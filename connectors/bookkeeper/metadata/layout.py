@@ -37,7 +37,7 @@ _MARK = re.compile(r"(?:ledgers/(?:[0-9a-f]{1,4}/){4}|locks/)" + MARK_NAME + r"(
 _MARK_PARENT = re.compile(r"/([0-9a-f]{1,4})" * 4 + r"\Z", re.ASCII)
 
 
-class Layout(Enum):
+class LedgerLayout(Enum):
     """How ledger znodes are named; the values are the simple names of the ledger managers' factories."""
 
     HYBRID = "HierarchicalLedgerManagerFactory"
@@ -46,16 +46,16 @@ class Layout(Enum):
     FLAT = "FlatLedgerManagerFactory"
 
     @staticmethod
-    def parse(data: bytes, where: str) -> "Layout":
+    def parse(data: bytes, where: str) -> "LedgerLayout":
         r"""The layout in a LAYOUT znode: ``<1|2>\n<class or old name>:<version>``. Raises `BadBytes`."""
         head, _, line = data.partition(b"\n")
         name = line.split(b"\n")[0].rpartition(b":")[0].decode("ascii", "replace").rpartition(".")[2]
         if head not in (b"1", b"2"):
             raise BadBytes(where, 0, "layout format 1 or 2", repr(head), "inspect the znode")
         try:
-            return Layout(_OTHER_NAMES.get(name, name))
+            return LedgerLayout(_OTHER_NAMES.get(name, name))
         except ValueError as error:
-            expected = f"one of the ledger managers {', '.join(kind.value for kind in Layout)}"
+            expected = f"one of the ledger managers {', '.join(kind.value for kind in LedgerLayout)}"
             raise BadBytes(where, len(head) + 1, expected, repr(name), "this layout is not supported") from error
 
 
@@ -74,7 +74,7 @@ class BookKeeperPaths:
     """All paths under one root, such as ``/ledgers``."""
 
     root: str
-    layout: Layout = Layout.HYBRID
+    layout: LedgerLayout = LedgerLayout.HYBRID
 
     def __post_init__(self) -> None:
         if not self.root.startswith("/") or self.root.endswith("/"):
@@ -131,9 +131,9 @@ class BookKeeperPaths:
 
     def relative(self, ledger: int) -> str:
         """The path of a ledger without the root."""
-        if self.layout is Layout.FLAT:
+        if self.layout is LedgerLayout.FLAT:
             return f"L{ledger:010d}"
-        if self.layout is Layout.LEGACY or (self.layout is Layout.HYBRID and ledger < SHORT_IDS):
+        if self.layout is LedgerLayout.LEGACY or (self.layout is LedgerLayout.HYBRID and ledger < SHORT_IDS):
             digits = f"{ledger:010d}"
             return f"{digits[:2]}/{digits[2:6]}/L{digits[6:10]}"
         digits = f"{ledger:019d}"
@@ -141,7 +141,7 @@ class BookKeeperPaths:
 
     def relatives(self, ledgers: Ids) -> list[bytes]:
         """`relative` of many ids, as bytes; fast if neighbours share a directory."""
-        if self.layout is Layout.FLAT:
+        if self.layout is LedgerLayout.FLAT:
             return [b"L%010d" % ledger for ledger in ledgers.tolist()]
         found: list[bytes] = []
         groups = ledgers // 10_000 * 2 + (ledgers < SHORT_IDS)  # the hybrid form changes within a directory

@@ -31,7 +31,7 @@ SIZES = range(1, 1 << 16)
 """Larger ensembles and quorums count as damage."""
 
 
-class Where(NamedTuple):
+class ZnodeSource(NamedTuple):
     """The znode of the bytes, and its stat. Times are in ms since the epoch."""
 
     ledger: int
@@ -42,7 +42,7 @@ class Where(NamedTuple):
     seen_ms: int
 
 
-def decode(data: bytes, where: Where) -> LedgerRecord:
+def decode(data: bytes, where: ZnodeSource) -> LedgerRecord:
     """The ledger in these bytes, without its password. Raises `BadBytes` with the znode and the byte."""
     version, at = _header(data, where.path)
     if version == 1:
@@ -63,14 +63,14 @@ def protection(data: bytes, path: str) -> tuple[int, bytes] | None:
     return message.digestType, message.password
 
 
-def unreadable(where: Where, error: BadBytes) -> LedgerRecord:
+def unreadable(where: ZnodeSource, error: BadBytes) -> LedgerRecord:
     """The record of an unreadable ledger."""
     return _as_record(where, LedgerState.UNREADABLE, (0, 0, 0), (-1, 0), [], where.ctime_ms, {}, str(error))
 
 
 def gone(ledger: int, zxid: int, seen_ms: int) -> LedgerRecord:
     """The record of a ledger that was deleted, at or before ``zxid``."""
-    where = Where(ledger, "", zxid, -1, -1, seen_ms)
+    where = ZnodeSource(ledger, "", zxid, -1, -1, seen_ms)
     return _as_record(where, LedgerState.GONE, (0, 0, 0), (-1, 0), [], -1, {})
 
 
@@ -177,7 +177,7 @@ def _blank(quoted: re.Match[bytes]) -> bytes:
     return b" " * len(quoted[0])
 
 
-def _record(message: Any, where: Where, at: int) -> LedgerRecord:
+def _record(message: Any, where: ZnodeSource, at: int) -> LedgerRecord:
     """The record of a message at offset ``at``."""
     if not message.IsInitialized():
         _bad(where.path, at, f"the fields {', '.join(message.FindInitializationErrors())}", "none")
@@ -199,7 +199,7 @@ def _record(message: Any, where: Where, at: int) -> LedgerRecord:
     )
 
 
-def _decode_v1(data: bytes, at: int, where: Where) -> LedgerRecord:
+def _decode_v1(data: bytes, at: int, where: ZnodeSource) -> LedgerRecord:
     """Quorum, ensemble, length; one line per fragment; ``<last entry>\tCLOSED`` ends it, whatever follows."""
     numbers: list[int] = []
     fragments: list[FragmentRecord] = []
@@ -261,7 +261,7 @@ def _check(fragments: list[FragmentRecord], sizes: tuple[int, int, int], path: s
 
 
 def _as_record(
-    where: Where,
+    where: ZnodeSource,
     state: int,
     sizes: tuple[int, int, int],
     end: tuple[int, int],

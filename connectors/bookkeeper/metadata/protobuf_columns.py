@@ -16,7 +16,7 @@ NAME_BYTES = 255
 
 
 @dataclass(slots=True)
-class Parts:
+class MessagePieces:
     """Pieces of messages, ordered by row and offset."""
 
     row: Array
@@ -26,13 +26,13 @@ class Parts:
     size: Array
     """The number of bytes of each piece."""
 
-    def take(self, which: Array) -> "Parts":
+    def take(self, which: Array) -> "MessagePieces":
         """A subset of the pieces."""
-        return Parts(self.row[which], self.at[which], self.size[which])
+        return MessagePieces(self.row[which], self.at[which], self.size[which])
 
 
 def walk(
-    buffer: Array, parts: Parts, expected: Callable[[Array], Array]
+    buffer: Array, parts: MessagePieces, expected: Callable[[Array], Array]
 ) -> Iterator[tuple[Array, Array, Array, Array, Array]]:
     """Iterate over the fields: one field of every part that has one left.
 
@@ -73,16 +73,17 @@ def varints(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
     return value, end, whole
 
 
-def in_order(parts: list[Parts]) -> Parts:
+def in_order(parts: list[MessagePieces]) -> MessagePieces:
     """Pieces of several steps, ordered by row and offset."""
     row, at, size = (
-        np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)]) for name in Parts.__slots__
+        np.concatenate([np.zeros(0, np.int64), *(getattr(part, name) for part in parts)])
+        for name in MessagePieces.__slots__
     )
     order = np.argsort(at, kind="stable")
-    return Parts(row[order], at[order], size[order])
+    return MessagePieces(row[order], at[order], size[order])
 
 
-def dictionary(buffer: Array, parts: Parts) -> tuple[Array, tuple[str, ...]]:
+def dictionary(buffer: Array, parts: MessagePieces) -> tuple[Array, tuple[str, ...]]:
     """The code of each name, and the distinct names. No name may exceed `NAME_BYTES` or end with a zero byte."""
     if not len(parts.at):
         return np.zeros(0, np.int64), ()

@@ -15,7 +15,7 @@ def _none() -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class JournalContent:
     """The content of the journal."""
 
     ledgers: Array = field(default_factory=_none)
@@ -34,7 +34,7 @@ class Known:
     """The INSTANCEID of the cluster, empty if it was not observed yet."""
 
 
-class Held:
+class PublishedVersions:
     """Ledger ids with the mzxid that was last published.
 
     The ids are stored as sorted runs, each at least twice as long as the next, plus a dictionary of the newest changes.

@@ -12,7 +12,7 @@ from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
 from trueup.connectors.bookkeeper.metadata.addresses import endpoint
 from trueup.connectors.bookkeeper.metadata.layout import (
     BookKeeperPaths,
-    Layout,
+    LedgerLayout,
     ZnodeKind,
     holds_ledgers,
     is_directory,
@@ -42,7 +42,7 @@ def paths_of(client: ZooKeeperClient, root: str) -> BookKeeperPaths:
     found = client.look(where)
     if found is None:
         raise Retry(f"BookKeeper's metadata under {root}", f"no {where}", "format it, or correct cluster.ledgers_root")
-    return BookKeeperPaths(root, Layout.parse(found[0], where))
+    return BookKeeperPaths(root, LedgerLayout.parse(found[0], where))
 
 
 def instance(client: ZooKeeperClient, root: str) -> str:
@@ -51,7 +51,7 @@ def instance(client: ZooKeeperClient, root: str) -> str:
     return found[0].decode(errors="replace").strip() if found else ""
 
 
-class Listing(NamedTuple):
+class DirectoryListing(NamedTuple):
     """The ledgers of one directory."""
 
     names: list[bytes]
@@ -63,7 +63,7 @@ class Listing(NamedTuple):
     """The full paths of znodes that are named like ledgers, with an id beyond 64 bits."""
 
 
-def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[Listing]:
+def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[DirectoryListing]:
     """Every directory of ledgers, in the order of their ids. A directory that is deleted meanwhile is empty."""
     level = [""]
     while level:
@@ -86,7 +86,7 @@ def ledgers_of(client: ZooKeeperClient, paths: BookKeeperPaths) -> Iterator[List
         level = sorted(below)
 
 
-def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: int) -> Listing:
+def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: int) -> DirectoryListing:
     ids, invalid_paths = leaves(directory, names), list[str]()
     prefix = f"{directory}/".encode() if directory else b""
     full = [prefix + name for name in names]
@@ -96,7 +96,7 @@ def _listing(paths: BookKeeperPaths, directory: str, names: list[bytes], zxid: i
         full = [name for name, ledger in zip(full, ids.tolist(), strict=True) if ledger >= 0]
         ids = ids[ids >= 0]
     order = np.argsort(ids, kind="stable")
-    return Listing([full[at] for at in order.tolist()], ids[order], zxid, invalid_paths)
+    return DirectoryListing([full[at] for at in order.tolist()], ids[order], zxid, invalid_paths)
 
 
 def marked(client: ZooKeeperClient, paths: BookKeeperPaths) -> set[int]:
@@ -160,7 +160,9 @@ def _sizes(found: list[Znodes]) -> Array:
     return np.concatenate([part.size for part in found])
 
 
-def snapshot(client: ZooKeeperClient, paths: BookKeeperPaths, seen_ms: int, pace: Pace = FAST) -> Iterator[bulk.Batch]:
+def snapshot(
+    client: ZooKeeperClient, paths: BookKeeperPaths, seen_ms: int, pace: Pace = FAST
+) -> Iterator[bulk.LedgerBatch]:
     """All existing ledgers, decoded."""
     listings = ledgers_of(client, paths)
     parts = (part for some in listings for part in read(client, paths, some.ids, some.names, pace))
@@ -174,11 +176,11 @@ def one(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, seen_ms: i
     if found is None:
         return None
     data, stat = found
-    where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+    where = metadata.ZnodeSource(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
     return decoded(data, where), stat
 
 
-def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
+def decoded(data: bytes, where: metadata.ZnodeSource) -> LedgerRecord:
     """The record of a ledger from its znode; an unreadable one has state UNREADABLE."""
     try:
         return metadata.decode(data, where)
@@ -187,7 +189,7 @@ def decoded(data: bytes, where: metadata.Where) -> LedgerRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class LedgerRecords:
     """The result of a read of ledgers."""
 
     records: list[LedgerRecord]
@@ -196,19 +198,19 @@ class Records:
     """The ids of deleted ledgers, each with the zxid of the read."""
     forbidden: list[int]
     """The ids of ledgers that may not be read."""
-    batch: bulk.Batch | None = None
+    batch: bulk.LedgerBatch | None = None
     """All ledgers that were found, if they were decoded in bulk; otherwise None."""
 
 
-def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: int, newer: Array) -> Records:
+def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: int, newer: Array) -> LedgerRecords:
     """Records of the results with ``newer`` (bool) true: decoded one by one if they are few, else in bulk."""
     if np.count_nonzero(newer) >= _FEW:
         batch = bulk.decode(ids, found, paths.ledger, seen_ms, newer)
-        result = Records([], [], batch.forbidden.tolist(), batch)
+        result = LedgerRecords([], [], batch.forbidden.tolist(), batch)
         zxids = np.repeat([part.zxid for part in found], [len(part) for part in found])
         gone = np.isin(ids, batch.gone)
         return replace(result, gone=list(zip(ids[gone].tolist(), zxids[gone].tolist(), strict=True)))
-    result = Records([], [], [])
+    result = LedgerRecords([], [], [])
     rows = ((part, row) for part in found for row in range(len(part)))
     for ledger, wanted, (part, row) in zip(ids.tolist(), newer.tolist(), rows, strict=True):
         if not wanted:
@@ -219,7 +221,7 @@ def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: in
             result.forbidden.append(ledger)
         else:
             stat = part.stat(row)
-            where = metadata.Where(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
+            where = metadata.ZnodeSource(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
             result.records.append(decoded(part.data(row), where))
     return result
 

@@ -108,7 +108,7 @@ class Unmapped:
         """No operation: the map is not in ZooKeeper."""
 
 
-class Static:
+class StaticRacks:
     """A static map from bookie ids or hosts to racks."""
 
     znode = ""

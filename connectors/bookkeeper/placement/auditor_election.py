@@ -31,7 +31,7 @@ _IDLE_S = 5.0
 _HIDDEN = "hidden votes"
 
 
-class Role(Enum):
+class AuditorState(Enum):
     """Which process is the Auditor."""
 
     OURS = "ours"
@@ -43,7 +43,7 @@ class Role(Enum):
 class Holder:
     """The owner of the lowest vote at the last read."""
 
-    role: Role
+    role: AuditorState
     bookie: str = ""
     """The bookie id of the owner; empty while the role is WAITING."""
     problem: str = ""
@@ -85,7 +85,7 @@ class Vote(Watcher):
         self._orders: AuditorOrders | None = None
         self._delay_zxid = -1
         self._problems: dict[str, str] = {}
-        self._holder = Holder(Role.WAITING)
+        self._holder = Holder(AuditorState.WAITING)
         self._own = b""
 
     def holder(self) -> Holder:
@@ -113,14 +113,14 @@ class Vote(Watcher):
     def close(self) -> None:
         """Withdraw the vote and end the session: the next voter takes over immediately."""
         super().close()  # the vote is removed with its session
-        self._holder = Holder(Role.WAITING)
+        self._holder = Holder(AuditorState.WAITING)
 
     def _waits(self, error: TrueupError | None) -> None:
         if error is None:
             return
         if str(error) != self._holder.problem:
             log.warning("Auditor vote: retrying after an error", extra={"problem": str(error)})
-        self._holder = Holder(Role.WAITING, problem=str(error))
+        self._holder = Holder(AuditorState.WAITING, problem=str(error))
 
     def _step(self) -> None:
         client = self._session()
@@ -160,11 +160,11 @@ class Vote(Watcher):
         if votes[0].session is None:
             raise unread("the lowest vote for the Auditor", [f"{self._paths.election}/{votes[0].name.decode()}"])
         if not self.owns(votes[0]):
-            self._holder = Holder(Role.OTHER, votes[0].bookie)
-        elif self._holder.role is not Role.OURS:
+            self._holder = Holder(AuditorState.OTHER, votes[0].bookie)
+        elif self._holder.role is not AuditorState.OURS:
             # BookKeeper's Auditor writes this, too; BookKeeper's shell shows it.
             client.put(self._paths.election, mark_codec.vote(self._bookie), -1)
-            self._holder = Holder(Role.OURS, self._bookie)
+            self._holder = Holder(AuditorState.OURS, self._bookie)
 
     def _votes(self, client: ZooKeeperClient) -> list[queries.Ballot]:
         """All votes, lowest first."""

@@ -35,7 +35,7 @@ class MarkOutcome(NamedTuple):
     """The zxid of the last write to the mark, or of the read that found the ledger deleted; -1: unknown."""
 
 
-class _Seen(NamedTuple):
+class _ZnodeRead(NamedTuple):
     """A znode as read just now."""
 
     data: bytes
@@ -45,7 +45,7 @@ class _Seen(NamedTuple):
     """The mzxid of the znode; the zxid of the read if the znode could not be read."""
 
 
-class _Write(NamedTuple):
+class _MarkWrite(NamedTuple):
     """The write for one order."""
 
     operations: list[bytes]
@@ -140,7 +140,7 @@ class Marks:
             for _ in self._client.commit([deletion(level, -1)] for level in levels):
                 pass  # a level that is not empty remains, which is harmless
 
-    def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _Write]:
+    def _guess(self, items: Sequence[MarkOrder]) -> dict[int, _MarkWrite]:
         """The writes if no ledger has a mark, and so no parent of its own: reads only the shared levels."""
         firsts: dict[int, int] = {}  # of each group whose marks share all levels except the lowest
         for at, item in enumerate(items):
@@ -150,12 +150,12 @@ class Marks:
         seen = self._read(shared)
         missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
         made = creations(self._paths, self._client.creation, items)
-        ready = {at: _Write([operations], 0) for at, operations in enumerate(made)}
+        ready = {at: _MarkWrite([operations], 0) for at, operations in enumerate(made)}
         for at, levels in above.items():
             ready[at].operations[:0] = map(self._client.creation, _lacking(levels, missing))
         return ready
 
-    def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, MarkOutcome]) -> dict[int, _Write]:
+    def _look(self, items: Sequence[MarkOrder], left: list[int], done: dict[int, MarkOutcome]) -> dict[int, _MarkWrite]:
         """Read ledgers, marks and parents; settle orders that need no write; return the writes for the others."""
         # The decisions may be based on the state of another server, which this one must not lag behind.
         self._client.settle(self._paths.root)
@@ -164,7 +164,7 @@ class Marks:
         ledgers = [self._paths.ledger(items[at].ledger) for at in left]
         seen = self._read([*ledgers, *paths, *above])
         missing = {path for path, parent in zip(above, seen[2 * len(left) :], strict=True) if parent.version == GONE}
-        ready: dict[int, _Write] = {}
+        ready: dict[int, _MarkWrite] = {}
         for row, (at, path) in enumerate(zip(left, paths, strict=True)):
             mark = seen[len(left) + row]
             outcome = _settled(items[at], seen[row], mark)
@@ -174,16 +174,16 @@ class Marks:
                 ready[at] = self._write(items[at], path, mark, missing)
         return ready
 
-    def _write(self, order: MarkOrder, path: str, mark: _Seen, missing: set[str]) -> _Write:
+    def _write(self, order: MarkOrder, path: str, mark: _ZnodeRead, missing: set[str]) -> _MarkWrite:
         """The operations that create or extend a mark."""
         if mark.version == GONE:
             new = mark_codec.encode(order.replicas, order.ctime_ms)
             parents = map(self._client.creation, _lacking(self._above(path), missing))
-            return _Write([self._guard(order), *parents, self._client.creation(path, new)], 0)
+            return _MarkWrite([self._guard(order), *parents, self._client.creation(path, new)], 0)
         known = mark_codec.decode(mark.data)
         replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
         text = mark_codec.encode(replicas, order.ctime_ms)
-        return _Write([self._guard(order), writing(path, text, mark.version)], mark.version + 1)
+        return _MarkWrite([self._guard(order), writing(path, text, mark.version)], mark.version + 1)
 
     def _guard(self, order: MarkOrder) -> bytes:
         return check(self._paths.ledger(order.ledger), order.version)
@@ -194,7 +194,7 @@ class Marks:
         return [self._paths.replication, self._paths.marks, *levels]
 
     def _commit(
-        self, items: Sequence[MarkOrder], ready: dict[int, _Write], done: dict[int, MarkOutcome], together: int,
+        self, items: Sequence[MarkOrder], ready: dict[int, _MarkWrite], done: dict[int, MarkOutcome], together: int,
         guessed: bool = False,
     ) -> list[int]:  # fmt: skip
         """Write, ``together`` orders per transaction; returns the orders to read again. One that lacks permission ends,
@@ -218,20 +218,20 @@ class Marks:
                     done[at] = MarkOutcome(items[at].ledger, "written", "", ready[at].version, answer.zxid)
         return again
 
-    def _read(self, paths: Sequence[str]) -> list[_Seen]:
+    def _read(self, paths: Sequence[str]) -> list[_ZnodeRead]:
         names = [path[len(self._paths.root) + 1 :].encode() for path in paths]
-        found: list[_Seen] = []
+        found: list[_ZnodeRead] = []
         for part in self._client.multi_read(self._paths.root, names):
             for row, size in enumerate(part.size.tolist()):
                 if size < 0:
-                    found.append(_Seen(b"", size, part.zxid))
+                    found.append(_ZnodeRead(b"", size, part.zxid))
                 else:
                     stat = part.stat(row)
-                    found.append(_Seen(part.data(row), stat.version, stat.mzxid))
+                    found.append(_ZnodeRead(part.data(row), stat.version, stat.mzxid))
         return found
 
 
-def _at(writes: Sequence[tuple[int, _Write]], operation: int) -> int:
+def _at(writes: Sequence[tuple[int, _MarkWrite]], operation: int) -> int:
     """The order that has this operation of a transaction."""
     return [at for at, write in writes for _ in write.operations][operation]
 
@@ -248,7 +248,7 @@ def _removal(path: str, version: int) -> tuple[bytes, bytes]:
     return deletion(path, version), deletion(path.rpartition("/")[0], -1)
 
 
-def _settled(order: MarkOrder, ledger: _Seen, mark: _Seen) -> MarkOutcome | None:
+def _settled(order: MarkOrder, ledger: _ZnodeRead, mark: _ZnodeRead) -> MarkOutcome | None:
     """The outcome of an order that needs no write."""
     if ledger.version == GONE:
         return MarkOutcome(order.ledger, "gone", "the ledger was deleted", zxid=ledger.mzxid)

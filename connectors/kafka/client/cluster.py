@@ -11,13 +11,13 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.kafka.client.connection import Connection, connect
+from trueup.connectors.kafka.client.connection import BrokerConnection, connect
 from trueup.connectors.kafka.client.fetch_produce import (
     FETCH,
     FETCH_VERSION,
     UNCOMMITTED,
     Fetched,
-    Missing,
+    UnknownTopic,
     fetch_body,
     fetched,
     problem,
@@ -49,7 +49,7 @@ class KafkaClient:
         self._nodes: dict[int, tuple[str, int]] = {}
         self._leaders: dict[LogId, int | TrueupError] = {}
         self._ids: dict[str, bytes] = {}
-        self._asking: dict[tuple[str, int], Connection] = {}
+        self._asking: dict[tuple[str, int], BrokerConnection] = {}
 
     def cluster_id(self) -> str:
         """The id of the cluster. Raises as `refresh`, and `Retry` while the cluster has none."""
@@ -97,10 +97,10 @@ class KafkaClient:
         return sorted(log for log in self._leaders if log.topic == topic and log.number >= 0)
 
     def identify(self, topic: str, meant: bytes) -> bytes:
-        """The id of a topic that must have the id ``meant`` (empty: any). Raises `Missing` if it has another one."""
+        """The id of a topic that must have the id ``meant`` (empty: any). Raises `UnknownTopic` if it has another."""
         found = self._ids.get(topic, b"")
         if meant and found and meant != found:
-            raise Missing(
+            raise UnknownTopic(
                 f"topic {topic} of {self.endpoint.name} with id {text_of(meant)}",
                 f"it was deleted and recreated with id {text_of(found)}",
                 "reset the link's partitions of this topic, or leave it out of the link",
@@ -113,12 +113,12 @@ class KafkaClient:
         broker.send(METADATA, IDS, ids_body(topics))
         return ids_found(broker.receive())
 
-    def take(self, node: int) -> Connection:
+    def take(self, node: int) -> BrokerConnection:
         """A connection to a broker for exclusive use; the caller closes or returns it. Raises `Retry` and `Stop`."""
         address = self._address_of(node)
         return self._asking.pop(address, None) or connect(*address, self._settings)
 
-    def give(self, node: int, connection: Connection) -> None:
+    def give(self, node: int, connection: BrokerConnection) -> None:
         """Return a connection without outstanding requests."""
         address = self._nodes.get(node)
         if address is None or address in self._asking:
@@ -126,7 +126,7 @@ class KafkaClient:
         else:
             self._asking[address] = connection
 
-    def asking(self, node: int) -> Connection:
+    def asking(self, node: int) -> BrokerConnection:
         """The connection for short requests to a broker. Raises `Retry` and `Stop`."""
         return self._connection(self._address_of(node))
 
@@ -300,7 +300,7 @@ class KafkaClient:
             self._drop(address)
             raise
 
-    def _connection(self, address: tuple[str, int]) -> Connection:
+    def _connection(self, address: tuple[str, int]) -> BrokerConnection:
         if address not in self._asking:
             self._asking[address] = connect(*address, self._settings)
         return self._asking[address]

@@ -62,7 +62,7 @@ def _unseen(buffer: bytearray) -> bool:
     return True
 
 
-class Connection:
+class BrokerConnection:
     """One broker connection: requests are sent in order, and responses arrive in order, as the protocol guarantees.
 
     Every method raises `Retry` if the connection breaks or the broker times out; the connection is unusable then.
@@ -199,7 +199,7 @@ class Connection:
         return Retry(f"a response from broker {self.name}", str(error) or type(error).__name__, "it is retried")
 
 
-def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
+def connect(host: str, port: int, settings: Mapping[str, Any]) -> BrokerConnection:
     """Open a connection with the settings of `options.settings_of`.
 
     Raises `Retry`, or `Stop` if either end does not trust the other.
@@ -226,7 +226,7 @@ def connect(host: str, port: int, settings: Mapping[str, Any]) -> Connection:
         net.close()
     taken: socket.socket = transports[0]._sock
     taken.settimeout(ANSWER_S)
-    return Connection(taken, name, settings["client_id"], versions)
+    return BrokerConnection(taken, name, settings["client_id"], versions)
 
 
 _OPTIONS = (

@@ -128,7 +128,7 @@ def produced(body: memoryview) -> dict[LogId, Produced]:
     return found
 
 
-class Missing(Retry):
+class UnknownTopic(Retry):
     """A topic or partition that brokers do not know: usually permanent, but transient after its creation."""
 
 
@@ -137,7 +137,7 @@ def problem(code: int, doing: str) -> TrueupError:
     kind = for_code(code)
     found = f"error {code} {kind.__name__.removesuffix('Error')}"
     if code in (UNKNOWN_TOPIC, UNKNOWN_ID, INCONSISTENT_ID):
-        return Missing(f"to {doing}", found, _HINTS[UNKNOWN_TOPIC])
+        return UnknownTopic(f"to {doing}", found, _HINTS[UNKNOWN_TOPIC])
     if kind.retriable or code in _ASK_AGAIN or code == OFFSET_OUT_OF_RANGE:
         return Retry(f"to {doing}", found, _HINTS.get(code, "check the brokers; retrying"))
     return Stop(f"to {doing}", found, _HINTS.get(code, "check the broker's log"))

@@ -27,7 +27,7 @@ CONNECT_S = 10.0
 T = TypeVar("T")
 
 
-class Committed(Closing):
+class KafkaGroups(Closing):
     """The groups of one cluster. Connects on the first call, and again after every error, because coordinators move.
 
     Calls block. They raise `Retry` if the cluster does not respond, `Stop` if it refuses the client, `BadSettings` for

@@ -18,7 +18,7 @@ from confluent_kafka.admin import ClusterMetadata, ConfigResource, ConfigSource,
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin, missing
-from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.replication.ports import NEVER, Log
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.replication.config_sync import Setting
@@ -31,7 +31,7 @@ _LATEST = OffsetSpec.latest()  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class KafkaTopic:
     """A topic in the metadata of its cluster."""
 
     name: str
@@ -81,7 +81,7 @@ class Discovery:
         except KafkaException as error:
             raise self.admin.error("list its topics", error.args[0]) from error
 
-    def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, Topic]:
+    def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, KafkaTopic]:
         """Those of ``names`` that exist, with all effective settings unless ``configs`` is false."""
         wanted = sorted(set(names))
         if not wanted:
@@ -126,7 +126,7 @@ class Discovery:
         return self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
     def _committed(self, group: str, partitions: Sequence[LogId]) -> dict[LogId, int | TrueupError]:
-        with Committed(self.admin.endpoint) as groups:
+        with KafkaGroups(self.admin.endpoint) as groups:
             offsets = groups.offsets([group])[group]
         if isinstance(offsets, TrueupError):
             raise offsets
@@ -165,16 +165,16 @@ def _absent(answer: object) -> bool:
     return isinstance(answer, TrueupError) and missing(answer)
 
 
-def _topic(name: str, answer: Any) -> Topic:
+def _topic(name: str, answer: Any) -> KafkaTopic:
     if isinstance(answer, TrueupError):
-        return Topic(name, error=str(answer))
+        return KafkaTopic(name, error=str(answer))
     ordered = sorted(answer.partitions, key=lambda partition: partition.id)
     leaders = tuple(-1 if partition.leader is None else partition.leader.id for partition in ordered)
     replicas = max((len(partition.replicas) for partition in ordered), default=0)
-    return Topic(name, str(answer.topic_id), answer.is_internal, leaders, replicas)
+    return KafkaTopic(name, str(answer.topic_id), answer.is_internal, leaders, replicas)
 
 
-def _configured(topic: Topic, found: dict[str, Setting] | TrueupError) -> Topic:
+def _configured(topic: KafkaTopic, found: dict[str, Setting] | TrueupError) -> KafkaTopic:
     if isinstance(found, TrueupError):
         return replace(topic, error=str(found))
     return replace(topic, configs=found)

@@ -54,7 +54,7 @@ Ranges = dict[int, tuple[int, int]]
 """The first offset and the end of each partition."""
 
 
-class Entry(NamedTuple):
+class TopicRecord(NamedTuple):
     """One record of a topic."""
 
     key: bytes
@@ -72,7 +72,7 @@ class Entry(NamedTuple):
         return f"topic {self.topic} partition {self.partition} offset {self.offset}"
 
 
-class Topic(NamedTuple):
+class TopicSpec(NamedTuple):
     """A topic to create."""
 
     name: str
@@ -81,7 +81,7 @@ class Topic(NamedTuple):
     config: Mapping[str, str]
 
 
-class Topics:
+class TopicClient:
     """Topics of one cluster. ``options``: the options of librdkafka. Safe to use from several threads."""
 
     def __init__(self, bootstrap: str, options: Mapping[str, Any]) -> None:
@@ -111,7 +111,7 @@ class Topics:
     def _admin(self) -> Any:
         return AdminClient(self.client)
 
-    def create(self, topics: Sequence[Topic], timeout_s: float) -> list[str]:
+    def create(self, topics: Sequence[TopicSpec], timeout_s: float) -> list[str]:
         """Create missing topics and wait until all have leaders. The right to create is needed only if one is
         missing. Returns the names of the created ones."""
         admin = AdminClient(self.client)
@@ -256,7 +256,7 @@ class Topics:
         if error is not None:
             self._failed.append(error)
 
-    def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
+    def read(self, topic: str, last: int | None = None) -> Iterator[TopicRecord]:
         """Every record up to the current end, in order within each partition; with ``last``, only this number of the
         newest of each."""
         consumer = Consumer({
@@ -295,7 +295,7 @@ class Topics:
             places = _ranges(consumer, topic, 10)
         return places
 
-    def follow(self, topic: str, stop: threading.Event, seen: Callable[[Entry], None], old: bool) -> None:
+    def follow(self, topic: str, stop: threading.Event, seen: Callable[[TopicRecord], None], old: bool) -> None:
         """Call ``seen`` with every record of a one-partition topic until ``stop`` is set. If ``old``, start at the
         beginning of the topic, otherwise with new records. Blocks."""
         consumer = Consumer({**self.client, "group.id": "trueup", "enable.auto.commit": False})
@@ -317,7 +317,7 @@ class Topics:
         return [(topic, number) for topic in topics if topic in found for number in found[topic].partitions]
 
     def follow_all(
-        self, begins: Mapping[tuple[str, int], int], stop: threading.Event, seen: Callable[[list[Entry]], None]
+        self, begins: Mapping[tuple[str, int], int], stop: threading.Event, seen: Callable[[list[TopicRecord]], None]
     ) -> None:
         """Call ``seen`` with the records of these partitions from these offsets on, in the order of each, until
         ``stop``. Blocks."""
@@ -402,7 +402,7 @@ class Lack(Enum):
     LEADER = "a partition has no leader"
 
 
-def _create(admin: Any, topics: Sequence[Topic], timeout_s: float) -> list[str]:
+def _create(admin: Any, topics: Sequence[TopicSpec], timeout_s: float) -> list[str]:
     """Create these topics. Returns the names of those that did not exist."""
     new = [NewTopic(name, partitions, replication, config=dict(config))
            for name, partitions, replication, config in topics]  # fmt: skip
@@ -428,7 +428,7 @@ def _without_leader(admin: Any, names: Sequence[str]) -> dict[str, Lack]:
     return absent | {n: Lack.LEADER for n in known if any(p.leader < 0 for p in topics[n].partitions.values())}
 
 
-def _good(messages: list[Message], doing: str) -> Iterator[Entry]:
+def _good(messages: list[Message], doing: str) -> Iterator[TopicRecord]:
     for message in messages:
         error = message.error()
         if error is None:
@@ -442,13 +442,13 @@ def _at_end(message: Message) -> bool:
     return error is not None and error.code() == KafkaError._PARTITION_EOF
 
 
-def _entry(message: Message) -> Entry:
+def _entry(message: Message) -> TopicRecord:
     topic, partition, offset = message.topic(), message.partition(), message.offset()
     assert topic is not None, "a message that was read has a topic"
     assert partition is not None, "a message that was read has a partition"
     assert offset is not None, "a message that was read has an offset"
     body = message.value()
-    found = Entry(message.key() or b"", body, topic, partition, offset)
+    found = TopicRecord(message.key() or b"", body, topic, partition, offset)
     if body is None and (headers := message.headers()):
         return found._replace(headers={name: value for name, value in [*headers] if isinstance(value, bytes)})
     return found

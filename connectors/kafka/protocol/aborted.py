@@ -3,7 +3,7 @@
 import struct
 from collections.abc import Sequence
 
-from trueup.connectors.kafka.protocol.record_batch import HEADER_BYTES, TRANSACTIONAL, Header
+from trueup.connectors.kafka.protocol.record_batch import HEADER_BYTES, TRANSACTIONAL, BatchHeader
 from trueup.state.common.errors import BadBytes
 
 _ABORT = 0
@@ -18,13 +18,13 @@ class Aborted:
         self._waiting = sorted(entries, key=lambda entry: -entry[1])
         self._aborting: set[int] = set()
 
-    def holds(self, header: Header) -> bool:
+    def holds(self, header: BatchHeader) -> bool:
         """Whether this batch belongs to an aborted transaction."""
         while self._waiting and self._waiting[-1][1] < header.following:
             self._aborting.add(self._waiting.pop()[0])
         return bool(header.attributes & TRANSACTIONAL) and header.producer_id in self._aborting
 
-    def end(self, header: Header, batch: memoryview) -> None:
+    def end(self, header: BatchHeader, batch: memoryview) -> None:
         """Process a control batch: an abort marker ends its producer's transaction. Raises `BadBytes`."""
         self.holds(header)
         try:

@@ -25,7 +25,7 @@ _CRC_FROM, _SIZE_FIELDS = 16, 12
 _TODO = "read it with another client"
 
 
-class Message(NamedTuple):
+class LegacyMessage(NamedTuple):
     """One message."""
 
     offset: int
@@ -67,11 +67,11 @@ def upgraded(entry: memoryview) -> Upgraded:
     return Upgraded(first, offset - first, codec, stamps[0], max(stamps), len(messages), body, sound=True)
 
 
-def _inner(outer: Message, codec: int, where: str) -> list[Message]:
+def _inner(outer: LegacyMessage, codec: int, where: str) -> list[LegacyMessage]:
     """The messages in a compressed one."""
     if codec > LZ4 or outer.value is None:
         raise BadBytes(where, _CRC_FROM, "messages in gzip, snappy or lz4", f"codec {codec}, {outer.value}", _TODO)
-    content, at, found = opened(codec, outer.value, where), 0, list[Message]()
+    content, at, found = opened(codec, outer.value, where), 0, list[LegacyMessage]()
     while at < len(content):
         message, at = _message(content, at, where)
         if message.attributes & _CODEC:
@@ -92,7 +92,7 @@ def _inner(outer: Message, codec: int, where: str) -> list[Message]:
     ]
 
 
-def _message(buffer: memoryview, at: int, where: str) -> tuple[Message, int]:
+def _message(buffer: memoryview, at: int, where: str) -> tuple[LegacyMessage, int]:
     """The message at a place, and the place behind it."""
     try:
         offset, size, _, magic, attributes = _FIXED.unpack_from(buffer, at)
@@ -107,7 +107,7 @@ def _message(buffer: memoryview, at: int, where: str) -> tuple[Message, int]:
             raise IndexError("another size")
     except (struct.error, IndexError) as error:
         raise BadBytes(where, at, "a message", str(error), _TODO) from error
-    return Message(offset, magic, attributes, stamp, key, value), end
+    return LegacyMessage(offset, magic, attributes, stamp, key, value), end
 
 
 def _part(buffer: memoryview, at: int, end: int) -> tuple[memoryview | None, int]:
@@ -118,7 +118,7 @@ def _part(buffer: memoryview, at: int, end: int) -> tuple[memoryview | None, int
     return (buffer[at:behind] if size >= 0 else None), behind
 
 
-def _record(message: Message, first: int, first_ms: int) -> bytes:
+def _record(message: LegacyMessage, first: int, first_ms: int) -> bytes:
     """A record of version 2 (the layout is in `reencode`), without headers."""
     record = b"".join((
         b"\0", zigzag(message.stamp - first_ms), zigzag(message.offset - first), _sized(message.key),

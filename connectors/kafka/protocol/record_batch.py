@@ -29,7 +29,7 @@ _SHORTEST = {0: 14, 1: 22, _MAGIC: HEADER_BYTES - _SIZE_FIELDS}
 _TODO = "read it with another client"
 
 
-class Header(NamedTuple):
+class BatchHeader(NamedTuple):
     """The first 61 bytes of a batch. Times are in ms."""
 
     offset: int
@@ -63,7 +63,7 @@ class Header(NamedTuple):
         return (self.sequence + self.last_delta) % SEQUENCES
 
 
-def walk(buffer: memoryview) -> Iterator[tuple[Header, memoryview]]:
+def walk(buffer: memoryview) -> Iterator[tuple[BatchHeader, memoryview]]:
     """Header and bytes of each whole batch; a truncated one at the end is omitted. Older formats are given as batches
     of version 2. Raises `BadBytes` for an unknown format, an invalid length, and bytes without a whole batch, which no
     broker sends since Kafka 0.10.1 (KIP-74)."""
@@ -89,7 +89,7 @@ def entries(buffer: memoryview) -> Iterator[tuple[int, memoryview]]:
         raise BadBytes("a response", size, "a whole batch", "the end", "check the disks of the broker")
 
 
-def batch_of(magic: int, entry: memoryview) -> tuple[Header, memoryview]:
+def batch_of(magic: int, entry: memoryview) -> tuple[BatchHeader, memoryview]:
     """Header and bytes of a batch, or of the batch that a message becomes, which has no producer id. Its
     checksum is wrong if the checksum of the message is wrong. Raises `BadBytes`."""
     if magic == _MAGIC:
@@ -97,7 +97,7 @@ def batch_of(magic: int, entry: memoryview) -> tuple[Header, memoryview]:
     old = upgraded(entry)
     none = -1
     batch = assemble(
-        Header(
+        BatchHeader(
             old.offset, 0, none, _MAGIC, 0, old.codec, old.last_delta, old.first_ms, old.last_ms, none, none, none,
             old.records,
         ),
@@ -107,12 +107,12 @@ def batch_of(magic: int, entry: memoryview) -> tuple[Header, memoryview]:
     return (header if old.sound else header._replace(crc=~header.crc & _CRC)), batch
 
 
-def header_of(batch: memoryview | bytes | bytearray) -> Header:
+def header_of(batch: memoryview | bytes | bytearray) -> BatchHeader:
     """The header of one whole batch."""
-    return Header._make(_HEADER.unpack_from(batch))
+    return BatchHeader._make(_HEADER.unpack_from(batch))
 
 
-def sound(header: Header, batch: memoryview) -> bool:
+def sound(header: BatchHeader, batch: memoryview) -> bool:
     """Whether the checksum matches the bytes."""
     return crc32c(batch[_ATTRIBUTES_AT:]) == header.crc
 
@@ -125,7 +125,7 @@ def readdress(batch: memoryview, producer_id: int, sequence: int, attributes: in
     _CRC_ATTRIBUTES.pack_into(batch, _CRC_AT, crc32c(batch[_ATTRIBUTES_AT:]), attributes)
 
 
-def assemble(header: Header, body: bytes | bytearray) -> memoryview:
+def assemble(header: BatchHeader, body: bytes | bytearray) -> memoryview:
     """A batch with this header and these (compressed) records; length and checksum are computed."""
     batch = bytearray(_HEADER.pack(*header)) + body
     _SIZES.pack_into(batch, 0, header.offset, len(batch) - _SIZE_FIELDS, header.leader_epoch, header.magic)

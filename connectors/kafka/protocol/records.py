@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, BatchHeader
 from trueup.state.common.errors import BadBytes
 
 Array = NDArray[Any]
@@ -65,7 +65,7 @@ class Records:
         return len(self.offsets)
 
 
-def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
+def parsed(batches: Sequence[tuple[BatchHeader, memoryview]], where: str) -> Records:
     """The records of batches, which are given as headers and decompressed records. Raises `BadBytes`."""
     data = bytearray().join([*(body for _, body in batches), bytes(_PAD)])
     starts, whole = list[int](), 0
@@ -96,7 +96,7 @@ def parsed(batches: Sequence[tuple[Header, memoryview]], where: str) -> Records:
     )  # fmt: skip
 
 
-def _divide(header: Header, data: bytearray, at: int, last: int, starts: list[int], where: str) -> None:
+def _divide(header: BatchHeader, data: bytearray, at: int, last: int, starts: list[int], where: str) -> None:
     """Add the start of each record of the batch in these bytes: where its length is."""
     todo, start = "read it with another client", starts.append
     if header.records < 0:
@@ -132,7 +132,7 @@ def _behind(data: bytearray, at: int, size: int) -> int:
             raise IndexError
 
 
-def _stamps(batches: Iterable[tuple[Header, memoryview]], records: Sequence[int], times: Array) -> Array:
+def _stamps(batches: Iterable[tuple[BatchHeader, memoryview]], records: Sequence[int], times: Array) -> Array:
     """The times of records: those that the log set, or their own."""
     appended = [bool(header.attributes & APPEND_TIME) for header, _ in batches]
     base = [header.last_ms if own else header.first_ms for own, (header, _) in zip(appended, batches, strict=True)]

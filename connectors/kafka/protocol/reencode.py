@@ -7,12 +7,12 @@ value and headers, each with a varint length (-1: null).
 from typing import NamedTuple
 
 from trueup.connectors.kafka.protocol.compression import closed, opened
-from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, HEADER_BYTES, Header, assemble
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, HEADER_BYTES, BatchHeader, assemble
 from trueup.connectors.kafka.protocol.varints import varint, zigzag
 from trueup.state.common.errors import BadBytes
 
 
-class Dense(NamedTuple):
+class DenseBatch(NamedTuple):
     """A batch without gaps, and the original offsets of its records."""
 
     batch: memoryview
@@ -21,7 +21,7 @@ class Dense(NamedTuple):
     records from there on."""
 
 
-def dense(header: Header, batch: memoryview, where: str, first: int = 0) -> Dense:
+def dense(header: BatchHeader, batch: memoryview, where: str, first: int = 0) -> DenseBatch:
     """The same records, from the number ``first`` on, with offsets 0, 1, 2 ..., as a producer would send them. Raises
     `BadBytes`.
 
@@ -51,10 +51,10 @@ def dense(header: Header, batch: memoryview, where: str, first: int = 0) -> Dens
         records=header.records - first,
         leader_epoch=-1,
     )
-    return Dense(assemble(made, closed(header.attributes & CODEC, out)), stretches)
+    return DenseBatch(assemble(made, closed(header.attributes & CODEC, out)), stretches)
 
 
-def marks(header: Header, batch: memoryview, where: str, appended: bool = True) -> list[tuple[int, int]]:
+def marks(header: BatchHeader, batch: memoryview, where: str, appended: bool = True) -> list[tuple[int, int]]:
     """Offset, relative to the batch's, and a hash of time and content of each record. Hashes of one process can be
     compared. ``appended``: the time that the log set, if it did, is the time of each record. Raises `BadBytes`."""
     body, at, found = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where), 0, list[tuple[int, int]]()

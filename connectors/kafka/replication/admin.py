@@ -24,12 +24,12 @@ from confluent_kafka.admin import (
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.admin import Admin
-from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.connectors.kafka.client.metadata import Discovery, Topic
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
+from trueup.connectors.kafka.client.metadata import Discovery, KafkaTopic
 from trueup.connectors.kafka.client.options import problems
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.batch_stats import sample
-from trueup.connectors.kafka.replication.heartbeat import Heartbeats
+from trueup.connectors.kafka.replication.heartbeat import KafkaHeartbeats
 from trueup.connectors.replication.ports import Capabilities, Log, Sample, TopicState
 from trueup.state.common.errors import TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
@@ -115,13 +115,13 @@ class KafkaAdmin(Closing):
         """Execute actions of one kind together."""
         return _DO[kind](self.discovery.admin, actions)
 
-    def groups(self) -> Committed:
+    def groups(self) -> KafkaGroups:
         """Its consumer groups, over separate connections."""
-        return Committed(self.endpoint)
+        return KafkaGroups(self.endpoint)
 
-    def heartbeats(self, topic: str) -> Heartbeats:
+    def heartbeats(self, topic: str) -> KafkaHeartbeats:
         """Its heartbeats' topic."""
-        return Heartbeats(self.endpoint, topic)
+        return KafkaHeartbeats(self.endpoint, topic)
 
     def sample(self, logs: Sequence[LogId]) -> Sample:
         """Properties of the newest batches of some partitions."""
@@ -137,7 +137,7 @@ class KafkaAdmin(Closing):
         return problems(self.endpoint)
 
 
-def _state(topic: Topic) -> TopicState:
+def _state(topic: KafkaTopic) -> TopicState:
     logs = () if topic.error else tuple(topic.partitions)
     return TopicState(topic.name, logs, topic.id, topic.configs, topic.error)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.cluster import EARLIEST, KafkaClient
-from trueup.connectors.kafka.protocol.record_batch import Header, batch_of, entries
+from trueup.connectors.kafka.protocol.record_batch import BatchHeader, batch_of, entries
 from trueup.connectors.replication.ports import Sample
 from trueup.state.common.errors import TrueupError
 
@@ -20,7 +20,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     try:
         cluster.refresh(partition.topic for partition in chosen)
         starts, ends = cluster.ends(chosen, EARLIEST), cluster.ends(chosen)
-        found: list[tuple[int, Header, int]] = []
+        found: list[tuple[int, BatchHeader, int]] = []
         for partition in chosen:
             start, end = starts[partition], ends[partition]
             if isinstance(start, int) and isinstance(end, int) and start < end:
@@ -34,7 +34,7 @@ def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     return Sample(records / len(found), min(magic for magic, _, _ in found), size / max(1, records))
 
 
-def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[int, Header, int]]:
+def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[int, BatchHeader, int]]:
     """Stored format, header and stored size of each batch."""
     try:
         answers = cluster.fetch(cluster.leader(partition), {partition: offset}, BYTES, BYTES, 1)

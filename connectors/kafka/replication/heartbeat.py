@@ -18,7 +18,7 @@ _TAIL = -2_000 - 100
 """librdkafka's RD_KAFKA_OFFSET_TAIL(100): 100 records before the end."""
 
 
-class Heartbeats(Closing):
+class KafkaHeartbeats(Closing):
     """Implements `connectors.replication.ports.HeartbeatLog`. Raises `BadSettings`."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:

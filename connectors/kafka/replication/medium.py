@@ -2,6 +2,6 @@
 
 from trueup.connectors.kafka.replication.records.reader import WireReader
 from trueup.connectors.kafka.replication.records.writer import WireWriter
-from trueup.connectors.replication.ports import Medium
+from trueup.connectors.replication.ports import SystemPorts
 
-MEDIUM = Medium(WireReader, WireWriter)
+MEDIUM = SystemPorts(WireReader, WireWriter)

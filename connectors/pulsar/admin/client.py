@@ -14,7 +14,7 @@ from trueup.state.read_priority.tiers import ReadPriority
 PRIORITY, LAG = "managedLedgerDataReadPriority", "managedLedgerOffloadDeletionLagMs"
 
 
-class Scope(NamedTuple):
+class PolicyScope(NamedTuple):
     """A namespace, or a topic of a namespace. A policy of a partitioned topic applies to all partitions."""
 
     tenant: str
@@ -32,9 +32,9 @@ class Scope(NamedTuple):
         return "/".join([kind, *(quote(part, safe="") for part in self if part)])
 
 
-def scope_of(name: str) -> Scope:
+def scope_of(name: str) -> PolicyScope:
     """The scope with this name, TENANT/NAMESPACE or TENANT/NAMESPACE/TOPIC."""
-    return Scope(*name.split("/", 2))
+    return PolicyScope(*name.split("/", 2))
 
 
 class BrokerAnswers(NamedTuple):
@@ -86,24 +86,24 @@ class PulsarAdmin(Closing):
         lag_ms = int(lag) if _NUMBER.fullmatch(lag) else None
         return BrokerFacts(address, version, ReadPriority(value) if value else None, lag_ms)
 
-    def policy(self, scope: Scope) -> OffloadPolicy:
+    def policy(self, scope: PolicyScope) -> OffloadPolicy:
         """The policy of this level itself. Raises `Refused` if the namespace or topic does not exist."""
         return policy_of(self._http.get(f"{scope.path}/offloadPolicies"), str(scope))
 
-    def applied(self, scope: Scope) -> OffloadPolicy:
+    def applied(self, scope: PolicyScope) -> OffloadPolicy:
         """The policy in force for a topic: of the topic, its namespace and the broker, merged per field."""
         return policy_of(self._http.get(f"{scope.path}/offloadPolicies?applied=true"), str(scope))
 
-    def set(self, scope: Scope, policy: OffloadPolicy) -> None:
+    def set(self, scope: PolicyScope, policy: OffloadPolicy) -> None:
         """Replace the policy of this level. Status 204 proves nothing: read it back."""
         self._http.send("POST", f"{scope.path}/offloadPolicies", policy.body(), policy.secrets())
 
-    def remove(self, scope: Scope) -> None:
+    def remove(self, scope: PolicyScope) -> None:
         """Remove the policy of this level."""
         last = "offloadPolicies" if scope.local else "removeOffloadPolicies"
         self._http.send("DELETE", f"{scope.path}/{last}")
 
-    def unload(self, scope: Scope) -> None:
+    def unload(self, scope: PolicyScope) -> None:
         """Make the broker close a topic with its cached handles of ledgers. Clients reconnect."""
         self._http.send("PUT", f"{scope.path}/unload")
 

@@ -41,7 +41,7 @@ class Unauthorized(Stop):
     """The broker refused the token, or its role lacks a right."""
 
 
-class Answer(NamedTuple):
+class AdminResponse(NamedTuple):
     """A response with a status below 500."""
 
     status: int
@@ -94,7 +94,7 @@ class AdminHttp(Closing):
             return _json(what, answer)
         raise error or Retry(f"a broker to {what}", "no address", "set reads.admin")
 
-    def _followed(self, method: str, url: str, body: object, what: str) -> Answer:
+    def _followed(self, method: str, url: str, body: object, what: str) -> AdminResponse:
         """The response after redirects."""
         for _ in range(REDIRECTS + 1):
             answer = self._asked(method, url, body, what)
@@ -132,7 +132,7 @@ class AdminHttp(Closing):
                 return frozenset(str(broker).rpartition(":")[0].strip("[]") for broker in found)
         return frozenset()
 
-    def _asked(self, method: str, url: str, body: object, what: str) -> Answer:
+    def _asked(self, method: str, url: str, body: object, what: str) -> AdminResponse:
         headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         headers |= {"Authorization": f"Bearer {self._token}"} if self._token else {}
         lost = Retry if method == "GET" else Unknown
@@ -156,7 +156,7 @@ class AdminHttp(Closing):
         if answer.status >= 500 or answer.status in _BUSY:
             kind = Retry if answer.status in _BUSY else lost
             raise kind(where, f"HTTP {answer.status}", "the request is retried later")
-        return Answer(answer.status, found, answer.headers.get("Location", ""))
+        return AdminResponse(answer.status, found, answer.headers.get("Location", ""))
 
 
 def _untrusted(error: BaseException) -> str:
@@ -177,7 +177,7 @@ def _origin(url: str) -> str:
     return f"{found.scheme}://{found.host}:{found.port or (443 if found.scheme == 'https' else 80)}"
 
 
-def _json(what: str, answer: Answer) -> Any:
+def _json(what: str, answer: AdminResponse) -> Any:
     if not answer.body:
         return None
     try:
@@ -189,7 +189,7 @@ def _json(what: str, answer: Answer) -> Any:
         raise Stop(f"JSON from {what}", "something else", "check the address in reads.admin") from None
 
 
-def _refused(what: str, answer: Answer, secrets: Iterable[str]) -> TrueupError:
+def _refused(what: str, answer: AdminResponse, secrets: Iterable[str]) -> TrueupError:
     """The error for a status from 400 to 499."""
     expected, found = f"the broker to {what}", f"HTTP {answer.status}: {_reason(answer.body, secrets)}"
     if answer.status in (401, 403):

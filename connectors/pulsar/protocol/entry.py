@@ -49,7 +49,7 @@ def entry_of(data: memoryview, where: str) -> Entry:
     return Entry(last_index, broker_ms, metadata, data[at:])
 
 
-class Layout(NamedTuple):
+class EntryLayout(NamedTuple):
     """The offsets of the parts of an entry."""
 
     broker_end: int
@@ -60,7 +60,7 @@ class Layout(NamedTuple):
     """The end of the MessageMetadata."""
 
 
-def layout_of(data: bytes, where: str) -> Layout:
+def layout_of(data: bytes, where: str) -> EntryLayout:
     """The parts of an entry, with its checksum verified, but its metadata not parsed. Raises `BadBytes`."""
     at = broker_end = 0
     if data[:2] == _BROKER:
@@ -69,10 +69,10 @@ def layout_of(data: bytes, where: str) -> Layout:
         magic, checksum, length = _USUAL.unpack_from(data, at)
         start, end = at + _USUAL.size, at + _USUAL.size + length
         if magic == _CHECKSUM and end <= len(data) and crc32c(memoryview(data)[at + _CHECKED :]) == checksum:
-            return Layout(broker_end, start, end)
+            return EntryLayout(broker_end, start, end)
     if data[at : at + 2] == _CHECKSUM:
         at = _checked(memoryview(data), at + 2, where)
-    return Layout(broker_end, at + _NUMBER.size, _end(data, at, where))
+    return EntryLayout(broker_end, at + _NUMBER.size, _end(data, at, where))
 
 
 def _number(data: memoryview | bytes, at: int, where: str) -> int:

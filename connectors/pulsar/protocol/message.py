@@ -98,7 +98,7 @@ def opened(payload: codecs.Bytes, codec: int, size: int, where: str) -> bytes:
     """A payload without its compression. Raises `BadBytes`. The size of one that is not compressed is not read."""
     if codec == codecs.NONE:
         return bytes(payload)
-    return codecs.decompressed(payload, codec, size, MOST, codecs.Place(f"the payload of {where}", 0, ADVICE))
+    return codecs.decompressed(payload, codec, size, MOST, codecs.BytePlace(f"the payload of {where}", 0, ADVICE))
 
 
 def _whole(

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.connectors.pulsar import codecs
-from trueup.connectors.pulsar.protocol.entry import Layout
+from trueup.connectors.pulsar.protocol.entry import EntryLayout
 from trueup.connectors.pulsar.protocol.lockstep import PADDING, Fields, UnusualError, fields_of
 from trueup.connectors.pulsar.protocol.message import MOST_MESSAGES, opened
 from trueup.state.common.errors import BadBytes
@@ -47,7 +47,7 @@ class TooMuchError(UnusualError):
 
 
 class Span(NamedTuple):
-    """Ranges of `Rows.data`, one for each row of a column, in ascending order."""
+    """Ranges of `MessageRows.data`, one for each row of a column, in ascending order."""
 
     starts: Array
     ends: Array
@@ -65,7 +65,7 @@ class Pairs(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class MessageRows:
     """Messages in columns. A column has a row for each message, unless a row for each entry is stated. Times are in ms
     since 1970, or 0 if there is none."""
 
@@ -90,15 +90,15 @@ class Rows:
     properties: Pairs
 
 
-class Held(NamedTuple):
+class EntryBytes(NamedTuple):
     """Entries and their bytes, with the layout that `entry.layout_of` found."""
 
     entries: Sequence[int]
     stored: Sequence[bytes]
-    layouts: Sequence[Layout]
+    layouts: Sequence[EntryLayout]
 
 
-def rows_of(held: Held) -> Rows:
+def rows_of(held: EntryBytes) -> MessageRows:
     """The messages of these entries, without those that a compaction removed. Raises `UnusualError`, `TooMuchError`."""
     data = b"".join([*held.stored, PADDING])
     bases = _bases(held.stored)
@@ -192,7 +192,7 @@ def _merged(one: Pairs, other: Pairs) -> Pairs:
     return Pairs(joined(one.rows, other.rows), names, values)
 
 
-def _decompressed(held: Held, layouts: Array, codec: Array, sizes: Array) -> tuple[bytes, Array, Array, Array]:
+def _decompressed(held: EntryBytes, layouts: Array, codec: Array, sizes: Array) -> tuple[bytes, Array, Array, Array]:
     """The same bytes with decompressed payloads; where metadata and payloads end, and entries start, in them."""
     pieces, total = list[bytes](), 0
     meta_ends, limits, begins = [], [], []
@@ -219,8 +219,8 @@ def _moved(fields: Fields, by: Array) -> Fields:
 
 
 def _rows(
-    raw: Array, data: bytes, held: Held, fields: Fields, pairs: Pairs, begins: Array, limits: Array
-) -> Rows:  # fmt: skip
+    raw: Array, data: bytes, held: EntryBytes, fields: Fields, pairs: Pairs, begins: Array, limits: Array
+) -> MessageRows:  # fmt: skip
     """Rows of messages from those of entries, whose payloads are between ``begins`` and ``limits``."""
     entries = _Numbers(fields, len(begins))
     batched, counts = entries.there(11), entries.int32(11)
@@ -228,7 +228,7 @@ def _rows(
     producer, schema = (Span(*entries.span(number), entries.there(number)) for number in (1, 16))
     if not batched.any():
         null, no_key = entries.of(25) != 0, entries.of(30) != 0
-        return Rows(
+        return MessageRows(
             data, np.arange(len(ids)), ids, np.full(len(ids), -1), entries.of(3), entries.of(12), entries.of(2),
             Span(*entries.span(6), entries.there(6) & ~no_key), entries.of(17) != 0,
             Span(*entries.span(18), entries.there(18)), Span(begins, limits, ~null), producer, schema, pairs,
@@ -254,7 +254,7 @@ def _rows(
         return np.where(one.there(own), one.of(own), entries.of(of_entry)[at])
 
     no_key, null = inherited(10, 30) != 0, inherited(9, 25) != 0
-    rows = Rows(
+    rows = MessageRows(
         data, at, ids[at], index, entries.of(3)[at], inherited(5, 12), inherited(8, 2), span(2, 6, no_key),
         either(one.of(6), entries.of(17)) != 0, span(7, 18, np.zeros(len(at), bool)), Span(ends, after, ~null),
         producer, schema, properties,
@@ -263,13 +263,13 @@ def _rows(
     return kept(rows, ~removed) if removed.any() else rows
 
 
-def kept(rows: Rows, which: Array) -> Rows:
+def kept(rows: MessageRows, which: Array) -> MessageRows:
     """Some of the messages."""
 
     def span(one: Span) -> Span:
         return Span(*(each[which] for each in one))
 
-    return Rows(
+    return MessageRows(
         rows.data, rows.at[which], rows.entry[which], rows.batch_index[which], rows.publish_ms[which],
         rows.event_ms[which], rows.sequence[which], span(rows.key), rows.encoded[which], span(rows.ordering_key),
         span(rows.value), rows.producer, rows.schema_version,

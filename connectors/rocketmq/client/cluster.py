@@ -12,8 +12,8 @@ from typing import Any
 
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.rocketmq.client.codes import Missing, RequestCode
-from trueup.connectors.rocketmq.client.connection import Connection, Request, Response
+from trueup.connectors.rocketmq.client.codes import NoRoute, RequestCode
+from trueup.connectors.rocketmq.client.connection import RocketMqConnection, RocketMqRequest, RocketMqResponse
 from trueup.connectors.rocketmq.client.options import access_of, addresses_of
 from trueup.state.common.errors import BadBytes, Retry, TrueupError
 
@@ -43,17 +43,19 @@ class RocketMqClient(Closing):
         self._access = access_of(endpoint)
         self._name_servers = addresses_of(endpoint)
         self._masters: dict[str, str] = {}
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, RocketMqConnection] = {}
         self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
     def route(self, topic: str) -> dict[str, Queues]:
         """The queues of a topic by broker, as the name servers know them now. Brokers without a master are left out.
 
-        Raises `Missing` if no name server that responds knows the topic.
+        Raises `NoRoute` if no name server that responds knows the topic.
         """
         fields = {"topic": topic, "acceptStandardJsonOnly": True}
         found: dict[str, Queues] = {}
-        for response in self._responses(Request(RequestCode.ROUTE, f"find the brokers of topic {topic}", fields)):
+        for response in self._responses(
+            RocketMqRequest(RequestCode.ROUTE, f"find the brokers of topic {topic}", fields)
+        ):
             route = response.parsed()
             try:
                 masters = _masters(route["brokerDatas"])
@@ -65,7 +67,7 @@ class RocketMqClient(Closing):
         return dict(sorted(found.items()))
 
     def logs(self, topic: str, permission: int = READABLE) -> list[LogId]:
-        """The queues of a topic that can be read or written, by broker and number. Raises `Missing`."""
+        """The queues of a topic that can be read or written, by broker and number. Raises `NoRoute`."""
         return [
             LogId(topic, number, broker)
             for broker, queues in self.route(topic).items()
@@ -75,7 +77,7 @@ class RocketMqClient(Closing):
 
     def masters(self) -> dict[str, str]:
         """The address of the master of each broker, by the broker's name, as the name servers know them now."""
-        request = Request(RequestCode.CLUSTER, "list the brokers", {})
+        request = RocketMqRequest(RequestCode.CLUSTER, "list the brokers", {})
         found: dict[str, str] = {}
         for response in self._responses(request):
             try:
@@ -87,13 +89,13 @@ class RocketMqClient(Closing):
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""
-        return sorted(self._topics(Request(RequestCode.TOPICS, "list the topics", {})))
+        return sorted(self._topics(RocketMqRequest(RequestCode.TOPICS, "list the topics", {})))
 
     def own_names(self) -> set[str]:
         """The names of clusters and brokers. Each broker has topics with these names."""
-        return self._topics(Request(RequestCode.SYSTEM_TOPICS, "list the names of clusters and brokers", {}))
+        return self._topics(RocketMqRequest(RequestCode.SYSTEM_TOPICS, "list the names of clusters and brokers", {}))
 
-    def _topics(self, request: Request) -> set[str]:
+    def _topics(self, request: RocketMqRequest) -> set[str]:
         found: set[str] = set()
         for response in self._responses(request):
             try:
@@ -102,7 +104,7 @@ class RocketMqClient(Closing):
                 raise _bad_bytes(response, error) from error
         return found
 
-    def ask(self, broker: str, request: Request) -> Response:
+    def ask(self, broker: str, request: RocketMqRequest) -> RocketMqResponse:
         """Ask the master of a broker. A kept connection that broke meanwhile is replaced once, unless the outcome is
         unknown then. Raises `Retry` and `Stop`, and `Unknown` for a lost response to a change."""
         address = self._address(broker)
@@ -113,7 +115,7 @@ class RocketMqClient(Closing):
                 self._masters.pop(broker, None)  # it may have moved
             raise
 
-    def ask_each(self, broker: str, requests: Sequence[Request]) -> list[Response | TrueupError]:
+    def ask_each(self, broker: str, requests: Sequence[RocketMqRequest]) -> list[RocketMqResponse | TrueupError]:
         """Ask the master of a broker many short questions, several at a time; an error of one is in the result. Raises
         `Retry` and `Stop` if the broker does not respond."""
         address = self._address(broker)
@@ -126,16 +128,16 @@ class RocketMqClient(Closing):
             finally:
                 self._drop_lost(address)
 
-    def ask_name_servers(self, request: Request) -> None:
+    def ask_name_servers(self, request: RocketMqRequest) -> None:
         """Ask every name server. Raises what the first of them does that fails."""
         for address in self._name_servers:
             self._ask(address, request)
 
-    def connect(self, broker: str) -> Connection:
+    def connect(self, broker: str) -> RocketMqConnection:
         """A new connection to the master of a broker, for one thread; the caller closes it. Raises `Retry`, `Stop`."""
         address = self._address(broker)
         try:
-            return Connection(address, self._access)
+            return RocketMqConnection(address, self._access)
         except Retry:
             self._masters.pop(broker, None)
             raise
@@ -152,19 +154,19 @@ class RocketMqClient(Closing):
             raise Retry(expected, "none is registered at the name servers", "start it; retrying")
         return found
 
-    def _responses(self, request: Request) -> list[Response]:
-        """The responses of all name servers that know what is asked. Raises `Missing` or `Retry` if there is none."""
-        found, error = list[Response](), None
+    def _responses(self, request: RocketMqRequest) -> list[RocketMqResponse]:
+        """The responses of all name servers that know what is asked. Raises `NoRoute` or `Retry` if there is none."""
+        found, error = list[RocketMqResponse](), None
         for address in self._name_servers:
             try:
                 found.append(self._ask(address, request))
             except Retry as failure:
-                error = failure if isinstance(failure, Missing) else error or failure
+                error = failure if isinstance(failure, NoRoute) else error or failure
         if not found and error:
             raise error
         return found
 
-    def _ask(self, address: str, request: Request) -> Response:
+    def _ask(self, address: str, request: RocketMqRequest) -> RocketMqResponse:
         with self._locks[address]:
             kept = self._open.get(address)
             try:
@@ -186,19 +188,21 @@ class RocketMqClient(Closing):
         self._drop(address)
         return True
 
-    def _connection(self, address: str) -> Connection:
+    def _connection(self, address: str) -> RocketMqConnection:
         """The kept connection, unless the server closed it: the outcome of a change would be unknown then."""
         if address in self._open and self._open[address].ended():
             self._drop(address)
         if address not in self._open:
-            self._open[address] = Connection(address, self._access)
+            self._open[address] = RocketMqConnection(address, self._access)
         return self._open[address]
 
     def _drop(self, address: str) -> None:
         self._open.pop(address).close()
 
 
-def _answers(connection: Connection, requests: Sequence[Request]) -> Iterator[Response | TrueupError]:
+def _answers(
+    connection: RocketMqConnection, requests: Sequence[RocketMqRequest]
+) -> Iterator[RocketMqResponse | TrueupError]:
     for start in range(0, len(requests), _TOGETHER):
         for pending in [connection.submit(request) for request in requests[start : start + _TOGETHER]]:
             try:
@@ -221,5 +225,5 @@ def _queues(found: Mapping[str, Any]) -> Queues:
     return queues
 
 
-def _bad_bytes(response: Response, error: Exception) -> BadBytes:
+def _bad_bytes(response: RocketMqResponse, error: Exception) -> BadBytes:
     return BadBytes(response.where, 0, "brokers and topics", f"{type(error).__name__}: {error}", "check its version")

@@ -102,7 +102,7 @@ _DENIED = (
 )
 
 
-class Missing(Retry):
+class NoRoute(Retry):
     """A topic that no name server knows: it does not exist, or all of its brokers are down. Only who knew the topic
     before can tell."""
 
@@ -127,7 +127,7 @@ def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
     if code == ResponseCode.SYSTEM_ERROR and _UNSURE in remark:
         return Unknown(expected, found, "it may or may not have happened; check the broker's log")
     if code == ResponseCode.NO_TOPIC:
-        return Missing(expected, found, "create the topic, or start the brokers that have it")
+        return NoRoute(expected, found, "create the topic, or start the brokers that have it")
     if code == ResponseCode.NO_PERMISSION:
         return Stop(expected, found, next((todo for text, todo in _DENIED if text in remark), _DENIED[3][1]))
     if code == ResponseCode.SYSTEM_ERROR and _EXCEEDED in remark.lower():

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from trueup.connectors.closing import Closing
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode, problem
 from trueup.connectors.rocketmq.protocol import frames
-from trueup.connectors.rocketmq.protocol.frames import Credentials, Header
+from trueup.connectors.rocketmq.protocol.frames import Credentials, FrameHeader
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError, Unknown
 
 CONNECT_S = 5.0
@@ -23,7 +23,7 @@ _LAST_OPAQUE, _LONG = (1 << 31) - 1, 1 << 63
 _OK = frozenset({ResponseCode.OK})
 
 
-class Request(NamedTuple):
+class RocketMqRequest(NamedTuple):
     """One request."""
 
     code: RequestCode
@@ -39,7 +39,7 @@ class Request(NamedTuple):
     """Seconds for which the server may hold the request before it responds."""
 
 
-class Response(NamedTuple):
+class RocketMqResponse(NamedTuple):
     """A response with an accepted code."""
 
     code: int
@@ -62,18 +62,18 @@ class Response(NamedTuple):
         return frames.parsed(self.body, self.where)
 
 
-class Pending(NamedTuple):
+class PendingRequest(NamedTuple):
     """A request in flight."""
 
     opaque: int
     """The number of the request, which its response repeats."""
-    request: Request
+    request: RocketMqRequest
     until: float
     """The value of ``time.monotonic`` until which the response may arrive."""
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class ConnectionOptions:
     """How to open connections."""
 
     signer: Credentials | None = None
@@ -83,7 +83,7 @@ class Access:
     connect_s: float = field(default=CONNECT_S)
 
 
-class Connection(Closing):
+class RocketMqConnection(Closing):
     """One connection, for one thread. Every request that is submitted must be waited for.
 
     Large requests and large responses must not be in flight together: a server whose responses are not read stops to
@@ -91,14 +91,14 @@ class Connection(Closing):
     connection is unusable: `wait` raises `Unknown` for a request that changes something, else `Retry` or `BadBytes`.
     """
 
-    def __init__(self, address: str, access: Access) -> None:
+    def __init__(self, address: str, access: ConnectionOptions) -> None:
         self.name, self._access = address, access
         self._socket = _open(address, access)
         self._chunk = bytearray(_CHUNK)
         self._at = self._end = self._opaque = 0
         self._believed, self._timeout_s = _BELIEVED, -1.0
-        self._pending: dict[int, Pending] = {}
-        self._arrived: dict[int, tuple[Header, memoryview]] = {}
+        self._pending: dict[int, PendingRequest] = {}
+        self._arrived: dict[int, tuple[FrameHeader, memoryview]] = {}
         self._lost: TrueupError | None = None
 
     def fileno(self) -> int:
@@ -110,7 +110,7 @@ class Connection(Closing):
         """Whether it is unusable."""
         return self._lost is not None
 
-    def submit(self, request: Request) -> Pending:
+    def submit(self, request: RocketMqRequest) -> PendingRequest:
         """Send a request without waiting. Raises `Retry` if the connection is lost: nothing was done."""
         if self._lost is not None:
             raise Retry(self._lost.expected, self._lost.found, self._lost.todo)
@@ -123,10 +123,10 @@ class Connection(Closing):
         except OSError as error:
             raise self._fail(self._broken(error)) from error
         until = time.monotonic() + self._access.timeout_s + request.wait_s
-        made = self._pending[self._opaque] = Pending(self._opaque, request, until)
+        made = self._pending[self._opaque] = PendingRequest(self._opaque, request, until)
         return made
 
-    def wait(self, pending: Pending) -> Response:
+    def wait(self, pending: PendingRequest) -> RocketMqResponse:
         """The response to a request. Raises what its code means, see `codes.problem`."""
         while pending.opaque not in self._arrived:
             self._read(pending)
@@ -134,9 +134,9 @@ class Connection(Closing):
         request = pending.request
         if header.code not in request.accepted:
             raise problem(header.code, header.remark, request.doing, self.name)
-        return Response(header.code, header.fields, body, f"a response from {self.name} to {request.doing}")
+        return RocketMqResponse(header.code, header.fields, body, f"a response from {self.name} to {request.doing}")
 
-    def arrived(self, pending: Pending) -> bool:
+    def arrived(self, pending: PendingRequest) -> bool:
         """Whether `wait` returns or raises at once. Reads the frames of which a part is here."""
         try:
             while self._lost is None and pending.opaque not in self._arrived and self._readable():
@@ -145,7 +145,7 @@ class Connection(Closing):
             return True  # `wait` raises it, too
         return self._lost is not None or pending.opaque in self._arrived
 
-    def ask(self, request: Request) -> Response:
+    def ask(self, request: RocketMqRequest) -> RocketMqResponse:
         """Send a request and wait for its response."""
         return self.wait(self.submit(request))
 
@@ -163,7 +163,7 @@ class Connection(Closing):
             return True
         return bool(select.select([self._socket], [], [], 0)[0])
 
-    def _read(self, pending: Pending) -> None:
+    def _read(self, pending: PendingRequest) -> None:
         """Read one frame, for this request or another."""
         try:
             if self._lost is not None:
@@ -181,7 +181,7 @@ class Connection(Closing):
         except TrueupError as error:
             raise self._error_for(pending, self._fail(error)) from None
 
-    def _error_for(self, pending: Pending, error: TrueupError) -> TrueupError:
+    def _error_for(self, pending: PendingRequest, error: TrueupError) -> TrueupError:
         """What a lost connection means for one request."""
         if pending.request.changes:
             expected = f"{self.name} to {pending.request.doing}"
@@ -249,7 +249,7 @@ class Connection(Closing):
         return Retry(f"a response from {self.name}", found, "retrying; check that it runs and is reachable")
 
 
-def _open(address: str, access: Access) -> socket.socket:
+def _open(address: str, access: ConnectionOptions) -> socket.socket:
     """A connected socket. Raises `Retry`, or `Stop` if one end does not trust the other."""
     host, _, port = address.rpartition(":")
     try:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
-from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.state.common.errors import BadBytes
 
 
@@ -15,21 +15,21 @@ def offset(client: RocketMqClient, group: str, log: LogId) -> int | None:
     return offset_of(client.ask(log.place, offset_request(group, log)))
 
 
-def offset_request(group: str, log: LogId) -> Request:
+def offset_request(group: str, log: LogId) -> RocketMqRequest:
     """Ask for the committed offset of a group; see `offset_of`."""
     fields = {**_place(group, log), "setZeroIfNotFound": False}
     doing, accepted = f"read the offset of group {group} in {log}", {ResponseCode.OK, ResponseCode.NOT_FOUND}
-    return Request(RequestCode.QUERY_CONSUMER_OFFSET, doing, fields, accepted=accepted)
+    return RocketMqRequest(RequestCode.QUERY_CONSUMER_OFFSET, doing, fields, accepted=accepted)
 
 
-def offset_of(response: Response) -> int | None:
+def offset_of(response: RocketMqResponse) -> int | None:
     """The committed offset in a response; None if there is none."""
     return response.number("offset") if response.code == ResponseCode.OK else None
 
 
 def offsets(client: RocketMqClient, broker: str) -> dict[str, dict[LogId, int]]:
     """All committed offsets on one broker, by group."""
-    response = client.ask(broker, Request(RequestCode.ALL_CONSUMER_OFFSETS, "list committed offsets", {}))
+    response = client.ask(broker, RocketMqRequest(RequestCode.ALL_CONSUMER_OFFSETS, "list committed offsets", {}))
     found: dict[str, dict[LogId, int]] = {}
     try:
         for key, queues in response.parsed()["offsetTable"].items():
@@ -45,7 +45,7 @@ def commit(client: RocketMqClient, group: str, log: LogId, at: int) -> None:
     """Commit an offset. The group must exist (`NoGroup`). Its members, if any, overwrite it: see `members`."""
     doing = f"commit offset {at} of group {group} in {log}"
     fields = {**_place(group, log), "commitOffset": at}
-    client.ask(log.place, Request(RequestCode.UPDATE_CONSUMER_OFFSET, doing, fields, changes=True))
+    client.ask(log.place, RocketMqRequest(RequestCode.UPDATE_CONSUMER_OFFSET, doing, fields, changes=True))
 
 
 def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[str]:
@@ -53,7 +53,7 @@ def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[s
     found: set[str] = set()
     accepted = {ResponseCode.OK, ResponseCode.NO_MEMBER}
     for broker in brokers:
-        request = Request(
+        request = RocketMqRequest(
             RequestCode.MEMBERS, f"list the members of group {group}", {"consumerGroup": group}, accepted=accepted
         )
         response = client.ask(broker, request)
@@ -66,7 +66,7 @@ def _place(group: str, log: LogId) -> Mapping[str, object]:
     return {"consumerGroup": group, "topic": log.topic, "queueId": log.number}
 
 
-def _ids(response: Response) -> set[str]:
+def _ids(response: RocketMqResponse) -> set[str]:
     try:
         return {str(each["clientId"]) for each in response.parsed()["connectionSet"]}
     except (KeyError, TypeError) as error:

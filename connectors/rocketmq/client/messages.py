@@ -1,18 +1,18 @@
 """Messages of queues: requests to pull, to send and to find offsets, and their responses.
 
-The requests are plain values, so that a copier can have several in flight (`Connection.submit`). A broker handles
-requests of one connection on several threads: to keep the order of a queue, at most one request to send to it may be in
-flight. Field names: PullMessageRequestHeader.java, SendMessageRequestHeaderV2.java.
+The requests are plain values, so that a copier can have several in flight (`RocketMqConnection.submit`). A broker
+handles requests of one connection on several threads: to keep the order of a queue, at most one request to send to it
+may be in flight. Field names: PullMessageRequestHeader.java, SendMessageRequestHeaderV2.java.
 """
 
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client.codes import STORED, RequestCode, ResponseCode
-from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.protocol.block import Block, scan
-from trueup.connectors.rocketmq.protocol.stored import Stored, decode
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages, decode
 from trueup.state.common.errors import Stop
 
 READERS, WRITERS = "CID_RMQ_SYS_TRUEUP", "TRUEUP"
@@ -24,10 +24,10 @@ have this name, so that a broker creates none (TopicConfigManager.java): it answ
 _PULLED = frozenset({ResponseCode.OK, ResponseCode.PULL_NOT_FOUND, ResponseCode.PULL_AGAIN, ResponseCode.PULL_MOVED})
 
 
-class Pulled(NamedTuple):
+class PullResult(NamedTuple):
     """The response to a pull."""
 
-    messages: Stored | None
+    messages: StoredMessages | None
     """The messages; None if there are none, or if they are in the block."""
     next: int
     """The offset after the last message of the response, or the offset at which the broker tells a client to go on."""
@@ -41,7 +41,7 @@ class Pulled(NamedTuple):
     """The messages as a block, in which case ``messages`` is None; see `pulled`."""
 
 
-class Sent(NamedTuple):
+class SendResult(NamedTuple):
     """The place of a message or batch that was sent."""
 
     queue: int
@@ -53,7 +53,7 @@ class Sent(NamedTuple):
     they are not yet on its disk, or not on a slave."""
 
 
-def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = READERS) -> Request:
+def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = READERS) -> RocketMqRequest:
     """Ask for up to ``most`` messages from this offset on; the broker holds the request up to about ``wait_s`` while
     there are none. Brokers limit a response also by their settings maxTransfer*OnMessageIn*."""
     fields: dict[str, object] = {
@@ -61,22 +61,22 @@ def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = R
         "sysFlag": _SUBSCRIPTION | (_SUSPEND if wait_s else 0), "commitOffset": 0,
         "suspendTimeoutMillis": int(wait_s * 1000), "subscription": "*", "subVersion": 0, "expressionType": "TAG",
     }  # fmt: skip
-    return Request(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=wait_s)
+    return RocketMqRequest(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=wait_s)
 
 
-def pulled(response: Response, together: bool = False) -> Pulled:
+def pulled(response: RocketMqResponse, together: bool = False) -> PullResult:
     """The messages of a response to `pull`. ``together``: whether messages that have the form of a block are returned
     as one. Raises `BadBytes`."""
     given = response.code == ResponseCode.OK and len(response.body)
     block = scan(response.body) if given and together else None
     messages = decode(response.body, response.where) if given and block is None else None
     following, start, end = (response.number(name) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
-    return Pulled(messages, following, start, end, response.code == ResponseCode.PULL_MOVED, block)
+    return PullResult(messages, following, start, end, response.code == ResponseCode.PULL_MOVED, block)
 
 
 def send(
     log: LogId, body: bytes, born_ms: int, properties: bytes = b"", flag: int = 0, sys: int = 0, group: str = WRITERS
-) -> Request:
+) -> RocketMqRequest:
     """Send one message, whose body must not be empty. Its properties can delay it or make it part of a transaction; the
     broker stores them in any order. Raises `Stop` for properties that are not UTF-8: only a batch can have them."""
     fields = _sending(log, born_ms, sys, group, batch=False)
@@ -84,23 +84,25 @@ def send(
         fields |= {"h": flag, "i": str(properties, "utf-8")}
     except UnicodeDecodeError as error:
         raise Stop("properties in UTF-8", str(error), "send the message in a batch") from error
-    return Request(RequestCode.SEND, f"store a message in {log}", fields, body, STORED, changes=True)
+    return RocketMqRequest(RequestCode.SEND, f"store a message in {log}", fields, body, STORED, changes=True)
 
 
-def send_batch(log: LogId, body: bytes | memoryview, born_ms: int, sys: int = 0, group: str = WRITERS) -> Request:
+def send_batch(
+    log: LogId, body: bytes | memoryview, born_ms: int, sys: int = 0, group: str = WRITERS
+) -> RocketMqRequest:
     """Send the messages of `batch.encode`. ``sys`` and ``born_ms`` apply to all of them. Their properties are stored as
     they are and have no effect: nothing is delayed."""
     fields = _sending(log, born_ms, sys, group, batch=True)
-    return Request(RequestCode.SEND_BATCH, f"store messages in {log}", fields, body, STORED, changes=True)
+    return RocketMqRequest(RequestCode.SEND_BATCH, f"store messages in {log}", fields, body, STORED, changes=True)
 
 
-def sent(response: Response) -> Sent:
+def sent(response: RocketMqResponse) -> SendResult:
     """Where the messages of a response to `send` or `send_batch` are. Raises `BadBytes`."""
     ids = tuple(response.fields.get("msgId", "").split(","))
-    return Sent(response.number("queueId"), response.number("queueOffset"), ids, response.code == ResponseCode.OK)
+    return SendResult(response.number("queueId"), response.number("queueOffset"), ids, response.code == ResponseCode.OK)
 
 
-def end_transaction(response: Sent, group: str, unique: str, commit: bool = True) -> Request:
+def end_transaction(response: SendResult, group: str, unique: str, commit: bool = True) -> RocketMqRequest:
     """Commit or roll back a message that was sent with the property TRAN_MSG; ``unique``: its property UNIQ_KEY.
 
     The broker finds the prepared message by its offset in the commit log, the last 8 bytes of its id.
@@ -111,29 +113,29 @@ def end_transaction(response: Sent, group: str, unique: str, commit: bool = True
         "commitOrRollback": flags.COMMITTED if commit else flags.TRANSACTION, "fromTransactionCheck": False,
         "msgId": message_id, "transactionId": unique,
     }  # fmt: skip
-    return Request(RequestCode.END_TRANSACTION, f"end transaction {unique}", fields, changes=True)
+    return RocketMqRequest(RequestCode.END_TRANSACTION, f"end transaction {unique}", fields, changes=True)
 
 
-def first_offset(log: LogId) -> Request:
+def first_offset(log: LogId) -> RocketMqRequest:
     """Ask for the offset of the oldest message; see `offset_of`."""
-    return Request(RequestCode.MIN_OFFSET, f"find the start of {log}", _queue(log))
+    return RocketMqRequest(RequestCode.MIN_OFFSET, f"find the start of {log}", _queue(log))
 
 
-def end_offset(log: LogId) -> Request:
+def end_offset(log: LogId) -> RocketMqRequest:
     """Ask for the offset after the newest message. It lags behind acknowledgements, usually by 1 ms.
 
     It is 0 for a topic or queue that the broker does not have.
     """
-    return Request(RequestCode.MAX_OFFSET, f"find the end of {log}", _queue(log))
+    return RocketMqRequest(RequestCode.MAX_OFFSET, f"find the end of {log}", _queue(log))
 
 
-def offset_at(log: LogId, stored_ms: int) -> Request:
+def offset_at(log: LogId, stored_ms: int) -> RocketMqRequest:
     """Ask for the offset of the first message stored at or after this time, or the end."""
     fields = {**_queue(log), "timestamp": stored_ms, "boundaryType": "LOWER"}
-    return Request(RequestCode.SEARCH_OFFSET, f"find the messages of {log} by time", fields)
+    return RocketMqRequest(RequestCode.SEARCH_OFFSET, f"find the messages of {log} by time", fields)
 
 
-def offset_of(response: Response) -> int:
+def offset_of(response: RocketMqResponse) -> int:
     """The offset in a response. Raises `BadBytes`."""
     return response.number("offset")
 

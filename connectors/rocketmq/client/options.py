@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.rocketmq.client.connection import ANSWER_S, Access
+from trueup.connectors.rocketmq.client.connection import ANSWER_S, ConnectionOptions
 from trueup.connectors.rocketmq.protocol.frames import Credentials
 from trueup.connectors.tls import tls_of
 from trueup.state.common.errors import BadSettings
@@ -16,7 +16,7 @@ REPLICATOR = "replicator.source"
 KEYS = (*_USER, _TIMEOUT, REPLICATOR, *TLS_KEYS)
 
 
-def access_of(endpoint: Endpoint) -> Access:
+def access_of(endpoint: Endpoint) -> ConnectionOptions:
     """Credentials, TLS and time-out of a cluster's options. Raises `BadSettings` with each invalid key."""
     options = endpoint.options
     if found := problems(endpoint):
@@ -24,7 +24,7 @@ def access_of(endpoint: Endpoint) -> Access:
     tls = tls_of({key: value for key, value in options.items() if key in TLS_KEYS})
     key, secret, token = (options.get(name, "") for name in _USER)
     timeout_s = float(options.get(_TIMEOUT, ANSWER_S * 1000)) / 1000
-    return Access(Credentials(key, secret, token) if key else None, tls, timeout_s)
+    return ConnectionOptions(Credentials(key, secret, token) if key else None, tls, timeout_s)
 
 
 def problems(endpoint: Endpoint) -> list[str]:

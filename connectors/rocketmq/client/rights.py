@@ -10,7 +10,7 @@ from typing import Any
 
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode
-from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.state.common.errors import BadBytes, Stop
 
 Rights = Mapping[str, Any]
@@ -58,10 +58,10 @@ def _ask(
     doing: str,
     fields: Mapping[str, object],
     body: bytes | None = None,
-) -> Response:
+) -> RocketMqResponse:
     """Send a request to the master of a broker. ``body``: the body of a change; None: the request changes nothing."""
     try:
-        return client.ask(broker, Request(code, doing, fields, body or b"", changes=body is not None))
+        return client.ask(broker, RocketMqRequest(code, doing, fields, body or b"", changes=body is not None))
     except Stop as error:
         if not any(text in error.found for text in _WITHOUT_ACL):
             raise
@@ -69,7 +69,7 @@ def _ask(
         raise NoRights(error.expected, error.found, todo) from error
 
 
-def _listed(response: Response) -> list[Mapping[str, Any]]:
+def _listed(response: RocketMqResponse) -> list[Mapping[str, Any]]:
     found = response.parsed() if len(response.body) else []
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
         raise BadBytes(response.where, 0, "a list of objects", str(type(found)), "check its version")

@@ -10,7 +10,7 @@ from typing import Any
 
 from trueup.connectors.rocketmq.client.cluster import READABLE, WRITABLE, RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
-from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.state.common.errors import BadBytes
 
 _TAGS = "SINGLE_TAG"
@@ -20,7 +20,7 @@ Group = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class RocketMqTopic:
     """A topic on one broker."""
 
     name: str
@@ -35,30 +35,30 @@ class Topic:
     """Attributes such as message.type by name. The names are without the ``+`` that requests for changes add."""
 
 
-def topics(client: RocketMqClient, broker: str) -> dict[str, Topic]:
+def topics(client: RocketMqClient, broker: str) -> dict[str, RocketMqTopic]:
     """All topics of a broker by name, including system topics."""
-    response = client.ask(broker, Request(RequestCode.ALL_TOPIC_CONFIGS, "list its topics", {}))
+    response = client.ask(broker, RocketMqRequest(RequestCode.ALL_TOPIC_CONFIGS, "list its topics", {}))
     table = _table(response, "topicConfigTable")
     return {name: _topic(response, {"topicName": name, **found}) for name, found in table.items()}
 
 
-def topic(client: RocketMqClient, broker: str, name: str) -> Topic | None:
+def topic(client: RocketMqClient, broker: str, name: str) -> RocketMqTopic | None:
     """A topic of a broker, or None."""
     return topic_of(client.ask(broker, topic_request(name)))
 
 
-def topic_request(name: str) -> Request:
+def topic_request(name: str) -> RocketMqRequest:
     """Ask for one topic; see `topic_of`."""
     accepted = {ResponseCode.OK, ResponseCode.NO_TOPIC}
-    return Request(RequestCode.TOPIC_CONFIG, f"read topic {name}", {"topic": name}, accepted=accepted)
+    return RocketMqRequest(RequestCode.TOPIC_CONFIG, f"read topic {name}", {"topic": name}, accepted=accepted)
 
 
-def topic_of(response: Response) -> Topic | None:
+def topic_of(response: RocketMqResponse) -> RocketMqTopic | None:
     """The topic in a response, or None."""
     return _topic(response, response.parsed()) if response.code == ResponseCode.OK else None
 
 
-def put_topic(client: RocketMqClient, broker: str, wanted: Topic, without: Sequence[str] = ()) -> None:
+def put_topic(client: RocketMqClient, broker: str, wanted: RocketMqTopic, without: Sequence[str] = ()) -> None:
     """Create or change a topic. Of its attributes, those of ``wanted`` are set, and those of ``without``, which it must
     have, removed; others stay."""
     attributes = [*(f"+{name}={value}" for name, value in wanted.attributes.items()), *(f"-{name}" for name in without)]
@@ -67,12 +67,14 @@ def put_topic(client: RocketMqClient, broker: str, wanted: Topic, without: Seque
         "perm": wanted.permissions, "topicFilterType": _TAGS, "topicSysFlag": wanted.sys, "order": wanted.ordered,
         "attributes": ",".join(attributes) or None, "force": False,
     }  # fmt: skip
-    client.ask(broker, Request(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True))
+    client.ask(
+        broker, RocketMqRequest(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True)
+    )
 
 
 def groups(client: RocketMqClient, broker: str) -> dict[str, Group]:
     """The subscription groups of a broker by name, in the form that `put_group` takes."""
-    request = Request(RequestCode.ALL_GROUPS, "list its subscription groups", {})
+    request = RocketMqRequest(RequestCode.ALL_GROUPS, "list its subscription groups", {})
     return dict(_table(client.ask(broker, request), "subscriptionGroupTable"))
 
 
@@ -83,12 +85,12 @@ def put_group(client: RocketMqClient, broker: str, group: Group, without: Sequen
     if isinstance(attributes, Mapping):
         added = {f"+{name}": value for name, value in attributes.items()}
         group = {**group, "attributes": {**added, **{f"-{name}": "" for name in without}}}
-    client.ask(broker, Request(RequestCode.UPDATE_GROUP, doing, {}, json.dumps(group).encode(), changes=True))
+    client.ask(broker, RocketMqRequest(RequestCode.UPDATE_GROUP, doing, {}, json.dumps(group).encode(), changes=True))
 
 
 def settings(client: RocketMqClient, broker: str) -> dict[str, str]:
     """The settings of a broker."""
-    response = client.ask(broker, Request(RequestCode.BROKER_CONFIG, "read its settings", {}))
+    response = client.ask(broker, RocketMqRequest(RequestCode.BROKER_CONFIG, "read its settings", {}))
     lines = str(response.body, "utf-8", "replace").splitlines()
     return dict(line.split("=", 1) for line in lines if "=" in line)
 
@@ -98,22 +100,22 @@ def runtime(client: RocketMqClient, broker: str) -> dict[str, str]:
     return {
         n: str(v)
         for n, v in _table(
-            client.ask(broker, Request(RequestCode.BROKER_RUNTIME, "read its figures", {})), "table"
+            client.ask(broker, RocketMqRequest(RequestCode.BROKER_RUNTIME, "read its figures", {})), "table"
         ).items()
     }
 
 
-def _table(response: Response, name: str) -> Mapping[str, Any]:
+def _table(response: RocketMqResponse, name: str) -> Mapping[str, Any]:
     found = response.parsed()
     if not isinstance(found, dict) or not isinstance(found.get(name), dict):
         raise BadBytes(response.where, 0, f"an object {name}", str(found)[:100], "check its version")
     return found[name]  # type: ignore[no-any-return]
 
 
-def _topic(response: Response, found: Mapping[str, Any]) -> Topic:
+def _topic(response: RocketMqResponse, found: Mapping[str, Any]) -> RocketMqTopic:
     try:
         attributes = {str(name): str(value) for name, value in (found.get("attributes") or {}).items()}
-        return Topic(
+        return RocketMqTopic(
             str(found["topicName"]), int(found["readQueueNums"]), int(found["writeQueueNums"]), int(found["perm"]),
             bool(found["order"]), int(found["topicSysFlag"]), attributes,
         )  # fmt: skip

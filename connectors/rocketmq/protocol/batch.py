@@ -14,7 +14,7 @@ HEAD, _SHORT = struct.Struct(">iiiii"), struct.Struct(">h")
 _AROUND = HEAD.size + _SHORT.size
 
 
-class Batch(NamedTuple):
+class MessageBatch(NamedTuple):
     """The content of one request to store messages."""
 
     messages: int

@@ -34,15 +34,15 @@ _UNUSUAL = flags.BORN_IN_V6 | flags.STORED_IN_V6 | flags.INNER_BATCH
 _VALUE, _NEXT = 1, 2
 WORD, _FACTOR = 8, np.uint64(0x9E37_79B9_7F4A_7C15)
 SURE = 2 * WORD
-"""Bytes of a name that `Titles` has whole."""
+"""Bytes of a name that `NumericNames` has whole."""
 
 
 class Block:
     """Messages in the order of their bytes, as arrays.
 
-    ``data``, ``offsets``, ``stored``, ``born``, ``sys`` and ``flags``: see the fields of `stored.Stored`. ``places``:
-    the offsets as a big-endian array. ``body_at`` and ``body_end``: the start and end of each body in ``data``.
-    ``more_at`` and ``more_end``: the start and end of the properties of each message in ``data``.
+    ``data``, ``offsets``, ``stored``, ``born``, ``sys`` and ``flags``: see the fields of `stored.StoredMessages`.
+    ``places``: the offsets as a big-endian array. ``body_at`` and ``body_end``: the start and end of each body in
+    ``data``. ``more_at`` and ``more_end``: the start and end of the properties of each message in ``data``.
     """
 
     def __init__(self, data: memoryview, head: Array, starts: Array, more_at: Array, more_end: Array) -> None:
@@ -106,7 +106,7 @@ def _match(block: Block, checksums: Array) -> bool:
     return not ((found ^ checksums) & CRC_BITS).any()
 
 
-class Titles(NamedTuple):
+class NumericNames(NamedTuple):
     """Names of properties as numbers. The two words of a name of up to `SURE` bytes contain all bytes of the name."""
 
     first: Array
@@ -119,17 +119,17 @@ class Titles(NamedTuple):
     """One number for each name, computed from both words and the length; see `hash_of`."""
 
 
-def _titles(first: Array, last: Array, length: Array) -> Titles:
-    return Titles(first, last, length, (first ^ last * _FACTOR) * _FACTOR ^ length)
+def _titles(first: Array, last: Array, length: Array) -> NumericNames:
+    return NumericNames(first, last, length, (first ^ last * _FACTOR) * _FACTOR ^ length)
 
 
 def hash_of(text: bytes) -> int:
-    """The number of `Titles.hashes` for one text."""
+    """The number of `NumericNames.hashes` for one text."""
     first, last = int.from_bytes(text[:WORD], "little"), int.from_bytes(text[-WORD:], "little")
     return ((first ^ last * int(_FACTOR)) * int(_FACTOR) ^ len(text)) & (1 << 64) - 1
 
 
-class Names:
+class PropertyNames:
     """A set of names of properties."""
 
     def __init__(self, names: Iterable[bytes]) -> None:
@@ -138,9 +138,9 @@ class Names:
         first, last = np.array(words, np.uint64).T
         known = _titles(first, last, np.array(list(map(len, each)), np.uint64))
         order = np.argsort(known.hashes)
-        self._known = Titles(*(part[order] for part in known))
+        self._known = NumericNames(*(part[order] for part in known))
 
-    def has(self, titles: Titles) -> Array:
+    def has(self, titles: NumericNames) -> Array:
         """Which of these are in the set. Names of more than `SURE` bytes may not be."""
         hashes = self._known.hashes
         at = np.minimum(np.searchsorted(hashes, titles.hashes), len(hashes) - 1)
@@ -149,7 +149,7 @@ class Names:
         return found
 
 
-class Parts:
+class PropertyBlock:
     """The properties of messages.
 
     ``raw``: the bytes of all properties, one after another. ``first``: the place in ``raw`` at which the properties of
@@ -160,7 +160,7 @@ class Parts:
     """
 
     @classmethod
-    def of(cls, block: Block) -> "Parts":
+    def of(cls, block: Block) -> "PropertyBlock":
         """The properties of the messages of a block."""
         more = ranges(block.data, block.more_at, block.more_end)
         return cls(bytes(whole(more)), block.more_end - block.more_at)
@@ -200,7 +200,7 @@ class Parts:
         return left.tobytes(), ends[self.edges]
 
 
-def titles_in(padded: Array, starts: Array, ends: Array) -> Titles:
+def titles_in(padded: Array, starts: Array, ends: Array) -> NumericNames:
     """The names between these places. ``padded``: the bytes, with a word before them and one behind."""
     words = np.ndarray((len(padded) - WORD,), "<u8", padded, strides=(1,))
     length = (ends - starts).astype(np.uint64)

@@ -40,7 +40,7 @@ class Credentials:
     """The token of temporary credentials; empty if there is none."""
 
 
-class Header(NamedTuple):
+class FrameHeader(NamedTuple):
     """The header of a frame that a server sent."""
 
     code: int
@@ -70,7 +70,7 @@ def encoded(
     return b"".join((struct.pack(">ii", 4 + len(raw) + len(body), len(raw)), raw, body))
 
 
-def split(frame: memoryview, where: str) -> tuple[Header, memoryview]:
+def split(frame: memoryview, where: str) -> tuple[FrameHeader, memoryview]:
     """Header and body of a frame without its length. Raises `BadBytes`."""
     if len(frame) < _LEAST:
         raise _bad(where, 0, f"at least {_LEAST} bytes", str(len(frame)))
@@ -101,7 +101,7 @@ def _quoted(found: re.Match[str]) -> str:
     return word if word.startswith('"') else f'"{word.strip()}"'
 
 
-def _header(found: Any, where: str) -> Header:
+def _header(found: Any, where: str) -> FrameHeader:
     if not isinstance(found, dict):
         raise _bad(where, _LEAST, "an object as header", type(found).__name__)
     numbers: list[Any] = [found.get(name) for name in ("code", "opaque", "flag")]
@@ -110,7 +110,7 @@ def _header(found: Any, where: str) -> Header:
     if not sound or not all(isinstance(value, str) for value in fields.values()):
         raise _bad(where, _LEAST, "code, opaque, flag, remark and extFields", str(found)[:100])
     code, opaque, flag = numbers
-    return Header(code, opaque, bool(flag & _IS_RESPONSE), remark, fields)
+    return FrameHeader(code, opaque, bool(flag & _IS_RESPONSE), remark, fields)
 
 
 def _text(value: object) -> str:

@@ -37,7 +37,7 @@ _HOST_END = struct.calcsize(">iqi")
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredMessages:
     """Messages in the order of their bytes, as columns."""
 
     data: memoryview
@@ -78,7 +78,7 @@ class Stored:
         return (bytes(host) + self.physical[row].to_bytes(8, "big", signed=True)).hex().upper()
 
 
-def decode(data: memoryview, where: str) -> Stored:
+def decode(data: memoryview, where: str) -> StoredMessages:
     """All messages in these bytes, with bodies that match their CRC. Raises `BadBytes` at the first other byte.
 
     One loop over plain numbers: brokers return 8 or 32 messages at a time by default, for which arrays cost more.
@@ -136,7 +136,7 @@ def decode(data: memoryview, where: str) -> Stored:
             )
         )
         at = end
-    return Stored(data, *zip(*rows, strict=True))
+    return StoredMessages(data, *zip(*rows, strict=True))
 
 
 def _bad(where: str, at: int, expected: str, found: int) -> BadBytes:

@@ -13,15 +13,15 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.ports import Capabilities, Log, Sample, TopicState
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.client.options import problems
 from trueup.connectors.rocketmq.client.rights import NoRights
-from trueup.connectors.rocketmq.client.topics import Group, Topic
+from trueup.connectors.rocketmq.client.topics import Group, RocketMqTopic
 from trueup.connectors.rocketmq.replication import rights
 from trueup.connectors.rocketmq.replication.group_settings import configs_of, set_group
-from trueup.connectors.rocketmq.replication.groups import Groups, starts
-from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, Heartbeats, queue_of
+from trueup.connectors.rocketmq.replication.groups import RocketMqGroups, starts
+from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, RocketMqHeartbeats, queue_of
 from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.topics import KNOWN, create, grow, set_configs, state_of
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
@@ -44,7 +44,7 @@ class RocketMqAdmin(Closing):
         self._made: RocketMqClient | None = None
         self._lock = threading.Lock()
         self._brokers: frozenset[str] = frozenset()
-        self._homes: dict[str, dict[str, Topic]] = {}
+        self._homes: dict[str, dict[str, RocketMqTopic]] = {}
         self._held: dict[str, Mapping[str, Group]] = {}
 
     @property
@@ -91,7 +91,7 @@ class RocketMqAdmin(Closing):
             homes = {name: dict(self._homes.get(name, {})) for name in sorted(wanted)}
         return {name: state_of(name, parts) for name, parts in homes.items() if parts}
 
-    def _remember(self, broker: str, wanted: set[str], held: Mapping[str, Topic]) -> None:
+    def _remember(self, broker: str, wanted: set[str], held: Mapping[str, RocketMqTopic]) -> None:
         with self._lock:
             self._brokers = self._brokers | {broker}
             for name in wanted:
@@ -125,7 +125,7 @@ class RocketMqAdmin(Closing):
             found |= {log: answer for log, answer in answers.items() if answer is not None}
         return found
 
-    def _offsets(self, logs: Sequence[LogId], *asks: Callable[[LogId], Request]) -> list[Found]:
+    def _offsets(self, logs: Sequence[LogId], *asks: Callable[[LogId], RocketMqRequest]) -> list[Found]:
         """For each question, one offset of each queue. A broker that does not respond is an error of its queues, unless
         it is the only one."""
         found, by_broker = [Found() for _ in asks], _by_broker(logs)
@@ -141,7 +141,9 @@ class RocketMqAdmin(Closing):
                 every.update(these)
         return found
 
-    def _on(self, broker: str, logs: Sequence[LogId], asks: Sequence[Callable[[LogId], Request]]) -> list[Found]:
+    def _on(
+        self, broker: str, logs: Sequence[LogId], asks: Sequence[Callable[[LogId], RocketMqRequest]]
+    ) -> list[Found]:
         """Brokers respond with offset 0 for queues that they do not have; so what exists is read afterwards."""
         asked, names = [ask(log) for ask in asks for log in logs], sorted({log.topic for log in logs})
         answers = iter(self._client.ask_each(broker, asked))
@@ -200,15 +202,15 @@ class RocketMqAdmin(Closing):
             raise _no_broker(self.endpoint)
         return sorted(masters)
 
-    def groups(self) -> Groups:
+    def groups(self) -> RocketMqGroups:
         """Its consumer groups."""
-        return Groups(self._client)
+        return RocketMqGroups(self._client)
 
-    def heartbeats(self, topic: str) -> Heartbeats:
+    def heartbeats(self, topic: str) -> RocketMqHeartbeats:
         """Its heartbeats' topic, over separate connections."""
         if wrong := self.problems():
             raise BadSettings(wrong)
-        return Heartbeats(self.endpoint, topic)
+        return RocketMqHeartbeats(self.endpoint, topic)
 
     def sample(self, logs: Sequence[LogId]) -> Sample:
         """Nothing is known: messages are stored one by one."""
@@ -243,7 +245,9 @@ def _by_broker(logs: Iterable[LogId]) -> dict[str, list[LogId]]:
     return found
 
 
-def _offset(log: LogId, answer: Response | TrueupError, topic: Response | TrueupError) -> int | TrueupError:
+def _offset(
+    log: LogId, answer: RocketMqResponse | TrueupError, topic: RocketMqResponse | TrueupError
+) -> int | TrueupError:
     if isinstance(answer, TrueupError):
         return answer
     if isinstance(topic, TrueupError):

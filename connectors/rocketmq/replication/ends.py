@@ -6,7 +6,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.connection import Response
+from trueup.connectors.rocketmq.client.connection import RocketMqResponse
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.records.binding import Binding
@@ -14,7 +14,7 @@ from trueup.state.common.errors import Stop, TrueupError
 
 
 class RocketMqEnd:
-    """The part of `connectors.replication.ports.End` that reader and writer share."""
+    """The part of `connectors.replication.ports.CopyEnd` that reader and writer share."""
 
     lag_s = 0.0
 
@@ -68,7 +68,10 @@ def _of_broker(client: RocketMqClient, broker: str, logs: Sequence[LogId]) -> di
 
 
 def _bounds(
-    log: LogId, start: Response | TrueupError, end: Response | TrueupError, topic: Response | TrueupError
+    log: LogId,
+    start: RocketMqResponse | TrueupError,
+    end: RocketMqResponse | TrueupError,
+    topic: RocketMqResponse | TrueupError,
 ) -> Bounds | TrueupError:
     if isinstance(start, TrueupError):
         return start
@@ -79,7 +82,7 @@ def _bounds(
     return _missing(log, topics.topic_of(topic)) or Bounds(messages.offset_of(start), messages.offset_of(end))
 
 
-def _missing(log: LogId, topic: topics.Topic | None) -> TrueupError | None:
+def _missing(log: LogId, topic: topics.RocketMqTopic | None) -> TrueupError | None:
     if topic is None:
         found = "no such topic there"
     elif log.number >= (queues := max(topic.read, topic.write)):

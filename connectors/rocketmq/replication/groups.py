@@ -50,7 +50,7 @@ class States(Mapping[str, str]):
         return len(self._known)
 
 
-class Groups:
+class RocketMqGroups:
     """Implements `connectors.replication.ports.GroupOffsets`."""
 
     def __init__(self, client: RocketMqClient) -> None:

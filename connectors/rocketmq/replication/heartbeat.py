@@ -12,8 +12,8 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.connection import Connection, Pending, Request
-from trueup.connectors.rocketmq.client.topics import Topic
+from trueup.connectors.rocketmq.client.connection import PendingRequest, RocketMqConnection, RocketMqRequest
+from trueup.connectors.rocketmq.client.topics import RocketMqTopic
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -38,15 +38,15 @@ def queue_of(client: RocketMqClient, topic: str) -> LogId | None:
     return next(places, None)
 
 
-class Heartbeats(Closing):
+class RocketMqHeartbeats(Closing):
     """Implements `connectors.replication.ports.HeartbeatLog`."""
 
     def __init__(self, endpoint: Endpoint, topic: str) -> None:
         self._client, self._topic = RocketMqClient(endpoint), topic
         self.error, self.written_ms = "", 0
-        self._connection: Connection | None = None
+        self._connection: RocketMqConnection | None = None
         self._log, self._at = LogId(topic, 0), 0
-        self._sent: list[tuple[Pending, int]] = []
+        self._sent: list[tuple[PendingRequest, int]] = []
 
     def prepare(self) -> None:
         """Create the topic if it is missing, and start to read near its end."""
@@ -69,9 +69,9 @@ class Heartbeats(Closing):
             raise Retry(expected, "none is registered at the name servers", "start one; retrying")
         for name in names(self._topic)[:-1]:
             with suppress(Stop):
-                topics.put_topic(self._client, broker, Topic(name, 1, 1))
+                topics.put_topic(self._client, broker, RocketMqTopic(name, 1, 1))
                 return LogId(name, 0, broker)
-        topics.put_topic(self._client, broker, Topic(self._topic, 1, 1))
+        topics.put_topic(self._client, broker, RocketMqTopic(self._topic, 1, 1))
         return LogId(self._topic, 0, broker)
 
     def write(self, key: bytes, sent_ms: int) -> None:
@@ -105,9 +105,9 @@ class Heartbeats(Closing):
         parts = [bytes(body).partition(b" ") for body in pulled.messages.bodies]
         return [int(sent) for sent, _, other in parts if other == key and sent.isdigit() and len(sent) <= DIGITS]
 
-    def _acknowledge(self, connection: Connection) -> None:
+    def _acknowledge(self, connection: RocketMqConnection) -> None:
         """Collect the responses that have arrived."""
-        left = list[tuple[Pending, int]]()
+        left = list[tuple[PendingRequest, int]]()
         for pending, sent_ms in self._sent:
             if connection.arrived(pending):
                 messages.sent(connection.wait(pending))
@@ -116,7 +116,7 @@ class Heartbeats(Closing):
                 left.append((pending, sent_ms))
         self._sent = left
 
-    def _number(self, request: Request) -> int:
+    def _number(self, request: RocketMqRequest) -> int:
         assert self._connection is not None, "it was just opened"
         return messages.offset_of(self._connection.ask(request))
 

@@ -14,7 +14,7 @@ from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.replication.track import PLACE
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.connection import Connection, Pending
+from trueup.connectors.rocketmq.client.connection import PendingRequest, RocketMqConnection
 from trueup.connectors.rocketmq.client.options import REPLICATOR
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
@@ -35,7 +35,7 @@ class RocketMqReader(RocketMqEnd):
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.source)
         self._decoder = Decoder(untouched(lease), REPLICATOR in lease.source.options, _called(lease))
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, RocketMqConnection] = {}
         self._queues: dict[LogId, _Queue] = {}
         self._last = {
             a.source: _Last(a.position.offset - 1, a.position.resume_state[PLACE])
@@ -116,7 +116,7 @@ class RocketMqReader(RocketMqEnd):
             self._last[log] = last
         return read
 
-    def _connection(self, broker: str) -> Connection:
+    def _connection(self, broker: str) -> RocketMqConnection:
         if broker in self._open and self._open[broker].lost:
             self._drop(broker)
         if broker not in self._open:
@@ -161,7 +161,7 @@ class _Queue:
     ``at``: the offset of the next pull. ``wanted``: the offset of the next message to give. ``idle``: whether the last
     pull reached the end of the queue. ``rows``: the messages that arrived and were not given yet; None if no response
     is left to give. The times at which these messages were stored, and the offsets of those with foreign tags
-    (`records.columns.Decoded`), are kept beside them.
+    (`records.columns.DecodedMessages`), are kept beside them.
 
     Offsets of a queue have no gaps. Those that are missing in a response have expired: a broker deletes a file of its
     commit log before it moves the start of the queues, and continues behind the file until then.
@@ -173,22 +173,22 @@ class _Queue:
 
     def __init__(self, log: LogId, wanted: int) -> None:
         self.log, self.wanted, self.at, self.idle = log, wanted, wanted, False
-        self._connection: Connection | None = None
+        self._connection: RocketMqConnection | None = None
         self._check: _Last | None = None
-        self.pending: Pending | None = None
+        self.pending: PendingRequest | None = None
         self.rows: Columns | None = None
         self._stored, self._bounds = list[int](), Bounds(-1, -1)
         self._foreign: Sequence[int] = ()
         self._refused = ""
 
-    def use(self, connection: Connection, last: _Last | None) -> None:
+    def use(self, connection: RocketMqConnection, last: _Last | None) -> None:
         """Prepare a pull; nothing is here or in flight. ``last``: the last message that was given."""
         if connection is not self._connection:
             self._connection = connection
             self._check = last if last is not None and last.offset == self.wanted - 1 else None
             self.at = self.wanted if self._check is None else self.wanted - 1
 
-    def put(self, pulled: messages.Pulled, decoder: Decoder, binding: Binding) -> None:
+    def put(self, pulled: messages.PullResult, decoder: Decoder, binding: Binding) -> None:
         """Take the response to a pull. Raises `Retry` if the queue starts or ends elsewhere."""
         check, start, self._bounds = self._check, pulled.start, Bounds(pulled.start, pulled.end)
         expired = check is not None and pulled.moved and check.offset < start <= self.wanted <= pulled.end
@@ -217,7 +217,7 @@ class _Queue:
         self._stored = list(stored.stored[again:end])
         self._go(pulled.next if end == len(stored) else stored.offsets[end], pulled)
 
-    def _go(self, following: int, pulled: messages.Pulled) -> None:
+    def _go(self, following: int, pulled: messages.PullResult) -> None:
         """Continue at an offset. What it passes is not looked at any more: it was, or has expired."""
         self.at, self.idle = max(self.at, following), following >= pulled.end
         if self.at >= self.wanted:

@@ -32,7 +32,7 @@ _ANY, _CUSTOM = "*", "Custom"
 Entry = Mapping[str, Any]
 
 
-class Put(NamedTuple):
+class PutRights(NamedTuple):
     """A change that stores rights of a subject."""
 
     rights: Rights
@@ -40,7 +40,7 @@ class Put(NamedTuple):
     """Whether the rights are merged by resource into those of the subject. Otherwise the subject must have none."""
 
 
-class Drop(NamedTuple):
+class DropRights(NamedTuple):
     """A change that deletes rights of a subject."""
 
     resource: str
@@ -105,7 +105,7 @@ def entries_of(resource: str, rights: Iterable[Right]) -> list[Entry]:
     ]
 
 
-def steps(found: Rights | None, right: Right, granted: bool) -> list[Put | Drop]:
+def steps(found: Rights | None, right: Right, granted: bool) -> list[PutRights | DropRights]:
     """The changes of a subject's rights, ``found``, with which it has one more right, or one less."""
     resource, entries = resource_of(right), _entries(found)
     mine = [entry for entry in entries if entry.get("resource") == resource]
@@ -114,13 +114,16 @@ def steps(found: Rights | None, right: Right, granted: bool) -> list[Put | Drop]
     if granted == (right in have):
         return []
     if len(wanted) == 1 and len(mine) <= 1:
-        return [Put(_info(right.principal, wanted), merge=True)]
+        return [PutRights(_info(right.principal, wanted), merge=True)]
     if not wanted and len(mine) == 1:
-        return [Drop(resource)]
+        return [DropRights(resource)]
     kept = [policy for policy in (found or {}).get("policies") or () if not _is_custom(policy)]
     whole = [*(entry for entry in entries if entry not in mine), *wanted]
     policies = [*kept, *([{"policyType": _CUSTOM, "entries": whole}] if whole else [])]
-    return [*([Drop("")] if found else []), *([Put(_info(right.principal, whole, kept), False)] if policies else [])]
+    return [
+        *([DropRights("")] if found else []),
+        *([PutRights(_info(right.principal, whole, kept), False)] if policies else []),
+    ]
 
 
 def _info(subject: str, entries: Sequence[Entry], others: Sequence[Any] = ()) -> Rights:
@@ -136,14 +139,20 @@ def present(client: RocketMqClient, broker: str) -> list[Right]:
 def change(client: RocketMqClient, brokers: Iterable[str], right: Right, granted: bool) -> None:
     """Grant a right, or revoke it, on these brokers in order, up to the first error."""
     for broker in brokers:
-        done = list[Put | Drop]()
+        done = list[PutRights | DropRights]()
         for step in steps(acl.rights(client, broker).get(right.principal), right, granted):
             _make(client, broker, right.principal, step, after=done)
             done.append(step)
 
 
-def _make(client: RocketMqClient, broker: str, subject: str, step: Put | Drop, after: Sequence[Put | Drop]) -> None:
-    if isinstance(step, Drop):
+def _make(
+    client: RocketMqClient,
+    broker: str,
+    subject: str,
+    step: PutRights | DropRights,
+    after: Sequence[PutRights | DropRights],
+) -> None:
+    if isinstance(step, DropRights):
         acl.drop_rights(client, broker, subject, step.resource)
         return
     try:

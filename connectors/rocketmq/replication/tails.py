@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.tail import Met, TailSearch
+from trueup.connectors.replication.tail import CopiedRecord, TailSearch
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.connection import Connection
+from trueup.connectors.rocketmq.client.connection import RocketMqConnection
 from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.columns import mark_in
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -19,7 +19,7 @@ class RocketMqTails:
 
     def __init__(self, client: RocketMqClient, binding: Callable[[LogId], Binding]) -> None:
         self._client, self._binding = client, binding
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, RocketMqConnection] = {}
 
     def run(self, searches: Mapping[LogId, TailSearch]) -> dict[LogId, TrueupError]:
         """Run all searches to their ends. A queue that may not be read is an error in the result. Raises `Retry` if a
@@ -36,9 +36,9 @@ class RocketMqTails:
                 refused[log] = error
         return refused
 
-    def _read(self, log: LogId, low: int, high: int) -> list[tuple[bytes, Met]]:
+    def _read(self, log: LogId, low: int, high: int) -> list[tuple[bytes, CopiedRecord]]:
         """The marks of messages that links wrote, from ``low`` on, before ``high``."""
-        found, connection, binding = list[tuple[bytes, Met]](), self._connection(log.place), self._binding(log)
+        found, connection, binding = list[tuple[bytes, CopiedRecord]](), self._connection(log.place), self._binding(log)
         at = low
         while at < high:
             pulled = messages.pulled(connection.ask(messages.pull(log, at, min(MOST, high - at))))
@@ -50,10 +50,10 @@ class RocketMqTails:
                 sizes = map(len, some.bodies)
                 for raw, offset, born, size in zip(some.properties, some.offsets, some.born, sizes, strict=True):
                     if offset < high and (mark := mark_in(bytes(raw), born, size, binding)) is not None:
-                        found.append((mark[0], Met(mark[1], offset)))
+                        found.append((mark[0], CopiedRecord(mark[1], offset)))
         return found
 
-    def _connection(self, broker: str) -> Connection:
+    def _connection(self, broker: str) -> RocketMqConnection:
         if broker not in self._open or self._open[broker].ended():
             self._drop(broker)
             self._open[broker] = self._client.connect(broker)

@@ -12,7 +12,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.ports import TopicState
 from trueup.connectors.rocketmq.client import topics
 from trueup.connectors.rocketmq.client.cluster import READABLE, WRITABLE, RocketMqClient
-from trueup.connectors.rocketmq.client.topics import Topic
+from trueup.connectors.rocketmq.client.topics import RocketMqTopic
 from trueup.state.common.errors import Retry
 from trueup.state.replication.config_sync import Action, Setting
 
@@ -21,7 +21,7 @@ _DEFAULTS = {PERM: str(READABLE | WRITABLE), ORDER: "false", f"{ATTRIBUTES}messa
 _OTHERS = ("queue.type", "cleanup.policy", "reserve.time", "lite.topic.expiration")
 KNOWN = frozenset({*_DEFAULTS, *(ATTRIBUTES + name for name in _OTHERS)})
 """Settings of RocketMQ 5.5 (TopicAttributes.java). The broker refuses to change queue.type and cleanup.policy."""
-Parts = Mapping[str, Topic]
+Parts = Mapping[str, RocketMqTopic]
 """A topic on each broker that has it."""
 Configs = Mapping[str, str | None]
 
@@ -44,7 +44,7 @@ def settings_of(parts: Parts) -> dict[str, Setting]:
     return found | shown
 
 
-def changed(topic: Topic, configs: Configs) -> tuple[Topic, list[str]]:
+def changed(topic: RocketMqTopic, configs: Configs) -> tuple[RocketMqTopic, list[str]]:
     """The topic with these settings (None: the default), with only those attributes that change, and the names of those
     to remove."""
     wanted = {name: _DEFAULTS.get(name) if value is None else value for name, value in configs.items()}
@@ -59,7 +59,7 @@ def changed(topic: Topic, configs: Configs) -> tuple[Topic, list[str]]:
     return made, sorted(removed & topic.attributes.keys())
 
 
-def grown(topic: Topic, queues: int) -> Topic | None:
+def grown(topic: RocketMqTopic, queues: int) -> RocketMqTopic | None:
     """The topic with at least this number of queues; None if it has them."""
     wider = replace(topic, read=max(queues, topic.read), write=max(queues, topic.write), attributes={})
     return None if (wider.read, wider.write) == (topic.read, topic.write) else wider
@@ -73,7 +73,7 @@ def on_each(logs: int, brokers: int) -> int:
 def create(client: RocketMqClient, brokers: Sequence[str], action: Action) -> None:
     """Create a topic on these brokers; one that exists on a broker is not changed there."""
     queues = on_each(action.partitions, len(brokers))
-    wanted, _ = changed(Topic(action.topic, queues, queues), action.configs)
+    wanted, _ = changed(RocketMqTopic(action.topic, queues, queues), action.configs)
     for broker in brokers:
         if topics.topic(client, broker, action.topic) is None:
             topics.put_topic(client, broker, wanted)
@@ -93,7 +93,7 @@ def set_configs(client: RocketMqClient, brokers: Sequence[str], action: Action) 
         topics.put_topic(client, broker, *changed(topic, action.configs))
 
 
-def _parts(client: RocketMqClient, brokers: Sequence[str], name: str) -> dict[str, Topic]:
+def _parts(client: RocketMqClient, brokers: Sequence[str], name: str) -> dict[str, RocketMqTopic]:
     """The topic on each broker that has it. Raises `Retry` if none has."""
     found = {broker: topics.topic(client, broker, name) for broker in brokers}
     parts = {broker: topic for broker, topic in found.items() if topic is not None}

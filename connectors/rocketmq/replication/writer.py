@@ -11,14 +11,14 @@ from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import WRITABLE, RocketMqClient
-from trueup.connectors.rocketmq.client.codes import Illegal, Missing
-from trueup.connectors.rocketmq.client.connection import Connection, Pending, Request
+from trueup.connectors.rocketmq.client.codes import Illegal, NoRoute
+from trueup.connectors.rocketmq.client.connection import PendingRequest, RocketMqConnection, RocketMqRequest
 from trueup.connectors.rocketmq.protocol import batch
-from trueup.connectors.rocketmq.protocol.batch import Batch
+from trueup.connectors.rocketmq.protocol.batch import MessageBatch
 from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
-from trueup.connectors.rocketmq.replication.records.columns import Encoder, Messages, untouched
+from trueup.connectors.rocketmq.replication.records.columns import Encoder, OutgoingMessages, untouched
 from trueup.connectors.rocketmq.replication.records.incoming import incoming
-from trueup.connectors.rocketmq.replication.records.native import Rows
+from trueup.connectors.rocketmq.replication.records.native import NativeRows
 from trueup.connectors.rocketmq.replication.tails import RocketMqTails
 from trueup.state.common.errors import Stop, TrueupError
 
@@ -42,7 +42,7 @@ class RocketMqWriter(RocketMqEnd):
         """Queues of a topic."""
         try:
             return self._client.logs(topic, WRITABLE)
-        except Missing:
+        except NoRoute:
             return []
 
     def write(self, batches: Mapping[LogId, Columns]) -> dict[LogId, Written]:
@@ -51,17 +51,17 @@ class RocketMqWriter(RocketMqEnd):
         prepared.send()
         return prepared.written()
 
-    def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
+    def prepare(self, batches: Mapping[LogId, Columns]) -> "_RocketMqWrite":
         """A write to several queues: to each one request after the other. After a lost response its queue gets no
         more."""
-        return _Write(
-            self._connections, [_Sending(log, *self._batches(log, columns)) for log, columns in batches.items()]
+        return _RocketMqWrite(
+            self._connections, [_QueueSend(log, *self._batches(log, columns)) for log, columns in batches.items()]
         )
 
-    def _batches(self, log: LogId, columns: Columns) -> tuple[Iterator[Batch], str]:
+    def _batches(self, log: LogId, columns: Columns) -> tuple[Iterator[MessageBatch], str]:
         """The batches for one queue, and why the record after them cannot be a message."""
         binding = self.binding(log)
-        if isinstance(columns, Rows):
+        if isinstance(columns, NativeRows):
             return columns.batches(BATCH_BYTES, binding), ""
         if isinstance(columns, Packed) and (arrays := incoming(columns)) is not None:
             return arrays.batches(BATCH_BYTES, binding), ""
@@ -80,14 +80,14 @@ class _Connections:
 
     def __init__(self, client: RocketMqClient) -> None:
         self._client = client
-        self._open: dict[str, Connection] = {}
+        self._open: dict[str, RocketMqConnection] = {}
 
     def renew(self) -> None:
         """Give up those that their brokers closed. Nothing is in flight."""
         for broker in [broker for broker, connection in self._open.items() if connection.ended()]:
             self._open.pop(broker).close()
 
-    def of(self, broker: str) -> Connection:
+    def of(self, broker: str) -> RocketMqConnection:
         """The connection of this write, which stays the same when it is lost: all its requests are."""
         if broker not in self._open:
             self._open[broker] = self._client.connect(broker)
@@ -100,12 +100,12 @@ class _Connections:
         self._open.clear()
 
 
-class _Write:
+class _RocketMqWrite:
     """Implements `connectors.replication.ports.Write`."""
 
-    def __init__(self, connections: _Connections, sendings: Sequence["_Sending"]) -> None:
+    def __init__(self, connections: _Connections, sendings: Sequence["_QueueSend"]) -> None:
         self._connections, self._sendings = connections, sendings
-        self._left: list[_Sending] = []
+        self._left: list[_QueueSend] = []
         for one in sendings:
             one.next()
 
@@ -125,7 +125,7 @@ class _Write:
                 one.next()
         return {one.log: one.written() for one in self._sendings}
 
-    def _submit(self, one: "_Sending") -> bool:
+    def _submit(self, one: "_QueueSend") -> bool:
         """Send the next batch of a queue. Returns whether there was one."""
         if one.request is None:
             return False
@@ -136,7 +136,7 @@ class _Write:
             one.error = error
         return one.error is None
 
-    def _answered(self, one: "_Sending") -> bool:
+    def _answered(self, one: "_QueueSend") -> bool:
         """Wait for the response to the batch of a queue that is in flight. Returns whether it was stored."""
         if one.pending is None:
             return False
@@ -151,15 +151,15 @@ class _Write:
         return one.error is None and not one.refused
 
 
-class _Sending:
+class _QueueSend:
     """The batches for one queue in a write, and their outcome. ``unfit``: the reason why the record after the batches
     cannot be a message; empty if there is no such record."""
 
-    def __init__(self, log: LogId, batches: Iterator[Batch], unfit: str) -> None:
+    def __init__(self, log: LogId, batches: Iterator[MessageBatch], unfit: str) -> None:
         self.log, self._batches, self._unfit = log, batches, unfit
         self._next = self._sent = 0
-        self.request: Request | None = None
-        self.pending: Pending | None = None
+        self.request: RocketMqRequest | None = None
+        self.pending: PendingRequest | None = None
         self.offsets: Sequence[int] = ()
         self.refused = ""
         self.error: TrueupError | None = None
@@ -176,7 +176,7 @@ class _Sending:
         """The request is sent now."""
         self._sent = self._next
 
-    def stored(self, sent: messages.Sent) -> None:
+    def stored(self, sent: messages.SendResult) -> None:
         """Record the offsets of the batch that was sent last."""
         if sent.queue != self.log.number:
             expected = f"messages in queue {self.log.number} of {self.log.topic}"
@@ -190,7 +190,7 @@ class _Sending:
         return Written(self.offsets, self._unfit if done else self.refused, self.error)
 
 
-def batches(made: Messages) -> Iterator[Batch]:
+def batches(made: OutgoingMessages) -> Iterator[MessageBatch]:
     """Messages with the same system flag and time of birth, in order."""
     first, kinds = 0, [*zip(made.sys, made.born, strict=True)]
     while first < len(kinds):
@@ -201,5 +201,7 @@ def batches(made: Messages) -> Iterator[Batch]:
                 break
             last += 1
         rows = slice(first, last)
-        yield Batch(last - first, born, sys, batch.encode(made.bodies[rows], made.properties[rows], made.flags[rows]))
+        yield MessageBatch(
+            last - first, born, sys, batch.encode(made.bodies[rows], made.properties[rows], made.flags[rows])
+        )
         first = last

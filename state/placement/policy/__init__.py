@@ -16,5 +16,5 @@ Read in this order:
 4. ``fencing``: what a bookie remembers of ledgers that it held before.
 
 Two properties must stay: a verdict depends on the ring and the topology only, and an attempt is called certain only if
-every outcome succeeds. ``fencing.Former`` is stored in the buckets of the view; see the package above.
+every outcome succeeds. `fencing.FormerMembers` is stored in the buckets of the view; see the package above.
 """

@@ -44,7 +44,7 @@ def _empty(dtype: str) -> Column:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Former:
+class FormerMembers:
     """``n`` pairs of ledger and bookie, in the order of ledger ids."""
 
     ledger: Column = field(default_factory=lambda: _empty("<i8"))
@@ -68,11 +68,11 @@ class Former:
         first, last = np.searchsorted(self.ledger, [ledger, ledger + 1])
         return frozenset(self.names[code] for code in self.bookie[first:last].tolist())
 
-    def at(self, now_ms: int) -> "Former":
+    def at(self, now_ms: int) -> "FormerMembers":
         """The pairs in force now: these bookies may refuse these ledgers."""
         return self._take((self.from_ms <= now_ms) & (now_ms < self.until_ms))
 
-    def about(self, ledgers: Column) -> "Former":
+    def about(self, ledgers: Column) -> "FormerMembers":
         """The pairs of these ledgers."""
         return self._take(np.isin(self.ledger, ledgers)) if len(self) else self
 
@@ -81,7 +81,7 @@ class Former:
         moments = np.concatenate([self.from_ms, self.until_ms[self.from_ms < NEVER]])
         return int(moments[moments > now_ms].min(initial=NEVER))
 
-    def merge(self, before: Ledgers, after: Ledgers, seen: Topology | None) -> "Former":
+    def merge(self, before: Ledgers, after: Ledgers, seen: Topology | None) -> "FormerMembers":
         """Remember the bookies that the metadata dropped on the way to ``after``.
 
         ``after`` holds the newest row of each ledger, ``before`` any number of older rows. Pairs of current members
@@ -107,14 +107,14 @@ class Former:
             spans_ms.dropped(names[bookie], zxid, now_ms)
             for (_, bookie), zxid, now_ms in zip(fresh, zxids, times, strict=True)
         ]
-        added = Former(
+        added = FormerMembers(
             np.array([ledger for ledger, _ in fresh], np.int64), np.array(zxids, np.int64),
             np.array([first for first, _ in limits], np.int64), np.array([last for _, last in limits], np.int64),
             np.array([bookie for _, bookie in fresh], np.uint32), names,
         )  # fmt: skip
         return _sorted([replace(self._take(stays), names=names), added], names)
 
-    def settle(self, now: Topology, before: Topology | None) -> "Former":
+    def settle(self, now: Topology, before: Topology | None) -> "FormerMembers":
         """The memory under a new topology; returns itself if nothing changed.
 
         The time of bookies that returned starts, and ended pairs are removed. If ``restarted`` was increased, pairs
@@ -136,7 +136,7 @@ class Former:
             stays &= begun[self.bookie] <= self.dropped_zxid
         return kept._take(stays)
 
-    def _take(self, rows: Column) -> "Former":
+    def _take(self, rows: Column) -> "FormerMembers":
         if rows.all():
             return self
         kept = {name: getattr(self, name)[rows] for name in _ROW}
@@ -151,7 +151,7 @@ class Former:
         return b"".join([_HEAD.pack(_MAGIC, _FORM, len(self), len(names)), *columns, names])
 
     @staticmethod
-    def from_bytes(blob: bytes, where: str = "the state") -> "Former":
+    def from_bytes(blob: bytes, where: str = "the state") -> "FormerMembers":
         """Parse the output of `to_bytes`. Raises `BadBytes` for anything else."""
         if len(blob) < _HEAD.size or blob[:2] != _MAGIC or blob[2] != _FORM:
             raise BadBytes(where, 0, f"a block of dropped replicas of form {_FORM}", repr(blob[:3]), "rebuild the view")
@@ -164,10 +164,10 @@ class Former:
             columns[name] = np.frombuffer(blob, dtype, rows, at)
             at += columns[name].nbytes
         text = blob[at:].decode()
-        return Former(**columns, names=tuple(text.split("\n")) if text else ())
+        return FormerMembers(**columns, names=tuple(text.split("\n")) if text else ())
 
 
-NO_FORMER = Former()
+NO_FORMER = FormerMembers()
 
 
 class _Spans:
@@ -192,7 +192,7 @@ class _Spans:
         return begins, begins + SLACK_MS + REFUSES_MS
 
 
-def joined(parts: Iterable[Former]) -> Former:
+def joined(parts: Iterable[FormerMembers]) -> FormerMembers:
     """All pairs of all parts. The parts have no ledger in common."""
     code: dict[str, int] = {}
     recoded = []
@@ -211,7 +211,7 @@ def _pairs(ledgers: Ledgers, code: dict[str, int]) -> set[tuple[int, int]]:
     return set(zip(ids.tolist(), members.tolist(), strict=True))
 
 
-def _sorted(parts: Sequence[Former], names: tuple[str, ...]) -> Former:
+def _sorted(parts: Sequence[FormerMembers], names: tuple[str, ...]) -> FormerMembers:
     """Pairs ordered by ledger, with unused names removed. The codes refer to ``names``."""
     columns: dict[str, Any] = {
         name: np.concatenate([_empty(dtype), *(getattr(part, name) for part in parts)]) for name, dtype in _ROW.items()
@@ -219,4 +219,4 @@ def _sorted(parts: Sequence[Former], names: tuple[str, ...]) -> Former:
     order = np.lexsort((columns["bookie"], columns["ledger"]))
     used, codes = np.unique(columns["bookie"][order], return_inverse=True)
     columns = {name: column[order] for name, column in columns.items()} | {"bookie": codes.astype(np.uint32)}
-    return Former(**columns, names=tuple(names[at] for at in used.tolist()))
+    return FormerMembers(**columns, names=tuple(names[at] for at in used.tolist()))

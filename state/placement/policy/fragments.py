@@ -16,7 +16,7 @@ from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.placement.policy.bookie_classes import BookieClass, classes_of
-from trueup.state.placement.policy.replacement import LARGEST, Rack, Reach, colourable, reach, reachable, refill
+from trueup.state.placement.policy.replacement import LARGEST, Rack, RepairReach, colourable, reach, reachable, refill
 from trueup.state.placement.rules import RULES
 
 
@@ -82,7 +82,7 @@ class FragmentFacts:
     names: Column  # rack of each member: int32[n, E], codes into `BookieClasses.racks`
 
 
-class Bench:
+class FragmentJudge:
     """Judges fragments under one topology. Fragments that no rule distinguishes (a pattern) are judged once."""
 
     def __init__(self, topology: Topology) -> None:
@@ -197,7 +197,7 @@ class Bench:
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
     def refill(self, facts: FragmentFacts, at: int, refusing: Mapping[Rack, int],
-               more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+               more: Mapping[Rack, int] | None = None) -> RepairReach:  # fmt: skip
         """Whether BookKeeper can replace the absent members by spare bookies and ``more``."""
         away = np.flatnonzero(DEAD[facts.kinds[at]] | ABSENT[facts.kinds[at]]).tolist()
         members, spares, _ = self.ring(facts, at, more)
@@ -210,7 +210,7 @@ class Bench:
         return reachable(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
 
     def reach(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int],
-              more: Mapping[Rack, int] | None = None) -> Reach:  # fmt: skip
+              more: Mapping[Rack, int] | None = None) -> RepairReach:  # fmt: skip
         """How certain a repair is, with ``more`` spare bookies by rack."""
         members, spares, unknown = self.ring(facts, at, more)
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from functools import lru_cache
 
-from trueup.state.placement.policy.ring_walk import FAILED, Outcome, Pool, Seat, Walk
+from trueup.state.placement.policy.ring_walk import FAILED, Outcome, RingMember, RingWalk, SparePool
 
 DEFAULT_RACK = "/default-rack"
 LARGEST = 64  # larger rings are not searched
@@ -23,7 +23,7 @@ STATES = 20_000  # a search stops after this number of states and reports that i
 Rack = str | None
 
 
-class Sure(IntEnum):
+class Certainty(IntEnum):
     """How certain it is that an attempt succeeds."""
 
     NEVER = 0
@@ -32,10 +32,10 @@ class Sure(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class RepairReach:
     """How certain a repair is."""
 
-    sure: Sure
+    sure: Certainty
     moves: int = 0
     """The fewest replicas that a successful attempt moves; 0 if no attempt can succeed, or none is needed."""
     cut: bool = False
@@ -43,11 +43,11 @@ class Reach:
     ALWAYS is not returned."""
 
     def __bool__(self) -> bool:
-        return self.sure > Sure.NEVER
+        return self.sure > Certainty.NEVER
 
 
-_NEVER, _CUT = Reach(Sure.NEVER), Reach(Sure.NEVER, cut=True)
-_Task = tuple[tuple[Seat, ...], int, int, tuple[Pool, ...], int]
+_NEVER, _CUT = RepairReach(Certainty.NEVER), RepairReach(Certainty.NEVER, cut=True)
+_Task = tuple[tuple[RingMember, ...], int, int, tuple[SparePool, ...], int]
 
 
 def windows(size: int, quorum: int) -> tuple[tuple[int, ...], ...]:
@@ -65,7 +65,7 @@ def reach(
     unknown: Collection[int] = (),
     refusing: Mapping[Rack, int] | None = None,
     local: Rack = None,
-) -> Reach:
+) -> RepairReach:
     """Whether BookKeeper can move replicas of this ensemble so that it adheres.
 
     ``members``: rack of each member in ring order. ``unknown``: positions of members that BookKeeper does not know
@@ -73,7 +73,7 @@ def reach(
     outside the ensemble by rack; ``refusing`` of them would refuse this ledger. ``local``: rack of the worker.
     """
     ready = _ready(members, quorum, spares, min_racks, enforce, unknown, refusing or {}, local)
-    return ready if isinstance(ready, Reach) else _walks(*ready)
+    return ready if isinstance(ready, RepairReach) else _walks(*ready)
 
 
 def reachable(
@@ -90,7 +90,7 @@ def reachable(
     if refusing:
         return bool(reach(members, quorum, spares, min_racks, enforce, unknown=unknown, refusing=refusing))
     ready = _ready(members, quorum, spares, min_racks, enforce, unknown, {}, None)
-    return bool(ready) if isinstance(ready, Reach) else _any_walk(*ready)
+    return bool(ready) if isinstance(ready, RepairReach) else _any_walk(*ready)
 
 
 def refill(
@@ -100,7 +100,7 @@ def refill(
     enforce: bool = False,
     *,
     refusing: Mapping[Rack, int] | None = None,
-) -> Reach:
+) -> RepairReach:
     """Whether BookKeeper can find a bookie in place of every lost member.
 
     BookKeeper selects them one by one in ring order against the unchanged ensemble: a bookie in the rack of the lost
@@ -108,7 +108,7 @@ def refill(
     The rack of a lost member is the last known one; a worker that started after the loss uses the default rack.
     """
     if not enforce and not refusing:
-        return Reach(Sure.ALWAYS, len(lost)) if sum(spares.values()) >= len(lost) else _NEVER
+        return RepairReach(Certainty.ALWAYS, len(lost)) if sum(spares.values()) >= len(lost) else _NEVER
     if len(lost) > LARGEST:
         return _CUT
     racks = [rack or DEFAULT_RACK for rack in members]
@@ -132,7 +132,7 @@ def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: i
 
 
 def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min_racks: int, enforce: bool,
-           unknown: Collection[int], refusing: Mapping[Rack, int], local: Rack) -> Reach | _Task:  # fmt: skip
+           unknown: Collection[int], refusing: Mapping[Rack, int], local: Rack) -> RepairReach | _Task:  # fmt: skip
     """The answer if it needs no search; otherwise the search, with racks numbered so that equal cases are equal."""
     size, need = len(members), min(quorum, min_racks)
     racks = [rack or DEFAULT_RACK for rack in members]
@@ -140,7 +140,7 @@ def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min
     known = [racks[i] for i in range(size) if i not in unknown]
     alive = {*known, *(rack for rack, _, _ in pools)}
     if 0 < quorum <= size and _adheres(racks, frozenset(unknown), quorum, need, enforce):
-        return Reach(Sure.ALWAYS)
+        return RepairReach(Certainty.ALWAYS)
     if not 0 < quorum <= size or len(alive) < max(2, need):
         return _NEVER
     if size > LARGEST:
@@ -149,14 +149,14 @@ def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min
     number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
     banned = DEFAULT_RACK if enforce else ""
     ring = tuple(
-        Seat(
+        RingMember(
             number[racks[i]] if i not in unknown else -1,
             _shade(racks[i], number),
             i not in unknown and racks[i] != banned,
         )
         for i in range(size)
     )
-    pool = tuple(sorted(Pool(number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
+    pool = tuple(sorted(SparePool(number[rack], no, min(count, size)) for rack, no, count in pools if rack != banned))
     return ring, quorum, need, pool, _home(local, number)
 
 
@@ -190,10 +190,10 @@ def _home(local: Rack, number: Mapping[str, int]) -> int:
 
 
 @lru_cache(maxsize=65_536)
-def _any_walk(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> bool:
+def _any_walk(ring: tuple[RingMember, ...], quorum: int, need: int, pool: tuple[SparePool, ...], home: int) -> bool:
     left = STATES
     for start in range(len(ring)):
-        walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        walk = RingWalk(ring[start:] + ring[:start], quorum, need, pool, home, left)
         if walk.succeeds(walk.start):
             return True
         left = walk.left
@@ -201,11 +201,11 @@ def _any_walk(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, 
 
 
 @lru_cache(maxsize=4_096)
-def _walks(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int) -> Reach:
+def _walks(ring: tuple[RingMember, ...], quorum: int, need: int, pool: tuple[SparePool, ...], home: int) -> RepairReach:
     """All starts, combined as replaceToAdherePlacementPolicy does: the first one with the fewest moves wins."""
     left, outcomes = STATES, []
     for start in range(len(ring)):
-        walk = Walk(ring[start:] + ring[:start], quorum, need, pool, home, left)
+        walk = RingWalk(ring[start:] + ring[:start], quorum, need, pool, home, left)
         outcomes.append(walk.outcomes(walk.start))
         left = walk.left
     good: set[Outcome] = set()
@@ -220,13 +220,13 @@ def _walks(ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...
     return _verdict(good, cut=left <= 0)
 
 
-def _verdict(outcomes: Iterable[Outcome], moves: int | None = None, cut: bool = False) -> Reach:
+def _verdict(outcomes: Iterable[Outcome], moves: int | None = None, cut: bool = False) -> RepairReach:
     outcomes = set(outcomes)
     clean = [n for n, takes in outcomes if takes]
     if not clean:
-        return Reach(Sure.NEVER, 0, cut)
-    sure = Sure.ALWAYS if len(clean) == len(outcomes) and not cut else Sure.SOMETIMES
-    return Reach(sure, min(clean) if moves is None else moves, cut)
+        return RepairReach(Certainty.NEVER, 0, cut)
+    sure = Certainty.ALWAYS if len(clean) == len(outcomes) and not cut else Certainty.SOMETIMES
+    return RepairReach(sure, min(clean) if moves is None else moves, cut)
 
 
 @lru_cache(maxsize=16_384)

@@ -18,7 +18,7 @@ Outcome = tuple[int, bool]  # replicas moved, and whether every target accepts t
 FAILED: Outcome = (-1, False)
 
 
-class Seat(NamedTuple):
+class RingMember(NamedTuple):
     """A member of the ring."""
 
     rack: int
@@ -29,7 +29,7 @@ class Seat(NamedTuple):
     """Whether the member may be kept."""
 
 
-class Pool(NamedTuple):
+class SparePool(NamedTuple):
     """Spare bookies that are equivalent."""
 
     rack: int
@@ -50,13 +50,13 @@ class RingPosition(NamedTuple):
     """The number of spare bookies in each pool."""
 
 
-class Walk:
+class RingWalk:
     """The walk around one ring from its first member, over all random choices.
 
     Spare bookies are counted by pool (rack, refuses); a replaced member joins the pool of its rack.
     """
 
-    def __init__(self, ring: tuple[Seat, ...], quorum: int, need: int, pool: tuple[Pool, ...], home: int,
+    def __init__(self, ring: tuple[RingMember, ...], quorum: int, need: int, pool: tuple[SparePool, ...], home: int,
                  states: int) -> None:  # fmt: skip
         self.ring, self.size, self.quorum, self.need, self.home = ring, len(ring), quorum, need, home
         self.left = states

@@ -10,7 +10,7 @@ from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import near
 from trueup.streams.cli import configuration
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target, segment
+from trueup.streams.terminal.client import Api, ApiTarget, segment
 from trueup.streams.terminal.out import Column
 
 
@@ -27,7 +27,7 @@ def config() -> None:
 @click.argument("key", required=False)
 @options.listing
 @options.api
-def get_(api: Target, output: str, key: str | None) -> None:
+def get_(api: ApiTarget, output: str, key: str | None) -> None:
     """Show all live settings, or the value of the setting KEY.
 
     \b
@@ -67,7 +67,7 @@ def _plain(value: object) -> str:
 @click.option("--default", "reset", is_flag=True, help="Remove the value, so that the configuration file applies.")
 @options.output
 @options.api
-def set_(api: Target, output: str, key: str, value: str | None, reset: bool) -> None:
+def set_(api: ApiTarget, output: str, key: str, value: str | None, reset: bool) -> None:
     """Change the live setting KEY for all running applications of the cluster, through its config topic. The value
     survives restarts.
 

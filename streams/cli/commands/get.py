@@ -7,7 +7,7 @@ from trueup.streams.cli.resources import Lists
 from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.format import short
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column
 from trueup.streams.web.engine import VERDICTS
 
@@ -39,7 +39,7 @@ def get() -> None:
 @options.listing
 @options.api
 def findings(
-    api: Target, output: str, verdict: str | None, rule: str | None, stream: str, bookie: str | None,
+    api: ApiTarget, output: str, verdict: str | None, rule: str | None, stream: str, bookie: str | None,
     namespace: str | None, limit: int,
 ) -> int:  # fmt: skip
     """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
@@ -85,7 +85,7 @@ def _anything(app: Api) -> list[Column]:
 @options.limit(50)
 @options.listing
 @options.api
-def actions(api: Target, output: str, limit: int) -> int:
+def actions(api: ApiTarget, output: str, limit: int) -> int:
     """List executed actions: transitions of repairs, deletions and moves, changes made by links, and requests of
     operators. RULE is the reason. WHO is trueup, or the user and address of the request. The journal keeps actions for
     journal.history_days.

@@ -5,7 +5,7 @@ import click
 from trueup.streams.catalog import STREAMS
 from trueup.streams.runtime.format import many, short, since
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, Row
 
 COLUMNS = (
@@ -22,7 +22,7 @@ COLUMNS = (
 @click.command(short_help="Show the planned actions. Changes nothing.")
 @options.listing
 @options.api
-def plan(api: Target, output: str) -> int:
+def plan(api: ApiTarget, output: str) -> int:
     """Show the planned actions in order of risk. Changes nothing.
 
     ACTION contains the version on which the decision is based; if that version changes, the action is void. The plan
@@ -77,7 +77,7 @@ def _observing(app: Api, kinds: set[str]) -> list[str]:
 @click.option("--all", "every", is_flag=True, help="Approve all actions that currently wait for approval.")
 @options.output
 @options.api
-def approve(api: Target, output: str, actions: tuple[str, ...], every: bool) -> None:
+def approve(api: ApiTarget, output: str, actions: tuple[str, ...], every: bool) -> None:
     """Approve actions by the ids that `trueup plan` shows. In mode approve an action is executed only after its
     approval.
 

@@ -18,7 +18,7 @@ from trueup.streams.terminal import client, codes, options
 
 if TYPE_CHECKING:
     from trueup.streams.topic_reader.reader import Range, ReadReport, TopicMessage
-    from trueup.streams.topic_reader.topics import Topics
+    from trueup.streams.topic_reader.topics import TopicCatalog
 
 _LINE = "{:<16}  {:<24}  {:<10}  {:<12}  {}"
 _SHOWN = 48
@@ -41,7 +41,7 @@ _SHOWN = 48
 @options.configuration
 def read(
     topic: str, begin: str, end: str, limit: int | None, priority: str, missing: str, transactions: bool,
-    report_to: client.Target, output: str, path: Path | None, pairs: tuple[str, ...],
+    report_to: client.ApiTarget, output: str, path: Path | None, pairs: tuple[str, ...],
 ) -> int:  # fmt: skip
     """Read the messages of a Pulsar topic from bookies and tiered storage. No broker is involved, and nothing is
     changed: ledgers are not fenced, cursors do not move.
@@ -74,7 +74,7 @@ def read(
     return codes.INCOMPLETE if topics.report.missing else codes.OK
 
 
-def _messages(topics: "Topics", name: str, wanted: "Range") -> "Iterator[TopicMessage]":
+def _messages(topics: "TopicCatalog", name: str, wanted: "Range") -> "Iterator[TopicMessage]":
     for topic in topics.partitions(name):
         yield from topics.read(topic, wanted)
 

@@ -10,7 +10,7 @@ from trueup.state.placement.readiness import few
 from trueup.streams.health import Health, health
 from trueup.streams.runtime.format import ago, since
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, Row, styled
 
 POLL_S = 0.5
@@ -44,7 +44,7 @@ STREAMS = (
 )
 @options.output
 @options.api
-def status(api: Target, output: str, wait_s: float, ready: bool) -> int:
+def status(api: ApiTarget, output: str, wait_s: float, ready: bool) -> int:
     """Show whether the cluster is healthy, and the reasons if it is not.
 
     Healthy means: every ledger is true, log directories are balanced, every source was observed recently, and every

@@ -18,7 +18,7 @@ from trueup.streams.cli.commands.doctor import examined
 from trueup.streams.cli.commands.installation import versions
 from trueup.streams.runtime.format import size
 from trueup.streams.terminal import options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 
 ROWS, LOG_BYTES = 1_000, 5 << 20
 Read = Callable[[], object]
@@ -40,7 +40,7 @@ def support() -> None:
 @options.output
 @options.api
 def bundle(
-    api: Target, output: str, path: Path | None, pairs: tuple[str, ...], to: Path | None, log: Path | None
+    api: ApiTarget, output: str, path: Path | None, pairs: tuple[str, ...], to: Path | None, log: Path | None
 ) -> None:
     """Write a file with the state of an application: versions, status, settings, lists, history, metrics, and with -c
     the results of `trueup doctor`.

@@ -11,7 +11,7 @@ from trueup.state.common.errors import BadSettings, Refused, Retry
 from trueup.streams.cli import configuration
 from trueup.streams.runtime.format import many, since, size
 from trueup.streams.terminal import codes, options, out
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, Row
 
 POLL_S = 0.5
@@ -35,7 +35,7 @@ COLUMNS = [
 @options.listing
 @options.api
 def what_if(
-    api: Target, kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[str, ...], output: str
+    api: ApiTarget, kind: str, names: tuple[str, ...], path: Path | None, pairs: tuple[str, ...], output: str
 ) -> int:
     """Show what would happen to ledgers if a rack or a bookie died now.
 

@@ -9,12 +9,21 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
-from trueup.connectors.replication.config_sync import Alignment, Outcome, Seen
+from trueup.connectors.replication.config_sync import Alignment, Outcome, TopicPairs
 from trueup.state.common.errors import TrueupError
-from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights, disputed
+from trueup.state.replication.config_sync import (
+    AclScope,
+    Action,
+    AlignmentPolicy,
+    ChangeKind,
+    Right,
+    diff,
+    diff_rights,
+    disputed,
+)
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.links.link import Link, Note
-from trueup.streams.replication.links.snapshot import Hold
+from trueup.streams.replication.links.snapshot import TargetHold
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 log = logging.getLogger(__name__)
@@ -22,7 +31,7 @@ FINAL = ("refused", "skipped")
 """Results that do not change until an operator intervenes."""
 
 
-class Made:
+class CreatedTopics:
     """Topics that a link created at its target. ``remember``: the function that stores them, so that they survive
     restarts."""
 
@@ -47,9 +56,9 @@ class Aligner:
 
     def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right],
                  opposite: Callable[[], "Aligner | None"], note: Note, remember: Callable[[str], None],
-                 made: Made | None = None) -> None:  # fmt: skip
+                 made: CreatedTopics | None = None) -> None:  # fmt: skip
         self._link, self._alignment, self._note, self._opposite = link, alignment, note, opposite
-        self._made, self._disputed = made or Made(), frozenset[str]()
+        self._made, self._disputed = made or CreatedTopics(), frozenset[str]()
         self._remember = remember
         self._rights = set(rights)
         self._known: frozenset[str] = frozenset()
@@ -57,7 +66,7 @@ class Aligner:
         self._refused: dict[str, Outcome] = {}
         self.actions: dict[str, Action] = {}
         self.problems: Mapping[str, str] = {}
-        self.seen: Seen | None = None
+        self.seen: TopicPairs | None = None
 
     def reconcile(self, groups: Sequence[str]) -> None:
         """Compare both clusters and execute the actions that are permitted. Raises a `TrueupError`; the next pass
@@ -94,11 +103,11 @@ class Aligner:
         if failed is not None:
             raise failed
 
-    def _hold(self, name: str, action: Action) -> Hold:
+    def _hold(self, name: str, action: Action) -> TargetHold:
         row = self._row(name, action, self._link.declared.mode)
         detail, stage = row.evidence["detail"], row.stage
         text = f"{stage}: {action.text} (topic {action.topic} at the target)" + (f"; {detail}" if detail else "")
-        return Hold(text, stage == AWAITING, stage in FINAL)
+        return TargetHold(text, stage == AWAITING, stage in FINAL)
 
     def _differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> dict[str, Action]:
         self._known = self._known or self._alignment.known()
@@ -107,7 +116,7 @@ class Aligner:
         # A topic that was recreated at a source that lost its data does not have the intended settings.
         others = self._link.others({name: topic.id for name, topic in seen.source.items()})
         called = {name: target for name, target in called.items() if name not in others}
-        policy = Policy(called, declared.align, declared.config_exclude, self._known, self._origins(called))
+        policy = AlignmentPolicy(called, declared.align, declared.config_exclude, self._known, self._origins(called))
         self._dispute(seen, policy)
         actions = diff(seen.source, seen.target, policy)
         if "acls" in declared.align and not others:
@@ -138,7 +147,7 @@ class Aligner:
             name for name, target in called.items() if back.get(target) == name and target not in self._made
         )
 
-    def _dispute(self, seen: Seen, policy: Policy) -> None:
+    def _dispute(self, seen: TopicPairs, policy: AlignmentPolicy) -> None:
         """Note once each topic whose settings differ and whose origin is unknown."""
         opposite = self._opposite()
         found = frozenset(
@@ -153,7 +162,7 @@ class Aligner:
     def _right_differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> list[Action]:
         here, there = self._alignment.rights()
         rename = declared.rename.replace("{source}", declared.source)
-        scope = Scope(called, groups, self._opposite() is not None, rename)
+        scope = AclScope(called, groups, self._opposite() is not None, rename)
         actions, rights = diff_rights(here, there, scope, self._rights)
         self._answer_for(rights)
         return actions

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 from trueup.connectors.clock import now_ms
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.replication.config_sync import Alignment, Seen
-from trueup.connectors.replication.group_sync import Groups
+from trueup.connectors.replication.config_sync import Alignment, TopicPairs
+from trueup.connectors.replication.group_sync import GroupSync
 from trueup.connectors.replication.heartbeat import Heartbeat
 from trueup.connectors.replication.ports import ClusterAdmin, Sample
 from trueup.state.common.errors import Refused, TrueupError
@@ -15,10 +15,10 @@ from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.settings import Start, start_of
 from trueup.streams.replication.clusters import admin_of, compacted, hardest, paths_of
 from trueup.streams.replication.links.link import Link
-from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Side
+from trueup.streams.replication.links.snapshot import NOTHING, ClusterSnapshot, LinkFacts
 
 
-class Ends:
+class LinkEnds:
     """Implements `streams.replication.links.monitor.Sides` over the `ClusterAdmin` of each end."""
 
     def __init__(self, link: Link, admins: Callable[[Endpoint], ClusterAdmin] = admin_of) -> None:
@@ -53,7 +53,7 @@ class Ends:
         self._last = LinkFacts(source, target, at_ms)
         return self._last
 
-    def _side(self, name: str, topics: Iterable[str] | None, last: Side) -> Side:
+    def _side(self, name: str, topics: Iterable[str] | None, last: ClusterSnapshot) -> ClusterSnapshot:
         try:
             cluster = self.cluster(name)
             names = cluster.names() if topics is None else []
@@ -65,7 +65,7 @@ class Ends:
             cluster_id = cluster.cluster_id()
         except TrueupError as error:
             return last._replace(problem=str(error))
-        return Side(
+        return ClusterSnapshot(
             {name: topic.logs for name, topic in found.items()},
             {name: topic.id for name, topic in found.items() if topic.id},
             {one: (log.start, log.end) for one, log in logs.items() if log.end >= 0},
@@ -73,7 +73,7 @@ class Ends:
             unreadable={name: topic.error for name, topic in found.items() if topic.error},
         )  # fmt: skip
 
-    def qualities(self, seen: Seen) -> Qualities:
+    def qualities(self, seen: TopicPairs) -> Qualities:
         """The facts that the choice of a path depends on. The source is sampled once: its load must not change the
         path."""
         declared = self._link.declared
@@ -105,10 +105,10 @@ class Ends:
         """The client that aligns topics, settings and rights."""
         return Alignment(self.source, self.target)
 
-    def groups(self, back: bool = False) -> Groups:
+    def groups(self, back: bool = False) -> GroupSync:
         """The client for consumer groups of the source; with ``back``, for those of the target."""
         here, there = (self.target, self.source) if back else (self.source, self.target)
-        return Groups(here.groups(), there.groups(), here.can.groups_s)
+        return GroupSync(here.groups(), there.groups(), here.can.groups_s)
 
     def heartbeat(self) -> Heartbeat:
         """The client for the heartbeats of the link."""

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import OffsetMapping
-from trueup.state.replication.group_offsets import Hop, Writer
+from trueup.state.replication.group_offsets import Hop, TargetWriter
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import Link
@@ -21,7 +21,7 @@ from trueup.streams.replication.links.link import Link
 STOPPED = "the partition is stopped"
 
 
-class Step(NamedTuple):
+class CopyStep(NamedTuple):
     """The copy of one log by one link."""
 
     link: str
@@ -36,7 +36,7 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
     """Mappings of source offsets to target offsets. ``links``: all links."""
     every, copies, starts = list(links), _copies(link), link.snapshot.facts.source.logs
     source, target = link.declared.source, link.declared.target
-    ways, writers = Ways(source, every), _writers(link, every, target, {copy.target for copy in copies})
+    ways, writers = FeedingLinks(source, every), _writers(link, every, target, {copy.target for copy in copies})
     found = dict[LogId, OffsetMapping]()
     for copy in copies:
         start, _ = starts.get(copy.source, (-1, -1))
@@ -70,7 +70,7 @@ def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMappin
     return found
 
 
-class Ways:
+class FeedingLinks:
     """The links by which records of other clusters come to the cluster ``home``."""
 
     def __init__(self, home: str, links: Iterable[Link]) -> None:
@@ -81,16 +81,16 @@ class Ways:
         for leaving in self._leaving.values():
             leaving.sort(key=lambda row: row[1].target != home)
 
-    def of(self, cluster: str, log: LogId, wanted: LogId) -> Sequence[Step]:
+    def of(self, cluster: str, log: LogId, wanted: LogId) -> Sequence[CopyStep]:
         """The shortest way from a log of a cluster to the topic of ``wanted`` at ``home``; empty: there is none. No
         record comes back to a cluster."""
-        pending, seen = [(cluster, log, tuple[Step, ...]())] if cluster != self._home else [], {cluster}
+        pending, seen = [(cluster, log, tuple[CopyStep, ...]())] if cluster != self._home else [], {cluster}
         for at, here, steps in pending:
             for link, declared in self._leaving.get(at, ()):
                 target = declared.target
                 if target in seen or (steps and not declared.forward) or (place := _place(link, here)) is None:
                     continue
-                way = (*steps, Step(link.name, at, declared.forward, link.copies.get(here)))
+                way = (*steps, CopyStep(link.name, at, declared.forward, link.copies.get(here)))
                 if target == self._home and place.topic == wanted.topic:
                     return way
                 if target != self._home:
@@ -117,23 +117,25 @@ def _writes(link: Link, copy: Copy) -> bool:
     return copy.map.begin >= 0 or link.declared.mode != "observe"
 
 
-def _writers(link: Link, links: Iterable[Link], cluster: str, logs: Collection[LogId]) -> Mapping[LogId, list[Step]]:
+def _writers(
+    link: Link, links: Iterable[Link], cluster: str, logs: Collection[LogId]
+) -> Mapping[LogId, list[CopyStep]]:
     """The copies of all other links to these logs of a cluster, by log."""
-    topics, found = {log.topic for log in logs}, dict[LogId, list[Step]]()
+    topics, found = {log.topic for log in logs}, dict[LogId, list[CopyStep]]()
     for other in links:
         declared = other.declared
         if other is link or declared.target != cluster:
             continue
         for copy in _copies(other):
             if copy.target.topic in topics and _writes(other, copy):
-                step = Step(other.name, declared.source, declared.forward, copy)
+                step = CopyStep(other.name, declared.source, declared.forward, copy)
                 found.setdefault(copy.target, []).append(step)
     return found
 
 
-def _limited(mapping: OffsetMapping, copy: Copy, ways: Ways, others: Iterable[Step]) -> OffsetMapping:
+def _limited(mapping: OffsetMapping, copy: Copy, ways: FeedingLinks, others: Iterable[CopyStep]) -> OffsetMapping:
     """The mapping with the other links that write to its target."""
-    writers = list[Writer]()
+    writers = list[TargetWriter]()
     for other in others:
         assert other.copy is not None, "it writes to the target"
         way = ways.of(other.source, other.copy.source, copy.source)
@@ -143,11 +145,11 @@ def _limited(mapping: OffsetMapping, copy: Copy, ways: Ways, others: Iterable[St
         reason = reason or _broken(way, other.copy.source_id, copy.source, copy.source_id)
         if reason:
             return replace(mapping, blocked_reason=reason)
-        writers.append(Writer(other.link, other.copy.map, _hops(way)))
+        writers.append(TargetWriter(other.link, other.copy.map, _hops(way)))
     return replace(mapping, writers=writers)
 
 
-def _broken(steps: Sequence[Step], begin_id: str, end: LogId, end_id: str) -> str:
+def _broken(steps: Sequence[CopyStep], begin_id: str, end: LogId, end_id: str) -> str:
     """Why the maps of these steps cannot be used together; empty if they can. ``begin_id``: the id of the topic where
     the first step begins; ``end`` and ``end_id``: the log where the last step must end, and the id of its topic."""
     for step in steps:
@@ -169,10 +171,10 @@ def _elsewhere(link: str, log: LogId, unread: LogId) -> str:
     return f"link {link} also copies to {log}, and not all of its records come to {unread}"
 
 
-def _forwards(steps: Sequence[Step]) -> bool:
+def _forwards(steps: Sequence[CopyStep]) -> bool:
     return all(step.forward for step in steps)
 
 
-def _hops(steps: Sequence[Step]) -> list[Hop]:
+def _hops(steps: Sequence[CopyStep]) -> list[Hop]:
     """The maps of these steps. One without a copy is never used: see `_broken`."""
     return [Hop(step.link, step.copy.map) for step in steps if step.copy is not None]

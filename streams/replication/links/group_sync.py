@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.group_sync import Checkpoint, Commits, Groups, OffsetMapping
+from trueup.connectors.replication.group_sync import Checkpoint, CommittedOffsets, GroupSync, OffsetMapping
 from trueup.state.common.errors import Retry
 from trueup.state.common.patterns import matches
 from trueup.streams.replication.links.group_maps import mappings, mappings_back
@@ -34,14 +34,14 @@ class Mover:
     returns all links."""
 
     def __init__(
-        self, link: Link, there: Groups, back: Groups, opposite: Callable[[], Link | None],
+        self, link: Link, there: GroupSync, back: GroupSync, opposite: Callable[[], Link | None],
         links: Callable[[], Collection[Link]], note: Note,
     ) -> None:  # fmt: skip
         self._link, self._there, self._back, self._note = link, there, back, note
         self._opposite, self._links = opposite, links
         self._approved: set[str] = set()
         self._noted: dict[str, tuple[frozenset[str], int]] = {}
-        self._committed, self._looked = Commits({}), False
+        self._committed, self._looked = CommittedOffsets({}), False
         self._to_target: Sequence[Checkpoint] = ()
         self._to_source: Sequence[Checkpoint] = ()
         self._lock = threading.Lock()
@@ -94,7 +94,9 @@ class Mover:
         with self._link.lock:
             return {(copy.target if back else copy.source).topic for copy in self._link.copies.values()}
 
-    def _sync(self, groups: Groups, committed: Commits, by: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
+    def _sync(
+        self, groups: GroupSync, committed: CommittedOffsets, by: Mapping[LogId, OffsetMapping]
+    ) -> list[Checkpoint]:
         mode, answers = self._link.declared.mode, committed.groups
         may = {name for name in answers if mode == "enforce" or (mode == "approve" and name in self._approved)}
         chosen = committed._replace(groups={name: answer for name, answer in answers.items() if name in may})

@@ -18,7 +18,7 @@ from trueup.connectors.contract import Assignment, Endpoint, LogId, Progress
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.patterns import matches, regex_of
 from trueup.state.replication.leases import target_of
-from trueup.state.replication.names import Names
+from trueup.state.replication.names import LinkNames
 from trueup.state.replication.provenance import Refill
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective, LiveSection
@@ -26,9 +26,9 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
 from trueup.streams.replication.links.first_offsets import FirstOffsets, Starts
-from trueup.streams.replication.links.orders import NO_REPORTING, LinkOrders, Reporting, Round
+from trueup.streams.replication.links.orders import NO_REPORTING, LeaseRound, LinkOrders, Reporting
 from trueup.streams.replication.links.snapshot import Changes, LinkSnapshot, ids, pairs
-from trueup.streams.replication.links.worker import ALONE_S, Answer, Order
+from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
 from trueup.streams.replication.reports import Report, ReportMessage
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ class Link:
         self._silent_ms = reporting.silent_ms
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
-        self._known_names: tuple[object, Names] | None = None
+        self._known_names: tuple[object, LinkNames] | None = None
         self._first = FirstOffsets(starts, self.declared, bool(copies))
         self._unsaved = Unsaved(journal)
         self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
@@ -80,7 +80,7 @@ class Link:
         self.totals: Counter[str] = Counter()
         self.rounds, self.taken_ms = 0, 0
         self._term, self._number = "", 0
-        self._held: list[Order] = []
+        self._held: list[LeaseOrder] = []
         self._leased: set[LogId] = set()  # the source partitions of the held orders
         self._taken: dict[int, tuple[str, int]] = {}  # attempt and last report, by part of the held orders
         self._dirty: set[LogId] = set()  # reported, but not in the journal yet
@@ -119,7 +119,7 @@ class Link:
             self._exact = self._exact and not self.rounds
         self._save(())
 
-    def _hold(self, orders: list[Order]) -> None:
+    def _hold(self, orders: list[LeaseOrder]) -> None:
         self._held, self._taken = orders, {}
         self._leased = {each.source for order in orders for each in order.lease.assignments}
 
@@ -142,7 +142,7 @@ class Link:
             self._changed.wait(self.declared.lease_s)
             self._changed.clear()
 
-    def orders(self) -> list[Order]:
+    def orders(self) -> list[LeaseOrder]:
         """The leases of the next round; none if there is nothing to copy."""
         self._save(())
         if not self.may_copy() or not self._take_path():
@@ -158,7 +158,7 @@ class Link:
                 return self._last_orders()
             self._number += 1
             tasks = max(1, min(self.declared.tasks, self.snapshot.slots))
-            this = Round(self.path, self._term, self._number, tasks, self._alone_s())
+            this = LeaseRound(self.path, self._term, self._number, tasks, self._alone_s())
             self._hold(self._orders.of(this, [(copy, self.behind(copy)) for copy in due.values()]))
             self._exact = False
             return list(self._held)
@@ -221,11 +221,11 @@ class Link:
         """The source topics that belong to the link."""
         return self._names().copied(self.declared, names)
 
-    def _names(self) -> Names:
+    def _names(self) -> LinkNames:
         """The names of all links, by the current settings."""
         settings, known = self._live.now, self._known_names
         if known is None or known[0] is not settings:
-            known = self._known_names = settings, Names(settings.table(Declared), settings.journal.prefix)
+            known = self._known_names = settings, LinkNames(settings.table(Declared), settings.journal.prefix)
         return known[1]
 
     def named(self) -> list[str]:
@@ -280,7 +280,7 @@ class Link:
         """The endpoint of a cluster."""
         return self._orders.endpoint(cluster)
 
-    def _last_orders(self) -> list[Order]:
+    def _last_orders(self) -> list[LeaseOrder]:
         """Orders that end copiers which may still be copying, so that their progress is known exactly."""
         with self.lock:
             self._number += 1
@@ -288,7 +288,7 @@ class Link:
             self._hold(last if any(not order.last for order in self._held) else [])
             return list(self._held)
 
-    def take(self, answers: Sequence[Answer]) -> None:
+    def take(self, answers: Sequence[LeaseResult]) -> None:
         """Process the answers of the last round."""
         now_ms = self._clock()
         with self.lock:
@@ -314,7 +314,7 @@ class Link:
         if taken and message.report.progress:
             self.grown.set()
 
-    def _report(self, order: Order, report: Report, now_ms: int) -> bool:
+    def _report(self, order: LeaseOrder, report: Report, now_ms: int) -> bool:
         """Process a report if it is the next in sequence. Returns whether it was."""
         attempt, last = self._taken.get(order.part, ("", 0))
         if report.at != (last + 1 if report.attempt == attempt else 1):
@@ -337,7 +337,7 @@ class Link:
         self.totals.update({name: getattr(progress, name) for name in COUNTED})
         self._counted(progress)
 
-    def _failed(self, order: Order, error: TrueupError, now_ms: int) -> None:
+    def _failed(self, order: LeaseOrder, error: TrueupError, now_ms: int) -> None:
         stopped = not isinstance(error, Retry)
         for assignment in order.lease.assignments:
             copy = self.copies[assignment.source]

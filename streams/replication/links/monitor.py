@@ -13,20 +13,20 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.config_sync import Alignment, Seen
-from trueup.connectors.replication.group_sync import Groups
-from trueup.connectors.replication.heartbeat import Beat, Heartbeat
+from trueup.connectors.replication.config_sync import Alignment, TopicPairs
+from trueup.connectors.replication.group_sync import GroupSync
+from trueup.connectors.replication.heartbeat import Heartbeat, HeartbeatState
 from trueup.state.common.errors import TrueupError
-from trueup.state.replication.anomalies import Anomaly, Look, anomalies, bare, target_replaced
+from trueup.state.replication.anomalies import Anomaly, CopyObservation, anomalies, bare, target_replaced
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.anomalies import choose as path_of
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.topology import routes_of, second_routes
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.config_sync import Aligner, Made, rights_from
+from trueup.streams.replication.links.config_sync import Aligner, CreatedTopics, rights_from
 from trueup.streams.replication.links.group_sync import Mover
 from trueup.streams.replication.links.link import Link, Note
-from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Settled, ids, look, seen
+from trueup.streams.replication.links.snapshot import NOTHING, AcknowledgedEnds, LinkFacts, ids, look, seen
 from trueup.streams.replication.links.status import LinkStatus
 from trueup.streams.runtime.stream import PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
@@ -40,13 +40,13 @@ SPACED_S = 0.2
 BEAT_WAIT_S = 2.0
 
 
-class Observed(NamedTuple):
+class ObservedCopy(NamedTuple):
     """A copy before both clusters are observed."""
 
     copy: Copy
     sets: int
     """The value of `Copy.sets` before the observation."""
-    look: Look
+    look: CopyObservation
 
 
 class Sides(Protocol):
@@ -55,7 +55,7 @@ class Sides(Protocol):
     def look(self) -> LinkFacts:
         """Observe both clusters."""
 
-    def qualities(self, seen: Seen) -> Qualities:
+    def qualities(self, seen: TopicPairs) -> Qualities:
         """The facts that the choice of a path depends on. ``seen``: the topics of both clusters with their settings."""
 
     def starts(self, declared: Declared, partitions: Iterable[LogId]) -> Mapping[LogId, int]:
@@ -74,7 +74,7 @@ class Sides(Protocol):
     def alignment(self) -> Alignment:
         """The client that aligns topics, settings and rights."""
 
-    def groups(self, back: bool = False) -> Groups:
+    def groups(self, back: bool = False) -> GroupSync:
         """The client for consumer groups of the source; with ``back``, for those of the target."""
 
     def heartbeat(self) -> Heartbeat:
@@ -93,21 +93,21 @@ class LinkMonitor:
         self.aligner = Aligner(
             link, sides.alignment(), rights_from(memory.get(name, "[]")), self._opposite_aligner, note,
             lambda text: remember(name, text),
-            Made(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
+            CreatedTopics(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
         )  # fmt: skip
         self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
         self.mover = Mover(
             link, sides.groups(), sides.groups(back=True), self.opposite,
             lambda: [watch.link for watch in others.values()], note,
         )  # fmt: skip
-        self.beat = Beat()
+        self.beat = HeartbeatState()
         self.failing: Mapping[str, str] = {}
         self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems, lambda: self.failing)
         self.qualities: Qualities | None = None
         self._heartbeat: Heartbeat | None = None
         self._looking = threading.Lock()
         self._noted: set[tuple[LogId, str]] = set()
-        self._looks, self._settled = dict[LogId, tuple[int, Look]](), Settled()
+        self._looks, self._settled = dict[LogId, tuple[int, CopyObservation]](), AcknowledgedEnds()
         self.second, self.replaced, self._refilling = "", "", 0
 
     def begin(self, supervisor: Supervisor) -> None:
@@ -133,7 +133,7 @@ class LinkMonitor:
     def _look(self) -> None:
         link, before = self.link, self.link.snapshot.facts
         with link.lock:
-            observed = [Observed(copy, copy.sets, self._observed(copy)) for copy in link.copies.values()]
+            observed = [ObservedCopy(copy, copy.sets, self._observed(copy)) for copy in link.copies.values()]
         now = self.sides.look()
         link.update(facts=now)
         one = now.source.cluster and now.source.cluster == now.target.cluster
@@ -147,7 +147,7 @@ class LinkMonitor:
         if (before.source.topics, before.target.topics) != (now.source.topics, now.target.topics):
             link.wake()
 
-    def _observed(self, copy: Copy) -> Look:
+    def _observed(self, copy: Copy) -> CopyObservation:
         """A copy before both clusters are observed, with the target end that the target must report by now."""
         lag_s = self.link.snapshot.facts.target.ends_lag_s
         return replace(look(copy, NOTHING, self.alone), copied_end=self._settled.end(copy, lag_s, time.monotonic()))
@@ -241,10 +241,10 @@ class LinkMonitor:
             if (watch.link.declared.source, watch.link.declared.target) == ends
         ]  # fmt: skip
 
-    def _detect(self, observed: Iterable[Observed]) -> None:
+    def _detect(self, observed: Iterable[ObservedCopy]) -> None:
         """Note anomalies and stop the partitions that they affect. ``observed``: the copies before both clusters were
         observed; a copy that advanced later would appear to be past the end."""
-        detected: list[tuple[Observed, list[Anomaly]]] = []
+        detected: list[tuple[ObservedCopy, list[Anomaly]]] = []
         for one in observed:
             copy, sets, was = one
             with self.link.lock:
@@ -261,7 +261,7 @@ class LinkMonitor:
             for anomaly in found:
                 self._handle(one, anomaly)
 
-    def _compare_target(self, detected: Sequence[tuple[Observed, list[Anomaly]]]) -> None:
+    def _compare_target(self, detected: Sequence[tuple[ObservedCopy, list[Anomaly]]]) -> None:
         """Stop all partitions if the target cluster was replaced or lost its data."""
         now = self.link.snapshot.facts.target.cluster
         looks = [(self._looks[one.copy.source][1], one.copy, found) for one, found in detected]
@@ -282,7 +282,7 @@ class LinkMonitor:
             self._remember(now)
             self._cluster, self.replaced = now, ""
 
-    def _handle(self, one: Observed, anomaly: Anomaly) -> None:
+    def _handle(self, one: ObservedCopy, anomaly: Anomaly) -> None:
         copy = one.copy
         with self.link.lock:
             if copy.sets != one.sets:

@@ -11,7 +11,7 @@ from trueup.streams.config.live import Effective
 from trueup.streams.journal.channel import Channel
 from trueup.streams.replication.clusters import connector_of, endpoint_of
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.worker import Order
+from trueup.streams.replication.links.worker import LeaseOrder
 
 
 class Reporting(NamedTuple):
@@ -30,7 +30,7 @@ class Reporting(NamedTuple):
 NO_REPORTING = Reporting()
 
 
-class Round(NamedTuple):
+class LeaseRound(NamedTuple):
     """The common properties of all orders of a round."""
 
     path: str
@@ -39,7 +39,7 @@ class Round(NamedTuple):
     tasks: int
     """The maximum number of orders."""
     alone_s: float
-    """See `Order.alone_s`."""
+    """See `LeaseOrder.alone_s`."""
 
 
 class LinkOrders:
@@ -55,7 +55,7 @@ class LinkOrders:
         """The endpoint of a cluster."""
         return endpoint_of(self._live.now.sections, cluster)
 
-    def of(self, this: Round, due: Sequence[tuple[Copy, int]]) -> list[Order]:
+    def of(self, this: LeaseRound, due: Sequence[tuple[Copy, int]]) -> list[LeaseOrder]:
         """Orders for these copies, each with its number of records that are not copied (-1: unknown)."""
         declared, copies = self._live.now.table(Declared)[self._name], {copy.source: copy for copy, _ in due}
         parts = divide({copy.source: 1.0 + max(0, behind) for copy, behind in due}, this.tasks)
@@ -66,7 +66,7 @@ class LinkOrders:
         systems = (self.endpoint(declared.source).system, self.endpoint(declared.target).system)
         connector = self._connectors(*systems, this.path)
         return [
-            Order(
+            LeaseOrder(
                 self._lease(declared, [copies[source] for source in part], len(parts), this.path), connector,
                 this.term, this.number, at, lease_s, len(parts) == 1 and not chosen, False, this.alone_s,
                 self._reporting.channel, self._reporting.stop,

@@ -14,7 +14,7 @@ from typing import Any
 from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
-from trueup.state.replication.recovery import WILL_BE, End, Refillable, Standing, refillable
+from trueup.state.replication.recovery import WILL_BE, LogIdentity, PartitionStanding, Refillable, refillable
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.standing import Ends, back_of, standing
@@ -25,13 +25,13 @@ REASON = "refill"
 BUSY = "an earlier lease has not ended"
 STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked"}
 LOST = {
-    End.OTHER: "the target topic was recreated", End.GONE: "the target topic was deleted",
-    End.SHORT: "the target partition is empty", End.SAME: "the target partition is empty",
+    LogIdentity.OTHER: "the target topic was recreated", LogIdentity.GONE: "the target topic was deleted",
+    LogIdentity.SHORT: "the target partition is empty", LogIdentity.SAME: "the target partition is empty",
 }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RefillPartition:
     """One partition that may be refilled."""
 
     source: LogId
@@ -58,9 +58,9 @@ class Refilling:
         """One row per topic that a refill would copy, or copies."""
         return self._rows(self.parts())
 
-    def _rows(self, parts: Sequence[Part]) -> list[Row]:
+    def _rows(self, parts: Sequence[RefillPartition]) -> list[Row]:
         sizes = self._watch.sides.sizes(part.source for part in parts) if parts else {}
-        topics: dict[tuple[str, str, str, str], list[Part]] = {}
+        topics: dict[tuple[str, str, str, str], list[RefillPartition]] = {}
         for part in parts:
             topics.setdefault((part.source.topic, part.target.topic, part.stage, part.reason), []).append(part)
         return [
@@ -87,7 +87,7 @@ class Refilling:
             self._begin(ready)
         return [{**row, "stage": "copying"} if row["stage"] == "planned" else row for row in rows]
 
-    def _begin(self, ready: Sequence[Part]) -> None:
+    def _begin(self, ready: Sequence[RefillPartition]) -> None:
         link, sides = self._link, self._watch.sides
         # The fence is read last: the opposite link holds no lease by then, and gets none before it restarts.
         logs = sides.logs([part.source for part in ready])
@@ -117,7 +117,7 @@ class Refilling:
             return 0
         return max(copy.position.offset, copy.refill.held if copy.refill is not None else 0, 0)
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[RefillPartition]:
         """All partitions whose target lost its records or is empty. Raises `Refused` if a cluster does not respond."""
         link, backwards = self._link, self._watch.backwards()
         for watch in (self._watch, *backwards):
@@ -139,7 +139,7 @@ class Refilling:
             if (part := self._part(source, target, here, there)) is not None
         ]  # fmt: skip
 
-    def _part(self, source: LogId, target: LogId, here: Ends, there: Ends) -> Part | None:
+    def _part(self, source: LogId, target: LogId, here: Ends, there: Ends) -> RefillPartition | None:
         mine, back = standing(self._watch, source, here, there), back_of(self._watch, source)
         stage = refillable(mine, standing(back.watch, back.source, there, here) if back is not None else None)
         if stage is Refillable.NOTHING:
@@ -147,14 +147,14 @@ class Refilling:
         start, end = here[source]
         other = back.watch.link if back is not None else None
         name = "waiting" if stage in WILL_BE else STAGES.get(stage, "planned")
-        return Part(source, target, start, end, name, self._why(stage, target, mine, other), other)
+        return RefillPartition(source, target, start, end, name, self._why(stage, target, mine, other), other)
 
     def _all(self) -> Mapping[LogId, LogId]:
         """All partitions of the link, including those that were never copied."""
         logs = self._link.snapshot.facts.source.topics
         return {log: self._link.place(log) for topic in self._link.topics(logs) for log in logs[topic]}
 
-    def _why(self, stage: Refillable, target: LogId, mine: Standing, back: Link | None) -> str:
+    def _why(self, stage: Refillable, target: LogId, mine: PartitionStanding, back: Link | None) -> str:
         """Why a partition needs a refill, or why that cannot start yet."""
         if stage is Refillable.COPYING:
             return ""

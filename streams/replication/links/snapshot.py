@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, TypedDict
 
 from trueup.connectors.contract import LogId
-from trueup.state.replication.anomalies import Choice, Look
+from trueup.state.replication.anomalies import CopyObservation, PathChoice
 from trueup.streams.replication.links.checkpoints import Copy
 
 
-class Side(NamedTuple):
+class ClusterSnapshot(NamedTuple):
     """One cluster of a link, as it was last observed."""
 
     topics: Mapping[str, Collection[LogId]] = {}
@@ -37,8 +37,8 @@ class Side(NamedTuple):
 class LinkFacts(NamedTuple):
     """Both clusters of a link, as they were last observed."""
 
-    source: Side
-    target: Side
+    source: ClusterSnapshot
+    target: ClusterSnapshot
     at_ms: int
     """The time of the last complete observation, in ms since the epoch; 0 if there is none yet."""
 
@@ -48,10 +48,10 @@ class LinkFacts(NamedTuple):
         return self.at_ms > 0
 
 
-NOTHING = LinkFacts(Side(problem="not observed yet"), Side(problem="not observed yet"), 0)
+NOTHING = LinkFacts(ClusterSnapshot(problem="not observed yet"), ClusterSnapshot(problem="not observed yet"), 0)
 
 
-class Hold(NamedTuple):
+class TargetHold(NamedTuple):
     """The reason why no record may be copied to a target topic yet."""
 
     reason: str
@@ -68,9 +68,9 @@ class LinkSnapshot:
 
     facts: LinkFacts = NOTHING
     """The last observation of both clusters."""
-    choice: Choice | None = None
+    choice: PathChoice | None = None
     """The chosen path; None if no path is chosen yet."""
-    waiting: Mapping[str, Hold] | None = None
+    waiting: Mapping[str, TargetHold] | None = None
     """The target topics to which no record may be copied yet; None if topics are not compared yet."""
     unfit: str = ""
     """Why the comparison of topics failed; empty if it did not fail."""
@@ -86,8 +86,8 @@ class Changes(TypedDict, total=False):
     """Some fields of a `LinkSnapshot`."""
 
     facts: LinkFacts
-    choice: Choice | None
-    waiting: Mapping[str, Hold] | None
+    choice: PathChoice | None
+    waiting: Mapping[str, TargetHold] | None
     unfit: str
     blocked_reason: str
     arrived_ms: int
@@ -99,12 +99,12 @@ def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
     return facts.source.ids.get(copy.source.topic, ""), facts.target.ids.get(copy.target.topic, "")
 
 
-def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> Look:
+def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:
     """The input of `state.replication.anomalies.anomalies` for one partition. ``alone``: whether no other link writes
     to the target of the partition."""
     source_id, target_id = ids(copy, facts)
     start, end = facts.source.logs.get(copy.source, (-1, -1))
-    return Look(
+    return CopyObservation(
         position=copy.position.offset,
         source_id=source_id,
         source_start=start,
@@ -125,7 +125,7 @@ def _asked(copy: Copy, facts: LinkFacts) -> bool:
     return bool(facts.target.cluster) and copy.source.topic in facts.source.topics
 
 
-def seen(copy: Copy, facts: LinkFacts, was: Look) -> Look:
+def seen(copy: Copy, facts: LinkFacts, was: CopyObservation) -> CopyObservation:
     """The observation of one partition whose progress was ``was`` before both clusters were observed. A cluster that
     did not respond contributes nothing."""
     now = replace(look(copy, facts, was.alone), position=was.position, copied_end=was.copied_end, foreign=was.foreign)
@@ -134,7 +134,7 @@ def seen(copy: Copy, facts: LinkFacts, was: Look) -> Look:
     return replace(now, target_end=-1, target_gone=False) if facts.target.problem else now
 
 
-class Settled:
+class AcknowledgedEnds:
     """The target ends that must be visible by now, for targets whose end offsets lag acknowledged records."""
 
     def __init__(self) -> None:

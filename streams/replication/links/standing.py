@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.state.replication.recovery import End, Standing, ways
+from trueup.state.replication.recovery import LogIdentity, PartitionStanding, ways
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.snapshot import LinkFacts
@@ -15,7 +15,9 @@ Ends = Mapping[LogId, tuple[int, int]]
 """First and end offset of logs."""
 
 
-def standing(watch: LinkMonitor, source: LogId, here: Ends | None = None, there: Ends | None = None) -> Standing:
+def standing(
+    watch: LinkMonitor, source: LogId, here: Ends | None = None, there: Ends | None = None
+) -> PartitionStanding:
     """The state of a partition. ``here`` and ``there``: the first and end offsets of the logs at the source and at the
     target, if they were read since the last observation."""
     link, facts = watch.link, watch.link.snapshot.facts
@@ -25,7 +27,7 @@ def standing(watch: LinkMonitor, source: LogId, here: Ends | None = None, there:
     found = (facts.target.logs if there is None else there).get(target)
     there_end = -1 if found is None else found[1]
     waiting = link.snapshot.waiting
-    return Standing(
+    return PartitionStanding(
         source=_source(copy, source, facts, end),
         target=_target(watch, copy, target, facts, there_end),
         records=end > start,
@@ -38,32 +40,32 @@ def standing(watch: LinkMonitor, source: LogId, here: Ends | None = None, there:
     )
 
 
-def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> End:
+def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> LogIdentity:
     if source.topic not in facts.source.topics:
-        return End.GONE
+        return LogIdentity.GONE
     if copy is None:
-        return End.SAME
+        return LogIdentity.SAME
     if _another(copy.source_id, facts.source.ids.get(source.topic, "")):
-        return End.OTHER
-    return End.SHORT if 0 <= end < copy.position.offset else End.SAME
+        return LogIdentity.OTHER
+    return LogIdentity.SHORT if 0 <= end < copy.position.offset else LogIdentity.SAME
 
 
-def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFacts, end: int) -> End:
+def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFacts, end: int) -> LogIdentity:
     if copy is None:
-        return End.SAME
+        return LogIdentity.SAME
     if _another(copy.target_id, facts.target.ids.get(target.topic, "")) or (copy.excluded and watch.replaced):
-        return End.OTHER
+        return LogIdentity.OTHER
     if target.topic not in facts.target.topics:
         # The target is asked for copies of the topics that the source has now.
-        return End.GONE if copy.source.topic in facts.source.topics else End.SAME
-    return End.SHORT if 0 <= end < copy.copied_end else End.SAME
+        return LogIdentity.GONE if copy.source.topic in facts.source.topics else LogIdentity.SAME
+    return LogIdentity.SHORT if 0 <= end < copy.copied_end else LogIdentity.SAME
 
 
 def _another(known: str, now: str) -> bool:
     return bool(known and now and known != now)
 
 
-class Back(NamedTuple):
+class OppositeLink(NamedTuple):
     """The link that copies a target log back to its source log."""
 
     watch: LinkMonitor
@@ -75,19 +77,19 @@ class Back(NamedTuple):
         return self.watch.link.copies[self.source]
 
 
-def back_of(watch: LinkMonitor, source: LogId) -> Back | None:
+def back_of(watch: LinkMonitor, source: LogId) -> OppositeLink | None:
     """The opposite copy of a partition."""
     copy = watch.link.copies.get(source)
     target = copy.target if copy is not None else watch.link.place(source)
     for other in watch.backwards():
         back = other.link.copies.get(target)
         if back is not None and back.target == source:
-            return Back(other, target)
+            return OppositeLink(other, target)
     return None
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
+class RecoveryOption:
     """A command for some partitions of a topic."""
 
     topic: str
@@ -99,9 +101,9 @@ class WayOut:
     """Whether the command is the first of the commands for these partitions."""
 
 
-def ways_out(watch: LinkMonitor) -> list[WayOut]:
+def ways_out(watch: LinkMonitor) -> list[RecoveryOption]:
     """The commands that lead out of the states of the link's partitions, by topic."""
-    link, found = watch.link, list[WayOut]()
+    link, found = watch.link, list[RecoveryOption]()
     with link.lock:
         copies = link.current()
     for topic, some in groupby(copies, key=lambda copy: copy.source.topic):
@@ -112,7 +114,7 @@ def ways_out(watch: LinkMonitor) -> list[WayOut]:
         for commands, chosen in by_ways.items():
             parts = f"--topic {topic}" if len(chosen) == len(whole) else _parts(chosen)
             found += [
-                WayOut(topic, len(chosen), command.replace("{part}", parts), does, number == 0)
+                RecoveryOption(topic, len(chosen), command.replace("{part}", parts), does, number == 0)
                 for number, (command, does) in enumerate(commands)
             ]
     return found

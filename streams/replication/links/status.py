@@ -5,22 +5,31 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.heartbeat import Beat
+from trueup.connectors.replication.heartbeat import HeartbeatState
 from trueup.state.common.patterns import matches
-from trueup.state.replication.status import MOVING, LinkState, Part, PartitionStage, Reason, Signs, stage_of, state_of
+from trueup.state.replication.status import (
+    MOVING,
+    LinkObservations,
+    LinkState,
+    PartitionObservation,
+    PartitionStage,
+    Reason,
+    stage_of,
+    state_of,
+)
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import LATE_MS, Link
 from trueup.streams.replication.links.snapshot import NOTHING
 
 
-def beat_error(beat: Beat) -> str:
+def beat_error(beat: HeartbeatState) -> str:
     """Errors of the last heartbeat; empty: it succeeded at both clusters."""
     ends = (("source", beat.source_error), ("target", beat.target_error))
     return "; ".join(f"{end}: {error}" for end, error in ends if error)
 
 
-class Row(NamedTuple):
+class PartitionRow(NamedTuple):
     """The state of one partition."""
 
     copy: Copy | None
@@ -39,7 +48,7 @@ class LinkStatus:
     """The state of one link. Safe to use from several threads."""
 
     link: Link
-    beat: Callable[[], Beat] = Beat
+    beat: Callable[[], HeartbeatState] = HeartbeatState
     unreadable: Callable[[], Mapping[str, str]] = dict
     """The function that returns the topics that cannot be compared, with the reason."""
     failing: Callable[[], Mapping[str, str]] = dict
@@ -55,7 +64,7 @@ class LinkStatus:
         # A running lease may report late; that is not a stall.
         reported_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
         return state_of(
-            Signs(
+            LinkObservations(
                 looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
                 refused=known.blocked_reason, source=facts.source.problem, target=facts.target.problem, parts=parts,
                 arrived_ms=known.arrived_ms, beat_error=beat_error(beat),
@@ -65,17 +74,17 @@ class LinkStatus:
             now_ms,
         )  # fmt: skip
 
-    def rows(self, now_ms: int) -> dict[LogId, Row]:
+    def rows(self, now_ms: int) -> dict[LogId, PartitionRow]:
         """Every partition of the link, sorted."""
         with self.link.lock:
             parts, copies = self.observe(now_ms), self.link.copies
             return {source: self._row(source, copies.get(source), part, now_ms) for source, part in parts.items()}
 
-    def _row(self, source: LogId, copy: Copy | None, part: Part, now_ms: int) -> Row:
+    def _row(self, source: LogId, copy: Copy | None, part: PartitionObservation, now_ms: int) -> PartitionRow:
         lag_ms = self._lag_ms(source, copy, part, now_ms)
-        return Row(copy, stage_of(part), part.left, lag_ms, part.approval or part.error or part.unknown)
+        return PartitionRow(copy, stage_of(part), part.left, lag_ms, part.approval or part.error or part.unknown)
 
-    def observe(self, now_ms: int) -> dict[LogId, Part]:
+    def observe(self, now_ms: int) -> dict[LogId, PartitionObservation]:
         """Observe every partition of the link, sorted. To be called every few seconds."""
         link = self.link
         with link.lock:
@@ -107,10 +116,10 @@ class LinkStatus:
     def _still(self) -> bool:
         return self.link.declared.mode == "observe" or self.link.declared.paused
 
-    def _part(self, source: LogId) -> Part:
+    def _part(self, source: LogId) -> PartitionObservation:
         link, facts = self.link, self.link.snapshot.facts
         copy, topic = link.copies.get(source), source.topic
-        part = Part(
+        part = PartitionObservation(
             str(source), copy.error if copy else "", bool(copy and (copy.stopped or copy.excluded)),
             paused=link.declared.paused or matches(link.declared.paused_topics, topic),
             observed=link.declared.mode == "observe" or bool(link.snapshot.blocked_reason),
@@ -153,7 +162,7 @@ class LinkStatus:
         start, end = self.link.snapshot.facts.source.logs.get(source, (-1, -1))
         return end - start if end >= 0 else -1
 
-    def _timed(self, source: LogId, part: Part, able: bool, now_ms: int) -> Part:
+    def _timed(self, source: LogId, part: PartitionObservation, able: bool, now_ms: int) -> PartitionObservation:
         copy, wait = self.link.copies.get(source), self._waits[source]
         start, end = self.link.snapshot.facts.source.logs.get(source, (-1, -1))
         moving = able and stage_of(part) in MOVING
@@ -171,7 +180,7 @@ class LinkStatus:
         taken_ms, lease_ms = self.link.taken_ms, int(self.link.declared.lease_s * 1000)
         return min(now_ms - taken_ms, lease_ms) if taken_ms else 0
 
-    def _lag_ms(self, source: LogId, copy: Copy | None, part: Part, now_ms: int) -> int:
+    def _lag_ms(self, source: LogId, copy: Copy | None, part: PartitionObservation, now_ms: int) -> int:
         """The age of the oldest record not copied, by its timestamp if a task has reported one. Without reports it
         grows."""
         last = copy.last if copy is not None else None

@@ -35,7 +35,7 @@ ENVIRONMENT = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_"
 maps new memory page by page, which was more than a quarter of the CPU of decoding and encoding 1,000-byte records."""
 
 
-class Order(NamedTuple):
+class LeaseOrder(NamedTuple):
     """One lease for one task, with its duration.
 
     A process that held the preceding order of the same term and part knows that no other process has copied since.
@@ -64,7 +64,7 @@ class Order(NamedTuple):
         return self.stop != "" and os.path.exists(self.stop)
 
 
-class Answer(NamedTuple):
+class LeaseResult(NamedTuple):
     """The result of a task."""
 
     reports: list[Report]
@@ -89,10 +89,10 @@ class LeaseWorker:
         self._wanted = threading.Event()
         self._lingering: Future[None] | None = None
         self._copier: Copier | None = None
-        self._last: Order | None = None
+        self._last: LeaseOrder | None = None
         self._unreported: list[Progress] = []
 
-    def hold(self, order: Order) -> Answer:
+    def hold(self, order: LeaseOrder) -> LeaseResult:
         """Copy until the lease ends. Blocks."""
         self.leave()
         answer = self._thread.submit(self._copy, order).result()
@@ -111,7 +111,7 @@ class LeaseWorker:
         self.leave()
         self._thread.submit(self._close).result()
 
-    def _copy(self, order: Order) -> Answer:
+    def _copy(self, order: LeaseOrder) -> LeaseResult:
         until_s = time.monotonic() + order.lease_s
         reporter = Reporter(order.channel, lambda report: message_of(order, report))
         if not self._follows(order):
@@ -135,14 +135,14 @@ class LeaseWorker:
         if error is not None or order.ended():
             self._close()
         self._unreported = []
-        return Answer(reporter.reports, error)
+        return LeaseResult(reporter.reports, error)
 
-    def _follows(self, order: Order) -> bool:
+    def _follows(self, order: LeaseOrder) -> bool:
         last = self._last
         same = last is not None and order.connector == last.connector and terms(order) == terms(last)
         return same and self._held(order)
 
-    def _held(self, order: Order) -> bool:
+    def _held(self, order: LeaseOrder) -> bool:
         """Whether this worker held the previous lease, so that no other process has copied since."""
         last = self._last
         return last is not None and (order.term, order.part, order.number - 1) == (last.term, last.part, last.number)
@@ -172,13 +172,13 @@ class LeaseWorker:
             copier.close()
 
 
-def _continues(order: Order, reporter: Reporter, copier: Copier) -> bool:
+def _continues(order: LeaseOrder, reporter: Reporter, copier: Copier) -> bool:
     """Report progress if it is due. Returns whether to continue copying."""
     reporter.report_if_due(copier.progress)
     return not order.ended()
 
 
-def _alone(order: Order) -> None:
+def _alone(order: LeaseOrder) -> None:
     """Wait until no other process copies."""
     left_s = order.alone_s
     while left_s > 0 and not order.ended():
@@ -189,7 +189,7 @@ def _alone(order: Order) -> None:
 _workers: dict[tuple[str, int], LeaseWorker] = {}
 
 
-def hold(order: Order) -> Answer:
+def hold(order: LeaseOrder) -> LeaseResult:
     """Execute one order in this process. Raises defects of a connector; the answer holds its errors."""
     link = order.lease.link
     for key, worker in _workers.items():
@@ -206,12 +206,12 @@ def release(links: Iterable[str]) -> None:
         _workers.pop(key).close()
 
 
-def terms(order: Order) -> Lease:
+def terms(order: LeaseOrder) -> Lease:
     """The lease without positions: an open copier continues only if it is unchanged."""
     return replace(order.lease, assignments=tuple(a._replace(position=Position()) for a in order.lease.assignments))
 
 
-def message_of(order: Order, report: Report) -> ReportMessage:
+def message_of(order: LeaseOrder, report: Report) -> ReportMessage:
     """A report of this order."""
     return ReportMessage(order.lease.link, order.term, order.number, order.part, report)
 

@@ -29,15 +29,15 @@ from trueup.streams.runtime.spark import class_data
 from trueup.streams.runtime.spark.cluster import bucket_options, jars_of, shipped
 
 
-class Line(NamedTuple):
+class SparkRelease(NamedTuple):
     """Properties that depend on the version of Spark."""
 
     jars: str
     checkpoint_manager: str
 
 
-LINES: Mapping[str, Line] = {
-    "4.3": Line(
+LINES: Mapping[str, SparkRelease] = {
+    "4.3": SparkRelease(
         "spark-4.3",
         "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
     ),
@@ -62,7 +62,7 @@ _SOCKET_BYTES, _SOCKET_NAME = 106, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
 (UnixDomainSockets.c of the JDK), and the form of the names that Spark's JVM chooses."""
 
 
-def line() -> Line:
+def line() -> SparkRelease:
     """The line of the installed version of Spark. Raises `Stop` for an untested version."""
     version = ".".join(pyspark.__version__.split(".")[:2])
     if version not in LINES:

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.protocol.rows import Rows as Together
+from trueup.connectors.pulsar.protocol.rows import MessageRows as Together
 from trueup.state.read_priority.tiers import Tier
 from trueup.streams.topic_reader.spark.planner import EntryRange
 from trueup.streams.topic_reader.spark.row_columns import column, times, values
-from trueup.streams.topic_reader.spark.values import Row, Values
+from trueup.streams.topic_reader.spark.values import ValueRow, Values
 
 ROWS, BYTES = 8_192, 8 << 20
 """A record batch is complete when it has this many messages, or values of this many bytes; the messages of the last
@@ -25,7 +25,7 @@ _FIELDS = {name: at for at, name in enumerate(Message._fields)}
 Rows = Sequence[Message]
 
 
-class Columns:
+class OutputColumns:
     """Builds record batches with these columns for one range."""
 
     def __init__(self, schema: pa.Schema, wanted: EntryRange, values: Values) -> None:
@@ -82,15 +82,15 @@ class Columns:
         ]  # fmt: skip
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
 
-    def _rows_of(self, rows: Together) -> list[Row]:
+    def _rows_of(self, rows: Together) -> list[ValueRow]:
         versions = column("schema_version", rows, pa.binary()).to_pylist()
         each = zip(values(rows).to_pylist(), versions, rows.entry.tolist(), strict=True)
         at = f"the value of {self._topic}, {self._same['ledger']}:"
-        return [Row(value, False, version, f"{at}{entry}") for value, version, entry in each]
+        return [ValueRow(value, False, version, f"{at}{entry}") for value, version, entry in each]
 
-    def _rows(self, rows: Rows) -> list[Row]:
+    def _rows(self, rows: Rows) -> list[ValueRow]:
         at = f"the value of {self._topic}, "
-        return [Row(one.value, one.encrypted, one.schema_version, f"{at}{one.ledger}:{one.entry}") for one in rows]
+        return [ValueRow(one.value, one.encrypted, one.schema_version, f"{at}{one.ledger}:{one.entry}") for one in rows]
 
 
 Build = Callable[[Rows, Any], Any]

@@ -10,11 +10,11 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.protocol.rows import Rows, kept
+from trueup.connectors.pulsar.protocol.rows import MessageRows, kept
 from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.streams.topic_reader import damage_report
 from trueup.streams.topic_reader.reader import Range, ReadReport, within
-from trueup.streams.topic_reader.spark.columns import Columns
+from trueup.streams.topic_reader.spark.columns import OutputColumns
 from trueup.streams.topic_reader.spark.options import SourceOptions
 from trueup.streams.topic_reader.spark.planner import EntryRange
 from trueup.streams.topic_reader.spark.ranges import RangeReader
@@ -37,14 +37,14 @@ def _settled() -> None:
     gc.set_threshold(*_COLLECT)
 
 
-class Wanted(NamedTuple):
+class RequestedColumns(NamedTuple):
     """The columns to build, and the type of the values."""
 
     schema: pa.Schema
     value: ValueSchema
 
 
-def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
+def read(options: SourceOptions, columns: RequestedColumns, wanted: EntryRange) -> Iterator[pa.RecordBatch]:
     """The record batches of one range. Logs one line at the end, whether all was read or not."""
     _settled()
     with opened(options.settings(), options.read, keep=True) as topics:
@@ -54,7 +54,7 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
         if options.range.from_ms is not None or options.range.to_ms is not None:
             found = ((_within(options.range, some), tier) for some, tier in found)
         try:
-            for batch in Columns(columns.schema, wanted, values).batches(found):
+            for batch in OutputColumns(columns.schema, wanted, values).batches(found):
                 topics.report.messages += batch.num_rows
                 yield batch
         finally:
@@ -62,8 +62,8 @@ def read(options: SourceOptions, columns: Wanted, wanted: EntryRange) -> Iterato
             damage_report.send(options.report_target, topics.report)
 
 
-def _within(wanted: Range, some: Rows | list[Message]) -> Rows | list[Message]:
-    if isinstance(some, Rows):
+def _within(wanted: Range, some: MessageRows | list[Message]) -> MessageRows | list[Message]:
+    if isinstance(some, MessageRows):
         return kept(some, within(wanted, some.publish_ms))
     return [one for one in some if within(wanted, one.publish_ms)]
 

@@ -14,10 +14,10 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
-from trueup.connectors.pulsar.topics import Topic, topic_of
+from trueup.connectors.pulsar.topics import PulsarTopic, topic_of
 from trueup.state.common.errors import Refused, Retry, Stop
 from trueup.state.read_priority import offsets
-from trueup.state.read_priority.positions import Part, Position, position_of
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange, position_of
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.topic_reader.spark import executor
 from trueup.streams.topic_reader.spark.options import SourceOptions
@@ -33,7 +33,7 @@ log = logging.getLogger("trueup.reads")
 Offset = dict[str, str]
 
 
-class Progress:
+class StreamOffsets:
     """Offsets and ranges of a stream. ``ends``: the ends of the topics with which the last call of `next` planned, None
     before the first call. ``skip``: whether the stream continues, with a warning, where entries were trimmed or a
     topic was deleted; otherwise `Stop` is raised."""
@@ -65,7 +65,7 @@ class Progress:
         there = {str(topic): topic for topic in self._planner.topics()}
         for name in start.keys() - there.keys():
             self._lost(name, start[name], "the topic was deleted")
-        found, ahead = dict[str, Position](), dict[str, tuple[list[LedgerInfo], Position, Position]]()
+        found, ahead = dict[str, EntryPosition](), dict[str, tuple[list[LedgerInfo], EntryPosition, EntryPosition]]()
         for name, topic in there.items():
             if name in start:
                 ledgers, end = self._planner.now(topic)
@@ -90,14 +90,14 @@ class Progress:
                 found += self._planner.ranges(topic, ledgers, at, position_of(end[name]))
         return found
 
-    def _ledgers(self, topic: Topic, start: str) -> list[LedgerInfo]:
+    def _ledgers(self, topic: PulsarTopic, start: str) -> list[LedgerInfo]:
         try:
             return self._planner.ledgers(topic)
         except Refused:
             self._lost(str(topic), start, "the topic was deleted")
             return []
 
-    def _begin(self, name: str, at: Position, ledgers: list[LedgerInfo]) -> Position:
+    def _begin(self, name: str, at: EntryPosition, ledgers: list[LedgerInfo]) -> EntryPosition:
         """The position, or the first later one if its ledger was trimmed."""
         if not offsets.trimmed(ledgers, at):
             return at
@@ -111,9 +111,11 @@ class Progress:
         log.warning("expected %s; found that %s; skipped", expected, found)
 
 
-def _ends(ahead: Mapping[str, tuple[list[LedgerInfo], Position, Position]], most: int | None) -> dict[str, Position]:
+def _ends(
+    ahead: Mapping[str, tuple[list[LedgerInfo], EntryPosition, EntryPosition]], most: int | None
+) -> dict[str, EntryPosition]:
     """Where to stop in each topic."""
-    parts: dict[str, list[Part]] = {name: offsets.between(*topic) for name, topic in ahead.items()}
+    parts: dict[str, list[LedgerRange]] = {name: offsets.between(*topic) for name, topic in ahead.items()}
     backlogs = {name: offsets.count(found) for name, found in parts.items()}
     shares = backlogs if most is None else offsets.shares(backlogs, most)
     found = {}
@@ -126,28 +128,28 @@ def _ends(ahead: Mapping[str, tuple[list[LedgerInfo], Position, Position]], most
 class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """See `DataSourceStreamReader`. On executors only `read` is called."""
 
-    def __init__(self, options: SourceOptions, columns: executor.Wanted) -> None:
+    def __init__(self, options: SourceOptions, columns: executor.RequestedColumns) -> None:
         self._options, self._columns = options, columns
         self._stack: ExitStack | None = None
-        self._made: Progress | None = None
+        self._made: StreamOffsets | None = None
         self._until: Offset | None = None
 
-    def _progress(self) -> Progress:
+    def _progress(self) -> StreamOffsets:
         """Opened once on the driver, and used until `stop`."""
         if self._made is None:
             self._stack = ExitStack()
             topics = self._stack.enter_context(opened(self._options.settings(), self._options.read))
-            self._made = Progress(Planner(topics, self._options), self._options.read.skip_missing)
+            self._made = StreamOffsets(Planner(topics, self._options), self._options.read.skip_missing)
         return self._made
 
     @_patient
     def initialOffset(self) -> Offset:  # noqa: N802
-        """See `Progress.first`."""
+        """See `StreamOffsets.first`."""
         return self._progress().first(self._options.from_latest)
 
     @_patient
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """See `Progress.next`. The limit of rows limits entries, which are batches of messages."""
+        """See `StreamOffsets.next`. The limit of rows limits entries, which are batches of messages."""
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         return self._progress().next(start, most, self._until)
 
@@ -167,7 +169,7 @@ class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @_patient
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
-        """See `Progress.partitions`."""
+        """See `StreamOffsets.partitions`."""
         return self._progress().partitions(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

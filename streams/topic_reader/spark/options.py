@@ -18,7 +18,7 @@ from trueup.state.read_priority.tiers import ReadPriority
 from trueup.state.settings.settings import Settings, possible_keys
 from trueup.streams.catalog import sections
 from trueup.streams.config.file import load
-from trueup.streams.terminal.client import Target
+from trueup.streams.terminal.client import ApiTarget
 from trueup.streams.terminal.options import target_of
 from trueup.streams.topic_reader.limits import range_of
 from trueup.streams.topic_reader.reader import Range, ReadOptions
@@ -69,11 +69,11 @@ class SourceOptions:
         """The configuration, from the file and the environment of this process. Raises `BadSettings`."""
         return load(Path(self.config) if self.config else None, os.environ, dict(self.keys), sections())
 
-    def report_target(self) -> Target:
+    def report_target(self) -> ApiTarget:
         """Where to report damaged replicas, with the token of a file or of the environment of this process. The URL is
         empty: nowhere. Raises `BadSettings`."""
         file = Path(self.report_token_file) if self.report_token_file else None
-        return target_of(self.report_to, file) if self.report_to else Target("")
+        return target_of(self.report_to, file) if self.report_to else ApiTarget("")
 
 
 def options_of(given: Mapping[str, str]) -> SourceOptions:

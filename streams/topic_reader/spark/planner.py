@@ -5,14 +5,14 @@ from typing import NamedTuple
 
 from pyspark.sql.datasource import InputPartition
 
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import Refused
 from trueup.state.read_priority import offsets
-from trueup.state.read_priority.positions import Position
+from trueup.state.read_priority.positions import EntryPosition
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.topic_reader.reader import since
 from trueup.streams.topic_reader.spark.options import SourceOptions
-from trueup.streams.topic_reader.topics import Topics
+from trueup.streams.topic_reader.topics import TopicCatalog
 
 _USUAL_BYTES = 1 << 10
 """Assumed size of an entry in a topic without a closed ledger."""
@@ -21,7 +21,7 @@ _USUAL_BYTES = 1 << 10
 class EntryRange(NamedTuple):
     """A range of entries of one ledger of a topic."""
 
-    topic: Topic
+    topic: PulsarTopic
     ledger: int
     first: int
     """The id of the first entry."""
@@ -41,21 +41,21 @@ class Planner:
     """Plans reads of the topics that the options name. Raises `Refused` if a topic does not exist, `Retry`,
     `BadBytes`."""
 
-    def __init__(self, topics: Topics, options: SourceOptions) -> None:
+    def __init__(self, topics: TopicCatalog, options: SourceOptions) -> None:
         self._topics, self._options = topics, options
 
-    def topics(self) -> list[Topic]:
+    def topics(self) -> list[PulsarTopic]:
         """The topics and partitions that exist now, each once."""
         options = self._options
         if options.pattern:
             return self._topics.matching(options.namespace, options.pattern)
         return list(dict.fromkeys(topic for name in options.names for topic in self._topics.partitions(name)))
 
-    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+    def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
         """The ledgers of a topic, by id."""
         return self._topics.ledgers(topic)
 
-    def begin(self, ledgers: Sequence[LedgerInfo]) -> Position:
+    def begin(self, ledgers: Sequence[LedgerInfo]) -> EntryPosition:
         """The first position to read, as the option ``from`` says: in a ledger that the topic has, or after all."""
         wanted = self._options.range
         chosen = since(list(ledgers), wanted.from_ms)
@@ -65,7 +65,7 @@ class Planner:
             chosen = [info for info in chosen if info.ledger > wanted.first.ledger]
         return offsets.begin_of(chosen) if chosen else offsets.end_of(ledgers, -1)
 
-    def now(self, topic: Topic) -> tuple[list[LedgerInfo], Position]:
+    def now(self, topic: PulsarTopic) -> tuple[list[LedgerInfo], EntryPosition]:
         """The ledgers of a topic, and the position after the last entry to read now: the last readable one, or that of
         the option ``to``."""
         ledgers = self.ledgers(topic)
@@ -78,16 +78,16 @@ class Planner:
                 raise
             return again, offsets.end_of(again, -1) if again == ledgers else self._end(again)
 
-    def _end(self, ledgers: Sequence[LedgerInfo]) -> Position:
+    def _end(self, ledgers: Sequence[LedgerInfo]) -> EntryPosition:
         newest, wanted = max(ledgers, key=lambda info: info.ledger, default=None), self._options.range.last
         if newest is None or newest.closed_ms or (wanted is not None and wanted.ledger < newest.ledger):
             end = offsets.end_of(ledgers, -1)
         else:
             end = offsets.end_of(ledgers, self._topics.bookkeeper.last(newest.ledger))
-        return end if wanted is None else min(end, Position(wanted.ledger, wanted.entry + 1))
+        return end if wanted is None else min(end, EntryPosition(wanted.ledger, wanted.entry + 1))
 
     def ranges(
-        self, topic: Topic, ledgers: Sequence[LedgerInfo], start: Position, end: Position
+        self, topic: PulsarTopic, ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosition
     ) -> list[RangePartition]:
         """The partitions of one topic between two positions."""
         sizes = [info.size / info.entries for info in ledgers if info.entries]

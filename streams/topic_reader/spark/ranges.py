@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from trueup.connectors.pulsar.protocol.chunks import Chunks
 from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.protocol.rows import Held, Rows, TooMuchError, rows_of
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.protocol.rows import EntryBytes, MessageRows, TooMuchError, rows_of
+from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import BadBytes, Refused, Stop
-from trueup.state.read_priority.positions import Part
+from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import ServedEntry
-from trueup.streams.topic_reader.reader import Stored
+from trueup.streams.topic_reader.reader import StoredEntry
 from trueup.streams.topic_reader.spark.planner import EntryRange
-from trueup.streams.topic_reader.topics import Topics
+from trueup.streams.topic_reader.topics import TopicCatalog
 
 LOOK_BACK = 10_000
 """Maximum number of entries before a range in which the first chunk of a message is looked for."""
@@ -27,7 +27,7 @@ TOGETHER, TOGETHER_BYTES = 8_192, 2 << 20
 """Maximum number and bytes of entries that are parsed together, besides the last one."""
 _FIRST_BYTES, _GROWTH = 1 << 16, 4
 """The first ones are fewer, for an early first row."""
-Found = tuple[Rows | list[Message], Tier]
+Found = tuple[MessageRows | list[Message], Tier]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class RangeReader:
     """The messages of one range. Raises as `TopicReader.read` does, and `Stop` for entries that were trimmed, unless
     these are skipped."""
 
-    topics: Topics
+    topics: TopicCatalog
     wanted: EntryRange
     skip: bool
     """Whether entries that were trimmed are skipped and noted in the report."""
@@ -49,7 +49,7 @@ class RangeReader:
             self.topics.report.trimmed.append(wanted.ledger)
         else:
             chunks = Chunks(str(wanted.topic))
-            for group in _groups(self.topics.stored(wanted.topic, Part(info, wanted.first, wanted.last))):
+            for group in _groups(self.topics.stored(wanted.topic, LedgerRange(info, wanted.first, wanted.last))):
                 yield from self._of(group, info, chunks, ledgers)
             self.topics.report.chunks += chunks.dropped
         if self.topics.report.trimmed and not self.skip:
@@ -57,7 +57,7 @@ class RangeReader:
             raise Stop(expected, "a ledger that was trimmed", "read again, or skip what is trimmed (missing: skip)")
 
     def _of(
-        self, group: list[ServedEntry[Stored]], info: LedgerInfo, chunks: Chunks, ledgers: list[LedgerInfo]
+        self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo, chunks: Chunks, ledgers: list[LedgerInfo]
     ) -> Iterator[Found]:
         """The messages of entries: together, or each on its own if that is refused."""
         try:
@@ -76,14 +76,14 @@ class RangeReader:
                 found = self._whole(chunks, found[0], ledgers)
             yield found, served.tier
 
-    def _apart(self, group: list[ServedEntry[Stored]], info: LedgerInfo) -> Iterator[ServedEntry[list[Message]]]:
+    def _apart(self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of each entry. From one on that cannot be parsed, entries are read again, from any tier."""
         for at, served in enumerate(group):
             try:
                 found = self.topics.parsed(info.ledger, served.entry, served.content.data)
             except BadBytes:
                 self.topics.report.entries[served.tier] -= len(group) - at
-                again = Part(info, served.entry, group[-1].entry)
+                again = LedgerRange(info, served.entry, group[-1].entry)
                 yield from self.topics.entries(self.wanted.topic, again)
                 return
             yield ServedEntry(served.entry, found, served.tier)
@@ -118,14 +118,14 @@ class RangeReader:
         del self.topics.report.trimmed[trimmed:]  # a loss before the range is none of the range
         return found
 
-    def _chunks(self, topic: Topic, part: Part) -> Iterator[Message]:
+    def _chunks(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[Message]:
         for served in self.topics.entries(topic, part):
             yield from served.content
 
 
-def _groups(found: Iterable[ServedEntry[Stored]]) -> Iterator[list[ServedEntry[Stored]]]:
+def _groups(found: Iterable[ServedEntry[StoredEntry]]) -> Iterator[list[ServedEntry[StoredEntry]]]:
     """Consecutive entries of one tier."""
-    group, size, most = list[ServedEntry[Stored]](), 0, _FIRST_BYTES
+    group, size, most = list[ServedEntry[StoredEntry]](), 0, _FIRST_BYTES
     for served in found:
         if group and (
             size >= most or len(group) == TOGETHER
@@ -139,12 +139,14 @@ def _groups(found: Iterable[ServedEntry[Stored]]) -> Iterator[list[ServedEntry[S
         yield group
 
 
-def _held(group: list[ServedEntry[Stored]]) -> Held:
+def _held(group: list[ServedEntry[StoredEntry]]) -> EntryBytes:
     content = [served.content for served in group]
-    return Held([served.entry for served in group], [one.data for one in content], [one.layout for one in content])
+    return EntryBytes(
+        [served.entry for served in group], [one.data for one in content], [one.layout for one in content]
+    )
 
 
-def _backwards(ledgers: list[LedgerInfo], wanted: EntryRange) -> Iterator[Part]:
+def _backwards(ledgers: list[LedgerInfo], wanted: EntryRange) -> Iterator[LedgerRange]:
     """Parts before a range, the last one first, of increasing size, `LOOK_BACK` entries together."""
     size, left, end = _FIRST_LOOK, LOOK_BACK, wanted.first
     for info in sorted(ledgers, key=lambda one: -one.ledger):
@@ -154,5 +156,5 @@ def _backwards(ledgers: list[LedgerInfo], wanted: EntryRange) -> Iterator[Part]:
             end = info.entries
         while end > 0 and left > 0:
             first = max(0, end - min(size, left))
-            yield Part(info, first, end - 1)
+            yield LedgerRange(info, first, end - 1)
             left, size, end = left - (end - first), size * 2, first

@@ -9,7 +9,7 @@ import pyarrow as pa
 from trueup.connectors.byte_rows import ranges
 from trueup.connectors.pulsar.protocol.attributes import decoded
 from trueup.connectors.pulsar.protocol.lockstep import Array
-from trueup.connectors.pulsar.protocol.rows import Rows, Span
+from trueup.connectors.pulsar.protocol.rows import MessageRows, Span
 
 LAST_MS = ((1 << 63) - 1) // 1_000
 
@@ -24,17 +24,17 @@ def times(ms: Array, kind: Any) -> Any:
     return pa.array(ms * 1_000, kind, mask=(ms <= 0) | (ms > LAST_MS))
 
 
-def values(rows: Rows) -> Any:
+def values(rows: MessageRows) -> Any:
     """The column ``value`` as bytes."""
     return binary(rows.data, rows.value)
 
 
-def column(name: str, rows: Rows, kind: Any) -> Any:
+def column(name: str, rows: MessageRows, kind: Any) -> Any:
     """One column of `BUILD`."""
     return BUILD[name](rows, kind)
 
 
-def _keys(rows: Rows, kind: Any) -> Any:
+def _keys(rows: MessageRows, kind: Any) -> Any:
     found = binary(rows.data, rows.key)
     if not (rows.encoded & rows.key.there).any():
         return found
@@ -42,11 +42,11 @@ def _keys(rows: Rows, kind: Any) -> Any:
     return pa.array([decoded(key) if encoded and key is not None else key for key, encoded in pairs], kind)
 
 
-def _producers(rows: Rows, kind: Any) -> Any:
+def _producers(rows: MessageRows, kind: Any) -> Any:
     return _text(binary(rows.data, rows.producer), kind).take(pa.array(rows.at))
 
 
-def _properties(rows: Rows, kind: Any) -> Any:
+def _properties(rows: MessageRows, kind: Any) -> Any:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
     at, names, values = rows.properties
     found = binary(rows.data, names), binary(rows.data, values)
@@ -64,7 +64,7 @@ def _repeated(at: Array, names: Any) -> bool:
     return len(np.unique(ids)) < len(ids)
 
 
-def _unique(rows: Rows, found: Any, kind: Any) -> Any:
+def _unique(rows: MessageRows, found: Any, kind: Any) -> Any:
     maps: list[dict[bytes, bytes]] = [{} for _ in rows.at]
     for row, name, value in zip(rows.properties.rows.tolist(), *(one.to_pylist() for one in found), strict=True):
         maps[row][name] = value
@@ -79,7 +79,7 @@ def _text(found: Any, kind: Any) -> Any:
         return pa.array([None if one is None else one.decode(errors="replace") for one in found.to_pylist()], kind)
 
 
-BUILD: dict[str, Callable[[Rows, Any], Any]] = {
+BUILD: dict[str, Callable[[MessageRows, Any], Any]] = {
     "entry": lambda rows, kind: pa.array(rows.entry, kind),
     "batch_index": lambda rows, kind: pa.array(rows.batch_index.astype(np.int32), kind),
     "sequence": lambda rows, kind: pa.array(rows.sequence, kind),

@@ -64,9 +64,9 @@ class PulsarLedgers(DataSource):
             self._value = value_schema_of(self._chosen)
         return {**COLUMNS, "value": spark_type(self._value)}
 
-    def _wanted(self, schema: StructType) -> executor.Wanted:
+    def _wanted(self, schema: StructType) -> executor.RequestedColumns:
         arrow = arrow_schema(schema, self._columns())
-        return executor.Wanted(arrow, self._value or BYTES)
+        return executor.RequestedColumns(arrow, self._value or BYTES)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of a batch. ``schema``: the columns to read, which are all columns unless the user names some."""
@@ -84,7 +84,7 @@ class PulsarLedgers(DataSource):
 class BatchReader(DataSourceReader):
     """Reads everything between the options ``from`` and ``to``, planned once."""
 
-    def __init__(self, options: SourceOptions, columns: executor.Wanted) -> None:
+    def __init__(self, options: SourceOptions, columns: executor.RequestedColumns) -> None:
         self._options, self._columns = options, columns
 
     def partitions(self) -> Sequence[InputPartition]:

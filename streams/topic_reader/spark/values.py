@@ -93,7 +93,7 @@ def spark_type(schema: ValueSchema) -> DataType:
     return StringType() if schema.kind is SchemaType.STRING else BinaryType()
 
 
-class Row(NamedTuple):
+class ValueRow(NamedTuple):
     """A message as far as its value is concerned."""
 
     value: bytes | None
@@ -114,7 +114,7 @@ class Values:
         self._readers: dict[bytes | None, Callable[[bytes], Any]] = {}
         self.typed, self.undecoded = schema.kind is not SchemaType.NONE, 0
 
-    def column(self, rows: Sequence[Row], kind: Any) -> Any:
+    def column(self, rows: Sequence[ValueRow], kind: Any) -> Any:
         """The values of these rows, as this Arrow type."""
         numbers = _NUMBERS.get(self._schema.kind)
         if numbers is not None:
@@ -127,7 +127,7 @@ class Values:
         except _BAD:
             return pa.array([self._fitting(*each, kind) for each in zip(rows, values, strict=True)], kind)
 
-    def _fitting(self, row: Row, value: Any, kind: Any) -> Any:
+    def _fitting(self, row: ValueRow, value: Any, kind: Any) -> Any:
         """A value that has the type, which one of a batch has not."""
         try:
             pa.array([value], kind)
@@ -135,7 +135,7 @@ class Values:
             return self._unfit(row, error)
         return value
 
-    def _numbers(self, rows: Sequence[Row], width: np.dtype[Any], kind: Any) -> Any:
+    def _numbers(self, rows: Sequence[ValueRow], width: np.dtype[Any], kind: Any) -> Any:
         """All values at once if each has the right size, else None."""
         values = [b"\0" * width.itemsize if row.value is None or row.encrypted else row.value for row in rows]
         if any(len(value) != width.itemsize for value in values):
@@ -144,7 +144,7 @@ class Values:
         numbers = np.frombuffer(b"".join(values), width).astype(width.newbyteorder("="))
         return _typed(numbers, self._schema.kind, kind, absent)
 
-    def _value(self, row: Row) -> Any:
+    def _value(self, row: ValueRow) -> Any:
         if row.value is None or row.encrypted:
             return None
         try:
@@ -152,7 +152,7 @@ class Values:
         except _BAD as error:
             return self._unfit(row, error)
 
-    def _unfit(self, row: Row, error: Exception) -> None:
+    def _unfit(self, row: ValueRow, error: Exception) -> None:
         self.undecoded += 1
         if self._strict:
             found = f"other bytes ({type(error).__name__})"

@@ -19,7 +19,7 @@ ROWS, COLUMNS, POINTS = 100, 10, 60
 WIDTH, HEIGHT = 120.0, 24.0
 
 
-class Table(NamedTuple):
+class FactTable(NamedTuple):
     """A list of rows in a description, as a table."""
 
     title: str
@@ -77,13 +77,13 @@ def facts(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) ->
     ]  # fmt: skip
 
 
-def tables(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> Iterator[Table]:
+def tables(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> Iterator[FactTable]:
     """The lists of rows in a description, likewise. Columns without a value are left out."""
     for name, rows in found.items():
         if name not in shown and _is_rows(rows):
             columns = [key for key in rows[0] if any(row.get(key) not in (None, "", [], {}) for row in rows)][:COLUMNS]
             cells = [[text(key, row.get(key), now_ms) for key in columns] for row in rows[:ROWS]]
-            yield Table(words(name), [words(key) for key in columns], cells, max(0, len(rows) - ROWS))
+            yield FactTable(words(name), [words(key) for key in columns], cells, max(0, len(rows) - ROWS))
 
 
 def _is_rows(value: Any) -> bool:

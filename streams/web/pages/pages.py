@@ -15,9 +15,9 @@ from trueup.state.common.errors import Refused, TrueupError
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.placement.descriptor import PLACEMENT
-from trueup.streams.runtime.descriptor import Descriptor, Section, Thing
+from trueup.streams.runtime.descriptor import Descriptor, PageSection, ResourceKind
 from trueup.streams.runtime.format import age, ago, cut, many, short, since, size
-from trueup.streams.runtime.stream import AWAITING, Listing
+from trueup.streams.runtime.stream import AWAITING, LimitedRows
 from trueup.streams.web.access import COOKIE, Access
 from trueup.streams.web.engine import VERDICTS, Engine, Row
 from trueup.streams.web.guard import Rejected
@@ -141,7 +141,7 @@ class Pages:
     def _sparks(self, stream: Descriptor, status: Row) -> list[facts.Spark]:
         return facts.sparks(self._engine.trends(stream.name), stream.numbers(status))
 
-    def _body(self, section: Section, status: Row, found: int) -> str:
+    def _body(self, section: PageSection, status: Row, found: int) -> str:
         """The HTML of a section of a stream."""
         if section.template == GENERIC:
             rows = self._found(section.name, found)
@@ -152,7 +152,7 @@ class Pages:
             limit=section.limit,
         )  # fmt: skip
 
-    def _outdated(self, section: Section) -> str:
+    def _outdated(self, section: PageSection) -> str:
         """Why the rows of a section may be incomplete or outdated, or empty."""
         nouns = {noun.name for stream in STREAMS for noun in stream.lists}
         named = [noun for noun in (section.noun, section.name) if noun in nouns]
@@ -173,7 +173,7 @@ class Pages:
         selectors = next(each.selectors for each in STREAMS if each.name == stream)
         where = selected([name for name in selectors if request.args.get(name)])
         rows = self._engine.findings(verdict, rule, SEARCHED if asked else LISTED, stream, where)
-        total = rows.total if isinstance(rows, Listing) else len(rows)
+        total = rows.total if isinstance(rows, LimitedRows) else len(rows)
         chosen = [row for row in rows if _says(row, asked)][:LISTED]
         return self._render(
             "findings.html", "/findings", SELECTED_S if where else 5, rows=chosen, total=total, searched=len(rows),
@@ -228,7 +228,7 @@ class Pages:
             running=running, sparks=self._sparks(stream, status) if running else [],
         )  # fmt: skip
 
-    def _thing(self, stream: Descriptor, thing: Thing, **names: Any) -> Response:
+    def _thing(self, stream: Descriptor, thing: ResourceKind, **names: Any) -> Response:
         names |= {name: id_of(name, names[name]) for name in thing.ids}
         description, missing = self._described(thing, names)
         now_ms = self._status()["now_ms"]
@@ -250,7 +250,7 @@ class Pages:
         page.status_code = HTTPStatus.NOT_FOUND if missing else HTTPStatus.OK
         return page
 
-    def _described(self, thing: Thing, names: Row) -> tuple[Row, Refused | None]:
+    def _described(self, thing: ResourceKind, names: Row) -> tuple[Row, Refused | None]:
         """The description of a resource, or why there is none: what was done with it is still known."""
         try:
             found = self._engine.describe(thing.name, names)
@@ -277,9 +277,9 @@ def _says(row: Mapping[str, Any], asked: str) -> bool:
     return asked.lower() in str([value for name, value in row.items() if not name.endswith("_ms")]).lower()
 
 
-def sections(streams: Any) -> dict[str, Section]:
+def sections(streams: Any) -> dict[str, PageSection]:
     """The sections of the streams, by name. A stream without sections has one with its counts and findings."""
-    own = [section for stream in streams for section in stream.page or [Section(stream.name, GENERIC)]]
+    own = [section for stream in streams for section in stream.page or [PageSection(stream.name, GENERIC)]]
     return {section.name: section for section in own}
 
 

@@ -5,17 +5,17 @@ from typing import Any
 from urllib.parse import quote
 
 from trueup.streams.catalog import STREAMS
-from trueup.streams.runtime.descriptor import Descriptor, Thing
+from trueup.streams.runtime.descriptor import Descriptor, ResourceKind
 
 Row = Mapping[str, Any]
 
 
-def with_page() -> Iterator[tuple[Descriptor, Thing]]:
+def with_page() -> Iterator[tuple[Descriptor, ResourceKind]]:
     """The resources that have a page, with their stream."""
     return ((stream, thing) for stream in STREAMS for thing in stream.things if thing.names is not None)
 
 
-def concerns(thing: Thing, row: Row, names: Row) -> bool:
+def concerns(thing: ResourceKind, row: Row, names: Row) -> bool:
     """Whether a row concerns the resource with these names."""
     found = thing.names(row) if thing.names else None
     return found is not None and {**found} == {**names}
@@ -34,7 +34,7 @@ def page_and_title(row: Row) -> tuple[str, str] | None:
     return None
 
 
-def page_of(thing: Thing, names: Row) -> str:
+def page_of(thing: ResourceKind, names: Row) -> str:
     """The address of the page of a resource."""
     parts = []
     for part in thing.path.split("/"):
@@ -43,6 +43,6 @@ def page_of(thing: Thing, names: Row) -> str:
     return "/" + "/".join(parts)
 
 
-def title(thing: Thing, names: Row) -> str:
+def title(thing: ResourceKind, names: Row) -> str:
     """The resource in words: ledger 7, broker east/1."""
     return f"{thing.name} {'/'.join(str(value) for value in names.values())}"

@@ -15,7 +15,7 @@ from tests.proxy import Proxy
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
 from trueup.connectors.bookkeeper.metadata.feeds import MarkFeed
-from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, Static, Unmapped
+from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, StaticRacks, Unmapped
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import FAST, ZooKeeperClient
 from trueup.sandbox.servers.zookeeper import ZooKeeper
@@ -346,7 +346,7 @@ def test_a_registration_that_may_not_be_read_has_no_guessed_rack(setting: Settin
     path = f"{tree.paths.available}/10.0.0.1:3181"
     tree.make(path)
     tree.client.set_acls(path, CLOSED)
-    capture = setting.capture(racks=Static({"10.0.0.1": "/r1"}))
+    capture = setting.capture(racks=StaticRacks({"10.0.0.1": "/r1"}))
     expected = [Sighting("10.0.0.1:3181", UNKNOWN_RACK, "writable", False, 0)]
     assert (setting.journal.bookies[-1], capture.health().hidden_node) == (expected, path)
 
@@ -378,7 +378,7 @@ def test_bookies_are_reported_when_they_change(setting: Setting) -> None:
     tree, paths = setting.tree, setting.tree.paths
     tree.make(f"{paths.cookies}/10.0.0.1:3181")
     tree.make(f"{paths.available}/10.0.0.1:3181")
-    racks = Static({"10.0.0.1": "/r1", "bk-2": "/r2"})
+    racks = StaticRacks({"10.0.0.1": "/r1", "bk-2": "/r2"})
     setting.capture(racks=racks)
     tree.make(f"{paths.available}/readonly/10.0.0.1:3181")
     readonly = tree.client.last_zxid

@@ -9,7 +9,7 @@ from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchL
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, digest_of
 from trueup.connectors.bookkeeper.bookie.reader import Bookies, Damage, LedgerReader
 from trueup.connectors.bookkeeper.bookie.replica_check import check
-from trueup.connectors.bookkeeper.bookie.striping import Piece, held
+from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Address, Addresses
 from trueup.connectors.embedded.processes import wait_until
@@ -149,7 +149,7 @@ def test_each_bookie_holds_its_stripe(writer: LedgerWriter, site: Site) -> None:
     ledger = writer.write(3, 2, 2, 40)
     ensemble = tuple(site.record(ledger)["fragments"][0]["bookies"])
     holds = [[e for e, code, _ in site.bookies.reads(b).some(ledger, range(40)) if not code] for b in ensemble]
-    assert holds == [held(Piece(0, 39, ensemble), position, 2) for position in range(3)]
+    assert holds == [held(EnsembleRange(0, 39, ensemble), position, 2) for position in range(3)]
 
 
 def test_an_open_ledger_is_read_up_to_what_is_confirmed(writer: LedgerWriter, site: Site) -> None:

@@ -9,7 +9,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, make_digest_acl
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata import mark_codec
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
-from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Holder, Role, Vote
+from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, AuditorState, Holder, Vote
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.sandbox.servers.zookeeper import ZooKeeper
@@ -37,7 +37,7 @@ class Polls:
     def vote(self, name: str, delay_s: int = 0) -> Vote:
         self.votes.append(Vote(self.connect, self.paths.root, name, self.orders_received.append, delay_s))
         self.votes[-1].start(run)
-        wait_until(lambda: self.votes[-1].holder().role is not Role.WAITING, WAIT_S, "the vote to be cast")
+        wait_until(lambda: self.votes[-1].holder().role is not AuditorState.WAITING, WAIT_S, "the vote to be cast")
         return self.votes[-1]
 
 
@@ -65,15 +65,15 @@ def test_the_only_vote_is_the_lowest(polls: Polls) -> None:
     vote = polls.vote("trueup-a")
     shown = polls.client.look(polls.paths.election)
     assert shown is not None
-    assert (vote.holder(), mark_codec.holder(shown[0])) == (Holder(Role.OURS, "trueup-a"), "trueup-a")
+    assert (vote.holder(), mark_codec.holder(shown[0])) == (Holder(AuditorState.OURS, "trueup-a"), "trueup-a")
 
 
 def test_a_later_vote_waits_and_names_the_holder(polls: Polls) -> None:
     first, second = polls.vote("trueup-a"), polls.vote("trueup-b")
     waiting = second.holder()
     first.close()
-    wait_until(holder_is(second, Holder(Role.OURS, "trueup-b")), WAIT_S, "the second to follow")
-    assert waiting == Holder(Role.OTHER, "trueup-a")
+    wait_until(holder_is(second, Holder(AuditorState.OURS, "trueup-b")), WAIT_S, "the second to follow")
+    assert waiting == Holder(AuditorState.OTHER, "trueup-a")
 
 
 def test_an_expired_session_votes_again(polls: Polls) -> None:
@@ -83,7 +83,7 @@ def test_an_expired_session_votes_again(polls: Polls) -> None:
     assert session is not None
     ZooKeeperClient(polls.server, client_id=session.client_id).open().shut()
     wait_until(lambda: polls.client.listing(polls.paths.election)[0] not in (before, []), WAIT_S, "another vote")
-    wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "it to be seen")
+    wait_until(holder_is(vote, Holder(AuditorState.OURS, "trueup-a")), WAIT_S, "it to be seen")
     assert len(polls.client.listing(polls.paths.election)[0]) == 1
 
 
@@ -92,13 +92,13 @@ def test_a_deleted_vote_is_cast_again(polls: Polls) -> None:
     (before,), _ = polls.client.listing(polls.paths.election)
     polls.client.drop(f"{polls.paths.election}/{before.decode()}", -1)
     wait_until(lambda: polls.client.listing(polls.paths.election)[0] not in ([before], []), WAIT_S, "another vote")
-    wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "it to be seen")
+    wait_until(holder_is(vote, Holder(AuditorState.OURS, "trueup-a")), WAIT_S, "it to be seen")
 
 
 def test_closing_takes_the_vote_away(polls: Polls) -> None:
     vote = polls.vote("trueup-a")
     vote.close()
-    assert (polls.client.listing(polls.paths.election)[0], vote.holder().role) == ([], Role.WAITING)
+    assert (polls.client.listing(polls.paths.election)[0], vote.holder().role) == ([], AuditorState.WAITING)
 
 
 def test_the_delay_is_created_open_to_all(polls: Polls) -> None:
@@ -147,7 +147,7 @@ def test_a_vote_without_a_number_is_reported_and_skipped(polls: Polls) -> None:
     polls.client.make(polls.paths.election)
     polls.client.make(f"{polls.paths.election}/V_{'9' * 4_301}", mark_codec.vote("other"))
     vote = polls.vote("trueup-a")
-    assert (vote.holder().role, len(vote.problems())) == (Role.OURS, 1)
+    assert (vote.holder().role, len(vote.problems())) == (AuditorState.OURS, 1)
 
 
 CLOSED = [make_digest_acl("else", "secret", all=True)]
@@ -168,16 +168,16 @@ def test_a_lowest_vote_that_may_not_be_read_is_never_ours(polls: Polls) -> None:
     vote.start(run)
     wait_until(lambda: path in vote.holder().problem, WAIT_S, "the vote to be named")
     listed = polls.client.listing(polls.paths.election)[0]
-    assert (vote.holder().role, "READ" in vote.holder().problem, len(listed)) == (Role.WAITING, True, 2)
+    assert (vote.holder().role, "READ" in vote.holder().problem, len(listed)) == (AuditorState.WAITING, True, 2)
     polls.client.drop(path, -1)
-    wait_until(holder_is(vote, Holder(Role.OURS, "trueup-a")), WAIT_S, "the vote to follow")
+    wait_until(holder_is(vote, Holder(AuditorState.OURS, "trueup-a")), WAIT_S, "the vote to follow")
 
 
 def test_a_later_vote_that_may_not_be_read_is_reported_and_leaves_ours(polls: Polls) -> None:
     vote = polls.vote("trueup-a")
     path = stranger(polls)
     wait_until(lambda: any(path in problem for problem in vote.problems()), WAIT_S, "the vote to be reported")
-    assert vote.holder() == Holder(Role.OURS, "trueup-a")
+    assert vote.holder() == Holder(AuditorState.OURS, "trueup-a")
 
 
 def test_a_switch_that_may_not_be_read_disables(polls: Polls) -> None:

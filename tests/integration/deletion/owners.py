@@ -82,7 +82,7 @@ class Owners:
 
     def decode(self, ledger: int, data: bytes, stat: Stat) -> LedgerRecord:
         """The record of a ledger."""
-        where = metadata.Where(ledger, self.ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
+        where = metadata.ZnodeSource(ledger, self.ledgers.ledger(ledger), stat.mzxid, stat.version, stat.ctime, 0)
         try:
             return metadata.decode(data, where)
         except BadBytes as error:

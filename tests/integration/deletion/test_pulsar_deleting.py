@@ -17,7 +17,7 @@ from trueup.connectors.zookeeper.requests import Stat
 from trueup.sandbox.servers.zookeeper import ZooKeeper
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Retry, Stop, TrueupError
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.deletion.owners import SCHEMA, Claim, Component
 
 pytestmark = pytest.mark.servers
@@ -346,7 +346,7 @@ def test_a_ledger_counted_as_deleted_goes_once_its_copy_was_verified(owners: Own
     verify = Verified()
     assert (dropped(owners, verify).result, there(owners)) == ("deleted", False)
     ((copy, facts),) = verify.asked
-    assert (copy.pair, copy.bucket, facts) == (Pair(UID, LEDGER), "offloaded", OffloadFacts(TOPIC, 9, 99))
+    assert (copy.pair, copy.bucket, facts) == (ObjectPair(UID, LEDGER), "offloaded", OffloadFacts(TOPIC, 9, 99))
 
 
 @pytest.mark.parametrize(("error", "result"), [(Stop("a", "b", "c"), "refused"), (Retry("a", "b", "c"), "retry")])

@@ -17,7 +17,7 @@ from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.pulsar.queries import below, owned
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.sandbox.forgetting import listed, unload
-from trueup.sandbox.messages import Messages
+from trueup.sandbox.messages import MessageClient
 from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of
 
@@ -44,7 +44,7 @@ def cluster(request: pytest.FixtureRequest, new_root: Callable[[], Path]) -> Ite
     """A topic with a cursor ledger, a compacted topic with a schema, and a topic with delayed messages."""
     with SandboxPulsar(new_root(), settings=DELAYING | request.param) as made:
         made.up()
-        with Messages(made.service_url) as messages:
+        with MessageClient(made.service_url) as messages:
             messages.write(READ, range(120))
         client = library.Client(made.service_url, logger=library.FileLogger(library.LoggerLevel.Warn, os.devnull))
         start = library.InitialPosition.Earliest

@@ -7,14 +7,14 @@ from trueup.connectors.pulsar import messages
 from trueup.connectors.pulsar.guarded_delete import DeleteOrder, Deleter
 from trueup.connectors.pulsar.metadata import SHADOW
 from trueup.connectors.pulsar.namespaces import ledgers
-from trueup.connectors.pulsar.topics import Topic, topic_of
+from trueup.connectors.pulsar.topics import PulsarTopic, topic_of
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.deletion.owners import Claim, Component
 
 pytestmark = pytest.mark.servers
 
 
-def make(owners: Owners, name: str, source: bytes, *ledgers: int) -> Topic:
+def make(owners: Owners, name: str, source: bytes, *ledgers: int) -> PulsarTopic:
     """A topic that lists these ledgers; a shadow topic, if it has a source."""
     message = messages.ManagedLedger(ledgerInfo=[{"ledgerId": ledger} for ledger in ledgers])
     if source:
@@ -27,7 +27,7 @@ def make(owners: Owners, name: str, source: bytes, *ledgers: int) -> Topic:
 def test_the_ledgers_of_a_shadow_topic_are_those_of_its_source_and_a_bad_source_is_only_its_own_problem(
     client: ZooKeeperClient, own_root: str
 ) -> None:
-    owners, bad = Owners(client, own_root), dict[Topic, str]()
+    owners, bad = Owners(client, own_root), dict[PulsarTopic, str]()
     source = make(owners, "source", b"", 3, 4)
     good = make(owners, "good", b"persistent://t/ns/source", 3)
     odd, alone = make(owners, "odd", b"../..", 8), make(owners, "alone", b"t/ns/gone", 9)

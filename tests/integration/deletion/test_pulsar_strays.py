@@ -12,7 +12,7 @@ from tests.unit.deletion.fake_deletion import FakeCluster, FakeJournal, Loop
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore
 from trueup.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.deletion.orphan_objects import Referenced
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.settings import DeletionSettings
@@ -43,7 +43,7 @@ class Owned:
         self.problem, self.meanwhile = "", lambda: None
 
     def lists(self, owner: str, *ledgers: int, copies: Mapping[int, str] | None = None, complete: bool = True) -> None:
-        made = tuple(OffloadedCopy(Pair(uid, i), complete, "S3", "b", "") for i, uid in (copies or {}).items())
+        made = tuple(OffloadedCopy(ObjectPair(uid, i), complete, "S3", "b", "") for i, uid in (copies or {}).items())
         path = f"/managed-ledgers/{owner}"
         self.owners[owner] = Pointers(path, owner, "", OwnerStatus.READABLE, 1, 1, 1, ledgers, copies=made)
 
@@ -89,15 +89,17 @@ class Setting:
         made.load()
         return made
 
-    def put(self, uid: str, ledger: int, owner: str = OWNER, cluster: str = "lab", content: bytes = b"12345") -> Pair:
-        pair = Pair(uid, ledger)
+    def put(
+        self, uid: str, ledger: int, owner: str = OWNER, cluster: str = "lab", content: bytes = b"12345"
+    ) -> ObjectPair:
+        pair = ObjectPair(uid, ledger)
         for key in (pair.data_key, pair.index_key):
             metadata = {"ManagedLedgerName": owner, "PulsarClusterName": cluster}
             self.client.put_object(Bucket=self.bucket, Key=key, Body=content, Metadata=metadata)
         return pair
 
     def upload(self, uid: str, ledger: int, parts: int = 1) -> None:
-        where = {"Bucket": self.bucket, "Key": Pair(uid, ledger).data_key}
+        where = {"Bucket": self.bucket, "Key": ObjectPair(uid, ledger).data_key}
         made = self.client.create_multipart_upload(**where)["UploadId"]
         for number in range(parts):
             self.client.upload_part(**where, UploadId=made, PartNumber=number + 1, Body=bytes(1_000))
@@ -153,8 +155,8 @@ def test_a_referenced_object_that_is_missing_is_reported_after_a_delay(make: Any
     setting.owned.lists(OWNER, 5, 6, copies={5: UIDS[0]})
     setting.owned.owners[OWNER] = setting.owned.owners[OWNER]._replace(
         copies=(
-            OffloadedCopy(Pair(UIDS[0], 5), True, "S3", setting.bucket),
-            OffloadedCopy(Pair(UIDS[0], 6), True, "S3", setting.bucket),
+            OffloadedCopy(ObjectPair(UIDS[0], 5), True, "S3", setting.bucket),
+            OffloadedCopy(ObjectPair(UIDS[0], 6), True, "S3", setting.bucket),
         )
     )
     pair = setting.put(UIDS[0], 5)
@@ -244,7 +246,7 @@ class Lying(ObjectStore):
     """Lists objects that do not exist, and omits objects that exist."""
 
     def objects(self) -> Iterator[list[Object]]:
-        ghost = Pair(UIDS[3], 9)
+        ghost = ObjectPair(UIDS[3], 9)
         yield [Object(ghost.data_key, 5, 1), Object(ghost.index_key, 5, 1)]
 
 
@@ -252,7 +254,9 @@ def test_a_listing_that_lies_makes_nothing_of_it(make: Any) -> None:
     setting = make(kind=Lying)
     setting.owned.lists(OWNER, 5, copies={5: UIDS[0]})
     node = setting.owned.owners[OWNER]
-    setting.owned.owners[OWNER] = node._replace(copies=(OffloadedCopy(Pair(UIDS[0], 5), True, "S3", setting.bucket),))
+    setting.owned.owners[OWNER] = node._replace(
+        copies=(OffloadedCopy(ObjectPair(UIDS[0], 5), True, "S3", setting.bucket),)
+    )
     setting.put(UIDS[0], 5)
     setting.reconcile(3)
     assert (setting.rules(), setting.stages(), len(setting.keys())) == ({}, {}, 2)

@@ -12,11 +12,11 @@ from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 
 pytestmark = pytest.mark.servers
 OWNER = "t/ns/persistent/a"
-PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
+PAIR = ObjectPair("01234567-89ab-cdef-0123-456789abcdef", 5)
 ENTRIES = [bytes([n]) * 300 for n in range(20)]
 WHOLE = offloaded(ENTRIES, 1_000)
 FACTS = OffloadFacts(OWNER, 19, 6_000)
@@ -61,7 +61,7 @@ def copy(objects: Objects) -> OffloadedCopy:
     return OffloadedCopy(PAIR, True, "S3", "offloaded", objects.endpoint)
 
 
-def put(client: Any, written: Written, owner: str = OWNER, form: str = "1", pair: Pair = PAIR) -> None:
+def put(client: Any, written: Written, owner: str = OWNER, form: str = "1", pair: ObjectPair = PAIR) -> None:
     metadata = {"ManagedLedgerName": owner, "S3ManagedLedgerOffloaderFormatVersion": form}
     for key, content in ((pair.data_key, written.data), (pair.index_key, written.index)):
         client.put_object(Bucket="offloaded", Key=key, Body=content, Metadata=metadata)
@@ -157,7 +157,7 @@ def test_a_store_that_does_not_answer_is_asked_again_later(copy: OffloadedCopy) 
 def test_no_more_copies_are_remembered_than_may_be(client: Any, store: Counting, copy: OffloadedCopy) -> None:
     tiered = Tiered({"archive": store}, kept=1)
     put(client, WHOLE)
-    other = Pair(PAIR.uid, 6)
+    other = ObjectPair(PAIR.uid, 6)
     put(client, WHOLE, pair=other)
     for pair in (PAIR, other):
         tiered.verify(copy._replace(pair=pair), FACTS)

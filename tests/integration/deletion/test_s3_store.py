@@ -15,7 +15,7 @@ from trueup.connectors.s3 import store as module
 from trueup.connectors.s3.store import BucketLocation, Object, ObjectStore, Upload
 from trueup.sandbox.servers.objects import REGION, Objects
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
-from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.offloads import ObjectPair
 from trueup.state.deletion.stores import STORES
 from trueup.state.deletion.stores import StoreSettings as Declared
 from trueup.state.settings.settings import Settings
@@ -244,7 +244,7 @@ def test_doctor_shows_why_a_store_cannot_be_listed(store: ObjectStore) -> None:
     assert (check.status, "variable OUR_KEY" in check.found) == ("fail", True), check
 
 
-PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 5)
+PAIR = ObjectPair("01234567-89ab-cdef-0123-456789abcdef", 5)
 
 
 def settings(store: ObjectStore, cluster: str) -> Settings:

@@ -20,7 +20,7 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Stop
 from trueup.streams.instance.alone import Instance
 from trueup.streams.instance.election import Election
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import CONFIG
 
 pytestmark = pytest.mark.servers
@@ -176,5 +176,5 @@ def test_a_journal_that_another_leader_took_over_refuses_writes(
     with pytest.raises(Stop, match="the leader"):
         journal.put([(CONFIG, b"b", record("b"))])
     other.put([(CONFIG, b"c", record("c"))])
-    seen: list[Record] = list(other.read(CONFIG))
+    seen: list[JournalRecord] = list(other.read(CONFIG))
     assert ([each.key for each in seen], len(reasons)) == ([b"a", b"c"], 1)

@@ -17,7 +17,7 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.kafka.client.security import librdkafka_of
 from trueup.connectors.kafka.journal.embedded import MECHANISM, USER, EmbeddedKafka
-from trueup.connectors.kafka.journal.topics import Topic, Topics
+from trueup.connectors.kafka.journal.topics import TopicClient, TopicSpec
 from trueup.state.common.errors import Retry, TrueupError
 
 pytestmark = pytest.mark.servers
@@ -29,12 +29,12 @@ TOPIC = "trueup.embedded.config"
 def broker(new_root: Callable[[], Path]) -> Iterator[EmbeddedKafka]:
     with EmbeddedKafka(new_root() / "journal") as made:
         made.up()
-        topics_of(made).create([Topic(TOPIC, 1, 1, {})], 30.0)
+        topics_of(made).create([TopicSpec(TOPIC, 1, 1, {})], 30.0)
         yield made
 
 
-def topics_of(broker: EmbeddedKafka) -> Topics:
-    return Topics(broker.bootstrap, librdkafka_of(broker.security, "journal"))
+def topics_of(broker: EmbeddedKafka) -> TopicClient:
+    return TopicClient(broker.bootstrap, librdkafka_of(broker.security, "journal"))
 
 
 def own_password(broker: EmbeddedKafka) -> str:
@@ -116,7 +116,7 @@ def test_all_client_libraries_log_in(broker: EmbeddedKafka, tmp_path: Path) -> N
     assert read_by_spark(settings, tmp_path) == [7]
 
 
-def ends_once_led(topics: Topics) -> dict[int, int]:
+def ends_once_led(topics: TopicClient) -> dict[int, int]:
     """The ends of the topic. A broker that has just started accepts requests before it leads partitions."""
     found: list[dict[int, int]] = []
 
@@ -149,7 +149,7 @@ def test_a_start_without_the_password_makes_another_one(broker: EmbeddedKafka) -
         again.up()
         assert TOPIC in topics_of(again).identities([TOPIC])
         with pytest.raises(TrueupError):
-            Topics(again.bootstrap, client).brokers(3.0)
+            TopicClient(again.bootstrap, client).brokers(3.0)
 
 
 def test_other_users_read_nothing(broker: EmbeddedKafka) -> None:

@@ -26,7 +26,7 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.heartbeat import Heartbeats
+from trueup.connectors.kafka.replication.heartbeat import KafkaHeartbeats
 from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import TrueupError
 from trueup.streams.replication.clusters import pump
@@ -130,7 +130,7 @@ def test_log_directories_use_replaced_files(way: Way) -> None:
 
 
 def test_heartbeats_use_replaced_files(way: Way) -> None:
-    with closing(Heartbeats(way.endpoint(), "beats")) as beats:
+    with closing(KafkaHeartbeats(way.endpoint(), "beats")) as beats:
         beats.prepare()
         before = beats._ready
         way.replace()

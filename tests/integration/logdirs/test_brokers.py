@@ -13,13 +13,13 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
 from trueup.sandbox.demo.volumes import OnVolumes, Volumes, settings_of
 from trueup.sandbox.servers.kafka_cluster import Brokers, KafkaNode
-from trueup.state.logdirs.decision import NOTHING, Ours
+from trueup.state.logdirs.decision import NOTHING, OwnChanges
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.state.logdirs.snapshot import largest
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import DirectoryBalancer
-from trueup.streams.logdirs.reconciler import Dirs, Known
+from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler
 from trueup.streams.logdirs.report import cluster_row
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
@@ -51,7 +51,7 @@ class Loop:
         self.policy = Policy(mode="enforce", headroom_bytes=0, throttle_bytes_per_s=SLOW)
         leveller = DirectoryBalancer({}, lambda *_: None, lambda *_: None, lambda *_: None)
         endpoint = Endpoint("east", bootstrap, 0)
-        self.dirs = Dirs(
+        self.dirs = LogDirsReconciler(
             "east", LiveSection(lambda: self.policy), leveller, lambda: LogDirsClient(endpoint),
             lambda: time.time_ns() // 10**6, lambda *_: None,
         )  # fmt: skip
@@ -68,10 +68,10 @@ class Loop:
 
         wait_until(turn, limit_s, what)
 
-    def known(self, broker: int) -> Known:
+    def known(self, broker: int) -> BrokerState:
         return self.dirs.known[broker]
 
-    def ours(self, broker: int) -> Ours:
+    def ours(self, broker: int) -> OwnChanges:
         return self.dirs.leveller.of(broker)
 
     def copying(self, broker: int) -> bool:

@@ -16,7 +16,7 @@ from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.checks import all_of
 from trueup.streams.logdirs.executor import DirectoryBalancer
-from trueup.streams.logdirs.reconciler import Dirs
+from trueup.streams.logdirs.reconciler import LogDirsReconciler
 
 pytestmark = pytest.mark.servers
 NODE = 1
@@ -55,7 +55,7 @@ def test_the_fallback_of_strategy_size_is_reported(disks: LogDirsClient) -> None
         {}, lambda *kept: result.append(kept), lambda *reported: result.append(reported), lambda *_: None
     )
     policy = LiveSection(lambda: Policy(mode="enforce", strategy=SIZE))
-    dirs = Dirs("old", policy, leveller, lambda: disks, lambda: 1, leveller._say)
+    dirs = LogDirsReconciler("old", policy, leveller, lambda: disks, lambda: 1, leveller._say)
     dirs.reconcile()
     decision = dirs.known[NODE].decision
     assert decision is not None

@@ -14,8 +14,8 @@ from trueup.connectors.bookkeeper.metadata.racks import normal
 from trueup.connectors.embedded.jars import jars
 from trueup.connectors.embedded.java import java
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.state.placement.policy.fragments import Bench
-from trueup.state.placement.policy.replacement import DEFAULT_RACK, Reach, Sure, reach, refill
+from trueup.state.placement.policy.fragments import FragmentJudge
+from trueup.state.placement.policy.replacement import DEFAULT_RACK, Certainty, RepairReach, reach, refill
 
 pytestmark = pytest.mark.servers
 
@@ -250,7 +250,7 @@ def test_adherence_agrees_with_the_policy(gateway: JavaGateway) -> None:
     policy, wrong = _policies(gateway), []
     for case in _cases(300, (1, 2, 3, 9), 0.15, 1):
         case.play(policy(case))
-        bench = Bench(_topology(case))
+        bench = FragmentJudge(_topology(case))
         facts = bench.facts(bench.classes(tuple(case.ensemble))[None], case.quorum)
         if policy(case).adheres(case.ensemble, case.quorum) == bool(facts.fails[0]):
             wrong.append(case)
@@ -266,7 +266,7 @@ def test_bookies_of_another_rack_depth_than_the_first_are_not_known(gateway: Jav
         spares = [(rng.choice(most), Status.WRITABLE) for _ in range(6)]
         case = Case(2, 2, False, tuple(members), tuple(spares))
         policy.set([b for b, r, _ in case.bookies if r in most], [b for b, r, _ in case.bookies if r in odd])
-        bench = Bench(_topology(case))
+        bench = FragmentJudge(_topology(case))
         facts = bench.facts(bench.classes(tuple(case.ensemble))[None], 2)
         if policy.adheres(case.ensemble, 2) == bool(facts.fails[0]):
             wrong.append(case)
@@ -274,7 +274,7 @@ def test_bookies_of_another_rack_depth_than_the_first_are_not_known(gateway: Jav
 
 
 def _adheres(case: Case) -> bool:
-    bench = Bench(_topology(case))
+    bench = FragmentJudge(_topology(case))
     return not bench.facts(bench.classes(tuple(case.ensemble))[None], case.quorum).fails[0]
 
 
@@ -313,7 +313,7 @@ def test_a_bookie_that_the_map_does_not_know_stands_in_the_default_rack(gateway:
     assert not policy.adheres(["127.9.0.1:3181", "127.9.0.2:3181"], 2)
 
 
-def _reach(case: Case, local: str | None = None) -> Reach:
+def _reach(case: Case, local: str | None = None) -> RepairReach:
     return reach(
         [RACKS[rack] for rack, _ in case.members], case.quorum, case.free, case.min_racks, case.enforce,
         unknown=case.unknown, local=local,
@@ -326,17 +326,17 @@ def _moves(case: Case, policy: Policy, repeats: int = REPEATS) -> list[int]:
     return [sum(a != b for a, b in zip(case.ensemble, one, strict=True)) for one in made if one]
 
 
-def _disagrees(case: Case, moves: list[int], found: Reach) -> bool:
-    if found.sure is Sure.NEVER:
+def _disagrees(case: Case, moves: list[int], found: RepairReach) -> bool:
+    if found.sure is Certainty.NEVER:
         return bool(moves)
-    if found.sure is Sure.ALWAYS and len(moves) < REPEATS:
+    if found.sure is Certainty.ALWAYS and len(moves) < REPEATS:
         return True
     return bool(moves) and min(moves) < found.moves
 
 
 @pytest.mark.parametrize("here", [None, "/r2"])
 def test_the_walk_is_what_the_policy_does(gateway: JavaGateway, here: str | None) -> None:
-    policy, tally, wrong = _policies(gateway, here), Counter[Sure](), []
+    policy, tally, wrong = _policies(gateway, here), Counter[Certainty](), []
     for case in _cases(200, (1, 2, 3, 4, 9), 0.1, 2):
         case.play(policy(case))
         found = _reach(case, here)
@@ -344,7 +344,7 @@ def test_the_walk_is_what_the_policy_does(gateway: JavaGateway, here: str | None
         if _disagrees(case, _moves(case, policy(case)), found):
             wrong.append(case)
     assert not wrong, f"seed {SEED}: {tally}"
-    assert min(tally[Sure.NEVER], tally[Sure.ALWAYS]) > 20, tally
+    assert min(tally[Certainty.NEVER], tally[Certainty.ALWAYS]) > 20, tally
 
 
 CHANCY = [
@@ -361,7 +361,7 @@ def test_a_walk_that_depends_on_chance_does_both(
     here, there = (tuple((rack, Status.WRITABLE) for rack in racks) for racks in (members, spares))
     case, policy = Case(quorum, min_racks, True, here, there), Policy(gateway, min_racks, True)
     case.play(policy)
-    assert _reach(case).sure is Sure.SOMETIMES
+    assert _reach(case).sure is Certainty.SOMETIMES
     assert 0 < len(_moves(case, policy, 60)) < 60
 
 
@@ -393,7 +393,7 @@ def test_replacements_are_what_the_policy_picks(gateway: JavaGateway) -> None:
         found = refill([RACKS[rack] for rack, _ in case.members], lost, case.free, case.enforce)
         made = [policy(case).replace(case.ensemble, case.quorum, lost) for _ in range(REPEATS)]
         tally[found.sure.name] += 1
-        if (found.sure is Sure.NEVER and any(made)) or (found.sure is Sure.ALWAYS and not all(made)):
+        if (found.sure is Certainty.NEVER and any(made)) or (found.sure is Certainty.ALWAYS and not all(made)):
             wrong.append(case)
     assert not wrong, f"seed {SEED}: {tally}"
     assert min(tally["NEVER"], tally["ALWAYS"]) > 0, tally

@@ -12,7 +12,7 @@ from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.racks import Script
-from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, Role, Vote
+from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, AuditorState, Vote
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import Marks
 from trueup.connectors.embedded.processes import wait_until
@@ -53,7 +53,7 @@ def auditor(cluster: SandboxCluster) -> Iterator[Auditor]:
     """Votes before any AutoRecovery daemon does."""
     made = Auditor(cluster)
     made.vote.start(run)
-    wait_until(lambda: made.vote.holder().role is Role.OURS, WAIT_S, "our vote to be the lowest")
+    wait_until(lambda: made.vote.holder().role is AuditorState.OURS, WAIT_S, "our vote to be the lowest")
     cluster.start("autorecovery")
     yield made
     made.vote.close()
@@ -234,7 +234,7 @@ def test_switching_replication_off_is_reported(
     wait_until(lambda: auditor.orders_received[-1].disabled, WAIT_S, "the switch")
     client.drop(paths.disable, -1)
     wait_until(lambda: not auditor.orders_received[-1].disabled, WAIT_S, "the switch back")
-    assert auditor.vote.holder().role is Role.OURS
+    assert auditor.vote.holder().role is AuditorState.OURS
 
 
 def test_the_auditor_is_parked_until_the_vote_is_given_back(

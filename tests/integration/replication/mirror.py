@@ -11,7 +11,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.admin import Admin
-from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.replication.admin import KafkaAdmin
 from trueup.sandbox.servers.security import Security
@@ -31,7 +31,7 @@ class Side:
         self.admin = Admin(self.endpoint)
         self.discovery = Discovery(self.endpoint, self.admin)
         self.cluster = KafkaAdmin(self.endpoint, self.discovery)
-        self.groups = Committed(self.endpoint)
+        self.groups = KafkaGroups(self.endpoint)
 
     def create(self, topic: str, partitions: int = 1, **config: str) -> None:
         """Create a topic and wait until it is visible."""
@@ -154,7 +154,7 @@ def sides(root: Path, west: Mapping[str, object] | None = None) -> Iterator[tupl
             broker.close()
 
 
-def coordinated(groups: Committed) -> bool:
+def coordinated(groups: KafkaGroups) -> bool:
     """Whether the cluster has a group coordinator. The first request creates it."""
     try:
         return groups.offsets(["first"]) == {"first": {}}

@@ -32,7 +32,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
 )
 from trueup.connectors.kafka.protocol.record_batch import HORIZON, walk
 from trueup.connectors.kafka.replication.connector import Batches
-from trueup.connectors.kafka.replication.records.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records.encode import BatchProducer, records_of
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Stop
 from trueup.state.replication.provenance import SINGLE, WHOLE, producer_id
@@ -200,7 +200,9 @@ def linked(pair: Pair, topic: str, producer: int) -> None:
     with closing(KafkaClient(pair.lease(topic).source)) as client:
         client.refresh([topic])
         connection = client.asking(client.leader(log))
-        connection.send(PRODUCE, PRODUCE_VERSION, *produce_body({log: batch.sent_by(Sender(producer, 0, 0))}, 5_000))
+        connection.send(
+            PRODUCE, PRODUCE_VERSION, *produce_body({log: batch.sent_by(BatchProducer(producer, 0, 0))}, 5_000)
+        )
         assert produced(connection.receive())[log].error == 0
 
 

@@ -13,7 +13,7 @@ from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.kafka.replication.admin import KafkaAdmin
 from trueup.connectors.replication.config_sync import Alignment, Outcome
-from trueup.state.replication.config_sync import Action, ChangeKind, Policy, Right, Scope, diff, diff_rights
+from trueup.state.replication.config_sync import AclScope, Action, AlignmentPolicy, ChangeKind, Right, diff, diff_rights
 
 pytestmark = pytest.mark.servers
 
@@ -32,7 +32,7 @@ def align(both: tuple[Side, Side], *topics: str, **more: object) -> list[Outcome
     alignment = Alignment(*(side.cluster for side in both))
     called = {topic: topic for topic in topics}
     seen = alignment.look(called)
-    return alignment.apply(diff(seen.source, seen.target, Policy(called, known=alignment.known(), **more)))  # type: ignore[arg-type]
+    return alignment.apply(diff(seen.source, seen.target, AlignmentPolicy(called, known=alignment.known(), **more)))  # type: ignore[arg-type]
 
 
 def value(side: Side, topic: str, name: str) -> tuple[str, bool]:
@@ -135,7 +135,7 @@ def test_what_cannot_be_read_is_not_taken_for_missing(both: tuple[Side, Side]) -
         assert (dict(seen.source), "TOPIC_AUTHORIZATION_FAILED" in seen.problems["hidden"]) == ({}, True)
 
 
-def pass_rights(both: tuple[Side, Side], scope: Scope, carried: set[Right]) -> tuple[list[Outcome], set[Right]]:
+def pass_rights(both: tuple[Side, Side], scope: AclScope, carried: set[Right]) -> tuple[list[Outcome], set[Right]]:
     alignment = Alignment(*(side.cluster for side in both))
     actions, answers_for = diff_rights(*alignment.rights(), scope, carried)
     return alignment.apply(actions), answers_for
@@ -151,7 +151,7 @@ def test_rights_follow_by_name_by_prefix_and_of_groups_and_go_when_revoked(both:
         Right("topic", "literal", "pay", "User:guest", "*", "read", "deny"),
     ]
     alignment.apply([Action(ChangeKind.ALLOW, "", "", "", right=right) for right in rights])
-    scope = Scope({"pay": "pay"}, ["payers"])
+    scope = AclScope({"pay": "pay"}, ["payers"])
     wait_until(lambda: set(rights) <= set(alignment.rights()[1]), 180.0, "the source's rights")
     pass_rights(both, scope, set())
     wait_until(lambda: set(rights) <= set(alignment.rights()[0]), 180.0, "the target to have them")

@@ -13,7 +13,7 @@ from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.kafka_python import AT_ONCE
-from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
+from trueup.connectors.replication.group_sync import Checkpoint, GroupSync, OffsetMapping
 from trueup.state.replication.group_offsets import Hop
 from trueup.state.replication.offset_map import OffsetMap
 
@@ -42,7 +42,7 @@ def prepared(both: tuple[Side, Side], topic: str, ahead: int = 3) -> OffsetMap:
 
 def passed(both: tuple[Side, Side], group: str, mapping: OffsetMapping, topic: str, **more: object) -> Checkpoint:
     east, west = both
-    [row] = Groups(east.groups, west.groups).sync([group], {LogId(topic, 0): mapping}, **more)  # type: ignore[arg-type]
+    [row] = GroupSync(east.groups, west.groups).sync([group], {LogId(topic, 0): mapping}, **more)  # type: ignore[arg-type]
     return row
 
 
@@ -155,7 +155,7 @@ def test_partitions_that_go_into_one_have_the_least_offset(both: tuple[Side, Sid
     mappings = {
         LogId(topic, 0): OffsetMapping(LogId("many", 0), known) for topic, known in (("many", there), ("more", other))
     }
-    rows = Groups(east.groups, west.groups).sync(["many"], mappings)
+    rows = GroupSync(east.groups, west.groups).sync(["many"], mappings)
     assert ({row.translated for row in rows}, at(west, "many", "many")) == ({5}, 5)
 
 
@@ -167,7 +167,7 @@ def test_a_group_moves_there_and_back_over_one_link(both: tuple[Side, Side]) -> 
     passed(both, "home", OffsetMapping(LogId("home", 0), there), "home")
     west.consume("home", "home", 3)
     back = OffsetMapping(LogId("home", 0), there, reverse=True)
-    [row] = Groups(west.groups, east.groups).sync(["home"], {LogId("home", 0): back})
+    [row] = GroupSync(west.groups, east.groups).sync(["home"], {LogId("home", 0): back})
     assert (row.action, row.translated, east.consume("home", "home", 1)) == ("moved", 7, ["v7"])
 
 
@@ -182,13 +182,13 @@ def test_a_group_moves_there_and_back_where_both_sides_write(both: tuple[Side, S
     back = copy(west, east, topic)
     east.commit("both", {place: 0})
     read = east.consume("both", topic, 5)
-    Groups(east.groups, west.groups).sync(["both"], {place: OffsetMapping(place, there, [Hop("back", back)])})
+    GroupSync(east.groups, west.groups).sync(["both"], {place: OffsetMapping(place, there, [Hop("back", back)])})
     read += west.consume("both", topic, 3)
     west.write(topic, values(3, 5, "w"))
     back = copy(west, east, topic, back)
     there = copy(east, west, topic, there)
     read += west.consume("both", topic, 2)
-    Groups(west.groups, east.groups).sync(["both"], {place: OffsetMapping(place, back, [Hop("there", there)])})
+    GroupSync(west.groups, east.groups).sync(["both"], {place: OffsetMapping(place, back, [Hop("there", there)])})
     left = [value for offset, value, _ in east.read(topic, 0, at(east, "both", topic) or 0)]
     assert set(read + left) == {*values(0, 4, "e"), *values(0, 5, "w")}
 
@@ -198,7 +198,7 @@ def test_names_are_matched_whole(both: tuple[Side, Side]) -> None:
     east.create("named")
     for group in ("pay-1", "pay-2", "repay"):
         east.commit(group, {LogId("named", 0): 0})
-    assert Groups(east.groups, west.groups).names(["/pay-.*/"]) == ["pay-1", "pay-2"]
+    assert GroupSync(east.groups, west.groups).names(["/pay-.*/"]) == ["pay-1", "pay-2"]
 
 
 def test_a_group_is_set_only_between_the_topics_that_were_copied(both: tuple[Side, Side]) -> None:
@@ -233,6 +233,6 @@ def test_a_share_group_is_named_and_has_no_offsets_to_translate(both: tuple[Side
     east.create("shared")
     east.commit("share-not", {LogId("shared", 0): 0})
     wait_until(lambda: join_share_group(east.endpoint.address, "share-group", "shared") == 0, 60.0, "the group")
-    groups = Groups(east.groups, west.groups)
+    groups = GroupSync(east.groups, west.groups)
     wait_until(lambda: "share-group" in east.groups.states(), 60.0, "the group to be listed")
     assert (groups.names(["/share-.*/"]), groups.shares) == (["share-not"], ["share-group"])

@@ -9,14 +9,14 @@ import pytest
 from tests.integration.replication.mirror import Side, sides
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.embedded.processes import free_port, wait_until
-from trueup.connectors.kafka.replication.heartbeat import Heartbeats
-from trueup.connectors.replication.heartbeat import Beat, Heartbeat
+from trueup.connectors.kafka.replication.heartbeat import KafkaHeartbeats
+from trueup.connectors.replication.heartbeat import Heartbeat, HeartbeatState
 
 pytestmark = pytest.mark.servers
 
 
 def beating(link: str, east: Endpoint, west: Endpoint, topic: str, there: str = "", relay: bool = True) -> Heartbeat:
-    return Heartbeat(link, east.bit, Heartbeats(east, topic), Heartbeats(west, there or topic), relay)
+    return Heartbeat(link, east.bit, KafkaHeartbeats(east, topic), KafkaHeartbeats(west, there or topic), relay)
 
 
 @pytest.fixture(scope="module")
@@ -25,9 +25,9 @@ def both(new_root: Callable[[], Path]) -> Iterator[tuple[Side, Side]]:
         yield found
 
 
-def arrived(heart: Heartbeat) -> Beat:
+def arrived(heart: Heartbeat) -> HeartbeatState:
     """Send heartbeats until one arrives."""
-    found: list[Beat] = []
+    found: list[HeartbeatState] = []
 
     def came() -> bool:
         found.append(heart.beat(1.0))
@@ -79,7 +79,7 @@ def test_after_a_restart_the_newest_arrival_is_known_but_not_its_lag(both: tuple
     with beating("again", east.endpoint, west.endpoint, "again") as heart:
         before = arrived(heart)
     gone = Endpoint("east", f"127.0.0.1:{free_port()}", 0)
-    found: list[Beat] = []
+    found: list[HeartbeatState] = []
     with beating("again", gone, west.endpoint, "again") as heart:
 
         def came() -> bool:

@@ -10,8 +10,8 @@ from tests.integration.replication.mirror import Side, copy, sides
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
-from trueup.connectors.replication.group_sync import Checkpoint, Groups, OffsetMapping
-from trueup.state.replication.config_sync import Action, ChangeKind, Policy, diff
+from trueup.connectors.replication.group_sync import Checkpoint, GroupSync, OffsetMapping
+from trueup.state.replication.config_sync import Action, AlignmentPolicy, ChangeKind, diff
 from trueup.state.replication.offset_map import OffsetMap, from_records
 from trueup.state.replication.settings import EXCLUDED
 
@@ -32,7 +32,9 @@ def align(both: tuple[Side, Side], topic: str, exclude: tuple[str, ...] = EXCLUD
 
     def due() -> int:
         seen = alignment.look({topic: topic})
-        actions = diff(seen.source, seen.target, Policy({topic: topic}, exclude=exclude, known=alignment.known()))
+        actions = diff(
+            seen.source, seen.target, AlignmentPolicy({topic: topic}, exclude=exclude, known=alignment.known())
+        )
         assert {outcome.result for outcome in alignment.apply(actions)} <= {"done"}
         return len(actions)
 
@@ -41,7 +43,7 @@ def align(both: tuple[Side, Side], topic: str, exclude: tuple[str, ...] = EXCLUD
 
 def checkpoint(both: tuple[Side, Side], group: str, maps: dict[LogId, OffsetMap]) -> dict[LogId, Checkpoint]:
     ways = {place: OffsetMapping(place, known) for place, known in maps.items()}
-    return {row.source: row for row in Groups(both[0].groups, both[1].groups).sync([group], ways)}
+    return {row.source: row for row in GroupSync(both[0].groups, both[1].groups).sync([group], ways)}
 
 
 def write(side: Side, topic: str, start: int, end: int, partition: int = 0) -> None:
@@ -138,7 +140,7 @@ def test_consumers_fail_over_and_back(both: tuple[Side, Side]) -> None:
     read = east.consume(GROUP, "fails", 8)
     checkpoint(both, GROUP, {place: there})
     read += west.consume(GROUP, "fails", 7)
-    Groups(west.groups, east.groups).sync([GROUP], {place: OffsetMapping(place, there, reverse=True)})
+    GroupSync(west.groups, east.groups).sync([GROUP], {place: OffsetMapping(place, there, reverse=True)})
     read += east.consume(GROUP, "fails", 5)
     assert read == [str(number) for number in range(20)]
 

@@ -15,7 +15,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import free_port, wait_until
 from trueup.connectors.kafka.client.admin import Admin
-from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.kafka.client.metadata import Discovery
 from trueup.connectors.replication.ports import Log
 from trueup.sandbox.servers.security import Security
@@ -153,7 +153,7 @@ def test_starts(east: Discovery, start: Start, offsets: list[int]) -> None:
 
 
 def test_a_start_where_a_group_is_and_the_first_record_where_it_never_was(east: Discovery) -> None:
-    with Committed(east.admin.endpoint) as groups:
+    with KafkaGroups(east.admin.endpoint) as groups:
         wait_until(lambda: coordinated(groups), 180.0, "a coordinator")
         groups.commit({"readers": {ORDERS[1]: 3}})
     assert list(east.starts(ORDERS, Start("group", group="readers")).values()) == [0, 3, 0]
@@ -191,9 +191,9 @@ def test_a_topic_without_rights_is_not_taken_for_absent(broker: Kafka, east: Dis
 
 
 def test_groups_are_listed_over_tls_with_refusals_by_group(broker: Kafka, east: Discovery) -> None:
-    def groups(user: str) -> Committed:
+    def groups(user: str) -> KafkaGroups:
         options = broker.client("SASL_SSL", user)
-        return Committed(Endpoint("east", options.pop("bootstrap.servers"), 0, options))
+        return KafkaGroups(Endpoint("east", options.pop("bootstrap.servers"), 0, options))
 
     place = ORDERS[2]
     with groups("admin") as admin, groups("guest") as guest:

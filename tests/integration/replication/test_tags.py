@@ -18,7 +18,7 @@ from tests.replication.reading import committed
 from trueup.connectors.contract import Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, produce_body, produced
-from trueup.connectors.kafka.replication.records.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records.encode import BatchProducer, records_of
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER
@@ -144,5 +144,5 @@ def raw_times(pair: Pair, topic: str, stamps: Sequence[int]) -> None:
     with closing(KafkaClient(Endpoint("east", pair.east.bootstrap, 0))) as client:
         client.refresh([topic])
         connection = client.asking(client.leader(log))
-        connection.send(PRODUCE, PRODUCE_VERSION, *produce_body({log: batch.sent_by(Sender(-1, -1, -1))}, 5_000))
+        connection.send(PRODUCE, PRODUCE_VERSION, *produce_body({log: batch.sent_by(BatchProducer(-1, -1, -1))}, 5_000))
         assert produced(connection.receive())[log].error == 0

@@ -15,9 +15,9 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.connection import Connection
-from trueup.connectors.rocketmq.protocol.stored import Stored
-from trueup.sandbox.servers.rocketmq import Broker, NameServer, Tls
+from trueup.connectors.rocketmq.client.connection import RocketMqConnection
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages
+from trueup.sandbox.servers.rocketmq import NameServer, RocketMqBroker, Tls
 from trueup.state.common.errors import Retry
 
 BORN_MS = 1_700_000_000_000
@@ -26,7 +26,7 @@ BORN_MS = 1_700_000_000_000
 class Cluster:
     """Name servers, and brokers by name. ``client``: with all permissions."""
 
-    def __init__(self, name_servers: list[NameServer], brokers: list[Broker], **options: str) -> None:
+    def __init__(self, name_servers: list[NameServer], brokers: list[RocketMqBroker], **options: str) -> None:
         self.name_servers, self.brokers = name_servers, {broker.name: broker for broker in brokers}
         self.options = options
         self.client = self.as_user()
@@ -43,7 +43,7 @@ class Cluster:
     def new_topic(self, name: str, queues: int = 1, **settings: object) -> list[LogId]:
         """The queues of a topic that was created on all brokers."""
         for broker in self.brokers:
-            topics.put_topic(self.client, broker, topics.Topic(name, queues, queues, **settings))  # type: ignore[arg-type]
+            topics.put_topic(self.client, broker, topics.RocketMqTopic(name, queues, queues, **settings))  # type: ignore[arg-type]
         return wait_for_queues(self.client, name, queues * len(self.brokers))
 
 
@@ -57,7 +57,7 @@ def running(
         plain = Tls(tls.certificate, tls.key) if tls else None
         servers = [stack.enter_context(NameServer(new_root(), f"names{n}", plain)) for n in range(name_servers)]
         made = [
-            stack.enter_context(Broker(new_root(), servers, name, user=user, tls=tls, settings=settings))
+            stack.enter_context(RocketMqBroker(new_root(), servers, name, user=user, tls=tls, settings=settings))
             for name in brokers
         ]
         for group in (servers, made):
@@ -89,13 +89,13 @@ def wait_for_queues(client: RocketMqClient, topic: str, queues: int, limit_s: fl
     return client.logs(topic)
 
 
-def wait_for_end(connection: Connection, log: LogId, end: int) -> None:
+def wait_for_end(connection: RocketMqConnection, log: LogId, end: int) -> None:
     """Wait until readers see this end: it lags behind acknowledgements."""
     ask = messages.end_offset(log)
     wait_until(lambda: messages.offset_of(connection.ask(ask)) >= end, 180.0, f"{end} messages in {log}")
 
 
-def read(connection: Connection, log: LogId, offset: int, most: int = 100) -> Stored:
+def read(connection: RocketMqConnection, log: LogId, offset: int, most: int = 100) -> StoredMessages:
     """Messages of a queue, of which there must be some."""
     found = messages.pulled(connection.ask(messages.pull(log, offset, most))).messages
     assert found is not None

@@ -12,9 +12,9 @@ from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.headers import marks
 from trueup.connectors.replication.ports import Columns
-from trueup.connectors.replication.tail import Bounds, Met, TailSearch
+from trueup.connectors.replication.tail import Bounds, CopiedRecord, TailSearch
 from trueup.connectors.rocketmq.client import messages, rights
-from trueup.connectors.rocketmq.client.connection import Access, Connection
+from trueup.connectors.rocketmq.client.connection import ConnectionOptions, RocketMqConnection
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.replication.reader import RocketMqReader
 from trueup.connectors.rocketmq.replication.records import names
@@ -57,7 +57,7 @@ def log(cluster: Cluster) -> LogId:
 
 
 @pytest.fixture
-def link(cluster: Cluster, log: LogId) -> Iterator[Connection]:
+def link(cluster: Cluster, log: LogId) -> Iterator[RocketMqConnection]:
     """A connection of the user link, without rights unless a test grants some."""
     with cluster.as_user(access_key="link", secret_key="linksecret1") as client, client.connect(BROKER) as made:
         yield made
@@ -65,7 +65,7 @@ def link(cluster: Cluster, log: LogId) -> Iterator[Connection]:
         rights.drop_rights(cluster.client, BROKER, "User:link")
 
 
-def refusal(connection: Connection, request: messages.Request) -> str:
+def refusal(connection: RocketMqConnection, request: messages.Request) -> str:
     """The error of a request; empty if it is accepted."""
     try:
         connection.ask(request)
@@ -97,7 +97,7 @@ def test_other_credentials_are_refused_with_what_to_do(
         assert todo in refused.value.todo
 
 
-def test_a_missing_right_is_named_until_it_is_granted(cluster: Cluster, log: LogId, link: Connection) -> None:
+def test_a_missing_right_is_named_until_it_is_granted(cluster: Cluster, log: LogId, link: RocketMqConnection) -> None:
     wanted = messages.send(log, b"x", BORN_MS)
     before = refusal(link, wanted)
     rights.put_rights(cluster.client, BROKER, granted((f"Topic:{TOPIC}", "Pub")))
@@ -106,7 +106,7 @@ def test_a_missing_right_is_named_until_it_is_granted(cluster: Cluster, log: Log
     assert "grant this right" in before
 
 
-def test_reading_needs_rights_on_topic_and_group(cluster: Cluster, log: LogId, link: Connection) -> None:
+def test_reading_needs_rights_on_topic_and_group(cluster: Cluster, log: LogId, link: RocketMqConnection) -> None:
     wanted = messages.pull(log, 0, 1)
     rights.put_rights(cluster.client, BROKER, granted((f"Topic:{TOPIC}", "Sub Get")))
     wait_until(lambda: f"Group:{messages.READERS}" in refusal(link, wanted), 180.0, "a refusal that names the group")
@@ -115,7 +115,7 @@ def test_reading_needs_rights_on_topic_and_group(cluster: Cluster, log: LogId, l
     assert refusal(link, messages.end_offset(log)) == ""
 
 
-def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: Connection) -> None:
+def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: RocketMqConnection) -> None:
     wanted = granted((f"Topic:{TOPIC}", "Pub Sub Get"), (f"Group:{messages.READERS}", "Sub"))
     rights.put_rights(cluster.client, BROKER, wanted)
     wait_until(lambda: not refusal(link, messages.pull(log, 0, 1)), 180.0, "the rights")
@@ -135,10 +135,10 @@ def test_a_link_needs_no_other_rights(cluster: Cluster, log: LogId, link: Connec
         reader.seek({log: before.end})
         read = reader.poll(1, 10.0)[log]
     assert (list(written.offsets), written.error, list(read.records.values)) == ([before.end], None, [b"copied"])
-    assert search.met == {b"a prefix": [Met(5, before.end)]}
+    assert search.met == {b"a prefix": [CopiedRecord(5, before.end)]}
 
 
-def test_rights_merge_and_go_only_as_a_whole(cluster: Cluster, link: Connection) -> None:
+def test_rights_merge_and_go_only_as_a_whole(cluster: Cluster, link: RocketMqConnection) -> None:
     client = cluster.client
     rights.put_rights(client, BROKER, granted(("Topic:a", "Pub")))
     rights.put_rights(client, BROKER, granted(("Topic:b", "Sub")), merge=True)
@@ -167,5 +167,5 @@ def test_a_certificate_that_is_not_trusted_stops(cluster: Cluster) -> None:
 
 
 def test_a_connection_without_tls_is_closed_by_the_broker(cluster: Cluster, log: LogId) -> None:
-    with Connection(cluster.brokers[BROKER].address, Access()) as plain, pytest.raises(Retry):
+    with RocketMqConnection(cluster.brokers[BROKER].address, ConnectionOptions()) as plain, pytest.raises(Retry):
         plain.ask(messages.end_offset(log))

@@ -15,13 +15,13 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.ports import Log
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
-from trueup.connectors.rocketmq.client.connection import Request
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.replication.admin import RocketMqAdmin
-from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, Heartbeats, queue_of
+from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, RocketMqHeartbeats, queue_of
 from trueup.connectors.rocketmq.replication.identity import PREFIX
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.replication.config_sync import Action, ChangeKind, Right, Scope, diff_rights
+from trueup.state.replication.config_sync import AclScope, Action, ChangeKind, Right, diff_rights
 from trueup.state.replication.group_settings import diff_groups
 from trueup.state.replication.settings import Start
 
@@ -67,7 +67,7 @@ def write(cluster: Cluster, log: LogId, count: int) -> None:
     cluster.client.ask(log.place, messages.send_batch(log, body, BORN_MS))
 
 
-def on(cluster: Cluster, topic: str) -> list[topics.Topic | None]:
+def on(cluster: Cluster, topic: str) -> list[topics.RocketMqTopic | None]:
     return [topics.topic(cluster.client, broker, topic) for broker in BROKERS]
 
 
@@ -107,7 +107,7 @@ def test_names_are_those_of_applications(cluster: Cluster, admin: RocketMqAdmin)
 def test_a_topic_is_made_on_all_brokers_and_grows(cluster: Cluster, admin: RocketMqAdmin) -> None:
     for _ in range(2):
         act(admin, ChangeKind.CREATE, "made", partitions=3, configs={"attributes.message.type": "FIFO"})
-    made = topics.Topic("made", 2, 2, attributes={"message.type": "FIFO"})
+    made = topics.RocketMqTopic("made", 2, 2, attributes={"message.type": "FIFO"})
     assert on(cluster, "made") == [made] * 2
     act(admin, ChangeKind.GROW, "made", partitions=6)
     assert [(one.read, one.write, one.attributes) for one in on(cluster, "made") if one] == [
@@ -120,15 +120,15 @@ def test_a_topic_is_made_on_all_brokers_and_grows(cluster: Cluster, admin: Rocke
 def test_settings_are_set_and_removed_on_all_brokers(cluster: Cluster, admin: RocketMqAdmin) -> None:
     act(admin, ChangeKind.CREATE, "set", partitions=2, configs={"attributes.message.type": "FIFO", "order": "true"})
     act(admin, ChangeKind.SET, "set", configs={"attributes.message.type": None, "order": None, "perm": "2"})
-    assert on(cluster, "set") == [topics.Topic("set", 1, 1, permissions=2)] * 2
+    assert on(cluster, "set") == [topics.RocketMqTopic("set", 1, 1, permissions=2)] * 2
     act(admin, ChangeKind.SET, "set", configs={"attributes.message.type": "DELAY", "perm": None})
-    assert on(cluster, "set") == [topics.Topic("set", 1, 1, attributes={"message.type": "DELAY"})] * 2
+    assert on(cluster, "set") == [topics.RocketMqTopic("set", 1, 1, attributes={"message.type": "DELAY"})] * 2
 
 
 def test_a_topic_that_is_on_one_broker_grows_there(cluster: Cluster, admin: RocketMqAdmin) -> None:
-    topics.put_topic(cluster.client, BROKERS[1], topics.Topic("single", 1, 1))
+    topics.put_topic(cluster.client, BROKERS[1], topics.RocketMqTopic("single", 1, 1))
     act(admin, ChangeKind.GROW, "single", partitions=3)
-    assert on(cluster, "single") == [None, topics.Topic("single", 3, 3)]
+    assert on(cluster, "single") == [None, topics.RocketMqTopic("single", 3, 3)]
 
 
 def test_an_end_holds_what_was_just_acknowledged(cluster: Cluster, admin: RocketMqAdmin) -> None:
@@ -201,7 +201,7 @@ def test_rights_that_need_several_entries_are_stored_as_they_are(
 
 def test_a_right_that_is_revoked_at_the_source_is_revoked_at_the_target(admin: RocketMqAdmin, no_rights: None) -> None:
     """The same cluster is both, with another topic. A right that the link did not grant stays."""
-    alignment, scope, managed = Alignment(admin, admin), Scope({"orders": "copied"}), set[Right]()
+    alignment, scope, managed = Alignment(admin, admin), AclScope({"orders": "copied"}), set[Right]()
 
     def align() -> set[Right]:
         nonlocal managed
@@ -287,7 +287,7 @@ def test_a_group_with_members_is_left_alone(cluster: Cluster, admin: RocketMqAdm
     assert groups.settings(["billing"])["billing"]["consumeMessageOrderly"] is True
     assert (groups.states()["billing"], groups.commit({"billing": {log: 1}})) == ("empty", {"billing": {log: ""}})
     with cluster.client.connect(BROKERS[1]) as member:
-        member.ask(Request(HEARTBEAT, "join a group", {}, json.dumps(joining("billing")).encode()))  # type: ignore[arg-type]
+        member.ask(RocketMqRequest(HEARTBEAT, "join a group", {}, json.dumps(joining("billing")).encode()))  # type: ignore[arg-type]
         assert groups.states()["billing"] == "active"
         assert groups.commit({"billing": {log: 2}}) == {"billing": {log: "the group has members: member-1"}}
     assert groups.offsets(["billing"]) == {"billing": {log: 1}}
@@ -378,7 +378,7 @@ def test_doctor_says_whether_acl_is_in_use_and_where_brokers_differ(
 
 def beating(cluster: Cluster, topic: str, **options: str) -> str:
     """The topic in which a heartbeat was written and read."""
-    with closing(Heartbeats(cluster.endpoint(**options), topic)) as beats:
+    with closing(RocketMqHeartbeats(cluster.endpoint(**options), topic)) as beats:
         beats.prepare()
         beats.write(b"key", 1_000)
         read = list[int]()

@@ -20,10 +20,10 @@ from tests.replication.pair import Copy, Pair
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position, Progress
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.connection import Request
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest
 from trueup.connectors.rocketmq.protocol import properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed
-from trueup.connectors.rocketmq.protocol.stored import Stored
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.state.common.errors import TrueupError
 
@@ -46,11 +46,11 @@ def harness(rocketmq: RocketMqPair) -> Harness:
     return Harness(rocketmq.east, rocketmq.west, "records", "tests.conformance.memory:pump", pump())
 
 
-def send(cluster: RocketMqCluster, request: Request, log: LogId) -> messages.Sent:
+def send(cluster: RocketMqCluster, request: RocketMqRequest, log: LogId) -> messages.SendResult:
     return messages.sent(cluster.client.ask(log.place, request))
 
 
-def one(cluster: RocketMqCluster, topic: str) -> Stored:
+def one(cluster: RocketMqCluster, topic: str) -> StoredMessages:
     [stored] = cluster.stored(cluster.log(topic, 0))
     return stored
 

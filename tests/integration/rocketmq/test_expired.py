@@ -12,7 +12,7 @@ from tests.replication.pair import Copy
 from trueup.connectors.contract import Assignment, Lease, LogId, Position
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.connection import Request
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.protocol import batch
 
@@ -38,7 +38,7 @@ def filled(cluster: Cluster) -> LogId:
         cluster.client.ask(BROKER, messages.send_batch(to, body, BORN_MS))
     wait_dispatched(cluster.client, BROKER)
     administration.put_settings(cluster.client, BROKER, {"fileReservedTime": 0})
-    cluster.client.ask(BROKER, Request(DELETE_EXPIRED, "delete expired files", {}, changes=True))  # type: ignore[arg-type]
+    cluster.client.ask(BROKER, RocketMqRequest(DELETE_EXPIRED, "delete expired files", {}, changes=True))  # type: ignore[arg-type]
     return log
 
 

@@ -10,7 +10,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import WRITABLE
-from trueup.connectors.rocketmq.client.codes import Missing
+from trueup.connectors.rocketmq.client.codes import NoRoute
 from trueup.state.common.errors import Retry
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
@@ -56,7 +56,7 @@ def test_a_topic_of_which_all_brokers_are_down_is_missing(cluster: Cluster) -> N
     for broker in cluster.brokers.values():
         broker.kill()
     wait_until(lambda: not client.masters(), 180.0, "no broker")
-    with pytest.raises(Missing):
+    with pytest.raises(NoRoute):
         client.route("unserved")
     for broker in cluster.brokers.values():
         broker.start()

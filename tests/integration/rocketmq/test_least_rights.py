@@ -40,7 +40,7 @@ CALLS: Mapping[int, Callable[[RocketMqClient], object]] = {
     11: asks(messages.pull(LOG, 0, 1)),
     14: lambda client: group_offsets.offset(client, GROUP, LOG),
     15: lambda client: group_offsets.commit(client, GROUP, LOG, 0),
-    17: lambda client: topics.put_topic(client, BROKER, topics.Topic(LOG.topic, 1, 1)),
+    17: lambda client: topics.put_topic(client, BROKER, topics.RocketMqTopic(LOG.topic, 1, 1)),
     21: lambda client: topics.topics(client, BROKER),
     28: lambda client: topics.runtime(client, BROKER),
     29: asks(messages.offset_at(LOG, 0)),

@@ -15,8 +15,8 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.codes import Missing, NoGroup
-from trueup.connectors.rocketmq.client.connection import Access, Connection
+from trueup.connectors.rocketmq.client.codes import NoGroup, NoRoute
+from trueup.connectors.rocketmq.client.connection import ConnectionOptions, RocketMqConnection
 from trueup.connectors.rocketmq.protocol import batch, properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed, opened
 from trueup.connectors.rocketmq.protocol.flags import COMMITTED
@@ -37,7 +37,7 @@ def cluster(new_root: Callable[[], Path]) -> Iterator[Cluster]:
 
 
 @pytest.fixture(scope="module")
-def connection(cluster: Cluster) -> Iterator[Connection]:
+def connection(cluster: Cluster) -> Iterator[RocketMqConnection]:
     with cluster.client.connect(BROKER) as made:
         yield made
 
@@ -58,18 +58,18 @@ def java(new_root: Callable[[], Path]) -> Iterator[Any]:
     gateway.close()
 
 
-def send(connection: Connection, request: messages.Request) -> messages.Sent:
+def send(connection: RocketMqConnection, request: messages.Request) -> messages.SendResult:
     return messages.sent(connection.ask(request))
 
 
-def send_texts(connection: Connection, log: LogId, count: int) -> messages.Sent:
+def send_texts(connection: RocketMqConnection, log: LogId, count: int) -> messages.SendResult:
     body = batch.encode([b"%d" % n for n in range(count)], [b""] * count, [0] * count)
     place = send(connection, messages.send_batch(log, body, BORN_MS))
     wait_for_end(connection, log, place.offset + count)
     return place
 
 
-def test_a_message_comes_back_with_everything_that_it_had(connection: Connection, log: LogId) -> None:
+def test_a_message_comes_back_with_everything_that_it_had(connection: RocketMqConnection, log: LogId) -> None:
     place = send(connection, messages.send(log, BODY, BORN_MS, properties.encoded(PROPERTIES), 7))
     wait_for_end(connection, log, 1)
     found = read(connection, log, place.offset)
@@ -79,7 +79,7 @@ def test_a_message_comes_back_with_everything_that_it_had(connection: Connection
     assert (found.message_id(0),) == place.message_ids
 
 
-def test_a_batch_is_stored_in_order_with_properties_byte_for_byte(connection: Connection, log: LogId) -> None:
+def test_a_batch_is_stored_in_order_with_properties_byte_for_byte(connection: RocketMqConnection, log: LogId) -> None:
     bodies = [b"%d\x00\xff" % n for n in range(4)] + [b""]
     props = [b"n\x01%d\x02TAGS\x01t\x02" % n for n in range(4)] + [b""]
     place = send(connection, messages.send_batch(log, batch.encode(bodies, props, [*range(5)]), BORN_MS))
@@ -92,7 +92,7 @@ def test_a_batch_is_stored_in_order_with_properties_byte_for_byte(connection: Co
 
 
 @pytest.mark.parametrize("kind", [LZ4, ZSTD, ZLIB])
-def test_a_compressed_body_stays_as_it_is(connection: Connection, log: LogId, kind: int) -> None:
+def test_a_compressed_body_stays_as_it_is(connection: RocketMqConnection, log: LogId, kind: int) -> None:
     raw, sys = closed(BODY, kind)
     send(connection, messages.send(log, raw, BORN_MS, sys=sys))
     wait_for_end(connection, log, 1)
@@ -101,14 +101,14 @@ def test_a_compressed_body_stays_as_it_is(connection: Connection, log: LogId, ki
     assert bytes(opened(found.bodies[0], int(found.sys[0]), "here")) == BODY
 
 
-def test_a_delayed_message_keeps_the_marks_of_its_delay(connection: Connection, log: LogId) -> None:
+def test_a_delayed_message_keeps_the_marks_of_its_delay(connection: RocketMqConnection, log: LogId) -> None:
     send(connection, messages.send(log, b"later", BORN_MS, properties.encoded({"DELAY": "1"})))
     wait_for_end(connection, log, 1)
     found = properties.decoded(read(connection, log, 0).properties[0])
     assert (found["DELAY"], found["REAL_TOPIC"], found["REAL_QID"]) == ("1", log.topic, "0")
 
 
-def test_a_transactional_message_appears_when_it_is_committed(connection: Connection, log: LogId) -> None:
+def test_a_transactional_message_appears_when_it_is_committed(connection: RocketMqConnection, log: LogId) -> None:
     marks = {"TRAN_MSG": "true", "PGROUP": "p", "UNIQ_KEY": "0A0B"}
     half = send(connection, messages.send(log, b"paid", BORN_MS, properties.encoded(marks)))
     before = messages.offset_of(connection.ask(messages.end_offset(log)))
@@ -118,7 +118,7 @@ def test_a_transactional_message_appears_when_it_is_committed(connection: Connec
     assert (before, bytes(found.bodies[0]), found.sys[0]) == (0, b"paid", COMMITTED)
 
 
-def test_a_pull_tells_where_the_queue_starts_and_ends(connection: Connection, log: LogId) -> None:
+def test_a_pull_tells_where_the_queue_starts_and_ends(connection: RocketMqConnection, log: LogId) -> None:
     send_texts(connection, log, 5)
     asked = [messages.pulled(connection.ask(messages.pull(log, offset, 2))) for offset in (0, 5, 99, -7)]
     assert [(len(p.messages or ()), p.next, p.start, p.end, p.moved) for p in asked] == [
@@ -126,7 +126,7 @@ def test_a_pull_tells_where_the_queue_starts_and_ends(connection: Connection, lo
     ]  # fmt: skip
 
 
-def test_a_pull_waits_for_the_next_message(cluster: Cluster, connection: Connection, log: LogId) -> None:
+def test_a_pull_waits_for_the_next_message(cluster: Cluster, connection: RocketMqConnection, log: LogId) -> None:
     with cluster.client.connect(BROKER) as reader:
         flight = reader.submit(messages.pull(log, 0, 10, wait_s=30.0))
         early = reader.arrived(flight)
@@ -135,7 +135,7 @@ def test_a_pull_waits_for_the_next_message(cluster: Cluster, connection: Connect
     assert (early, len(found.messages or ())) == (False, 1)
 
 
-def test_offsets_are_found_by_place_and_time(connection: Connection, log: LogId) -> None:
+def test_offsets_are_found_by_place_and_time(connection: RocketMqConnection, log: LogId) -> None:
     send_texts(connection, log, 3)
     stored = int(read(connection, log, 0).stored[0])
     asked = [messages.first_offset(log), messages.end_offset(log), messages.offset_at(log, stored),
@@ -143,28 +143,31 @@ def test_offsets_are_found_by_place_and_time(connection: Connection, log: LogId)
     assert [messages.offset_of(connection.ask(each)) for each in asked] == [0, 3, 0, 3]
 
 
-def test_pulls_in_flight_together_find_their_responses(connection: Connection, log: LogId) -> None:
+def test_pulls_in_flight_together_find_their_responses(connection: RocketMqConnection, log: LogId) -> None:
     send_texts(connection, log, 60)
     flights = [connection.submit(messages.pull(log, offset, 1)) for offset in range(60)]
     found = [messages.pulled(connection.wait(flight)).messages for flight in reversed(flights)]
     assert [bytes(each.bodies[0]) for each in found if each] == [b"%d" % n for n in reversed(range(60))]
 
 
-def test_an_empty_body_and_one_that_is_too_large_are_refused(connection: Connection, log: LogId) -> None:
+def test_an_empty_body_and_one_that_is_too_large_are_refused(connection: RocketMqConnection, log: LogId) -> None:
     for body in (b"", bytes((4 << 20) + 1)):
         with pytest.raises(Stop):
             send(connection, messages.send(log, body, BORN_MS))
 
 
-def test_a_queue_that_does_not_exist_is_refused(connection: Connection, log: LogId) -> None:
+def test_a_queue_that_does_not_exist_is_refused(connection: RocketMqConnection, log: LogId) -> None:
     with pytest.raises(Stop, match="29 INVALID"):
         connection.ask(messages.pull(log._replace(number=9), 0, 1))
 
 
 def test_a_lost_acknowledgement_leaves_a_stored_message_unknown(
-    cluster: Cluster, connection: Connection, log: LogId
+    cluster: Cluster, connection: RocketMqConnection, log: LogId
 ) -> None:
-    with Proxy(cluster.brokers[BROKER].address) as proxy, Connection(proxy.address, Access(timeout_s=1.0)) as second:
+    with (
+        Proxy(cluster.brokers[BROKER].address) as proxy,
+        RocketMqConnection(proxy.address, ConnectionOptions(timeout_s=1.0)) as second,
+    ):
         proxy.deaf = True
         with pytest.raises(Unknown):
             second.ask(messages.send(log, b"stored", BORN_MS))
@@ -174,7 +177,10 @@ def test_a_lost_acknowledgement_leaves_a_stored_message_unknown(
 
 @pytest.mark.parametrize("length", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\x00\x00\x00\x01"])
 def test_a_length_that_cannot_be_costs_the_connection(cluster: Cluster, log: LogId, length: bytes) -> None:
-    with Proxy(cluster.brokers[BROKER].address) as proxy, Connection(proxy.address, Access()) as connection:
+    with (
+        Proxy(cluster.brokers[BROKER].address) as proxy,
+        RocketMqConnection(proxy.address, ConnectionOptions()) as connection,
+    ):
         proxy.change = lambda way, data: length + data[4:] if way == "said" else data
         with pytest.raises(BadBytes):
             connection.ask(messages.pull(log, 0, 1))
@@ -184,7 +190,7 @@ def test_a_length_that_cannot_be_costs_the_connection(cluster: Cluster, log: Log
 def test_a_length_that_is_too_long_ends_with_the_time_out(cluster: Cluster, log: LogId) -> None:
     with (
         Proxy(cluster.brokers[BROKER].address) as proxy,
-        Connection(proxy.address, Access(timeout_s=1.0)) as connection,
+        RocketMqConnection(proxy.address, ConnectionOptions(timeout_s=1.0)) as connection,
     ):
         proxy.change = lambda way, data: b"\x03\xff\xff\xff" + data[4:] if way == "said" else data
         with pytest.raises(Retry, match="in time"):
@@ -193,23 +199,23 @@ def test_a_length_that_is_too_long_ends_with_the_time_out(cluster: Cluster, log:
 
 def test_a_topic_is_created_changed_read_and_deleted(cluster: Cluster) -> None:
     client = cluster.client
-    wanted = topics.Topic("changing", 2, 2, attributes={"message.type": "FIFO"})
+    wanted = topics.RocketMqTopic("changing", 2, 2, attributes={"message.type": "FIFO"})
     topics.put_topic(client, BROKER, wanted)
-    grown = topics.Topic("changing", 4, 4, ordered=True)
+    grown = topics.RocketMqTopic("changing", 4, 4, ordered=True)
     topics.put_topic(client, BROKER, grown)
     found = topics.topic(client, BROKER, "changing")
     listed = topics.topics(client, BROKER)["changing"]
     administration.drop_topic(client, "changing")
     administration.drop_topic(client, "changing")
-    assert found == listed == topics.Topic("changing", 4, 4, ordered=True, attributes={"message.type": "FIFO"})
+    assert found == listed == topics.RocketMqTopic("changing", 4, 4, ordered=True, attributes={"message.type": "FIFO"})
     assert topics.topic(client, BROKER, "changing") is None
-    with pytest.raises(Missing):
+    with pytest.raises(NoRoute):
         client.route("changing")
 
 
 def test_a_name_with_a_dot_is_refused(cluster: Cluster) -> None:
     with pytest.raises(Stop, match=r"primary\.orders"):
-        topics.put_topic(cluster.client, BROKER, topics.Topic("primary.orders", 1, 1))
+        topics.put_topic(cluster.client, BROKER, topics.RocketMqTopic("primary.orders", 1, 1))
 
 
 def test_a_group_is_copied_with_its_settings(cluster: Cluster) -> None:
@@ -223,7 +229,9 @@ def test_a_group_is_copied_with_its_settings(cluster: Cluster) -> None:
     assert "billing" not in topics.groups(client, BROKER)
 
 
-def test_offsets_of_a_group_are_committed_and_read(cluster: Cluster, connection: Connection, log: LogId) -> None:
+def test_offsets_of_a_group_are_committed_and_read(
+    cluster: Cluster, connection: RocketMqConnection, log: LogId
+) -> None:
     client, group = cluster.client, "committing"
     send_texts(connection, log, 3)
     with pytest.raises(NoGroup):
@@ -260,7 +268,9 @@ def is_at_begin(consumer: Any, queue: Any) -> bool:
     return True
 
 
-def test_java_reads_what_was_written_here(cluster: Cluster, connection: Connection, log: LogId, java: Any) -> None:
+def test_java_reads_what_was_written_here(
+    cluster: Cluster, connection: RocketMqConnection, log: LogId, java: Any
+) -> None:
     raw, sys = closed(BODY, ZSTD)
     send(connection, messages.send(log, raw, BORN_MS, properties.encoded(PROPERTIES), sys=sys))
     bodies, props = [b"one", BODY], [properties.encoded({"TAGS": "t", "own": "ü"}), b""]
@@ -282,7 +292,7 @@ def test_java_reads_what_was_written_here(cluster: Cluster, connection: Connecti
     assert (found[1].getTags(), found[1].getProperty("own"), found[2].getFlag()) == ("t", "ü", 2)
 
 
-def test_what_java_writes_is_read_here(cluster: Cluster, connection: Connection, log: LogId, java: Any) -> None:
+def test_what_java_writes_is_read_here(cluster: Cluster, connection: RocketMqConnection, log: LogId, java: Any) -> None:
     producer = java.org.apache.rocketmq.client.producer.DefaultMQProducer("java-writer")
     producer.setNamesrvAddr(cluster.name_servers[0].address)
     producer.setCompressMsgBodyOverHowmuch(1_000)

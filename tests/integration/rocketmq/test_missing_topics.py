@@ -8,7 +8,7 @@ import pytest
 from tests.integration.rocketmq import administration
 from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
 from trueup.connectors.rocketmq.client import messages, topics
-from trueup.connectors.rocketmq.client.codes import Missing
+from trueup.connectors.rocketmq.client.codes import NoRoute
 from trueup.connectors.rocketmq.protocol import batch
 
 pytestmark = pytest.mark.servers
@@ -27,6 +27,6 @@ def test_a_message_does_not_bring_a_deleted_topic_back(cluster: Cluster, several
     request = (messages.send_batch if several else messages.send)(log, body, BORN_MS)
     cluster.client.ask(log.place, request)
     administration.drop_topic(cluster.client, log.topic)
-    with pytest.raises(Missing):
+    with pytest.raises(NoRoute):
         cluster.client.ask(log.place, request)
     assert topics.topic(cluster.client, log.place, log.topic) is None

@@ -22,7 +22,7 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.rocketmq.client import messages, topics
 from trueup.connectors.rocketmq.protocol import properties
-from trueup.connectors.rocketmq.replication.records.columns import Decoded, Decoder
+from trueup.connectors.rocketmq.replication.records.columns import DecodedMessages, Decoder
 from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.servers.rocketmq import SET
 from trueup.state.replication.provenance import HEADER, Refill
@@ -138,7 +138,7 @@ def end(cluster: RocketMqCluster, topic: str) -> int:
     return messages.offset_of(cluster.client.ask(MAIN, messages.end_offset(LogId(topic, 0, MAIN))))
 
 
-def found(cluster: RocketMqCluster, topic: str, first: int = 0) -> list[Decoded]:
+def found(cluster: RocketMqCluster, topic: str, first: int = 0) -> list[DecodedMessages]:
     """What a reader finds in a queue."""
     log = LogId(topic, 0, MAIN)
     return [Decoder(raw=False).columns(stored, cluster.binding(log)) for stored in cluster.stored(log, first)]

@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from tests.configuration import parse
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
-from trueup.connectors.kafka.journal.topics import Topic, Topics
+from trueup.connectors.kafka.journal.topics import TopicClient, TopicSpec
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.config.journal_topics import JournalTopics
@@ -167,8 +167,8 @@ def test_the_identity_changes_if_one_of_the_topics_is_created_again(broker: Kafk
 
 
 def test_a_write_that_failed_does_not_fail_the_next_one(broker: Kafka) -> None:
-    topics = Topics(broker.bootstrap, {})
-    topics.create([Topic("written", 1, 1, {})], 60.0)
+    topics = TopicClient(broker.bootstrap, {})
+    topics.create([TopicSpec("written", 1, 1, {})], 60.0)
     topics.send([("written", [b"key"], [b"first"])])
     broker.kill()
     with pytest.raises(Retry, match="unacknowledged"):

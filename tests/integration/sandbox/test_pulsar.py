@@ -7,7 +7,7 @@ from kazoo.client import KazooClient
 
 from trueup.connectors.embedded.processes import wait_until
 from trueup.sandbox.forgetting import data_of, forget, listed, path, plant, truncate, unload
-from trueup.sandbox.messages import Messages
+from trueup.sandbox.messages import MessageClient
 from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.common.errors import Stop
 
@@ -24,8 +24,8 @@ def pulsar(new_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
 
 
 @pytest.fixture
-def messages(pulsar: SandboxPulsar) -> Iterator[Messages]:
-    with Messages(pulsar.service_url) as client:
+def messages(pulsar: SandboxPulsar) -> Iterator[MessageClient]:
+    with MessageClient(pulsar.service_url) as client:
         yield client
 
 
@@ -38,7 +38,7 @@ def zookeeper(pulsar: SandboxPulsar) -> Iterator[KazooClient]:
     client.close()
 
 
-def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: SandboxPulsar, messages: Messages) -> None:
+def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: SandboxPulsar, messages: MessageClient) -> None:
     messages.write("public/default/kept", range(200))
     with messages.writer("public/default/live") as writer:
         wait_until(lambda: len(writer.acknowledged) > 20, 180.0, "some messages")
@@ -52,7 +52,7 @@ def test_a_topic_is_read_back_through_the_death_of_the_broker(pulsar: SandboxPul
 
 
 def test_forgotten_ledgers_are_left_and_not_listed(
-    pulsar: SandboxPulsar, messages: Messages, zookeeper: KazooClient
+    pulsar: SandboxPulsar, messages: MessageClient, zookeeper: KazooClient
 ) -> None:
     topic = "public/default/forgets"
     messages.write(topic, range(4 * ENTRIES + 1))
@@ -67,7 +67,7 @@ def test_forgotten_ledgers_are_left_and_not_listed(
 
 
 def test_what_is_truncated_otherwise_is_deleted(
-    pulsar: SandboxPulsar, messages: Messages, zookeeper: KazooClient
+    pulsar: SandboxPulsar, messages: MessageClient, zookeeper: KazooClient
 ) -> None:
     messages.write("public/default/truncated", range(2 * ENTRIES + 1))
     dropped = truncate(pulsar, "public/default/truncated")
@@ -75,7 +75,7 @@ def test_what_is_truncated_otherwise_is_deleted(
     assert len(dropped) == 2
 
 
-def test_a_topic_loaded_again_has_another_open_ledger(pulsar: SandboxPulsar, messages: Messages) -> None:
+def test_a_topic_loaded_again_has_another_open_ledger(pulsar: SandboxPulsar, messages: MessageClient) -> None:
     messages.write("public/default/unloaded", range(10))
     before = listed(pulsar, "public/default/unloaded")
     unload(pulsar, "public/default/unloaded")
@@ -89,7 +89,7 @@ def test_a_planted_ledger_is_one_for_bookkeeper_too(pulsar: SandboxPulsar) -> No
     assert (answer[str(ledger)]["state"], answer[str(ledger)]["lastEntryId"]) == ("CLOSED", -1)
 
 
-def test_ledgers_made_after_a_planted_one_have_higher_ids(pulsar: SandboxPulsar, messages: Messages) -> None:
+def test_ledgers_made_after_a_planted_one_have_higher_ids(pulsar: SandboxPulsar, messages: MessageClient) -> None:
     planted = plant(pulsar, data_of("public/default/persistent/later"))
     messages.write("public/default/later", range(1))
     assert min(listed(pulsar, "public/default/later")) > planted
@@ -101,11 +101,11 @@ def test_a_refusal_of_the_broker_is_reported(pulsar: SandboxPulsar) -> None:
 
 
 def test_the_cluster_ends_in_order_and_comes_up_with_its_topics(pulsar: SandboxPulsar) -> None:
-    with Messages(pulsar.service_url) as client:
+    with MessageClient(pulsar.service_url) as client:
         client.write("public/default/outlasts", range(60))
     pulsar.down(60.0)
     codes = {name: server.process.exit_code for name, server in pulsar.servers.items()}
     pulsar.up()
-    with Messages(pulsar.service_url) as client:
+    with MessageClient(pulsar.service_url) as client:
         assert client.read("public/default/outlasts").numbers == tuple(range(60))
     assert -9 not in codes.values()

@@ -35,7 +35,7 @@ from trueup.state.read_priority.settings import ReadsSettings
 from trueup.state.read_priority.view import TopicView
 from trueup.streams.catalog import sections
 from trueup.streams.config.file import load as load_settings
-from trueup.streams.read_priority.copies import Wanted
+from trueup.streams.read_priority.copies import LedgerToCheck
 from trueup.streams.read_priority.observer import Observer
 from trueup.streams.terminal import codes
 from trueup.streams.topic_reader.topics import opened
@@ -163,11 +163,11 @@ class NoChecks:
     def __init__(self) -> None:
         self.owners = dict[str, set[str]]()
 
-    def check(self, wanted: Sequence[Wanted], *_: object) -> None:
+    def check(self, wanted: Sequence[LedgerToCheck], *_: object) -> None:
         for one in wanted:
             self.owners.setdefault(one.name, set()).add(one.owner)
 
-    def of(self, wanted: Iterable[Wanted]) -> tuple[LedgerCopies, ...]:
+    def of(self, wanted: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
         return tuple(LedgerCopies(one.part, one.info) for one in wanted)
 
 

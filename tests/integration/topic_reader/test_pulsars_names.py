@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.topic_reader.test_topic_names import OF_USERS, OURS, PLAIN, SERVICES
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.pulsar import VERSION
 
@@ -36,7 +36,7 @@ def test_names_mean_what_they_mean_to_pulsar(pulsars: Any) -> None:
     made = {rng.choice(["a", "__"]) + "".join(rng.choices(PIECES, k=rng.randint(1, 6))) for _ in range(1_000)}
     for local in sorted({*PLAIN, *OURS, *OF_USERS, *made} - {"-partition-3"}):  # Pulsar refuses its schema
         for namespace in (("t", "ns"), ("pulsar", "system")):
-            ours = Topic(*namespace, local)
+            ours = PulsarTopic(*namespace, local)
             theirs = naming.TopicName.get(str(ours))
             assert (ours.partition, str(ours.whole), ours.owner, ours.schema, ours.system) == (
                 theirs.getPartitionIndex(), theirs.getPartitionedTopicName(), theirs.getPersistenceNamingEncoding(),

@@ -55,7 +55,7 @@ def differences(count: int, seed: int) -> Iterator[tuple[bytes, object, object]]
 
 def by_record(data: bytes) -> object:
     """The fields that placement depends on, decoded as a record."""
-    where = metadata.Where(LEDGER, PATHS.ledger(LEDGER), 7, 1, 55, 9)
+    where = metadata.ZnodeSource(LEDGER, PATHS.ledger(LEDGER), 7, 1, 55, 9)
     try:
         record = metadata.decode(data, where)
     except BadBytes as error:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trueup.connectors.bookkeeper.bookie.entries import DamagedEntry, Digest, ReadResult, head_of
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
-from trueup.connectors.bookkeeper.bookie.striping import Piece, held, pieces, write_set
+from trueup.connectors.bookkeeper.bookie.striping import EnsembleRange, held, pieces, write_set
 from trueup.state.bookkeeper.observations import FragmentRecord
 
 LONG = 2**63 - 1
@@ -61,7 +61,7 @@ def test_arbitrary_bytes_are_read_or_refused_as_an_entry(kind: ReadResult, store
 @given(sizes, st.integers(0, 30), st.integers(0, 30))
 def test_what_a_position_holds_is_what_write_sets_give_it(sizes: tuple[int, int], first: int, last: int) -> None:
     ensemble, quorum = sizes
-    piece = Piece(first, last, tuple(f"b{n}:1" for n in range(ensemble)))
+    piece = EnsembleRange(first, last, tuple(f"b{n}:1" for n in range(ensemble)))
     for position in range(ensemble):
         expected = [e for e in range(first, last + 1) if position in write_set(e, ensemble, quorum)]
         assert held(piece, position, quorum) == expected

@@ -42,9 +42,9 @@ def ledgers(draw: Any) -> LedgerRecord:
     }  # fmt: skip
 
 
-def where(record: LedgerRecord) -> metadata.Where:
+def where(record: LedgerRecord) -> metadata.ZnodeSource:
     ledger = record["ledger"]
-    return metadata.Where(ledger, PATHS.ledger(ledger), record["mzxid"], record["version"], 55, record["seen_ms"])
+    return metadata.ZnodeSource(ledger, PATHS.ledger(ledger), record["mzxid"], record["version"], 55, record["seen_ms"])
 
 
 def answer(stored: list[tuple[LedgerRecord, bytes]]) -> Znodes:
@@ -65,7 +65,7 @@ def alone(record: LedgerRecord, data: bytes) -> LedgerRecord:
         return metadata.unreadable(where(record), error)
 
 
-def together(stored: list[tuple[LedgerRecord, bytes]]) -> bulk.Batch:
+def together(stored: list[tuple[LedgerRecord, bytes]]) -> bulk.LedgerBatch:
     ids = np.array([record["ledger"] for record, _ in stored], np.int64)
     return bulk.decode(ids, [answer(stored)], PATHS.ledger, 7)
 
@@ -169,7 +169,7 @@ LINES = st.lists(st.lists(st.one_of(
 @given(LINES)
 def test_whatever_the_lines_of_version_1_hold_a_record_comes_of_it(lines: list[list[bytes]]) -> None:
     body = b"\n".join(b"\t".join(line) for line in lines)
-    place = metadata.Where(1, "/ledgers/1", 2, 3, 4, 5)
+    place = metadata.ZnodeSource(1, "/ledgers/1", 2, 3, 4, 5)
     record = queries.decoded(metadata.KEY + b"1\n" + body, place)
     numbers = [record["length"], record["last_entry"], *(f["first_entry"] for f in record["fragments"])]
     assert (all(-(2**63) <= number < 2**63 for number in numbers), len(record["error"]) < 300) == (True, True)

@@ -15,8 +15,8 @@ from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES
 from tests.unit.rocketmq.stored_messages import HERE
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.replication.records import decode, encode
-from trueup.connectors.kafka.replication.records.decode import Decoded, decoded
-from trueup.connectors.kafka.replication.records.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records.decode import DecodedRecords, decoded
+from trueup.connectors.kafka.replication.records.encode import BatchProducer, records_of
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns
@@ -53,7 +53,7 @@ def read(records: Sequence[Record], paths: Sequence[bytes | None] | None = None)
     return everything(records, paths).columns
 
 
-def everything(records: Sequence[Record], paths: Sequence[bytes | None] | None = None) -> Decoded:
+def everything(records: Sequence[Record], paths: Sequence[bytes | None] | None = None) -> DecodedRecords:
     chosen = [path_in(record) for record in records] if paths is None else paths
     ids = {path: at for at, path in enumerate(dict.fromkeys(chosen))}
     texts = {at: path or b"" for path, at in ids.items()}
@@ -79,7 +79,7 @@ def rows_of(columns: Columns) -> list[tuple[object, ...]]:
 
 
 def written(columns: Columns) -> list[bytes]:
-    return [bytes(made.sent_by(Sender(9, 1, 5))) for made in records_of(columns).batches(0)]
+    return [bytes(made.sent_by(BatchProducer(9, 1, 5))) for made in records_of(columns).batches(0)]
 
 
 @given(st.lists(st.tuples(USUAL, PATHS), min_size=1, max_size=6), st.booleans(), st.data())

@@ -11,18 +11,18 @@ from tests.property.codecs.test_rocketmq_native import BORN, PATH, PREFIX
 from tests.property.codecs.test_rocketmq_plain import BODIES, NAMES, PAIRS
 from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.kafka.protocol.compression import opened
-from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, HEADER_BYTES, Header, header_of, sound
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, HEADER_BYTES, BatchHeader, header_of, sound
 from trueup.connectors.kafka.protocol.varints import zigzag
 from trueup.connectors.kafka.replication.records import decode, encode
 from trueup.connectors.kafka.replication.records.decode import decoded
-from trueup.connectors.kafka.replication.records.encode import Sender, records_of
+from trueup.connectors.kafka.replication.records.encode import BatchProducer, records_of
 from trueup.connectors.replication.headers import marks
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import block
 from trueup.connectors.rocketmq.protocol.block import scan
 from trueup.connectors.rocketmq.protocol.properties import decoded as properties_of
-from trueup.connectors.rocketmq.protocol.stored import Stored
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages
 from trueup.connectors.rocketmq.protocol.stored import decode as decode_messages
 from trueup.connectors.rocketmq.replication.records import incoming as arrays
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
@@ -31,7 +31,7 @@ from trueup.connectors.rocketmq.replication.writer import batches
 from trueup.state.common.errors import BadBytes
 from trueup.state.replication.provenance import HEADER
 
-Batch = tuple[Header, memoryview]
+Batch = tuple[BatchHeader, memoryview]
 TEXT = st.text(max_size=70).map(str.encode)
 LONG = st.tuples(st.none() | TEXT, st.none() | BODIES, st.just(0), st.lists(st.tuples(st.text(max_size=70), TEXT)))
 PLAIN = st.tuples(st.none() | TEXT, st.none() | BODIES, st.just(0), st.lists(st.tuples(NAMES, TEXT), max_size=3))
@@ -75,7 +75,7 @@ def unlinked(_producer: int) -> bytes:
 
 def batch_of(records: Sequence[Record], deltas: Sequence[int], offset: int, attributes: int = 0) -> Batch:
     last = 2 * len(records)
-    header = Header(offset, 0, 1, 2, 0, attributes, last, BORN, BORN + 9, -1, -1, -1, len(records))
+    header = BatchHeader(offset, 0, 1, 2, 0, attributes, last, BORN, BORN + 9, -1, -1, -1, len(records))
     return header, memoryview(body_of(records, deltas))
 
 
@@ -196,7 +196,7 @@ def stored(body: bytes, born: int) -> list[Message]:
     return found
 
 
-def stored_messages(messages: Sequence[Message]) -> Stored:
+def stored_messages(messages: Sequence[Message]) -> StoredMessages:
     return decode_messages(memoryview(b"".join(message.encoded() for message in messages)), "here")
 
 
@@ -212,14 +212,14 @@ def together(messages: Sequence[Message]) -> Columns | None:
     return None if found is None else columns_of(found)
 
 
-SENDER = Sender(9, 1, 5)
+SENDER = BatchProducer(9, 1, 5)
 
 
 def read_back(columns: Columns, codec: int, most: int) -> list[tuple]:
     """What a reader finds in the batches for some records."""
     found, sequence = list[tuple](), 0
     for made in records_of(columns).batches(codec, most):
-        batch = made.sent_by(Sender(9, 1, sequence))
+        batch = made.sent_by(BatchProducer(9, 1, sequence))
         header = header_of(batch)
         assert sound(header, batch)
         assert (header.sequence, header.producer_id, header.epoch, header.records) == (sequence, 9, 1, made.records)

@@ -15,15 +15,15 @@ from trueup.connectors.kafka.protocol.record_batch import (
     CODEC,
     HEADER_BYTES,
     SEQUENCES,
-    Header,
+    BatchHeader,
     assemble,
     digest,
     header_of,
 )
-from trueup.connectors.kafka.replication.batches.partition import Differs, Entry, PartitionStatus, Track
+from trueup.connectors.kafka.replication.batches.partition import Differs, PartitionStatus, SentBatch, Track
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
-from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint
-from trueup.connectors.kafka.replication.batches.stored import Stored
+from trueup.connectors.kafka.replication.batches.resume import CopiedBatch, ResumePoint
+from trueup.connectors.kafka.replication.batches.stored import UncountedRecords
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.replication.provenance import producer_id, tag_of
 from trueup.streams.replication.links.checkpoints import Copy
@@ -54,7 +54,7 @@ class Target:
             return None
         return self.write(batch, header)
 
-    def write(self, batch: bytes, header: Header) -> int:
+    def write(self, batch: bytes, header: BatchHeader) -> int:
         offset, self.end = self.end, self.end + header.records
         self.log.append((offset, batch))
         self.known.setdefault(header.producer_id, deque(maxlen=LAST_BATCHES)).append(
@@ -70,13 +70,13 @@ class Target:
     def resume_point(self, track: Track) -> ResumePoint:
         """The resume point that a lookup of the target returns for the track."""
         counts, ours = track.place.counts, self.last
-        own: dict[int, deque[Own]] = {}
-        stored: dict[int, Stored] = {}
+        own: dict[int, deque[CopiedBatch]] = {}
+        stored: dict[int, UncountedRecords] = {}
         for offset, batch in self.log:
             header = header_of(batch)
             tag = tag_of(header.producer_id)
             if tag and tag.writer_id == FLOW and ahead(header.sequence, counts.get(header.producer_id, 0)) >= 0:
-                found = Own(
+                found = CopiedBatch(
                     offset,
                     header.sequence,
                     header.last_sequence,
@@ -86,7 +86,7 @@ class Target:
                 )
                 own.setdefault(header.producer_id, deque()).append(found)
             if tag and tag.writer_id == FLOW and track.by_record:
-                stored.setdefault(header.producer_id, Stored(counts.get(header.producer_id, 0))).add(
+                stored.setdefault(header.producer_id, UncountedRecords(counts.get(header.producer_id, 0))).add(
                     header._replace(offset=offset), memoryview(batch), "the target"
                 )
         last = {p: batches[-1].last_sequence for p, batches in own.items()} | ours
@@ -98,7 +98,7 @@ class Target:
 def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:
     """A batch of a source log: records that contain their offset, at the offset deltas ``numbers`` within ``span``."""
     body = b"".join(_record(number, value) for number, value in zip(numbers, _values(offset, numbers), strict=True))
-    header = Header(offset, 0, 0, 2, 0, 0, span - 1, 0, 0, producer, 0, sequence, len(numbers))
+    header = BatchHeader(offset, 0, 0, 2, 0, 0, span - 1, 0, 0, producer, 0, sequence, len(numbers))
     return bytes(assemble(header, body))
 
 
@@ -162,7 +162,7 @@ class Copier:
         self.log, self.target = log, target
         self.track = new_track(position)
         self.track.rewind(target.resume_point(self.track))
-        self.flying: deque[Entry] = deque()
+        self.flying: deque[SentBatch] = deque()
         self.runs: list[Run] = []
         self.claims: list[Claim] = []
         self.copy = Copy(WHERE, WHERE, 0)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar import offload_index
 from trueup.state.common.errors import BadBytes, Stop
-from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.offloads import ObjectPair
 from trueup.state.deletion.owners import Claim, Component
 
 BLOCK = 400
@@ -130,7 +130,7 @@ def test_blocks_that_do_not_follow_each_other_are_found_in_the_index(spoil: Call
 
 @given(st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1), st.integers(0, 2**63 - 1))
 def test_names_of_objects_are_read_as_they_are_written(msb: int, lsb: int, ledger: int) -> None:
-    pair = Pair(offload_index.uid_of(msb, lsb), ledger)
+    pair = ObjectPair(offload_index.uid_of(msb, lsb), ledger)
     assert (offload_index.pair_of(pair.data_key), offload_index.pair_of(pair.index_key)) == (
         (pair, False),
         (pair, True),

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trueup.connectors.pulsar import codecs, compressed, messages, metadata
 from trueup.connectors.pulsar.layout import PulsarPaths
-from trueup.connectors.pulsar.metadata import Listed
+from trueup.connectors.pulsar.metadata import ListedLedgers
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
@@ -28,7 +28,7 @@ def form(message: Any, codec: int | None) -> bytes:
 
 
 @st.composite
-def managed_ledgers(draw: Any) -> tuple[Any, Listed]:
+def managed_ledgers(draw: Any) -> tuple[Any, ListedLedgers]:
     drawn = draw(st.dictionaries(ids, flags, max_size=8))
     message = messages.ManagedLedger()
     for ledger, offloaded in drawn.items():
@@ -38,11 +38,11 @@ def managed_ledgers(draw: Any) -> tuple[Any, Listed]:
         info.properties.add(key=draw(words), value=draw(words))
     message.properties.add(key=draw(words), value=draw(words))
     dropped = sorted(ledger for ledger, offloaded in drawn.items() if offloaded == (True, True))
-    return message, Listed(tuple(sorted(drawn)), tuple(dropped))
+    return message, ListedLedgers(tuple(sorted(drawn)), tuple(dropped))
 
 
 @st.composite
-def cursors(draw: Any) -> tuple[Any, tuple[Listed, bool]]:
+def cursors(draw: Any) -> tuple[Any, tuple[ListedLedgers, bool]]:
     own, compacted = draw(st.one_of(st.just(-1), ids)), draw(st.one_of(st.none(), ids))
     buckets = draw(st.lists(ids, max_size=3))
     message = messages.Cursor(cursorsLedgerId=own, markDeleteLedgerId=draw(ids), markDeleteEntryId=-1)
@@ -56,11 +56,11 @@ def cursors(draw: Any) -> tuple[Any, tuple[Listed, bool]]:
         message.cursorProperties.add(name=metadata.BUCKET + b"_%d_9" % at, value=b"%d" % bucket)
     message.cursorProperties.add(name=b"mine", value=b"7")
     found = {own, *buckets, -1 if compacted is None else compacted} - {-1}
-    return message, (Listed(tuple(sorted(found))), own >= 0)
+    return message, (ListedLedgers(tuple(sorted(found))), own >= 0)
 
 
 @given(managed_ledgers(), forms)
-def test_managed_ledgers_come_back_in_every_form(drawn: tuple[Any, Listed], codec: int | None) -> None:
+def test_managed_ledgers_come_back_in_every_form(drawn: tuple[Any, ListedLedgers], codec: int | None) -> None:
     message, listed = drawn
     assert metadata.managed_ledger(form(message, codec), WHERE) == listed
 
@@ -72,7 +72,7 @@ def test_cursors_come_back_in_every_form(drawn: tuple[Any, Any], codec: int | No
 
 
 @given(managed_ledgers(), cursors())
-def test_text_of_old_versions_is_read(ledger: tuple[Any, Listed], cursor: tuple[Any, Any]) -> None:
+def test_text_of_old_versions_is_read(ledger: tuple[Any, ListedLedgers], cursor: tuple[Any, Any]) -> None:
     read = metadata.managed_ledger(text_format.MessageToBytes(ledger[0]), WHERE)
     assert (read, metadata.cursor(text_format.MessageToBytes(cursor[0]), WHERE)) == (ledger[1], cursor[1])
 
@@ -83,7 +83,7 @@ def test_schemas_point_to_the_ledgers_of_all_versions(newest: int, older: list[i
     entries = [(newest, message.info), *((ledger, message.index.add()) for ledger in older)]
     for at, (ledger, entry) in enumerate(entries):
         entry.version, entry.hash, entry.position.ledgerId, entry.position.entryId = at, b"h", ledger, 0
-    assert metadata.schema(message.SerializeToString(), WHERE) == Listed(tuple(sorted({newest, *older})))
+    assert metadata.schema(message.SerializeToString(), WHERE) == ListedLedgers(tuple(sorted({newest, *older})))
 
 
 @given(cursors(), forms)

@@ -14,7 +14,7 @@ from tests.unit.topic_reader.test_columns import PLAIN, RANGE, SCHEMA, messages
 from trueup.connectors.pulsar.protocol.rows import kept, rows_of
 from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.state.read_priority.tiers import Tier
-from trueup.streams.topic_reader.spark.columns import Columns
+from trueup.streams.topic_reader.spark.columns import OutputColumns
 from trueup.streams.topic_reader.spark.values import Values, ValueSchema
 
 
@@ -22,7 +22,9 @@ def columns(found: list[Any], values: Values = PLAIN) -> list[dict[str, Any]]:
     schema = SCHEMA
     if values.typed:
         schema = SCHEMA.set(SCHEMA.get_field_index("value"), SCHEMA.field("topic").with_name("value"))
-    made = pa.Table.from_batches(Columns(schema, RANGE, values).batches((one, Tier.TIERED) for one in found), schema)
+    made = pa.Table.from_batches(
+        OutputColumns(schema, RANGE, values).batches((one, Tier.TIERED) for one in found), schema
+    )
     for name in ("publish_time", "event_time"):  # Python has no dates after 9999
         made = made.set_column(made.schema.get_field_index(name), name, made[name].cast(pa.int64()))
     return list(made.to_pylist())

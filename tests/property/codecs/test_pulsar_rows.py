@@ -12,7 +12,7 @@ from trueup.connectors.pulsar.protocol.attributes import decoded
 from trueup.connectors.pulsar.protocol.entry import entry_of, layout_of
 from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import messages_of
-from trueup.connectors.pulsar.protocol.rows import Held, Rows, Span, rows_of
+from trueup.connectors.pulsar.protocol.rows import EntryBytes, MessageRows, Span, rows_of
 from trueup.state.common.errors import BadBytes
 
 POSITIVE = st.integers(0, (1 << 63) - 1)
@@ -33,15 +33,15 @@ BATCH = st.builds(
 ALONE = st.builds(lambda value, options, whole: encoded(value, **options, **whole), VALUE | LONG, OPTIONS, WHOLE)
 
 
-def held(entries: list[bytes]) -> Held:
-    return Held(range(3, 3 + len(entries)), entries, [layout_of(data, "here") for data in entries])
+def held(entries: list[bytes]) -> EntryBytes:
+    return EntryBytes(range(3, 3 + len(entries)), entries, [layout_of(data, "here") for data in entries])
 
 
-def bytes_of(rows: Rows, span: Span, row: int) -> bytes | None:
+def bytes_of(rows: MessageRows, span: Span, row: int) -> bytes | None:
     return rows.data[span.starts[row] : span.ends[row]] if span.there[row] else None
 
 
-def pairs_of(rows: Rows, row: int) -> list[tuple[bytes | None, bytes | None]]:
+def pairs_of(rows: MessageRows, row: int) -> list[tuple[bytes | None, bytes | None]]:
     places = [at for at, owner in enumerate(rows.properties.rows.tolist()) if owner == row]
     return [(bytes_of(rows, rows.properties.names, at), bytes_of(rows, rows.properties.values, at)) for at in places]
 

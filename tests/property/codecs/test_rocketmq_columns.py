@@ -10,7 +10,7 @@ from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed
-from trueup.connectors.rocketmq.protocol.stored import Stored, decode
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages, decode
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
 from trueup.state.replication.provenance import HEADER
@@ -41,7 +41,7 @@ def columns_of(records: Sequence[Record]) -> Columns:
     return Columns(range(len(records)), *zip(*records, strict=True))
 
 
-def stored(columns: Columns, raw: bool = False) -> Stored:
+def stored(columns: Columns, raw: bool = False) -> StoredMessages:
     """What a broker returns for messages of these records."""
     made = Encoder(raw).messages(columns, HERE)
     assert made.refused == ""
@@ -49,7 +49,7 @@ def stored(columns: Columns, raw: bool = False) -> Stored:
     return read([Message(body, props, offset=n, flag=f, sys=sys, born=b) for body, props, f, sys, b, n in rows])
 
 
-def read(messages: Sequence[Message]) -> Stored:
+def read(messages: Sequence[Message]) -> StoredMessages:
     return decode(memoryview(b"".join(message.encoded() for message in messages)), "here")
 
 

@@ -17,7 +17,7 @@ from trueup.connectors.rocketmq.protocol.block import scan
 from trueup.connectors.rocketmq.protocol.stored import decode
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.columns import Decoder, Encoder
-from trueup.connectors.rocketmq.replication.records.native import Rows, rows_of
+from trueup.connectors.rocketmq.replication.records.native import NativeRows, rows_of
 from trueup.state.common.errors import BadBytes
 from trueup.state.replication.provenance import HEADER
 
@@ -46,7 +46,7 @@ def one_by_one(raw: bytes, rows: slice = slice(None)) -> bytes:
     return batch.encode(made.bodies, made.properties, made.flags)
 
 
-def together(raw: bytes) -> Rows | None:
+def together(raw: bytes) -> NativeRows | None:
     found = scan(memoryview(raw))
     return None if found is None else rows_of(found, Columns)
 

@@ -10,7 +10,7 @@ from trueup.state.deletion.owned_ledgers import (
     NO_LEDGERS,
     NO_NODES,
     OWNED,
-    Table,
+    OwnedLedgerTable,
     joined,
     newest_ledgers,
     newest_nodes,
@@ -30,15 +30,15 @@ node_rows = st.tuples(
 steps = st.lists(st.one_of(ledger_rows, node_rows), max_size=40)
 
 
-def ledger_table(at: int, row: tuple[int, LedgerState, int, int]) -> Table:
+def ledger_table(at: int, row: tuple[int, LedgerState, int, int]) -> OwnedLedgerTable:
     """The observation of a ledger in step ``at``, which is also its mzxid."""
     ledger, state, owner, last = row
     made = np.zeros(1, OWNED)
     made[0] = (ledger, at, 1, 1, last, 10, at, 1, 0, state, Component.DATA)
-    return Table(made, ("", OWNERS[ledger % 2] if state else OWNERS[owner]))
+    return OwnedLedgerTable(made, ("", OWNERS[ledger % 2] if state else OWNERS[owner]))
 
 
-def node_table(at: int, row: tuple[int, str, OwnerStatus, set[int]]) -> Table:
+def node_table(at: int, row: tuple[int, str, OwnerStatus, set[int]]) -> OwnedLedgerTable:
     owner, name, status, listed = row
     path = f"{OWNERS[owner]}/{name}"
     return nodes_of([Pointers(path, OWNERS[owner], name, status, at, at, 1, tuple(sorted(listed)))])
@@ -63,7 +63,7 @@ def test_portions_change_nothing(made: list[tuple[object, ...]], portion: int) -
     found = OwnerBucket(store).step(asked=True)
     assert found is not None
     every = newest_ledgers(joined([NO_LEDGERS, *ledgers]))
-    there = Table(every.rows[every.rows["state"] != LedgerState.GONE], every.names)
+    there = OwnedLedgerTable(every.rows[every.rows["state"] != LedgerState.GONE], every.names)
     known = newest_nodes(joined([NO_NODES, *nodes]))
     wanted = verdicts_of(judge(there, known), (*there.names, *known.names))
     assert verdicts_of(found.rows, found.names) == wanted
@@ -72,7 +72,7 @@ def test_portions_change_nothing(made: list[tuple[object, ...]], portion: int) -
 @given(steps)
 def test_a_table_is_the_same_after_a_round_trip(made: list[tuple[object, ...]]) -> None:
     nodes = joined([NO_NODES, *(node_table(at, row) for at, row in enumerate(made) if isinstance(row[1], str))])  # type: ignore[arg-type]
-    again = packed(Table.from_bytes(nodes.to_bytes()))
+    again = packed(OwnedLedgerTable.from_bytes(nodes.to_bytes()))
     assert [again.text("path", at) for at in range(len(again))] == [nodes.text("path", at) for at in range(len(nodes))]
 
 

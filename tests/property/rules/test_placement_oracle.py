@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.policy.fragments import Bench, stages
+from trueup.state.placement.policy.fragments import FragmentJudge, stages
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import ORDER, Verdicts, judge
 
@@ -49,7 +49,7 @@ def says(ensemble: Sequence[str], quorum: int, min_racks: int, enforce: bool) ->
 def test_every_small_ring(size: int, kinds: str, enforce: bool) -> None:
     rings = list(itertools.product(kinds, repeat=size))
     for quorum, min_racks in itertools.product(range(1, size + 1), range(4)):
-        bench = Bench(topology(size, min_racks, enforce))
+        bench = FragmentJudge(topology(size, min_racks, enforce))
         names = tuple(f"{k}{n}" for k in KINDS for n in range(size))
         code = dict(zip(names, bench.classes(names).tolist(), strict=True))
         members = np.array([[code[f"{k}{n}"] for n, k in enumerate(ring)] for ring in rings])
@@ -61,7 +61,7 @@ def test_every_small_ring(size: int, kinds: str, enforce: bool) -> None:
 @pytest.mark.parametrize("size", [2, 3, 4])
 def test_copies_of_every_small_ring_with_few_entries(size: int) -> None:
     rings = list(itertools.product("al", repeat=size))
-    bench = Bench(topology(size, 1, enforce=False))
+    bench = FragmentJudge(topology(size, 1, enforce=False))
     names = tuple(f"{k}{n}" for k in KINDS for n in range(size))
     code = dict(zip(names, bench.classes(names).tolist(), strict=True))
     members = np.array([[code[f"{k}{n}"] for n, k in enumerate(ring)] for ring in rings])

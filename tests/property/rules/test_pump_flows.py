@@ -16,9 +16,9 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.replication import pump, resume
 from trueup.connectors.replication.headers import mark_of, prefix_of
-from trueup.connectors.replication.ports import Columns, Medium, Read, Written
+from trueup.connectors.replication.ports import Columns, Read, SystemPorts, Written
 from trueup.connectors.replication.pump import Pump
-from trueup.connectors.replication.tail import Bounds, Met, TailSearch
+from trueup.connectors.replication.tail import Bounds, CopiedRecord, TailSearch
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.replication.provenance import HEADER
 from trueup.streams.replication.links.checkpoints import Copy
@@ -202,7 +202,8 @@ class FaultyWriter(Side):
             while (span := search.span()) is not None:
                 rows = list(enumerate(self.world.target))[slice(*span)]
                 search.read(span[0], [
-                    (prefix_of(WRITER_ID, SOURCES[log]), Met(offset, at)) for at, (log, offset) in rows if log >= 0
+                    (prefix_of(WRITER_ID, SOURCES[log]), CopiedRecord(offset, at))
+                    for at, (log, offset) in rows if log >= 0
                 ])  # fmt: skip
         return {}
 
@@ -280,7 +281,9 @@ class Run:
         self.claims: list[Claim] = []
         self.stops: list[str] = []
         self.runs: list[tuple[int, int, int, int]] = []
-        medium = Medium(lambda lease: FaultyReader(world, lease.source.name), lambda lease: FaultyWriter(world, "west"))
+        medium = SystemPorts(
+            lambda lease: FaultyReader(world, lease.source.name), lambda lease: FaultyWriter(world, "west")
+        )
         self._pump = Pump(lambda system: medium)
 
     def open(self) -> Any:

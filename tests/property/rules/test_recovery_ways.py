@@ -9,10 +9,10 @@ import pytest
 from trueup.state.replication.recovery import (
     LATEST,
     WAYS,
-    End,
+    LogIdentity,
     Pair,
+    PartitionStanding,
     Refillable,
-    Standing,
     may_reset,
     refillable,
     restores,
@@ -22,27 +22,29 @@ from trueup.state.replication.recovery import (
 FLAGS = (False, True)
 
 
-def observed(one: Standing) -> Standing:
+def observed(one: PartitionStanding) -> PartitionStanding:
     """A copy after the monitor has seen its ends (`state.replication.anomalies`)."""
-    wrong = one.source in (End.OTHER, End.SHORT) or one.target is not End.SAME
-    return replace(one, stopped=one.stopped or (wrong and one.source is not End.GONE))
+    wrong = one.source in (LogIdentity.OTHER, LogIdentity.SHORT) or one.target is not LogIdentity.SAME
+    return replace(one, stopped=one.stopped or (wrong and one.source is not LogIdentity.GONE))
 
 
 def pairs() -> Iterator[Pair]:
     """All states of a partition, alone and with every state of the opposite copy between the same two logs."""
-    for source, target, here, there, mine in product(End, End, FLAGS, FLAGS, product(FLAGS, repeat=3)):
+    for source, target, here, there, mine in product(LogIdentity, LogIdentity, FLAGS, FLAGS, product(FLAGS, repeat=3)):
         stopped, refilling, begun = mine
-        one = Standing(
-            source, target, here and source is not End.GONE, target is not End.GONE and not there,
-            target is not End.GONE, stopped, False, refilling, begun,
+        one = PartitionStanding(
+            source, target, here and source is not LogIdentity.GONE, target is not LogIdentity.GONE and not there,
+            target is not LogIdentity.GONE, stopped, False, refilling, begun,
         )  # fmt: skip
         yield observed(one), None
-        for to, back, (also, begins) in product(End, End, product(FLAGS, repeat=2)):
+        for to, back, (also, begins) in product(LogIdentity, LogIdentity, product(FLAGS, repeat=2)):
             # Both ends exist for both links, or for neither.
-            if (to is End.GONE) == (target is End.GONE) and (back is End.GONE) == (source is End.GONE):
-                other = Standing(
-                    to, back, there and to is not End.GONE, back is not End.GONE and not here, back is not End.GONE,
-                    also, begun=begins,
+            if (to is LogIdentity.GONE) == (target is LogIdentity.GONE) and (back is LogIdentity.GONE) == (
+                source is LogIdentity.GONE
+            ):
+                other = PartitionStanding(
+                    to, back, there and to is not LogIdentity.GONE, back is not LogIdentity.GONE and not here,
+                    back is not LogIdentity.GONE, also, begun=begins,
                 )  # fmt: skip
                 yield observed(one), observed(other)
 
@@ -61,7 +63,7 @@ def followers(pair: Pair) -> list[Pair]:
 
 def copied(pair: Pair) -> bool:
     """Whether both copies continue."""
-    return all(one is None or (not one.stopped and one.source is one.target is End.SAME) for one in pair)
+    return all(one is None or (not one.stopped and one.source is one.target is LogIdentity.SAME) for one in pair)
 
 
 def settled() -> set[Pair]:
@@ -109,12 +111,15 @@ def test_no_command_that_is_shown_is_refused() -> None:
 
 @pytest.mark.parametrize("records", FLAGS)
 def test_two_links_whose_topics_were_recreated_on_both_sides_do_not_wait_for_each_other(records: bool) -> None:
-    purged = Standing(End.OTHER, End.OTHER, records=records, empty=not records, stopped=True)
+    purged = PartitionStanding(LogIdentity.OTHER, LogIdentity.OTHER, records=records, empty=not records, stopped=True)
     assert [may_reset(purged, purged, to) for to in ("earliest", "latest")] == [True, True]
 
 
 def test_a_link_is_not_reset_while_the_opposite_one_can_restore_what_its_source_lost() -> None:
-    lost, whole = Standing(source=End.OTHER, stopped=True), Standing(target=End.OTHER, stopped=True)
+    lost, whole = (
+        PartitionStanding(source=LogIdentity.OTHER, stopped=True),
+        PartitionStanding(target=LogIdentity.OTHER, stopped=True),
+    )
     assert (restores(whole, lost), may_reset(lost, whole, "latest"), may_reset(whole, lost, "latest")) == (
         True, False, True,
     )  # fmt: skip

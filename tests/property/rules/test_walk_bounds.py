@@ -6,7 +6,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.state.placement.policy.replacement import Sure, colourable, reach, reachable, refill, windows
+from trueup.state.placement.policy.replacement import Certainty, colourable, reach, reachable, refill, windows
 
 RACKS = ["/a", "/b", "/c", None]
 members = st.lists(st.sampled_from(RACKS), min_size=1, max_size=6)
@@ -88,6 +88,6 @@ def test_a_replacement_needs_a_bookie_for_each(ring, data, spares, enforce, refu
     lost = data.draw(st.sets(st.integers(0, len(ring) - 1), min_size=1))
     usable = sum(n for rack, n in spares.items() if not (enforce and rack is None))
     found = refill(ring, lost, spares, enforce, refusing=refusing)
-    assert found.sure is Sure.NEVER or (usable >= len(lost) and found.moves == len(lost))
+    assert found.sure is Certainty.NEVER or (usable >= len(lost) and found.moves == len(lost))
     if not enforce and not refusing:
         assert bool(found) == (usable >= len(lost))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from trueup.state.bookkeeper.ledgers import MANY, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.placement.what_if import NAMED, Loss, WhatIf
+from trueup.state.placement.what_if import NAMED, FailureEffect, WhatIf
 
 BOOKIES = [f"b{number}" for number in range(6)]
 
@@ -43,7 +43,7 @@ def windows(one: One) -> list[tuple[list[str], set[str]]]:
     return found
 
 
-def folded(found: list[One], dead: set[str], missing: set[str], writable: set[str]) -> Loss:
+def folded(found: list[One], dead: set[str], missing: set[str], writable: set[str]) -> FailureEffect:
     rows = concat([
         row(number, *[ring for _, ring in one.fragments], quorum=one.quorum, entries=MANY,
             state=LedgerState.OPEN if one.open else LedgerState.CLOSED)

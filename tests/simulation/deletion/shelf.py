@@ -9,7 +9,7 @@ from tests.simulation.deletion.world import World
 from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.connectors.s3.store import BucketLocation, Head, Object, Upload
 from trueup.state.common.errors import Retry, Unknown
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.deletion.orphan_objects import Referenced
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.streams.journal.codec import ledger_key
@@ -36,7 +36,7 @@ class Shelf:
             if self.calm or self.random.random() < 0.95:
                 page.append(Object(key, 5, found.written_ms))
         if self.random.random() < 0.1 and not self.calm:
-            page.append(Object(Pair(self.world.uid(), self.random.randrange(20)).data_key, 5, 1))
+            page.append(Object(ObjectPair(self.world.uid(), self.random.randrange(20)).data_key, 5, 1))
         yield page
 
     def uploads(self) -> Iterator[list[Upload]]:
@@ -86,7 +86,7 @@ class Shelf:
 
 
 class Asked:
-    """Implements `streams.deletion.orphan_objects.Owners` over the world, which changes during every query."""
+    """Implements `streams.deletion.orphan_objects.ObjectOwners` over the world, which changes during every query."""
 
     def __init__(self, world: World, shelf: Shelf) -> None:
         self.world, self.shelf = world, shelf

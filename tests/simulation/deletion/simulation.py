@@ -20,9 +20,9 @@ from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
-from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.offloads import ObjectPair
 from trueup.state.deletion.orphan_objects import LOST
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OWNED, Table, nodes_of
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OWNED, OwnedLedgerTable, nodes_of
 from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
 from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
@@ -31,7 +31,7 @@ from trueup.state.deletion.view import OwnerBucket
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler
-from trueup.streams.deletion.target import DeletionResult, Item
+from trueup.streams.deletion.target import DeletionItem, DeletionResult
 from trueup.streams.journal.codec import ledger_key
 
 STEPS, BUCKETS = 60, 2
@@ -66,7 +66,7 @@ class Journal:
 
 
 class Connector:
-    """Implements `streams.deletion.target.Target` over the world."""
+    """Implements `streams.deletion.target.DeletionTarget` over the world."""
 
     def __init__(self, world: World, journal: Journal) -> None:
         self.world, self.journal, self.calm = world, journal, False
@@ -81,10 +81,10 @@ class Connector:
     def absent(self, ledgers: Sequence[int]) -> set[int]:
         return set(ledgers) - self.world.ledgers.keys()
 
-    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
+    def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         self.maybe_dies()
         there = self.world.ledgers
-        return {i: Item(there[i].version, tuple(sorted(set(there[i].bookies)))) for i in ledgers if i in there}
+        return {i: DeletionItem(there[i].version, tuple(sorted(set(there[i].bookies)))) for i in ledgers if i in there}
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.maybe_dies()
@@ -148,7 +148,7 @@ class Connector:
             return ""
         return "" if self.verified(self.world.nodes[marker.owner].copies[marker.ledger].pair) else "it is not whole"
 
-    def verified(self, pair: Pair) -> bool:
+    def verified(self, pair: ObjectPair) -> bool:
         return self.world.whole(pair)
 
     def superseded(self, node: Node, number: int) -> bool:
@@ -347,7 +347,7 @@ class Simulation:
             if found is not None:
                 markers.apply(bucket, 1 if asked else -1, found)
 
-    def _ledgers(self, bucket: int, keys: Sequence[int]) -> Table:
+    def _ledgers(self, bucket: int, keys: Sequence[int]) -> OwnedLedgerTable:
         rows, names = [], {"": 0}
         for number in keys:
             ledger = self.world.ledgers.get(number)
@@ -359,9 +359,9 @@ class Simulation:
                 rows.append((
                     number, ledger.zxid, 1, self.world.now_ms, 3, 10, ledger.version, owner, 0, state, Component.DATA,
                 ))  # fmt: skip
-        return Table(np.array(rows, OWNED), tuple(names)) if rows else NO_LEDGERS
+        return OwnedLedgerTable(np.array(rows, OWNED), tuple(names)) if rows else NO_LEDGERS
 
-    def _nodes(self, bucket: int, keys: Sequence[str]) -> Table:
+    def _nodes(self, bucket: int, keys: Sequence[str]) -> OwnedLedgerTable:
         made = []
         for owner in keys:
             if OWNERS.index(owner) % BUCKETS == bucket:

@@ -14,9 +14,9 @@ from tests.simulation.deletion.world import Node
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Deletion, DeletionEvent, DeletionStage, observed
-from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.offloads import ObjectPair
 from trueup.state.deletion.orphan_objects import Referenced
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OwnedLedgerTable
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
@@ -125,7 +125,9 @@ class Half(DeletionReconciler):
 class Eager(OwnerBucket):
     """Reports ledgers as forgotten that may be about to be listed."""
 
-    def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
+    def step(
+        self, ledgers: OwnedLedgerTable = NO_LEDGERS, nodes: OwnedLedgerTable = NO_NODES, asked: bool = False
+    ) -> Leaks | None:
         found = super().step(ledgers, nodes, asked)
         if found is None:
             return None
@@ -138,9 +140,11 @@ class Eager(OwnerBucket):
 class Blind(OwnerBucket):
     """Does not observe the deletion of ledgers."""
 
-    def step(self, ledgers: Table = NO_LEDGERS, nodes: Table = NO_NODES, asked: bool = False) -> Leaks | None:
+    def step(
+        self, ledgers: OwnedLedgerTable = NO_LEDGERS, nodes: OwnedLedgerTable = NO_NODES, asked: bool = False
+    ) -> Leaks | None:
         there = ledgers.rows["state"] != LedgerState.GONE
-        return super().step(Table(ledgers.rows[there], ledgers.names), nodes, asked)
+        return super().step(OwnedLedgerTable(ledgers.rows[there], ledgers.names), nodes, asked)
 
 
 @pytest.mark.parametrize(
@@ -183,7 +187,7 @@ def test_an_order_that_is_never_looked_at_again_is_caught(monkeypatch: pytest.Mo
 class Unverified(Connector):
     """Relies on the owner's metadata of the copy."""
 
-    def verified(self, pair: Pair) -> bool:
+    def verified(self, pair: ObjectPair) -> bool:
         return True
 
 
@@ -194,18 +198,18 @@ class VerifiedOnce(Connector):
         return [DeletionResult(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
                 DeletionResult(m.ledger, "refused", "it is not whole") for m in markers if self.pair(m)]  # fmt: skip
 
-    def pair(self, marker: Deletion) -> Pair:
+    def pair(self, marker: Deletion) -> ObjectPair:
         node = self.world.nodes.get(marker.owner)
-        return node.copies[marker.ledger].pair if node and marker.ledger in node.copies else Pair("", -1)
+        return node.copies[marker.ledger].pair if node and marker.ledger in node.copies else ObjectPair("", -1)
 
-    def verified(self, pair: Pair) -> bool:
+    def verified(self, pair: ObjectPair) -> bool:
         return True
 
 
 class DataAlone(Connector):
     """Does not check the index object."""
 
-    def verified(self, pair: Pair) -> bool:
+    def verified(self, pair: ObjectPair) -> bool:
         found = self.world.objects.get(pair.data_key)
         return found is not None and found.whole
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 from random import Random
 
-from trueup.state.deletion.offloads import Pair
+from trueup.state.deletion.offloads import ObjectPair
 
 OWNERS = ("t/n/persistent/a", "t/n/persistent/b", "t/n/persistent/c")
 BOOKIES = ("b1:1", "b2:1", "b3:1", "b4:1")
@@ -25,7 +25,7 @@ class Ledger:
 class Copied:
     """An offloaded copy according to the node. ``dropped``: the BookKeeper copy counts as deleted."""
 
-    pair: Pair
+    pair: ObjectPair
     complete: bool = False
     dropped: bool = False
 
@@ -102,7 +102,7 @@ class World:
         return None
 
     def _send(self, owner: str, number: int, before: Copied | None) -> None:
-        copied = Copied(Pair(self.uid(), number))
+        copied = Copied(ObjectPair(self.uid(), number))
         self._note(owner, number, copied)
         if before and self.random.random() < 0.5:
             self.remove(before.pair)
@@ -130,13 +130,13 @@ class World:
         self.nodes[owner].copies[number] = copied
         self._write(owner, self.nodes[owner].listed)
 
-    def remove(self, pair: Pair) -> None:
+    def remove(self, pair: ObjectPair) -> None:
         """Delete each of the two objects with some probability."""
         for key in (pair.data_key, pair.index_key):
             if self.random.random() < 0.8:
                 self.objects.pop(key, None)
 
-    def whole(self, pair: Pair) -> bool:
+    def whole(self, pair: ObjectPair) -> bool:
         """Whether both objects exist and are complete."""
         return all(key in self.objects and self.objects[key].whole for key in (pair.data_key, pair.index_key))
 

@@ -24,14 +24,14 @@ from tests.simulation.read_priority.world import (
     World,
     fields_of,
 )
-from trueup.connectors.pulsar.admin.client import Scope
+from trueup.connectors.pulsar.admin.client import PolicyScope
 from trueup.connectors.pulsar.admin.policies import OffloadPolicy
 from trueup.state.common.errors import Refused, Retry, TrueupError, Unknown
 from trueup.state.read_priority.copies import CopyCheck, CopyState, LedgerCopies
 from trueup.state.read_priority.policies import BrokerFacts, PolicyView
 from trueup.state.read_priority.settings import ReadsSettings, declared_of
 from trueup.state.read_priority.tiers import ReadPriority
-from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
+from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 from trueup.streams.config.live import LiveSection
 from trueup.streams.read_priority.executor import PolicyWriter
 from trueup.streams.read_priority.reconciler import ReadsReconciler
@@ -76,13 +76,13 @@ class Look:
 
 
 class Admin:
-    """Implements `streams.read_priority.executor.Admin`. Every write is checked against the truth."""
+    """Implements `streams.read_priority.executor.PolicyAdmin`. Every write is checked against the truth."""
 
     def __init__(self, world: World, checker: "Checker") -> None:
         self.world, self.checker, self.calm = world, checker, False
         self.delayed: dict[str, tuple[int, Raw | None]] = {}
 
-    def policy(self, scope: Scope) -> OffloadPolicy:
+    def policy(self, scope: PolicyScope) -> OffloadPolicy:
         self.faults(Retry)
         if not self.calm and self.world.random.random() < 0.02:
             self.world.interfere(str(scope))
@@ -93,17 +93,17 @@ class Admin:
         until_ms, before = self.delayed.get(name, (0, None))
         return before if self.world.now_ms < until_ms else self.world.policies.get(name)
 
-    def applied(self, scope: Scope) -> OffloadPolicy:
+    def applied(self, scope: PolicyScope) -> OffloadPolicy:
         self.faults(Retry)
         return OffloadPolicy(self.world.merged(str(scope)))
 
-    def set(self, scope: Scope, policy: OffloadPolicy) -> None:
+    def set(self, scope: PolicyScope, policy: OffloadPolicy) -> None:
         self.write(str(scope), policy.body())
 
-    def remove(self, scope: Scope) -> None:
+    def remove(self, scope: PolicyScope) -> None:
         self.write(str(scope), None)
 
-    def unload(self, scope: Scope) -> None:
+    def unload(self, scope: PolicyScope) -> None:
         self.faults(Unknown)
         self.checker.unloaded(str(scope))
 
@@ -147,7 +147,7 @@ class Observer:
     def __init__(self, world: World, admin: Admin, checker: "Checker") -> None:
         self.world, self.admin, self.checker = world, admin, checker
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
+    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
         world = self.world
         if not self.admin.calm and world.random.random() < 0.02:
             raise Retry("ZooKeeper", "no response", "again")
@@ -159,12 +159,12 @@ class Observer:
         names = {} if silent else {name: self._namespace(chosen, name) for name in NAMESPACES}
         topics = [self._topic(chosen, name, look, silent) for name in TOPICS]
         self.checker.looks.append(look)
-        return Observation(began_ms, world.now_ms, brokers, names, topics, "silent" if silent else "")
+        return PriorityObservation(began_ms, world.now_ms, brokers, names, topics, "silent" if silent else "")
 
     def _namespace(self, chosen: ReadsSettings, name: str) -> NamespaceView:
         declared = declared_of(chosen.priority, name)
         try:
-            return NamespaceView(name, declared, self.admin.policy(Scope(*name.split("/"))).view())
+            return NamespaceView(name, declared, self.admin.policy(PolicyScope(*name.split("/"))).view())
         except Retry as error:
             return NamespaceView(name, declared, None, str(error))
 
@@ -178,7 +178,7 @@ class Observer:
         if silent:
             return view
         try:
-            own = self.admin.policy(Scope(*name.split("/"))).view()
+            own = self.admin.policy(PolicyScope(*name.split("/"))).view()
         except Retry as error:
             return view._replace(problem=str(error))
         look.value[name] = world.value(name)[0]

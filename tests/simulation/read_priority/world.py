@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from random import Random
 from typing import Any
 
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.tiers import LedgerInfo
 
 FIELD = "managedLedgerOffloadedReadPriority"
@@ -24,7 +24,7 @@ class Copies:
     """The true state of one ledger. ``hidden``: tiers of which nothing can be learned at present."""
 
     def __init__(self, number: int, complete: bool, dropped: bool) -> None:
-        copy = OffloadedCopy(Pair("u", number), True) if complete else None
+        copy = OffloadedCopy(ObjectPair("u", number), True) if complete else None
         self.info = LedgerInfo(number, 10, 100, 1_000, copy, dropped, 1_000)
         self.well = {"bookkeeper": not dropped, "tiered": complete}
         self.hidden = set[str]()

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tests.peer import WAIT_S, Peer
-from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, Lac, LocatedEntries, Room
-from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
+from trueup.connectors.bookkeeper.bookie.admin_calls import Calls, DiskUsage, Lac, LocatedEntries
+from trueup.connectors.bookkeeper.bookie.bulk_reads import ReadConnection
 from trueup.connectors.bookkeeper.bookie.codes import Code, NoSuchEntry, NoSuchLedger, failure
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
 from trueup.connectors.tls import tls_of
@@ -81,8 +81,8 @@ def calls(peer: Peer) -> Iterator[Callable[[], Calls]]:
 
 
 @pytest.fixture
-def reads(peer: Peer) -> Iterator[Reads]:
-    with Reads("b:1", peer.address, WAIT_S) as made:
+def reads(peer: Peer) -> Iterator[ReadConnection]:
+    with ReadConnection("b:1", peer.address, WAIT_S) as made:
         yield made
 
 
@@ -131,10 +131,10 @@ def test_what_proves_how_far_a_ledger_is_confirmed(peer: Peer, calls: Callable[[
 
 def test_how_full_a_bookie_is(peer: Peer, calls: Callable[[], Calls]) -> None:
     peer.answers(17, HEAD_INFO + "1000" + "ca0606" + "0800" + "1064" + "1828")
-    assert (calls().room(), peer.received()) == (Room(100, 40), "0000000d" + HEAD_INFO + "ca06020803")
+    assert (calls().room(), peer.received()) == (DiskUsage(100, 40), "0000000d" + HEAD_INFO + "ca06020803")
 
 
-def test_single_reads_in_bulk_carry_no_flags(peer: Peer, reads: Reads) -> None:
+def test_single_reads_in_bulk_carry_no_flags(peer: Peer, reads: ReadConnection) -> None:
     head = "02020000"
     peer.answers(
         48,
@@ -150,33 +150,33 @@ BATCH = "00000028020700000000000000000007000000000000000300000000000000010000000
 BATCH_HEAD = "0207000000000000000000000000000700000000000000030000000000000001"
 
 
-def test_a_batch_is_cut_into_entries(peer: Peer, reads: Reads) -> None:
+def test_a_batch_is_cut_into_entries(peer: Peer, reads: ReadConnection) -> None:
     peer.answers(44, BATCH_HEAD + "000000026162" + "00000000" + "0000000163")
     found = [(entry, bytes(stored)) for entry, stored in reads.run(7, 3, 5)]
     assert (found, peer.received()) == ([(3, b"ab"), (4, b""), (5, b"c")], BATCH)
 
 
 @pytest.mark.parametrize("rest", ["", "0000", "000000036162", "ffffffff"])
-def test_a_batch_that_is_cut_short(peer: Peer, reads: Reads, rest: str) -> None:
+def test_a_batch_that_is_cut_short(peer: Peer, reads: ReadConnection, rest: str) -> None:
     peer.answers(44, BATCH_HEAD + rest)
     with pytest.raises(BadBytes, match="of a response from bookie b:1; found"):
         list(reads.run(7, 3, 5))
 
 
 @pytest.mark.parametrize(("code", "kind"), [("01", NoSuchLedger), ("02", NoSuchEntry), ("65", Retry), ("66", Stop)])
-def test_a_batch_that_is_refused(peer: Peer, reads: Reads, code: str, kind: type[Exception]) -> None:
+def test_a_batch_that_is_refused(peer: Peer, reads: ReadConnection, code: str, kind: type[Exception]) -> None:
     peer.answers(44, f"02070000 000000{code} 0000000000000007 0000000000000003")
     with pytest.raises(kind, match="expected entry 3 of ledger 7 from bookie b:1"):
         list(reads.run(7, 3, 5))
 
 
-def test_an_answer_about_another_ledger(peer: Peer, reads: Reads) -> None:
+def test_an_answer_about_another_ledger(peer: Peer, reads: ReadConnection) -> None:
     peer.answers(24, "02020000 00000000 0000000000000008 0000000000000003")
     with pytest.raises(BadBytes, match="expected a response to operation 2 on ledger 7"):
         list(reads.some(7, [3]))
 
 
-def test_a_read_that_goes_on_after_another_began_is_stopped(peer: Peer, reads: Reads) -> None:
+def test_a_read_that_goes_on_after_another_began_is_stopped(peer: Peer, reads: ReadConnection) -> None:
     peer.answers(48, "02020000 00000000 0000000000000007 0000000000000003 61")
     first = reads.some(7, [3, 4])
     next(first)
@@ -187,7 +187,7 @@ def test_a_read_that_goes_on_after_another_began_is_stopped(peer: Peer, reads: R
 
 def test_a_silent_bookie_is_asked_again(peer: Peer) -> None:
     with (
-        Reads("b:1", peer.address, 0.05) as reads,
+        ReadConnection("b:1", peer.address, 0.05) as reads,
         pytest.raises(Retry, match=r"bookie b:1; found no response for 0\.05 s"),
     ):
         list(reads.some(7, [3]))

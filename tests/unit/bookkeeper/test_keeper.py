@@ -7,7 +7,7 @@ from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
-from trueup.streams.bookkeeper.keeper import AGAIN_MS, Keeper
+from trueup.streams.bookkeeper.keeper import AGAIN_MS, TopologyKeeper
 
 SEEN = [Sighting("b:1", "/r", "writable", True, 1)]
 
@@ -28,7 +28,7 @@ class Driven:
             now=Settings(ClusterSettings("none:0"), sections={PLACEMENT: PlacementSettings()}), listeners=[]
         )
         journal: Any = Journal()
-        self.keeper = Keeper(journal, live, lambda: self.now_ms)
+        self.keeper = TopologyKeeper(journal, live, lambda: self.now_ms)
         self.keeper.seen(SEEN)
 
     def epoch(self, wait_ms: int) -> int:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.connectors.bookkeeper.metadata import published
-from trueup.connectors.bookkeeper.metadata.published import Held, distinct
+from trueup.connectors.bookkeeper.metadata.published import PublishedVersions, distinct
 
 ids = st.integers(0, 12)
 writes = st.lists(st.lists(st.tuples(ids, st.sampled_from([-1, -1, 5, 6, 7])), max_size=8), max_size=12)
@@ -38,9 +38,9 @@ def test_versions_are_those_of_single_look_ups(batches: list[list[tuple[int, int
     assert single == held.versions(asked).tolist() == [model.get(ledger, -1) for ledger in asked.tolist()]
 
 
-def apply(batches: list[list[tuple[int, int]]]) -> tuple[Held, dict[int, int]]:
+def apply(batches: list[list[tuple[int, int]]]) -> tuple[PublishedVersions, dict[int, int]]:
     none: Any = np.zeros(0, np.int64)
-    held, model = Held(none, none), {}
+    held, model = PublishedVersions(none, none), {}
     for batch in batches:
         held.update(np.array([i for i, _ in batch], np.int64), np.array([v for _, v in batch], np.int64))
         model.update(batch)

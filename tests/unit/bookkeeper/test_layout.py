@@ -5,7 +5,7 @@ import pytest
 
 from trueup.connectors.bookkeeper.metadata.layout import (
     BookKeeperPaths,
-    Layout,
+    LedgerLayout,
     ZnodeKind,
     holds_ledgers,
     is_directory,
@@ -20,23 +20,23 @@ PATHS = BookKeeperPaths("/ledgers")
 @pytest.mark.parametrize(
     ("layout", "ledger", "relative"),
     [
-        (Layout.HYBRID, 0, "00/0000/L0000"),
-        (Layout.HYBRID, 2147483646, "21/4748/L3646"),
-        (Layout.HYBRID, 2147483647, "000/0000/0021/4748/L3647"),
-        (Layout.HYBRID, 2**63 - 1, "922/3372/0368/5477/L5807"),
-        (Layout.LONG, 7, "000/0000/0000/0000/L0007"),
-        (Layout.LEGACY, 2147483647, "21/4748/L3647"),
-        (Layout.FLAT, 12, "L0000000012"),
-        (Layout.FLAT, 10**10, "L10000000000"),
-        (Layout.FLAT, 2**63 - 1, "L9223372036854775807"),
+        (LedgerLayout.HYBRID, 0, "00/0000/L0000"),
+        (LedgerLayout.HYBRID, 2147483646, "21/4748/L3646"),
+        (LedgerLayout.HYBRID, 2147483647, "000/0000/0021/4748/L3647"),
+        (LedgerLayout.HYBRID, 2**63 - 1, "922/3372/0368/5477/L5807"),
+        (LedgerLayout.LONG, 7, "000/0000/0000/0000/L0007"),
+        (LedgerLayout.LEGACY, 2147483647, "21/4748/L3647"),
+        (LedgerLayout.FLAT, 12, "L0000000012"),
+        (LedgerLayout.FLAT, 10**10, "L10000000000"),
+        (LedgerLayout.FLAT, 2**63 - 1, "L9223372036854775807"),
     ],
 )
-def test_ledger_paths(layout: Layout, ledger: int, relative: str) -> None:
+def test_ledger_paths(layout: LedgerLayout, ledger: int, relative: str) -> None:
     assert (BookKeeperPaths("/ledgers", layout).relative(ledger), ledger_of(relative)) == (relative, ledger)
 
 
-@pytest.mark.parametrize("layout", list(Layout))
-def test_many_paths_are_the_same_as_one_by_one(layout: Layout) -> None:
+@pytest.mark.parametrize("layout", list(LedgerLayout))
+def test_many_paths_are_the_same_as_one_by_one(layout: LedgerLayout) -> None:
     paths = BookKeeperPaths("/ledgers", layout)
     ids = np.array([0, 9_999, 10_000, 2147479999, 2147483646, 2147483647, 2147483648, 5_000_000_000])
     assert paths.relatives(ids) == [paths.relative(ledger).encode() for ledger in ids.tolist()]
@@ -112,22 +112,22 @@ def test_only_the_lowest_directories_hold_ledgers() -> None:
 @pytest.mark.parametrize(
     ("data", "layout"),
     [
-        (b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", Layout.HYBRID),
-        (b"2\norg.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory:1", Layout.LONG),
-        (b"2\norg.apache.bookkeeper.meta.LegacyHierarchicalLedgerManagerFactory:1", Layout.LEGACY),
-        (b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1", Layout.FLAT),
-        (b"1\nflat:1", Layout.FLAT),
-        (b"1\nhierarchical:1", Layout.HYBRID),
+        (b"2\norg.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory:1", LedgerLayout.HYBRID),
+        (b"2\norg.apache.bookkeeper.meta.LongHierarchicalLedgerManagerFactory:1", LedgerLayout.LONG),
+        (b"2\norg.apache.bookkeeper.meta.LegacyHierarchicalLedgerManagerFactory:1", LedgerLayout.LEGACY),
+        (b"2\norg.apache.bookkeeper.meta.FlatLedgerManagerFactory:1", LedgerLayout.FLAT),
+        (b"1\nflat:1", LedgerLayout.FLAT),
+        (b"1\nhierarchical:1", LedgerLayout.HYBRID),
     ],
 )
-def test_layout_znodes(data: bytes, layout: Layout) -> None:
-    assert Layout.parse(data, "/ledgers/LAYOUT") is layout
+def test_layout_znodes(data: bytes, layout: LedgerLayout) -> None:
+    assert LedgerLayout.parse(data, "/ledgers/LAYOUT") is layout
 
 
 @pytest.mark.parametrize("data", [b"", b"3\nx:1", b"2\norg.apache.bookkeeper.meta.MSLedgerManagerFactory:1", b"2\n"])
 def test_other_layouts_are_refused(data: bytes) -> None:
     with pytest.raises(BadBytes):
-        Layout.parse(data, "/ledgers/LAYOUT")
+        LedgerLayout.parse(data, "/ledgers/LAYOUT")
 
 
 @pytest.mark.parametrize("root", ["ledgers", "/ledgers/", "/"])

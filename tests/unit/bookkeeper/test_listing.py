@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, Layout
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, LedgerLayout
 from trueup.connectors.bookkeeper.metadata.queries import ledgers_of
 
 
@@ -26,9 +26,9 @@ class Tree:
         return [sorted((n.encode() for n in self._children.get(p, ())), reverse=True) for p in paths], 1
 
 
-@pytest.mark.parametrize("layout", [Layout.HYBRID, Layout.LONG, Layout.FLAT])
+@pytest.mark.parametrize("layout", [LedgerLayout.HYBRID, LedgerLayout.LONG, LedgerLayout.FLAT])
 @given(ids=st.sets(st.integers(0, 2**63 - 1) | st.integers(2**31 - 20_000, 2**31 + 20_000) | st.integers(0, 40_000)))
-def test_ledgers_are_listed_by_id(layout: Layout, ids: set[int]) -> None:
+def test_ledgers_are_listed_by_id(layout: LedgerLayout, ids: set[int]) -> None:
     paths = BookKeeperPaths("/ledgers", layout)
     client: Any = Tree([paths.ledger(ledger) for ledger in ids])
     found = list(ledgers_of(client, paths))

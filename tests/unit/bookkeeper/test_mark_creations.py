@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.connectors.bookkeeper.metadata import mark_codec
-from trueup.connectors.bookkeeper.metadata.layout import LARGEST_ID, BookKeeperPaths, Layout
+from trueup.connectors.bookkeeper.metadata.layout import LARGEST_ID, BookKeeperPaths, LedgerLayout
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder, creations
 from trueup.connectors.zookeeper.requests import check, creation
 
@@ -18,9 +18,9 @@ def made(path: str, data: bytes) -> bytes:
     return creation(path, data, b"the access control list")
 
 
-@pytest.mark.parametrize("layout", [Layout.HYBRID, Layout.LONG, Layout.FLAT])
+@pytest.mark.parametrize("layout", [LedgerLayout.HYBRID, LedgerLayout.LONG, LedgerLayout.FLAT])
 @given(st.lists(orders, max_size=20))
-def test_they_are_those_of_single_marks(layout: Layout, some: list[MarkOrder]) -> None:
+def test_they_are_those_of_single_marks(layout: LedgerLayout, some: list[MarkOrder]) -> None:
     paths = BookKeeperPaths("/ledgers", layout)
     assert creations(paths, made, some) == [
         check(paths.ledger(order.ledger), order.version)

@@ -1,6 +1,6 @@
 from dataclasses import replace
 
-from trueup.state.bookkeeper.membership import MembershipPolicy, Settled, settle
+from trueup.state.bookkeeper.membership import MembershipPolicy, SettledTopology, settle
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 
@@ -26,14 +26,14 @@ def started_with(*more: str) -> Topology:
 
 def run(
     *steps: tuple[int, list[Sighting]], policy: MembershipPolicy = POLICY, before: Topology | None = None
-) -> Settled:
-    settled = Settled(before or started(policy=policy), False, None, ())
+) -> SettledTopology:
+    settled = SettledTopology(before or started(policy=policy), False, None, ())
     for now_ms, sightings in steps:
         settled = settle(sightings, settled.topology, policy, now_ms)
     return settled
 
 
-def bookie(settled: Settled, name: str = "b1") -> Bookie:
+def bookie(settled: SettledTopology, name: str = "b1") -> Bookie:
     return next(b for b in settled.topology.bookies if b.id == name)
 
 
@@ -169,7 +169,7 @@ def test_more_than_the_share_is_held():
     assert "placement.release_hold" in held
 
 
-def states(settled: Settled) -> list[tuple[str, bool]]:
+def states(settled: SettledTopology) -> list[tuple[str, bool]]:
     return [(b.status.name.lower(), b.held) for b in settled.topology.bookies]
 
 

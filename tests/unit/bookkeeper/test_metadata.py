@@ -7,12 +7,12 @@ import pytest
 
 from tests.fuzz import mutated
 from trueup.connectors.bookkeeper.metadata import bulk, metadata
-from trueup.connectors.bookkeeper.metadata.metadata import Where, decode
+from trueup.connectors.bookkeeper.metadata.metadata import ZnodeSource, decode
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import BadBytes
 
-WHERE = Where(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
+WHERE = ZnodeSource(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
 MEMBERS = ["192.0.2.7:3181", "192.0.2.8:3181", "bk-3.example.org:3181"]
 HEAD = b"BookieMetadataFormatVersion\t"
 V1 = (

@@ -10,7 +10,7 @@ from trueup.connectors.bookkeeper.metadata.racks import (
     PulsarRacks,
     RackMap,
     Script,
-    Static,
+    StaticRacks,
     Unmapped,
     address_of,
     host_of,
@@ -63,7 +63,7 @@ def test_without_a_map_nothing_is_known() -> None:
 
 
 def test_a_table_knows_ids_hosts_and_addresses() -> None:
-    table = Static({"127.0.0.1:3181": "/a", "127.0.0.2": "/b/", "bk": "c", "127.0.0.9": "/d"})
+    table = StaticRacks({"127.0.0.1:3181": "/a", "127.0.0.2": "/b/", "bk": "c", "127.0.0.9": "/d"})
     reported = table.resolve([*BOOKIES, "bk", "other", "bk-9"], {"bk-9": "127.0.0.9"})
     assert list(reported.values()) == ["/a", "/b", "", None, "/d"]
 
@@ -208,7 +208,7 @@ PULSARS.load(b'{"g": {"b:1": {"rack": "/r1"}}}')
 @pytest.mark.parametrize(
     ("racks", "expected"),
     [
-        (Unmapped(), None), (Static({"b:1": "/r1"}), "/r1"), (Static({"b": "/r1"}), UNKNOWN_RACK),
+        (Unmapped(), None), (StaticRacks({"b:1": "/r1"}), "/r1"), (StaticRacks({"b": "/r1"}), UNKNOWN_RACK),
         (PULSARS, "/r1"), (PulsarRacks(), UNKNOWN_RACK),
     ],
 )  # fmt: skip
@@ -224,7 +224,7 @@ def test_scripts_do_not_receive_a_host_that_may_not_be_read(tmp_path: Path) -> N
 
 
 def test_a_host_that_was_read_before_stays_in_force() -> None:
-    assert racks_of(Static({"h": "/r1"}), ["b:1"], {"b:1": "h"}, {"b:1"}) == {"b:1": "/r1"}
+    assert racks_of(StaticRacks({"h": "/r1"}), ["b:1"], {"b:1": "h"}, {"b:1"}) == {"b:1": "/r1"}
 
 
 class Asked:

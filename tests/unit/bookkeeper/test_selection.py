@@ -6,7 +6,7 @@ from tests.property.codecs.test_bookkeeper_metadata import together
 from trueup.connectors.bookkeeper.metadata import metadata
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
 from trueup.state.common.errors import Refused
-from trueup.streams.bookkeeper.selection import MOST, Where, matching, not_too_many
+from trueup.streams.bookkeeper.selection import MOST, LedgerSelection, matching, not_too_many
 
 
 def record(ledger: int, *fragments: str, owner: bytes = b"t/n/persistent/a") -> LedgerRecord:
@@ -27,14 +27,14 @@ LEDGERS = [record(1, "a:1 b:1", "c:1 b:1"), record(2, "a:1 c:1", owner=b"t/m/per
 @pytest.mark.parametrize(
     ("where", "chosen"),
     [
-        (Where(), [True, True, True]),
-        (Where(bookie="c:1"), [True, True, False]),
-        (Where(namespace="t/n"), [True, False, True]),
-        (Where("c:1", "t/n"), [True, False, False]),
-        (Where(bookie="e:1"), [False, False, False]),
+        (LedgerSelection(), [True, True, True]),
+        (LedgerSelection(bookie="c:1"), [True, True, False]),
+        (LedgerSelection(namespace="t/n"), [True, False, True]),
+        (LedgerSelection("c:1", "t/n"), [True, False, False]),
+        (LedgerSelection(bookie="e:1"), [False, False, False]),
     ],
 )
-def test_any_ensemble_counts_in_each_form_of_metadata(version: int, where: Where, chosen: list[bool]) -> None:
+def test_any_ensemble_counts_in_each_form_of_metadata(version: int, where: LedgerSelection, chosen: list[bool]) -> None:
     """Version 2 is decoded one by one."""
     batch = together([(one, metadata.encode(one, version, b"")) for one in LEDGERS])
     assert matching(batch, where).tolist() == chosen

@@ -13,7 +13,7 @@ from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.replication.rows import by_topic
-from trueup.streams.runtime.stream import Listing
+from trueup.streams.runtime.stream import LimitedRows
 from trueup.streams.web.engine import SELECTORS
 
 STATUSES = ("writable", "readonly", "pending", "lost")
@@ -251,12 +251,12 @@ class FakeEngine:
     def findings(
         self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
         where: Mapping[str, str] = MappingProxyType({}),
-    ) -> Listing:  # fmt: skip
+    ) -> LimitedRows:  # fmt: skip
         self._check()
         rows = self.judged if stream == "placement" else self.found.get(stream, [])
         rows = [row for row in rows if self._placed(row["ledger"], **where)] if where else rows
         found = [r for r in rows if verdict in (None, r["verdict"]) and rule in (None, r["rule"])]
-        return Listing(found[:limit], len(found))
+        return LimitedRows(found[:limit], len(found))
 
     def incomplete(self, noun: str) -> str:
         return self.lacking.get(noun, "")

@@ -25,7 +25,7 @@ from trueup.streams.cli import machine
 from trueup.streams.cli.main import invoke
 from trueup.streams.config import check
 from trueup.streams.terminal import codes, options
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.web.access import Access, TokenFile
 from trueup.streams.web.api import Server, create_app, serve
 from trueup.streams.web.tls import Certificate
@@ -183,7 +183,7 @@ def test_user_and_password_of_the_url_are_sent_beside_the_token(
 ) -> None:
     server, seen = proxy
     with pytest.raises(Exception, match="so a proxy") as found:
-        Api(Target(f"http://ada:p%40ss@127.0.0.1:{server.port}", ADMIN)).get("status")
+        Api(ApiTarget(f"http://ada:p%40ss@127.0.0.1:{server.port}", ADMIN)).get("status")
     basic = base64.b64encode(b"ada:p@ss").decode()
     assert seen == [{"Authorization": f"Basic {basic}", "Trueup-Token": ADMIN}]
     assert ("p@ss" in str(found.value), "p%40ss" in str(found.value)) == (False, False)
@@ -196,12 +196,12 @@ def test_a_redirect_is_not_followed(server: Server) -> None:
     )
     other = serve(app, "127.0.0.1", 0)
     with pytest.raises(Exception, match="HTTP 307"):
-        Api(Target(f"http://127.0.0.1:{other.port}", ADMIN)).get("status")
+        Api(ApiTarget(f"http://127.0.0.1:{other.port}", ADMIN)).get("status")
     other.stop()
 
 
 def test_the_representation_of_a_target_has_no_secret() -> None:
-    shown = repr(Target("http://ada:secret@h", "token"))
+    shown = repr(ApiTarget("http://ada:secret@h", "token"))
     assert ("secret" in shown, "'token'" in shown) == (False, False)
 
 
@@ -267,20 +267,24 @@ def test_doctor_finds_a_running_application_that_expects_a_token(
 @pytest.mark.parametrize(
     ("words", "environment", "sent"),
     [
-        (["--report-to", "host:1", "--token-file", "{file}", "--ca", "ca.pem"], {}, Target("host:1", ADMIN, "ca.pem")),
-        (["--report-to", "u:p@host:1"], {"TRUEUP_TOKEN": VIEWER}, Target("u:p@host:1", VIEWER)),
-        ([], {"TRUEUP_TOKEN_FILE": "/nonexistent"}, Target("")),
+        (
+            ["--report-to", "host:1", "--token-file", "{file}", "--ca", "ca.pem"],
+            {},
+            ApiTarget("host:1", ADMIN, "ca.pem"),
+        ),
+        (["--report-to", "u:p@host:1"], {"TRUEUP_TOKEN": VIEWER}, ApiTarget("u:p@host:1", VIEWER)),
+        ([], {"TRUEUP_TOKEN_FILE": "/nonexistent"}, ApiTarget("")),
     ],
 )
 def test_a_read_reports_to_the_application_with_the_token_of_its_user(
-    tmp_path: Path, words: list[str], environment: dict[str, str], sent: Target
+    tmp_path: Path, words: list[str], environment: dict[str, str], sent: ApiTarget
 ) -> None:
     @click.command()
     @options.report_to
-    def read(report_to: Target) -> None:
+    def read(report_to: ApiTarget) -> None:
         found.append(report_to)
 
-    found: list[Target] = []
+    found: list[ApiTarget] = []
     (tmp_path / "token").write_text(ADMIN)
     given = [word.format(file=tmp_path / "token") for word in words]
     clean = dict.fromkeys(("TRUEUP_TOKEN", "TRUEUP_TOKEN_FILE", "TRUEUP_CA"))

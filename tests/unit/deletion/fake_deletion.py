@@ -17,7 +17,7 @@ from trueup.state.deletion.view import Leaks
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.report import DeletionReport
-from trueup.streams.deletion.target import DeletionResult, Item
+from trueup.streams.deletion.target import DeletionItem, DeletionResult
 
 OWNER, OTHER = "public/default/persistent/orders", "public/billing/persistent/bills"
 NOW, MINUTE = 10_000_000, 60_000
@@ -57,9 +57,9 @@ class FakeJournal:
 
 @dataclass
 class FakeCluster:
-    """Implements `streams.deletion.target.Target` and `streams.deletion.report.Owners`. ``versions``: of the existing
-    ledgers; ``outcome``: of every order; ``holding``: bookies whose answer does not confirm the deletion; ``checks``:
-    result of the check before deletion, by ledger."""
+    """Implements `streams.deletion.target.DeletionTarget` and `streams.deletion.report.OwnerQueries`. ``versions``: of
+    the existing ledgers; ``outcome``: of every order; ``holding``: bookies whose answer does not confirm the deletion;
+    ``checks``: result of the check before deletion, by ledger."""
 
     versions: dict[int, int] = field(default_factory=dict)
     outcome: str = "deleted"
@@ -78,8 +78,8 @@ class FakeCluster:
         self.checked += [marker.ledger for marker in markers]
         return [DeletionResult(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
 
-    def find(self, ledgers: Sequence[int]) -> dict[int, Item]:
-        return {i: Item(self.versions[i], ("a:1", "b:1")) for i in ledgers if i in self.versions}
+    def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
+        return {i: DeletionItem(self.versions[i], ("a:1", "b:1")) for i in ledgers if i in self.versions}
 
     def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
         self.orders += [marker.ledger for marker in markers]

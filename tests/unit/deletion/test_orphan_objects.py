@@ -8,8 +8,8 @@ import pytest
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import OWNERS, Node, Stored, World
 from tests.unit.deletion.fake_deletion import FakeJournal, Loop
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.deletion.orphan_objects import ObjectMetadata, Part, Referenced, judged
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
+from trueup.state.deletion.orphan_objects import ObjectMetadata, Referenced, StoredPart, judged
 from trueup.state.deletion.owners import OwnerStatus
 from trueup.state.deletion.stores import StoreSettings
 from trueup.streams.config.live import LiveSection
@@ -19,9 +19,9 @@ from trueup.streams.runtime.approvals import waiting
 from trueup.streams.runtime.stream import PlanRow
 
 OWNER, OTHER = "t/n/persistent/a", "t/n/persistent/b"
-PARTS = (Part("archive/x", 5, 7),)
+PARTS = (StoredPart("archive/x", 5, 7),)
 OURS = ObjectMetadata(OWNER, "lab")
-PAIR = Pair("01234567-89ab-cdef-0123-456789abcdef", 7)
+PAIR = ObjectPair("01234567-89ab-cdef-0123-456789abcdef", 7)
 
 
 def rule(
@@ -145,7 +145,7 @@ def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
     setting.loop.change(missing_s=0)
     node = setting.world.nodes[OWNERS[0]]
     node.listed = [7, 9]
-    lost = OffloadedCopy(Pair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
+    lost = OffloadedCopy(ObjectPair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
     node.copies[7] = lost  # type: ignore[assignment]
     setting.reconcile()
     assert [row["rule"] for row in setting.report.rows(10) if row["rule"].startswith("deletion.copy")] == [

@@ -4,7 +4,7 @@ import pytest
 
 from trueup.connectors.pulsar import codecs, compressed, messages, metadata
 from trueup.connectors.pulsar.layout import PulsarPaths
-from trueup.connectors.pulsar.metadata import Listed
+from trueup.connectors.pulsar.metadata import ListedLedgers
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.common.errors import BadBytes
@@ -53,7 +53,7 @@ def test_a_managed_ledger_points_to_what_it_lists() -> None:
 
 
 def test_a_compressed_managed_ledger_lists_the_same() -> None:
-    assert metadata.managed_ledger(LEDGERS_LZ4, NODE) == Listed((2, 3, 4))
+    assert metadata.managed_ledger(LEDGERS_LZ4, NODE) == ListedLedgers((2, 3, 4))
 
 
 def test_a_managed_ledger_that_was_just_made_lists_nothing() -> None:
@@ -70,7 +70,7 @@ def test_a_ledger_is_dropped_when_its_offloaded_copy_is_complete_and_the_other_c
     for ledger, complete, deleted in [(9, True, True), (7, False, True), (8, True, False)]:
         info = message.ledgerInfo.add(ledgerId=ledger)
         info.offloadContext.complete, info.offloadContext.bookkeeperDeleted = complete, deleted
-    assert metadata.managed_ledger(message.SerializeToString(), NODE) == Listed((7, 8, 9), (9,))
+    assert metadata.managed_ledger(message.SerializeToString(), NODE) == ListedLedgers((7, 8, 9), (9,))
 
 
 def shadow_of(source: bytes) -> bytes:
@@ -105,7 +105,7 @@ def test_a_cursor_points_to_the_ledger_of_its_compaction_but_not_to_what_users_p
     message.properties.add(name=b"CompactedTopicLedger", value=36)
     message.properties.add(name=b"other", value=41)
     message.cursorProperties.add(name=b"of a user", value=b"42")
-    assert metadata.cursor(message.SerializeToString(), NODE) == (Listed((36,)), False)
+    assert metadata.cursor(message.SerializeToString(), NODE) == (ListedLedgers((36,)), False)
 
 
 def test_a_schema_points_to_the_ledgers_of_its_versions() -> None:
@@ -183,7 +183,7 @@ def test_text_that_is_damaged_is_named_by_its_byte() -> None:
 
 def test_fields_of_newer_versions_do_no_harm() -> None:
     newer = b"\xa2\x06\x03new"  # field 100
-    assert metadata.managed_ledger(LEDGERS + newer, NODE) == Listed((2, 3, 4))
+    assert metadata.managed_ledger(LEDGERS + newer, NODE) == ListedLedgers((2, 3, 4))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.unit.deletion.fake_deletion import OTHER
 from tests.unit.deletion.fake_deletion import OWNER as ORDERS
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, Table, nodes_of
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OwnedLedgerTable, nodes_of
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.view import OwnerBucket
@@ -68,7 +68,7 @@ def routed(*records: Record) -> dict[int, list[tuple[int, bytes]]]:
     return found
 
 
-def tables(given: Iterable[tuple[int, bytes]]) -> tuple[Table, Table, int]:
+def tables(given: Iterable[tuple[int, bytes]]) -> tuple[OwnedLedgerTable, OwnedLedgerTable, int]:
     return split(iter([pd.DataFrame(given, columns=["kind", "value"])]))
 
 
@@ -175,8 +175,8 @@ def test_a_bucket_reports_the_forgotten_ledgers_that_reached_it() -> None:
 
 
 @pytest.mark.parametrize("table", [NO_LEDGERS, NO_NODES, nodes_of([node(4, 5), node()])])
-def test_a_table_comes_back_from_its_bytes(table: Table) -> None:
-    again = Table.from_bytes(table.to_bytes())
+def test_a_table_comes_back_from_its_bytes(table: OwnedLedgerTable) -> None:
+    again = OwnedLedgerTable.from_bytes(table.to_bytes())
     assert (again.rows.tolist(), again.rows.dtype, again.listed.tolist()) == (
         table.rows.tolist(), table.rows.dtype, table.listed.tolist(),
     )  # fmt: skip
@@ -185,7 +185,7 @@ def test_a_table_comes_back_from_its_bytes(table: Table) -> None:
 @pytest.mark.parametrize("blob", [b"", b"XX", b"TO\x09" + bytes(40)])
 def test_bytes_of_another_form_are_reported(blob: bytes) -> None:
     with pytest.raises(BadBytes, match="rebuild the view"):
-        Table.from_bytes(blob)
+        OwnedLedgerTable.from_bytes(blob)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
-from trueup.connectors.bookkeeper.metadata.metadata import Where, decode
+from trueup.connectors.bookkeeper.metadata.metadata import ZnodeSource, decode
 from trueup.sandbox.forgetting import data_of, empty_ledger, path
 from trueup.state.bookkeeper.observations import LedgerState
 
@@ -22,7 +22,7 @@ def test_a_planted_ledger_is_one_that_was_closed_as_it_was_opened() -> None:
 
 
 def test_a_planted_ledger_reads_as_empty_and_closed() -> None:
-    record = decode(empty_ledger(MEMBERS, CUSTOM), Where(7, path(7), 1, 0, 5, 6))
+    record = decode(empty_ledger(MEMBERS, CUSTOM), ZnodeSource(7, path(7), 1, 0, 5, 6))
     assert (record["state"], record["last_entry"], record["fragments"]) == (
         LedgerState.CLOSED,
         -1,

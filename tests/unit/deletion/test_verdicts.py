@@ -7,7 +7,7 @@ import pytest
 
 from tests.memory_store import MemoryStore
 from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, Rows, Table, nodes_of
+from trueup.state.deletion.owned_ledgers import NO_LEDGERS, OWNED, OwnedLedgerTable, Rows, nodes_of
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers, claim_of, managed_ledger
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.verdicts import judge
@@ -17,7 +17,7 @@ ML = "public/default/persistent/orders"
 PATH = f"/managed-ledgers/{ML}"
 
 
-def ledgers(*rows: dict[str, Any]) -> Table:
+def ledgers(*rows: dict[str, Any]) -> OwnedLedgerTable:
     """Rows of ledgers. Defaults: closed data ledgers of `ML` with ten entries."""
     names: dict[str, int] = {"": 0}
     table: Rows = np.zeros(len(rows), OWNED)
@@ -26,7 +26,7 @@ def ledgers(*rows: dict[str, Any]) -> Table:
                 "length": 100, "version": 1, "mzxid": 5, "seen_ms": 1_000, **row}  # fmt: skip
         for name, value in fields.items():
             table[name][at] = names.setdefault(value, len(names)) if isinstance(value, str) else value
-    return Table(table, tuple(names))
+    return OwnedLedgerTable(table, tuple(names))
 
 
 def node(*listed: int, **more: Any) -> Pointers:
@@ -39,7 +39,7 @@ def cursor(*listed: int, **more: Any) -> Pointers:
     return node(*listed, **{"path": f"{PATH}/sub", "name": "sub", **more})
 
 
-def rules(table: Table, *nodes: Pointers) -> dict[int, str]:
+def rules(table: OwnedLedgerTable, *nodes: Pointers) -> dict[int, str]:
     return {
         int(row["ledger"]): LEAK_RULES[int(row["rule"])].id.removeprefix("deletion.")
         for row in judge(table, nodes_of(nodes))

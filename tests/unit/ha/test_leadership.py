@@ -18,14 +18,14 @@ from trueup.state.instance.leadership import (
     TRANSITIONS,
     WAITING,
     Contender,
+    InstanceRole,
     Leader,
-    Role,
+    LeadershipTimes,
     Sign,
-    Terms,
 )
 
 TAKEOVER_S = 10.0
-TERMS = Terms(TAKEOVER_S)
+TERMS = LeadershipTimes(TAKEOVER_S)
 LED = Leader(4, "a", "at a", began=10, offset=17, state=RUNNING)
 
 
@@ -87,7 +87,7 @@ def test_a_standby_claims_after_the_silence_and_not_before(log: Log) -> None:
     elected(log, "a")
     standby = log.instance("b")
     states = {now_s: sign.state for now_s in (1.0, 9.9, 10.0) if (sign := log.step(standby, now_s))}
-    assert (states, standby.role) == ({1.0: STANDBY, 9.9: STANDBY, 10.0: WAITING}, Role.LEADER)
+    assert (states, standby.role) == ({1.0: STANDBY, 9.9: STANDBY, 10.0: WAITING}, InstanceRole.LEADER)
 
 
 def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
@@ -96,12 +96,12 @@ def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
     states = [sign.state for now_s in (0.0, 20.0) if (sign := log.step(one, now_s))]
     one.able = True
     log.step(one, 20.1)
-    assert (states, one.role) == ([STANDBY, STANDBY], Role.LEADER)
+    assert (states, one.role) == ([STANDBY, STANDBY], InstanceRole.LEADER)
 
 
 def test_a_standby_waits_as_long_as_the_settings_of_the_leader_ask(log: Log) -> None:
     elected(log, "a")
-    hasty = Contender("b", "at b", Terms(4.0), 0.0)
+    hasty = Contender("b", "at b", LeadershipTimes(4.0), 0.0)
     for sign in log.signs:
         hasty.seen(sign, 0.0)
     log.readers.append(hasty)
@@ -115,7 +115,7 @@ def test_a_standby_claims_at_once_after_an_end(log: Log) -> None:
     log.step(standby, 1.0)
     log.append(leader.end(), 1.1)
     log.step(standby, 1.2)
-    assert (standby.role, standby.leader.epoch) == (Role.LEADER, 2)
+    assert (standby.role, standby.leader.epoch) == (InstanceRole.LEADER, 2)
 
 
 def test_of_two_claims_the_first_in_the_log_wins(log: Log) -> None:
@@ -130,14 +130,14 @@ def test_of_two_claims_the_first_in_the_log_wins(log: Log) -> None:
     for claim in reversed(claims):
         assert claim is not None
         log.append(claim, 11.0)
-    assert [one.role for one in standbys] == [Role.STANDBY, Role.LEADER]
+    assert [one.role for one in standbys] == [InstanceRole.STANDBY, InstanceRole.LEADER]
 
 
 def test_a_last_sign_that_is_written_again_and_again_keeps_no_standby_from_leading(log: Log) -> None:
     leader = elected(log, "a")
     log.step(leader, 1.0)
     last, standby, now_s, again = log.signs[-1], log.instance("b", 1.0), 1.0, 0
-    while standby.role is not Role.LEADER:
+    while standby.role is not InstanceRole.LEADER:
         now_s += 1.0
         log.append(last, now_s)
         log.step(standby, now_s)
@@ -153,7 +153,7 @@ def test_an_epoch_that_no_log_can_have_reached_ends_no_election(log: Log, epoch:
     log.append(Sign(-1, "x", RUNNING, "nowhere", epoch, after=len(log.signs) - 1), 0.5)
     for now_s in (1.0, 2.0, 12.0):
         log.step(standby, now_s)
-    assert (standby.role, standby.leader.epoch) == (Role.LEADER, 1)
+    assert (standby.role, standby.leader.epoch) == (InstanceRole.LEADER, 1)
 
 
 def test_after_the_highest_epoch_that_a_forger_can_write_the_next_one_is_valid(log: Log) -> None:
@@ -162,7 +162,7 @@ def test_after_the_highest_epoch_that_a_forger_can_write_the_next_one_is_valid(l
     log.append(Sign(-1, "x", RUNNING, "nowhere", len(log.signs) + 1, after=len(log.signs) - 1), 0.5)
     for now_s in (1.0, 5.0, 10.0, 11.0):
         log.step(standby, now_s)
-    assert (standby.role, standby.leader.epoch) == (Role.LEADER, 3)
+    assert (standby.role, standby.leader.epoch) == (InstanceRole.LEADER, 3)
 
 
 def test_a_claim_is_void_if_the_leader_gave_a_sign_before_it(log: Log) -> None:
@@ -175,7 +175,7 @@ def test_a_claim_is_void_if_the_leader_gave_a_sign_before_it(log: Log) -> None:
     standby.sent(claim, 12.0)
     log.step(leader, 6.0)
     log.append(claim, 12.0)
-    assert (standby.role, standby.leader.run) == (Role.STANDBY, "a")
+    assert (standby.role, standby.leader.run) == (InstanceRole.STANDBY, "a")
 
 
 def test_a_leader_that_reads_nothing_back_stops_before_a_standby_begins(log: Log) -> None:
@@ -186,7 +186,7 @@ def test_a_leader_that_reads_nothing_back_stops_before_a_standby_begins(log: Log
 def test_a_leader_that_was_replaced_is_lost_for_good(log: Log) -> None:
     leader = elected(log, "a")
     log.append(Sign(-1, "b", WAITING, "at b", 2, -1, leader.leader.offset), 1.0)
-    assert (leader.role, leader.due(2.0)) == (Role.LOST, None)
+    assert (leader.role, leader.due(2.0)) == (InstanceRole.LOST, None)
 
 
 def test_an_owner_that_reads_its_claim_too_late_does_not_lead(log: Log) -> None:
@@ -197,7 +197,7 @@ def test_an_owner_that_reads_its_claim_too_late_does_not_lead(log: Log) -> None:
     assert claim is not None
     late.sent(claim, 11.0)
     log.append(claim, 11.0 + TERMS.act_s)
-    assert (late.leader.run, late.role) == ("b", Role.STANDBY)
+    assert (late.leader.run, late.role) == ("b", InstanceRole.STANDBY)
 
 
 def test_a_sign_of_an_earlier_epoch_changes_nothing() -> None:
@@ -236,7 +236,7 @@ def test_standbys_are_known_to_each_other_while_they_give_signs(log: Log) -> Non
 
 
 def test_no_transition_leads_from_lost() -> None:
-    assert TRANSITIONS[Role.LOST] == frozenset()
+    assert TRANSITIONS[InstanceRole.LOST] == frozenset()
 
 
 @dataclass(order=True)
@@ -296,7 +296,7 @@ class World:
             late_s = 0.01 if self.random.random() < 0.9 else self.random.uniform(0, 20)
             if self.random.random() < 0.97:
                 self.at(late_s, lambda: self.log.append(sign._replace(offset=len(self.log))))
-        if one.role is Role.LOST:
+        if one.role is InstanceRole.LOST:
             self.at(self.random.uniform(0, 10), lambda: self.start(number))
         else:
             self.at(0.2, lambda: self.work(number, run))
@@ -313,7 +313,7 @@ class World:
         """The runs that may act now, also those whose process is paused: they may be in the middle of a pass."""
         return [
             one._run for number, one in self.ones.items()
-            if one.role is Role.LEADER and self.clock(number) < one.may_act_until()
+            if one.role is InstanceRole.LEADER and self.clock(number) < one.may_act_until()
         ]  # fmt: skip
 
     def go_on(self, until_s: float) -> None:

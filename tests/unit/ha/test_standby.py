@@ -17,7 +17,7 @@ from trueup.streams.health import health
 from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.journal.journal import Record
+from trueup.streams.journal.journal import JournalRecord
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.web.api import create_app
@@ -31,7 +31,7 @@ class Log:
     """The topic of signs; every instance reads a record when it is appended."""
 
     def __init__(self) -> None:
-        self.readers: list[Callable[[Record], None]] = []
+        self.readers: list[Callable[[JournalRecord], None]] = []
         self.count, self.down = 0, False
         self.keys: list[tuple[bytes, str]] = []
 
@@ -39,7 +39,7 @@ class Log:
         if self.down:
             raise Retry("acknowledged records", "none", "try again")
         for what, key, value in records:
-            record = Record(key, value, what, self.count)
+            record = JournalRecord(key, value, what, self.count)
             self.keys.append((key, value["state"] if value else ""))
             self.count += 1
             for reader in self.readers:
@@ -254,8 +254,8 @@ class Rows:
     def __init__(self) -> None:
         self.written: list[Any] = []
 
-    def read(self, _what: str, last: int) -> Iterator[Record]:
-        yield Record(b"1", HistoryRow(1, "a", "mark", "written"), "", 0)
+    def read(self, _what: str, last: int) -> Iterator[JournalRecord]:
+        yield JournalRecord(b"1", HistoryRow(1, "a", "mark", "written"), "", 0)
 
     def put(self, records: Iterable[Any], _within_s: float) -> None:
         self.written += records

@@ -11,7 +11,7 @@ from pyspark.sql.types import StructField, StructType
 from tests.offloaded import offloaded
 from tests.unit.pulsar.pulsar_entries import Part, batched, encoded
 from trueup.connectors.bookkeeper.metadata import metadata
-from trueup.connectors.bookkeeper.metadata.metadata import Where
+from trueup.connectors.bookkeeper.metadata.metadata import ZnodeSource
 from trueup.connectors.kafka.client.fetch_produce import text
 from trueup.connectors.pulsar import compressed, messages, schemas
 from trueup.connectors.pulsar.topics import topic_of
@@ -22,7 +22,7 @@ from trueup.streams.topic_reader.spark.source import COLUMNS as SPARK_COLUMNS
 from trueup.streams.topic_reader.spark.source import arrow_schema
 from trueup.streams.topic_reader.spark.values import ValueSchema, spark_type
 
-WHERE = Where(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
+WHERE = ZnodeSource(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
 RECORD: LedgerRecord = {
     "ledger": 59, "mzxid": 1234, "version": 2, "ctime_ms": 7, "seen_ms": 9, "state": 3, "ensemble": 2, "quorum": 2,
     "ack_quorum": 2, "last_entry": 99, "length": 4096, "custom": {"application": b"pulsar"}, "error": "",

@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.hostile import hostile_seeds as seeds
 from trueup.connectors.bookkeeper.bookie.frames import LARGEST, BookieFrames
-from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.connection import BrokerConnection
 from trueup.connectors.kafka.client.fetch_produce import fetched, produced
 from trueup.connectors.kafka.protocol import compression
-from trueup.connectors.kafka.protocol.record_batch import Header, assemble, walk
+from trueup.connectors.kafka.protocol.record_batch import BatchHeader, assemble, walk
 from trueup.connectors.kafka.protocol.records import parsed
 from trueup.connectors.kafka.protocol.reencode import dense
 from trueup.connectors.pulsar import codecs, compressed
@@ -50,9 +50,9 @@ class Socket:
         return got
 
 
-def connection(data: bytes, piece: int = 3 * MB) -> Connection:
+def connection(data: bytes, piece: int = 3 * MB) -> BrokerConnection:
     sock: Any = Socket(data, piece)
-    return Connection(sock, "b:1", "us")
+    return BrokerConnection(sock, "b:1", "us")
 
 
 def answer(number: int, size: int) -> bytes:
@@ -122,7 +122,7 @@ def test_a_journal_row_takes_no_room_for_members_that_it_does_not_hold() -> None
 
 
 def test_a_varint_has_ten_bytes_at_most() -> None:
-    header = Header(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
+    header = BatchHeader(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
     [(whole, batch)] = walk(assemble(header, b"\xff" * MB + b"\x01"))
     with pytest.raises(BadBytes):
         dense(whole, batch, "here")
@@ -130,13 +130,13 @@ def test_a_varint_has_ten_bytes_at_most() -> None:
 
 @pytest.mark.parametrize("records", [-1, (1 << 31) - 1])
 def test_a_batch_takes_no_room_for_records_that_it_only_declares(records: int) -> None:
-    header = Header(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, records)
+    header = BatchHeader(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, records)
     with within(4 * MB), pytest.raises(BadBytes):
         parsed([(header, memoryview(b"\x0c\0\0\0\1\1\0"))], "here")
 
 
 def test_a_record_takes_no_room_for_headers_that_it_only_declares() -> None:
-    header = Header(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
+    header = BatchHeader(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
     with within(4 * MB), pytest.raises(BadBytes):
         parsed([(header, memoryview(b"\x14\0\0\0\1\1\xfe\xff\xff\xff\x0f"))], "here")
 
@@ -165,7 +165,7 @@ def test_a_transaction_that_goes_backwards_is_refused() -> None:
 
 @pytest.mark.parametrize("length", [0, -1, 48])
 def test_a_batch_shorter_than_its_header_is_refused(length: int) -> None:
-    header = Header(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
+    header = BatchHeader(0, 0, 1, 2, 0, 0, 0, 1, 1, 9, 0, 0, 1)
     batch = bytearray(assemble(header, bytes(20)))
     struct.pack_into(">i", batch, 8, length)
     with pytest.raises(BadBytes):

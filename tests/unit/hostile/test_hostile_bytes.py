@@ -21,7 +21,7 @@ from tests.fuzz import mutated
 from tests.unit.hostile import hostile_seeds as seeds
 from tests.unit.rocketmq.peers import frame
 from tests.unit.rocketmq.stored_messages import Message
-from trueup.connectors.bookkeeper.bookie.bulk_reads import Reads
+from trueup.connectors.bookkeeper.bookie.bulk_reads import ReadConnection
 from trueup.connectors.bookkeeper.bookie.connection import BookieConnection
 from trueup.connectors.bookkeeper.bookie.entries import Digest, ReadResult, head_of
 from trueup.connectors.bookkeeper.bookie.frames import BookieFrames
@@ -29,7 +29,7 @@ from trueup.connectors.bookkeeper.messages import Response
 from trueup.connectors.bookkeeper.metadata import bulk, mark_codec, metadata
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client import fetch_produce
-from trueup.connectors.kafka.client.connection import Connection as KafkaConnection
+from trueup.connectors.kafka.client.connection import BrokerConnection as KafkaConnection
 from trueup.connectors.kafka.protocol import compression
 from trueup.connectors.kafka.protocol import record_batch as batches
 from trueup.connectors.kafka.protocol.aborted import Aborted
@@ -41,15 +41,18 @@ from trueup.connectors.pulsar.protocol.chunks import Chunks
 from trueup.connectors.pulsar.protocol.entry import entry_of, layout_of
 from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import messages_of
-from trueup.connectors.pulsar.protocol.rows import Held, rows_of
+from trueup.connectors.pulsar.protocol.rows import EntryBytes, rows_of
 from trueup.connectors.pulsar.schemas import SchemaType
 from trueup.connectors.rocketmq.client import group_offsets, rights, topics
 from trueup.connectors.rocketmq.client import messages as rocketmq
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode
-from trueup.connectors.rocketmq.client.connection import Access, Request
-from trueup.connectors.rocketmq.client.connection import Connection as RocketMqConnection
-from trueup.connectors.rocketmq.client.connection import Response as RocketMqResponse
+from trueup.connectors.rocketmq.client.connection import (
+    ConnectionOptions,
+    RocketMqConnection,
+    RocketMqRequest,
+    RocketMqResponse,
+)
 from trueup.connectors.rocketmq.protocol import compression as bodies
 from trueup.connectors.rocketmq.protocol import properties, stored
 from trueup.connectors.zookeeper import requests
@@ -59,15 +62,15 @@ from trueup.state.read_priority.tiers import Tier
 from trueup.streams.bookkeeper import codec as rows
 from trueup.streams.catalog import STREAMS
 from trueup.streams.journal import codec
-from trueup.streams.topic_reader.spark.columns import Columns
-from trueup.streams.topic_reader.spark.values import BYTES, Row, Values, ValueSchema
+from trueup.streams.topic_reader.spark.columns import OutputColumns
+from trueup.streams.topic_reader.spark.values import BYTES, ValueRow, Values, ValueSchema
 
 LIMIT_BYTES, LIMIT_S = 96 << 20, 2.0
 BODY = b"\x10\x00\x00\x00\x02k\x02v\x00" * 40
 
 
 def batch_of(codec_number: int, body: bytes = BODY, records: int = 40, attributes: int = 0) -> bytes:
-    header = batches.Header(5, 0, 1, 2, 0, codec_number | attributes, records - 1, 1, 1, 9, 0, 0, records)
+    header = batches.BatchHeader(5, 0, 1, 2, 0, codec_number | attributes, records - 1, 1, 1, 9, 0, 0, records)
     return bytes(batches.assemble(header, compression.closed(codec_number, body)))
 
 
@@ -123,7 +126,7 @@ def responded(data: bytes) -> None:
 
 
 def cut(data: bytes) -> None:
-    reads = Reads("b:1", ("127.0.0.1", 1), 1.0)
+    reads = ReadConnection("b:1", ("127.0.0.1", 1), 1.0)
     reads._ledger = 7
     assert len(list(reads._cut(memoryview(data), 0, 500))) <= 500
 
@@ -239,14 +242,14 @@ def pull_over_a_line(data: bytes) -> None:
 
         def __init__(self, end: socket.socket) -> None:
             with patch("trueup.connectors.rocketmq.client.connection._open", lambda *_: end):
-                super().__init__("b:1", Access(timeout_s=1.0))
+                super().__init__("b:1", ConnectionOptions(timeout_s=1.0))
 
     here, there = socket.socketpair()
     with here, there:
         there.sendall(data[:60_000])
         there.shutdown(socket.SHUT_WR)
         with Wired(here) as connection:
-            rocketmq.pulled(connection.ask(Request(RequestCode.PULL, "pull", {})))
+            rocketmq.pulled(connection.ask(RocketMqRequest(RequestCode.PULL, "pull", {})))
 
 
 class FixedResponses(RocketMqClient):
@@ -256,7 +259,7 @@ class FixedResponses(RocketMqClient):
         super().__init__(Endpoint("east", "n:1", 0))
         self._data = data
 
-    def _ask(self, address: str, request: Request) -> RocketMqResponse:
+    def _ask(self, address: str, request: RocketMqRequest) -> RocketMqResponse:
         return RocketMqResponse(0, {}, memoryview(self._data), "a response")
 
 
@@ -282,18 +285,20 @@ def pulsar_entry(data: bytes) -> None:
     for entry in (3, 4):
         some = [chunks.add(one) for one in messages_of(entry_of(memoryview(data), "here"), 7, entry, "here")]
         found = [one for one in some if one is not None]
-        list(Columns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True)).batches([(found, Tier.TIERED)]))
+        list(
+            OutputColumns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True)).batches([(found, Tier.TIERED)])
+        )
 
 
 def pulsar_rows(data: bytes) -> None:
     """An entry to columns, parsed together with another one: refused, or the same columns as on its own."""
     entries = [data, data]
-    held = Held((3, 4), entries, [layout_of(one, "here") for one in entries])
+    held = EntryBytes((3, 4), entries, [layout_of(one, "here") for one in entries])
     try:
         found = rows_of(held)
     except UnusualError:
         return
-    columns = Columns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True))
+    columns = OutputColumns(seeds.COLUMNS, seeds.RANGE, Values(BYTES, None, strict=True))
     alone = [messages_of(entry_of(memoryview(data), "here"), 7, entry, "here") for entry in held.entries]
     expected = columns.batches((one, Tier.TIERED) for one in alone)
     assert list(columns.batches([(found, Tier.TIERED)])) == list(expected)
@@ -310,7 +315,7 @@ def pulsar_schema(data: bytes) -> None:
 def pulsar_value(data: bytes) -> None:
     for kind in (SchemaType.AVRO, SchemaType.JSON, SchemaType.STRING, SchemaType.INT32):
         schema = ValueSchema(kind, seeds.AVRO)
-        row = Row(data, False, None, "here")
+        row = ValueRow(data, False, None, "here")
         Values(schema, None, strict=False).column([row], seeds.COLUMN_OF[kind])
 
 

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from trueup.connectors.kafka.client.connection import Connection, Frames
+from trueup.connectors.kafka.client.connection import BrokerConnection, Frames
 from trueup.state.common.errors import Stop
 
 
@@ -15,7 +15,7 @@ def test_a_broker_that_is_too_old_is_named_with_what_to_do() -> None:
         there,
         pytest.raises(Stop, match="old:9092 to support version 10 of API 1; found at most version 8; upgrade"),
     ):
-        Connection(here, "old:9092", "trueup", {1: (0, 8)}).send(1, 10, b"")
+        BrokerConnection(here, "old:9092", "trueup", {1: (0, 8)}).send(1, 10, b"")
 
 
 def test_memory_without_references_is_reused() -> None:

@@ -11,14 +11,14 @@ from kafka.structs import OffsetAndMetadata
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import free_port, wait_until
-from trueup.connectors.kafka.client.group_offsets import Committed
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.kafka.client.kafka_python import CleanClient, commit_request
 from trueup.state.common.errors import BadBytes, BadSettings, Retry
 
 
 def test_a_cluster_that_does_not_answer_is_tried_again_and_leaves_no_thread() -> None:
     before = set(threading.enumerate())
-    groups = Committed(Endpoint("gone", f"127.0.0.1:{free_port()}", 0), 0.2)
+    groups = KafkaGroups(Endpoint("gone", f"127.0.0.1:{free_port()}", 0), 0.2)
     for _ in range(2):
         with pytest.raises(Retry, match="gone to list its groups"):
             groups.states()
@@ -28,7 +28,10 @@ def test_a_cluster_that_does_not_answer_is_tried_again_and_leaves_no_thread() ->
 
 def test_options_unknown_to_kafka_python_are_reported() -> None:
     options = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.config": "a=b"}
-    with Committed(Endpoint("east", "a:1", 0, options)) as groups, pytest.raises(BadSettings, match=r"sasl\.mechanism"):
+    with (
+        KafkaGroups(Endpoint("east", "a:1", 0, options)) as groups,
+        pytest.raises(BadSettings, match=r"sasl\.mechanism"),
+    ):
         groups.offsets(["g"])
 
 
@@ -45,7 +48,7 @@ def test_an_answer_that_kafka_python_cannot_read_is_one_error_and_ends_the_conne
         def close(self) -> None:
             self.closed = True
 
-    groups, client = Committed(Endpoint("east", "a:1", 0)), Unreadable()
+    groups, client = KafkaGroups(Endpoint("east", "a:1", 0)), Unreadable()
     groups._client = client
     with pytest.raises(BadBytes, match="a response from east"):
         groups.states()

@@ -7,8 +7,8 @@ import pytest
 from kafka import errors as kafka_errors
 
 from trueup.connectors.contract import Endpoint, LogId
-from trueup.connectors.kafka.client.group_offsets import Committed
-from trueup.connectors.replication.group_sync import Groups, OffsetMapping
+from trueup.connectors.kafka.client.group_offsets import KafkaGroups
+from trueup.connectors.replication.group_sync import GroupSync, OffsetMapping
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.state.replication.group_offsets import Hop
 from trueup.state.replication.offset_map import OffsetMap
@@ -56,7 +56,7 @@ class Cluster:
 
 
 def sync(source: Cluster, target: Cluster, ways: Mapping[LogId, OffsetMapping], **more: Any) -> list[Any]:
-    return Groups(source, target).sync(["g"], ways, **more)  # type: ignore[arg-type]
+    return GroupSync(source, target).sync(["g"], ways, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("offset", "there", "lag"), [(0, 3, 0), (4, 7, 0), (10, 13, 0), (12, 13, 0), (20, 13, 8)])
@@ -103,7 +103,7 @@ def test_a_record_that_did_not_come_back_yet_holds_the_group_before_it() -> None
 
 def test_groups_that_have_what_they_are_to_have_cost_the_target_nothing() -> None:
     target = Cluster({})
-    groups = Groups(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
+    groups = GroupSync(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
     groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})
     target.refusal = AssertionError("asked again")
     assert [row.action for row in groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})] == ["kept"]
@@ -111,7 +111,7 @@ def test_groups_that_have_what_they_are_to_have_cost_the_target_nothing() -> Non
 
 def test_a_group_that_is_further_there_costs_the_target_nothing() -> None:
     target = Cluster({"g": {THERE: 11}}, {"g": "stable"})
-    groups = Groups(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
+    groups = GroupSync(Cluster({"g": {HERE: 4}}), target)  # type: ignore[arg-type]
     groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})
     target.refusal = AssertionError("asked again")
     assert [row.action for row in groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})] == ["active"]
@@ -119,7 +119,7 @@ def test_a_group_that_is_further_there_costs_the_target_nothing() -> None:
 
 def test_what_a_group_has_there_is_read_right_before_it_is_set() -> None:
     source, target = Cluster({"g": {HERE: 4}}), Cluster({})
-    groups = Groups(source, target)  # type: ignore[arg-type]
+    groups = GroupSync(source, target)  # type: ignore[arg-type]
     groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})
     source.committed["g"], target.committed["g"] = {HERE: 6}, {THERE: 12}
     assert [(row.action, row.present) for row in groups.sync(["g"], {HERE: OffsetMapping(THERE, COPIED)})] == [
@@ -149,7 +149,7 @@ def test_partitions_that_the_link_does_not_copy_are_left_alone() -> None:
 def test_groups_that_move_are_committed_together() -> None:
     target = Cluster({})
     source = Cluster({"g": {HERE: 4}, "h": {HERE: 5}})
-    Groups(source, target).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
+    GroupSync(source, target).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert target.together == [["g", "h"]]
 
 
@@ -157,7 +157,7 @@ def test_a_group_that_is_refused_keeps_no_other() -> None:
     target = Cluster({})
     target.refused = {"g": Stop("rights", "none", "ask for them")}
     source = Cluster({"g": {HERE: 4}, "h": {HERE: 5}})
-    rows = Groups(source, target).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
+    rows = GroupSync(source, target).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
 
 
@@ -171,14 +171,14 @@ class Forbidding:
 
 
 def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Committed, "_connected", lambda _: Forbidding())
-    reported = Committed(Endpoint("west", "", 0)).commit({"forbidden": {HERE: 4}, "h": {HERE: 5}})
+    monkeypatch.setattr(KafkaGroups, "_connected", lambda _: Forbidding())
+    reported = KafkaGroups(Endpoint("west", "", 0)).commit({"forbidden": {HERE: 4}, "h": {HERE: 5}})
     assert (type(reported["forbidden"]), reported["h"]) == (Stop, {HERE: ""})
 
 
 def test_an_unreadable_group_is_reported_and_blocks_no_other() -> None:
     source = Cluster({"g": Retry("a", "b", "c"), "h": {HERE: 4}})
-    rows = Groups(source, Cluster({})).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
+    rows = GroupSync(source, Cluster({})).sync(["g", "h"], {HERE: OffsetMapping(THERE, COPIED)})  # type: ignore[arg-type]
     assert [(row.group, row.action) for row in rows] == [("g", "failed"), ("h", "moved")]
 
 
@@ -198,7 +198,7 @@ def test_what_was_committed_in_another_topic_is_not_translated() -> None:
 
 def test_an_offset_that_was_read_as_its_topic_was_made_anew_has_no_topic() -> None:
     source = Cluster({"g": {HERE: 4}}, {"g": "empty"})
-    groups, ids = Groups(source, Cluster({})), []  # type: ignore[arg-type]
+    groups, ids = GroupSync(source, Cluster({})), []  # type: ignore[arg-type]
     for now in ("old", "new", "new"):
         source.topic_ids = {HERE.topic: now}
         ids.append(groups.committed(["g"], {HERE.topic}).ids.get(HERE.topic))
@@ -260,5 +260,5 @@ def test_a_group_behind_the_retention_of_an_empty_source_begins_at_what_will_com
 
 def test_share_groups_are_named_and_not_translated() -> None:
     source = Cluster({"g": {HERE: 3}}, {"g": "stable", "shared": "share", "other": "share"})
-    groups = Groups(source, Cluster({}))  # type: ignore[arg-type]
+    groups = GroupSync(source, Cluster({}))  # type: ignore[arg-type]
     assert (groups.names(["g", "shared"]), groups.shares) == (["g"], ["shared"])

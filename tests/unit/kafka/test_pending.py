@@ -11,12 +11,12 @@ from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.protocol.record_batch import (
     CONTROL,
     TRANSACTIONAL,
-    Header,
+    BatchHeader,
     assemble,
     header_of,
 )
 from trueup.connectors.kafka.replication.records import pending as module
-from trueup.connectors.kafka.replication.records.pending import Damaged, Pending
+from trueup.connectors.kafka.replication.records.pending import Damaged, PendingRecords
 from trueup.connectors.replication.ports import Read
 from trueup.state.common.errors import BadBytes
 
@@ -38,7 +38,7 @@ def batch(offset: int, values: Sequence[bytes], attributes: int = 0, producer: i
 
 
 def control(offset: int, producer: int) -> bytes:
-    header = Header(offset, 0, 0, 2, 0, TRANSACTIONAL | CONTROL, 0, 1, 1, producer, 0, -1, 1)
+    header = BatchHeader(offset, 0, 0, 2, 0, TRANSACTIONAL | CONTROL, 0, 1, 1, producer, 0, -1, 1)
     return bytes(assemble(header, MARKER))
 
 
@@ -52,7 +52,7 @@ def values(read: Read) -> list[bytes | None]:
 
 @pytest.mark.parametrize("codec", CODECS)
 def test_records_are_those_that_kafka_python_finds(codec: int) -> None:
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(bytes(compressed(codec))), 0)
     read = pending.given(100)
     found = zip(*read.records.columns(), strict=True)
@@ -63,7 +63,7 @@ def test_records_are_those_that_kafka_python_finds(codec: int) -> None:
 
 def test_many_records_are_given_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "TOGETHER", 1)
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(batch(0, [b"a", b"b", b"c"]), batch(3, [b"d"]), end=4), 0)
     reads = [pending.given(2) for _ in range(3)]
     assert [(values(read), read.next, read.idle) for read in reads] == [
@@ -74,26 +74,26 @@ def test_many_records_are_given_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_records_before_the_wanted_offset_are_not_given() -> None:
-    pending = Pending(LOG, 1, unlinked)
+    pending = PendingRecords(LOG, 1, unlinked)
     pending.take(answer(batch(0, [b"a", b"b"])), 1)
     assert values(pending.given(9)) == [b"b"]
 
 
 def test_a_response_to_an_earlier_request_is_ignored() -> None:
-    pending = Pending(LOG, 5, unlinked)
+    pending = PendingRecords(LOG, 5, unlinked)
     pending.take(answer(batch(0, [b"a", b"b"])), 0)
     assert pending.empty
     assert pending.at == 5
 
 
 def test_what_compaction_removed_at_the_end_of_a_batch_is_passed() -> None:
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(batch(0, [b"a"], last=6)), 0)
     assert pending.given(9).next == 7
 
 
 def test_records_of_an_aborted_transaction_are_passed() -> None:
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(
         answer(
             batch(0, [b"lost"], TRANSACTIONAL, producer=7), batch(1, [b"kept"], TRANSACTIONAL, producer=8),
@@ -107,7 +107,7 @@ def test_records_of_an_aborted_transaction_are_passed() -> None:
 
 
 def test_markers_alone_move_the_position() -> None:
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(control(0, 7), end=1), 0)
     assert pending.ready
     read = pending.given(9)
@@ -115,7 +115,7 @@ def test_markers_alone_move_the_position() -> None:
 
 
 def test_the_end_of_the_log_is_told_once() -> None:
-    pending = Pending(LOG, 4, unlinked)
+    pending = PendingRecords(LOG, 4, unlinked)
     pending.take(answer(end=4), 4)
     assert pending.ready
     assert pending.given(9).idle
@@ -126,7 +126,7 @@ def test_the_end_of_the_log_is_told_once() -> None:
 def test_a_batch_with_a_wrong_checksum_is_fetched_again_after_those_before_it() -> None:
     bad = bytearray(batch(1, [b"b"]))
     bad[-1] ^= 1
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(batch(0, [b"a"]), bytes(bad)), 0)
     assert values(pending.given(9)) == [b"a"]
     with pytest.raises(Damaged):
@@ -134,8 +134,8 @@ def test_a_batch_with_a_wrong_checksum_is_fetched_again_after_those_before_it() 
 
 
 def test_records_before_a_batch_that_cannot_be_opened_are_given() -> None:
-    bad = bytes(assemble(Header(1, 0, 0, 2, 0, 4, 0, 1, 1, -1, -1, -1, 1), b"not zstd"))
-    pending = Pending(LOG, 0, unlinked)
+    bad = bytes(assemble(BatchHeader(1, 0, 0, 2, 0, 4, 0, 1, 1, -1, -1, -1, 1), b"not zstd"))
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(batch(0, [b"a"]), bad), 0)
     assert values(pending.given(9)) == [b"a"]
     with pytest.raises(BadBytes):
@@ -143,7 +143,7 @@ def test_records_before_a_batch_that_cannot_be_opened_are_given() -> None:
 
 
 def test_an_older_format_is_read_like_a_batch() -> None:
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(batch(0, [b"a"]), messages(1, [(1, 70, b"k", b"b")]), batch(2, [b"c"]), end=3), 0)
     read = pending.given(9)
     assert (values(read), [*read.records.columns().stamps][1], read.next, read.idle) == (
@@ -155,7 +155,7 @@ def test_an_older_format_is_read_like_a_batch() -> None:
 
 
 def test_records_with_foreign_tags_are_counted_once() -> None:
-    pending = Pending(LOG, 0, unlinked)
+    pending = PendingRecords(LOG, 0, unlinked)
     headers = [("trueup-source", b"west"), ("trueup-offset", bytes(16))]
     pending.take(answer(bytes(built([(None, b"a", headers), (None, b"b", [])]))), 0)
     reads = [pending.given(1), pending.given(1)]
@@ -166,8 +166,8 @@ def test_records_with_foreign_tags_are_counted_once() -> None:
 def test_a_record_with_an_illegal_name_is_refused_and_those_behind_it_are_fetched_again() -> None:
     records = (b"\0\0\0\1\1\0", b"\0\0\2\1\1\2\2\xff\1", b"\0\0\4\1\1\0")
     body = b"".join(bytes([2 * len(record)]) + record for record in records)
-    whole = bytes(assemble(Header(0, 0, 0, 2, 0, 0, 2, 1, 1, -1, -1, -1, 3), body))
-    pending = Pending(LOG, 0, unlinked)
+    whole = bytes(assemble(BatchHeader(0, 0, 0, 2, 0, 0, 2, 1, 1, -1, -1, -1, 3), body))
+    pending = PendingRecords(LOG, 0, unlinked)
     pending.take(answer(whole), 0)
     read = pending.given(9)
     assert [*read.records.offsets] == [0, 1]

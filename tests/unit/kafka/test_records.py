@@ -7,7 +7,7 @@ from trueup.connectors.replication.headers import MARK, Path, mark_of, prefix_of
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.replication.pump import Tagged, Tagging
 from trueup.connectors.replication.rate_limit import Rate
-from trueup.connectors.replication.tail import Bounds, Met, TailSearch
+from trueup.connectors.replication.tail import Bounds, CopiedRecord, TailSearch
 from trueup.connectors.replication.track import END, Lane, LogTrack
 from trueup.connectors.replication.transforms import Record
 from trueup.state.common.errors import Retry
@@ -112,7 +112,10 @@ def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> 
     spans = []
     while span := search.span():
         spans.append(span)
-        met = {1: [(OURS, Met(7, span[0]))], 2: [(OURS, Met(3, span[0])), (OTHER, Met(4, span[0]))]}
+        met = {
+            1: [(OURS, CopiedRecord(7, span[0]))],
+            2: [(OURS, CopiedRecord(3, span[0])), (OTHER, CopiedRecord(4, span[0]))],
+        }
         search.read(span[0], met.get(len(spans), []))
     assert spans == [(9_936, 10_000), (8_912, 9_936)]
     assert [met.source for met in search.met[OURS]] == [3, 7]
@@ -120,7 +123,7 @@ def test_a_search_without_one_goes_back_in_growing_spans_until_all_are_met() -> 
 
 def test_what_a_killed_predecessor_wrote_is_skipped_and_what_stands_twice_is_counted() -> None:
     copied = track(Position(10, {END: 100}))
-    copied.found([Met(10, 100), Met(11, 101), Met(10, 102)], ours=False)
+    copied.found([CopiedRecord(10, 100), CopiedRecord(11, 101), CopiedRecord(10, 102)], ours=False)
     row = copied.progress(0)
     assert (row.position.offset, row.skipped, row.repeated, row.runs) == (12, 2, 1, (Run(10, 100, 2),))
 

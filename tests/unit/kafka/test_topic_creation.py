@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from trueup.connectors.kafka.journal import topics as module
-from trueup.connectors.kafka.journal.topics import Topic, Topics
+from trueup.connectors.kafka.journal.topics import TopicClient, TopicSpec
 
 NAME = "trueup.c.marks"
 
@@ -54,15 +54,15 @@ def admin(monkeypatch: pytest.MonkeyPatch) -> Admin:
 
 
 def test_a_topic_is_deleted_when_no_broker_lists_it(admin: Admin) -> None:
-    topics = Topics("127.0.0.1:1", {})
+    topics = TopicClient("127.0.0.1:1", {})
     topics.delete([NAME], 10.0)
     assert topics.partitions([NAME]) == []
 
 
 def test_a_topic_that_was_deleted_is_created_again(admin: Admin) -> None:
-    topics = Topics("127.0.0.1:1", {})
+    topics = TopicClient("127.0.0.1:1", {})
     topics.delete([NAME], 10.0)
-    assert (topics.create([Topic(NAME, 1, 1, {})], 10.0), admin.exists) == ([NAME], True)
+    assert (topics.create([TopicSpec(NAME, 1, 1, {})], 10.0), admin.exists) == ([NAME], True)
 
 
 def leaderless(admin: Admin, monkeypatch: pytest.MonkeyPatch, until: int) -> list[int]:
@@ -85,7 +85,7 @@ def test_a_topic_that_vanishes_while_its_leader_is_awaited_is_created(
 ) -> None:
     admin.exists, admin._late = False, 2
     leaderless(admin, monkeypatch, 2)
-    assert Topics("127.0.0.1:1", {}).create([Topic(NAME, 1, 1, {})], 10.0) == [NAME]
+    assert TopicClient("127.0.0.1:1", {}).create([TopicSpec(NAME, 1, 1, {})], 10.0) == [NAME]
 
 
 def test_the_right_to_create_is_not_needed_for_a_topic_without_a_leader(
@@ -93,4 +93,4 @@ def test_the_right_to_create_is_not_needed_for_a_topic_without_a_leader(
 ) -> None:
     answers = leaderless(admin, monkeypatch, 2)
     monkeypatch.setattr(admin, "create_topics", None)
-    assert (Topics("127.0.0.1:1", {}).create([Topic(NAME, 1, 1, {})], 10.0), len(answers)) == ([], 3)
+    assert (TopicClient("127.0.0.1:1", {}).create([TopicSpec(NAME, 1, 1, {})], 10.0), len(answers)) == ([], 3)

@@ -10,7 +10,7 @@ from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Posit
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import problem, text
 from trueup.connectors.kafka.protocol.compression import opened
-from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
+from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, BatchHeader, walk
 from trueup.connectors.kafka.protocol.records import parsed
 from trueup.connectors.kafka.replication.records import producers
 from trueup.connectors.kafka.replication.records import writer as wire
@@ -34,7 +34,7 @@ class Broker:
 
     def __init__(self) -> None:
         self.errors: dict[int, list[int]] = {}
-        self.stored: dict[int, list[Header]] = {0: [], 1: []}
+        self.stored: dict[int, list[BatchHeader]] = {0: [], 1: []}
         self.ends = {0: 0, 1: 0}
         self.closed = 0
         self.most, self.bad = 1 << 30, -1
@@ -61,7 +61,7 @@ class Broker:
         body = struct.pack(">i", 1) + text("copy") + struct.pack(">i", len(found)) + b"".join(found) + bytes(4)
         self._responses.append(None if lost else body)
 
-    def _judged(self, header: Header, batch: memoryview) -> int:
+    def _judged(self, header: BatchHeader, batch: memoryview) -> int:
         raw = opened(header.attributes & CODEC, batch[HEADER_BYTES:], "a batch")
         records = parsed([(header, raw)], "a batch")
         if (records.value_end - records.value_at == self.bad).any():
@@ -105,7 +105,7 @@ def columns(count: int, size: int = 1) -> Columns:
     return Columns(rows, [None] * count, [b"v" * size] * count, [1_700_000_000_000] * count, [()] * count)
 
 
-def places(headers: Iterable[Header]) -> list[tuple[int, int, int]]:
+def places(headers: Iterable[BatchHeader]) -> list[tuple[int, int, int]]:
     return [(header.epoch, header.sequence, header.records) for header in headers]
 
 

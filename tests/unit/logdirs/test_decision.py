@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from trueup.state.logdirs.decision import Decision, Ours, decide
+from trueup.state.logdirs.decision import Decision, OwnChanges, decide
 from trueup.state.logdirs.lifecycle import MoveStage, Relocation
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings, within
@@ -14,7 +14,7 @@ NIGHT = ["22:00-06:00"]
 POLICY = LogDirsSettings(mode="enforce", headroom_bytes=0, band=0.0)
 SMALL, LARGE = LogDir("/small", 100 * GB, 10 * GB), LogDir("/large", 300 * GB, 280 * GB)
 ROWS: tuple[Row, ...] = tuple(("t", n, 0, 10 * GB, 0, False) for n in range(8))
-NOTHING = Ours()
+NOTHING = OwnChanges()
 UNEVEN = Broker(1, (SMALL, LARGE), replicas(ROWS))
 
 
@@ -24,7 +24,11 @@ def at(clock: str) -> int:
 
 
 def decided(
-    broker: Broker = UNEVEN, ours: Ours = NOTHING, now: str = "12:00", throttled: int | None = None, **policy: object
+    broker: Broker = UNEVEN,
+    ours: OwnChanges = NOTHING,
+    now: str = "12:00",
+    throttled: int | None = None,
+    **policy: object,
 ) -> Decision:
     return decide(broker, replace(POLICY, **policy), ours, at(now), throttled)  # type: ignore[arg-type]
 
@@ -43,7 +47,7 @@ def test_strategy_partition_leaves_new_partitions_to_the_broker() -> None:
 
 def test_strategy_partition_takes_our_cordons_back() -> None:
     shut = Broker(1, (SMALL._replace(cordoned=True), LARGE), replicas(ROWS))
-    assert decided(shut, Ours(frozenset({"/small"})), strategy="partition").cordon == frozenset()
+    assert decided(shut, OwnChanges(frozenset({"/small"})), strategy="partition").cordon == frozenset()
 
 
 def test_a_cordon_of_others_stays() -> None:
@@ -58,13 +62,13 @@ def test_nothing_is_moved_to_what_others_cordoned() -> None:
 
 def test_a_directory_that_we_cordoned_is_opened_for_a_move() -> None:
     dirs = (SMALL, LARGE._replace(cordoned=True), LogDir("/huge", 900 * GB, 300 * GB))
-    found = decided(Broker(1, dirs, replicas(ROWS)), Ours(frozenset({"/large"})))
+    found = decided(Broker(1, dirs, replicas(ROWS)), OwnChanges(frozenset({"/large"})))
     assert {move.target for move in found.moves} & (found.cordon or frozenset()) == set()
 
 
 def test_a_move_waits_until_its_target_is_open() -> None:
     dirs = (SMALL, LARGE._replace(cordoned=True))
-    found = decided(Broker(1, dirs, replicas(ROWS)), Ours(frozenset({"/large"})))
+    found = decided(Broker(1, dirs, replicas(ROWS)), OwnChanges(frozenset({"/large"})))
     assert (bool(found.moves), found.start) == (True, ())
 
 
@@ -79,12 +83,12 @@ def test_one_move_starts_and_the_throttle_comes_first() -> None:
 
 def test_our_throttle_goes_with_the_last_move() -> None:
     even = Broker(1, (LARGE, LARGE._replace(path="/other")), replicas(()))
-    assert decided(even, Ours(throttles=frozenset({7}))).throttle is None
+    assert decided(even, OwnChanges(throttles=frozenset({7}))).throttle is None
 
 
 def test_a_throttle_of_others_is_left_alone() -> None:
     even = Broker(1, (LARGE, LARGE._replace(path="/other")), replicas(()))
-    assert decided(even, Ours()).throttle == 0
+    assert decided(even, OwnChanges()).throttle == 0
 
 
 def test_paused_starts_nothing() -> None:
@@ -129,19 +133,19 @@ def test_observe_decides_and_starts_nothing() -> None:
 
 def test_a_limit_that_is_set_already_is_not_set_again() -> None:
     limit = POLICY.throttle_bytes_per_s
-    assert decided(ours=Ours(throttles=frozenset({limit})), throttled=limit).throttle == 0
+    assert decided(ours=OwnChanges(throttles=frozenset({limit})), throttled=limit).throttle == 0
 
 
 def test_a_limit_that_we_were_about_to_change_is_ours_under_both_values() -> None:
-    ours = Ours(throttles=frozenset({5, 9}))
+    ours = OwnChanges(throttles=frozenset({5, 9}))
     assert [decided(ours=ours, throttled=now).throttle for now in (5, 9)] == [POLICY.throttle_bytes_per_s] * 2
 
 
-def copying(usable: int, further_ms: int = 0) -> tuple[Broker, Ours]:
+def copying(usable: int, further_ms: int = 0) -> tuple[Broker, OwnChanges]:
     """Our move in progress, to a directory that other data also uses."""
     rows: tuple[Row, ...] = (*ROWS, ("t", 0, 1, GB, 9, True))
     move = Relocation("t", 0, "/small", "/large", 10 * GB, MoveStage.COPYING, further_ms=further_ms)
-    return Broker(1, (SMALL, LARGE._replace(usable=usable)), replicas(rows)), Ours(moves=(move,))
+    return Broker(1, (SMALL, LARGE._replace(usable=usable)), replicas(rows)), OwnChanges(moves=(move,))
 
 
 @pytest.mark.parametrize(("usable", "cancelled"), [(50 * GB, 0), (10 * GB, 1)])
@@ -157,4 +161,4 @@ def test_a_move_that_stands_still_is_cancelled() -> None:
 def test_a_forgotten_move_is_approved_still() -> None:
     first = decided().moves[0]
     known = Relocation("t", first.partition, first.source, first.target, first.bytes, MoveStage.FORGOTTEN)
-    assert decided(ours=Ours(moves=(known,)), mode="approve").start == (first,)
+    assert decided(ours=OwnChanges(moves=(known,)), mode="approve").start == (first,)

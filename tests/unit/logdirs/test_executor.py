@@ -7,13 +7,13 @@ import pytest
 
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
-from trueup.state.logdirs.decision import NOTHING, Ours
+from trueup.state.logdirs.decision import NOTHING, OwnChanges
 from trueup.state.logdirs.lifecycle import MoveStage
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import SETTLED_MS, DirectoryBalancer, ours_of, record_of
-from trueup.streams.logdirs.reconciler import Dirs
+from trueup.streams.logdirs.reconciler import LogDirsReconciler
 
 GB = 1 << 30
 ROWS: tuple[Row, ...] = tuple(("t", n, 0, 10 * GB, 0, False) for n in range(8))
@@ -72,16 +72,16 @@ class FakeBroker:
 class Bench:
     """The directories of one cluster over a fake broker."""
 
-    def __init__(self, ours: Ours = NOTHING, **policy: object) -> None:
+    def __init__(self, ours: OwnChanges = NOTHING, **policy: object) -> None:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
         self.notes: list[tuple[Any, ...]] = []
         self.now_ms, self.journal_down = 1, False
         leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
-        self.dirs = Dirs(
+        self.dirs = LogDirsReconciler(
             "east", LiveSection(lambda: self.policy), leveller, lambda: self.client, lambda: self.now_ms, self.say
         )
 
-    def keep(self, broker: int, ours: Ours) -> None:
+    def keep(self, broker: int, ours: OwnChanges) -> None:
         if self.journal_down:
             raise Retry("acknowledged records", "none", "try again")
         self.client.log.append(("keep", ours))
@@ -96,7 +96,7 @@ class Bench:
         return [entry[0] for entry in self.client.log]
 
     @property
-    def ours(self) -> Ours:
+    def ours(self) -> OwnChanges:
         return self.dirs.leveller.of(1)
 
 
@@ -156,7 +156,7 @@ def test_a_refused_move_is_reported_once_when_the_throttle_cannot_be_removed() -
 
 
 def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
-    bench = Bench(Ours(frozenset({"/small"}), frozenset({7})), mode="observe")
+    bench = Bench(OwnChanges(frozenset({"/small"}), frozenset({7})), mode="observe")
     bench.client.cordon(1, ["/small"])
     bench.client.limit = 7
     bench.reconcile()
@@ -166,7 +166,7 @@ def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
 
 
 def test_a_throttle_of_others_is_neither_changed_nor_removed() -> None:
-    bench = Bench(Ours(throttles=frozenset({7})))
+    bench = Bench(OwnChanges(throttles=frozenset({7})))
     bench.client.limit = 9
     assert ("throttle" in bench.reconcile(), bench.ours.throttles) == (False, frozenset())
 
@@ -241,7 +241,7 @@ def test_nothing_moves_without_its_throttle() -> None:
 
 
 def test_a_broker_that_does_not_answer_is_unknown_and_keeps_what_is_ours() -> None:
-    bench = Bench(Ours(throttles=frozenset({7})))
+    bench = Bench(OwnChanges(throttles=frozenset({7})))
     bench.client.broker = None
     assert (bench.reconcile(), bench.dirs.known[1].rule, bench.ours.throttles) == ([], "logdirs.unseen", {7})
 
@@ -270,7 +270,7 @@ def test_a_cordon_that_was_set_by_hand_and_is_the_same_as_ours_would_be_is_not_o
 
 
 def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None:
-    bench = Bench(Ours(frozenset({"/small"})), mode="observe")
+    bench = Bench(OwnChanges(frozenset({"/small"})), mode="observe")
     assert bench.client.broker is not None
     small, large = bench.client.broker.dirs
     bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False), large))
@@ -320,8 +320,10 @@ def test_a_cordon_waits_for_approval_too() -> None:
     assert ("cordon" in before, "cordon" in bench.reconcile()) == (False, True)
 
 
-@pytest.mark.parametrize("ours", [Ours(frozenset({"/a"}), frozenset({7}), (), frozenset({"move-1-t-0-0"})), NOTHING])
-def test_what_is_ours_comes_back_from_the_journal(ours: Ours) -> None:
+@pytest.mark.parametrize(
+    "ours", [OwnChanges(frozenset({"/a"}), frozenset({7}), (), frozenset({"move-1-t-0-0"})), NOTHING]
+)
+def test_what_is_ours_comes_back_from_the_journal(ours: OwnChanges) -> None:
     bench = Bench()
     bench.reconcile()
     for one in (ours, bench.ours):

@@ -3,13 +3,13 @@
 import xml.etree.ElementTree as Xml
 
 from trueup.sandbox.demo.logdirs import LogDirsResult, screen
-from trueup.sandbox.demo.picture import Shot, lines, svg
+from trueup.sandbox.demo.picture import DirectoriesAt, lines, svg
 from trueup.state.logdirs.snapshot import Directory
 
 MB = 1 << 20
 SMALL = Directory("/disks/small", 0, 100 * MB, 10 * MB, True, True, 4, 90 * MB, 0, 0)
 LARGE = Directory("/disks/<large>", 1, 400 * MB, 200 * MB, True, False, 4, 200 * MB, 0, 0)
-SHOT = Shot("before", (SMALL, LARGE))
+SHOT = DirectoriesAt("before", (SMALL, LARGE))
 
 
 def test_a_bar_is_as_full_as_its_disk() -> None:

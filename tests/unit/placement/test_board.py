@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trueup.state.bookkeeper.marks import HIDDEN, MARK, NO_MARKS
-from trueup.state.placement.board import LOCKED_MS, Ages, Board, plan, riskiest
+from trueup.state.placement.board import LOCKED_MS, Board, FindingAges, plan, riskiest
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -377,7 +377,7 @@ def since(made: Board, ledger: int) -> int | None:
 def of_earlier_views(**ages: int) -> Board:
     """Ages in ms by ledger, as L7=..."""
     ledgers = sorted((int(name[1:]), age) for name, age in ages.items())
-    return Board(Ages(np.array([i for i, _ in ledgers]), np.array([NOW - age for _, age in ledgers])))
+    return Board(FindingAges(np.array([i for i, _ in ledgers]), np.array([NOW - age for _, age in ledgers])))
 
 
 def test_a_finding_of_an_earlier_view_keeps_its_age() -> None:

@@ -20,7 +20,7 @@ from trueup.state.placement.damage import (
     crowded_out,
     reported,
 )
-from trueup.streams.bookkeeper.selection import Where
+from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.placement.damages import DamageReports
@@ -55,7 +55,7 @@ class DamageSetting:
             raise self.answer
         return self.answer
 
-    def select(self, ledgers: Column, where: Where) -> Column:
+    def select(self, ledgers: Column, where: LedgerSelection) -> Column:
         """All ledgers belong to topics of t/n."""
         return ledgers if where.namespace == "t/n" else ledgers[:0]
 

@@ -5,7 +5,7 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import BadBytes
-from trueup.state.placement.policy.fencing import AWAY_MS, NEVER, NO_FORMER, REFUSES_MS, SLACK_MS, Former, joined
+from trueup.state.placement.policy.fencing import AWAY_MS, NEVER, NO_FORMER, REFUSES_MS, SLACK_MS, FormerMembers, joined
 
 COLLECT_MS = 1_000
 HERE, AWAY = Status.WRITABLE, Status.LOST
@@ -21,11 +21,11 @@ def moved(ledger: int, before: tuple[str, ...], after: tuple[str, ...], zxid: in
     return row(ledger, before, quorum=2), newest
 
 
-def repaired(ledger: int = 1, zxid: int = 10, now_ms: int = 5, known: Topology | None = None) -> Former:
+def repaired(ledger: int = 1, zxid: int = 10, now_ms: int = 5, known: Topology | None = None) -> FormerMembers:
     return NO_FORMER.merge(*moved(ledger, ("a", "b"), ("a", "c"), zxid, now_ms), known or seen())
 
 
-def refusing(former: Former, now_ms: int) -> frozenset[str]:
+def refusing(former: FormerMembers, now_ms: int) -> frozenset[str]:
     return former.at(now_ms).of(1)
 
 
@@ -168,22 +168,22 @@ def test_parts_are_joined_by_name():
     assert (both.of(1), both.of(2)) == ({"b"}, {"d"})
 
 
-def mixed() -> Former:
+def mixed() -> FormerMembers:
     steps: tuple[Ledgers, Ledgers] = moved(1, ("é", "b"), ("a", "b"), 4, 6)
     return repaired(2).merge(*steps, seen())
 
 
 def test_bytes_hold_everything():
-    back = Former.from_bytes(mixed().to_bytes())
+    back = FormerMembers.from_bytes(mixed().to_bytes())
     assert (back.of(1), back.of(2), back.to_bytes()) == ({"é"}, {"b"}, mixed().to_bytes())
 
 
 def test_bytes_of_some_pairs_hold_no_other_names():
-    assert Former.from_bytes(mixed().about(np.array([2])).to_bytes()).names == ("b",)
+    assert FormerMembers.from_bytes(mixed().about(np.array([2])).to_bytes()).names == ("b",)
 
 
 def test_an_empty_memory_has_bytes():
-    assert len(Former.from_bytes(NO_FORMER.to_bytes())) == 0
+    assert len(FormerMembers.from_bytes(NO_FORMER.to_bytes())) == 0
 
 
 @pytest.mark.parametrize(
@@ -191,4 +191,4 @@ def test_an_empty_memory_has_bytes():
 )
 def test_other_bytes_are_refused(blob):
     with pytest.raises(BadBytes):
-        Former.from_bytes(blob)
+        FormerMembers.from_bytes(blob)

@@ -8,7 +8,7 @@ import pytest
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import Retry
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.judging import Queue, Waiting, counted
+from trueup.state.placement.judging import Queue, WaitingLedgers, counted
 from trueup.state.placement.readiness import LATE_MS, Readiness, few
 from trueup.state.placement.view import FINDING, Rows
 from trueup.streams.bookkeeper.judging import Judging
@@ -84,7 +84,7 @@ def test_what_the_journal_held_at_the_start_waits() -> None:
 
 def test_what_waits_is_unknown_whatever_was_found_before() -> None:
     found = np.concatenate([finding(1, Verdict.DRIFTED), finding(2, Verdict.BLOCKED)])
-    waiting = Waiting(ids(1, 3), 2)
+    waiting = WaitingLedgers(ids(1, 3), 2)
     assert counted(found, waiting, 6) == {"true": 3, "drifted": 0, "blocked": 1, "unknown": 2}
 
 
@@ -97,7 +97,7 @@ def test_so_many_that_wait_are_not_sorted(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_what_was_deleted_and_waits_is_nothing() -> None:
     found = finding(1, Verdict.DRIFTED)
-    assert counted(found, Waiting(ids(1), 0), 2) == {"true": 2, "drifted": 0, "blocked": 0, "unknown": 0}
+    assert counted(found, WaitingLedgers(ids(1), 0), 2) == {"true": 2, "drifted": 0, "blocked": 0, "unknown": 0}
 
 
 @pytest.mark.parametrize(("waits", "ledgers", "small"), [(0, 0, True), (1, 100, True), (1, 99, False), (6, 6, False)])

@@ -16,7 +16,7 @@ from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
-from trueup.state.placement.policy.fencing import NO_FORMER, Former
+from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import SETTLE_MS
@@ -137,7 +137,7 @@ class Driven:
         self.reconciler = PlacementReconciler(*parts, lambda: self.now_ms, 1, caught_up=lambda: self.read)
 
     def answer(
-        self, *findings: Rows, marks: MarkRows | None = NO_MARKS, former: Former = NO_FORMER, full: bool = True
+        self, *findings: Rows, marks: MarkRows | None = NO_MARKS, former: FormerMembers = NO_FORMER, full: bool = True
     ) -> None:
         """A batch in which the only bucket answers with its full state or with changes. ``marks``: all that are there
         now."""

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from trueup.state.bookkeeper.marks import MARK
-from trueup.state.bookkeeper.repair_workers import NOTICED_MS, Idle, idle, present
+from trueup.state.bookkeeper.repair_workers import NOTICED_MS, IdleWorkers, idle, present
 from trueup.streams.placement.repair_workers import RepairWorkers
 
 
@@ -12,14 +12,14 @@ def test_marks_without_a_worker_are_idle_from_the_first_look_on() -> None:
     seen = None
     for now_ms in (1_000, 2_000, 3_000):
         seen = idle(seen, 5, 0, now_ms)
-    assert seen == Idle(1_000, 5)
+    assert seen == IdleWorkers(1_000, 5)
 
 
 @pytest.mark.parametrize(
-    ("marks", "locked", "wanted"), [(5, 1, None), (0, 0, None), (4, 0, Idle(9, 4)), (7, 0, Idle(1, 7))]
+    ("marks", "locked", "wanted"), [(5, 1, None), (0, 0, None), (4, 0, IdleWorkers(9, 4)), (7, 0, IdleWorkers(1, 7))]
 )
-def test_a_lock_or_a_mark_less_shows_a_worker(marks: int, locked: int, wanted: Idle | None) -> None:
-    assert idle(Idle(1, 5), marks, locked, 9) == wanted
+def test_a_lock_or_a_mark_less_shows_a_worker(marks: int, locked: int, wanted: IdleWorkers | None) -> None:
+    assert idle(IdleWorkers(1, 5), marks, locked, 9) == wanted
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from trueup.state.bookkeeper.marks import HIDDEN, MARK
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
 from trueup.streams.bookkeeper.judging import Judging
-from trueup.streams.bookkeeper.selection import Where
+from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
@@ -221,18 +221,18 @@ def placed(setting: ReportSetting) -> ReportSetting:
 
 
 def test_findings_are_selected_before_the_limit(placed: ReportSetting) -> None:
-    found, total = placed.placed.findings("drifted", None, 1, Where(bookie="a1"))
+    found, total = placed.placed.findings("drifted", None, 1, LedgerSelection(bookie="a1"))
     assert ([one.about["ledger"] for one in found], total) == ([1], 2)
 
 
 def test_ledgers_are_selected_among_findings(placed: ReportSetting) -> None:
-    rows = placed.placed.ledgers(1, every=False, where=Where(namespace="public/default"))
+    rows = placed.placed.ledgers(1, every=False, where=LedgerSelection(namespace="public/default"))
     assert ([each["ledger"] for each in rows], rows.total) == ([1], 2)
 
 
 def test_ledgers_are_selected_among_all(placed: ReportSetting) -> None:
-    rows = placed.placed.ledgers(2, every=True, where=Where(bookie="a1"))
-    more = placed.placed.ledgers(4, every=True, where=Where(bookie="a1"))
+    rows = placed.placed.ledgers(2, every=True, where=LedgerSelection(bookie="a1"))
+    more = placed.placed.ledgers(4, every=True, where=LedgerSelection(bookie="a1"))
     assert ([each["ledger"] for each in rows], rows.total) == ([1, 3], 7)
     assert [each["ledger"] for each in more] == [1, 3, 0, 2]
 

@@ -8,7 +8,7 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.policy.fencing import NO_FORMER, Former
+from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.verdicts import Verdicts, evidence, judge, order, unregistered
 
@@ -25,7 +25,7 @@ def topology(racks=RACKS, *, lost=(), readonly=(), pending=(), was=Status.WRITAB
     return Topology(1, 0, tuple(bookies), **policy)
 
 
-def rule_of(ledgers: Ledgers, seen: Topology, former: Former = NO_FORMER) -> str:
+def rule_of(ledgers: Ledgers, seen: Topology, former: FormerMembers = NO_FORMER) -> str:
     return RULES[int(judge(ledgers, seen, former).rule[0])].id.removeprefix("placement.")
 
 
@@ -301,7 +301,7 @@ def test_windows_without_entries_count_as_in_bookkeeper():
     assert found == ["too-few-racks", "too-few-racks"]
 
 
-def former(*bookies: str) -> Former:
+def former(*bookies: str) -> FormerMembers:
     before, after = row(1, ["a1", *bookies], quorum=2), row(1, ["a1", "a2"], quorum=2, mzxid=9)
     return NO_FORMER.merge(before, after, None)
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.configuration import parse
 from trueup.state.common.errors import Refused, Retry
-from trueup.state.placement.what_if import Loss
-from trueup.streams.placement.what_if import NOW, Answer
+from trueup.state.placement.what_if import FailureEffect
+from trueup.streams.placement.what_if import NOW, WhatIfAnswer
 from trueup.streams.placement.what_if_job import LEAST_MS, WhatIfJob
 
 SETTINGS = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
@@ -23,14 +23,14 @@ class Cluster:
     def clock(self) -> int:
         return self.now_ms
 
-    def answer(self, _settings: object, kind: str, _names: object, seen: Callable[[int], object]) -> Answer:
+    def answer(self, _settings: object, kind: str, _names: object, seen: Callable[[int], object]) -> WhatIfAnswer:
         self.read += 1
         seen(7)
         self.now_ms += self.took_ms
         if self.fails:
             raise Retry("an answer of ZooKeeper", self.fails, "try again")
-        losses = [Loss(NOW, 0), Loss("/a", 3, lost=0), Loss("/b", 3, lost=2)]
-        return Answer({loss.name: loss for loss in losses}, 7, [], 6, 0)
+        losses = [FailureEffect(NOW, 0), FailureEffect("/a", 3, lost=0), FailureEffect("/b", 3, lost=2)]
+        return WhatIfAnswer({loss.name: loss for loss in losses}, 7, [], 6, 0)
 
 
 @pytest.fixture

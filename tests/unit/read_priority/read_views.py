@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable
 
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.copies import CopyCheck, CopyState, LedgerCopies
 from trueup.state.read_priority.policies import BrokerFacts, PolicyView
 from trueup.state.read_priority.settings import Declared, ReadsSettings, declared_of
 from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority
-from trueup.state.read_priority.view import NamespaceView, Observation, TopicView
+from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 
 FIRST, LAST = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.TIERED_STORAGE_FIRST
 NOW = 1_000_000
@@ -21,7 +21,7 @@ CHOSEN = ReadsSettings(
 def copies(
     number: int, bookkeeper: CopyState, tiered: CopyState, dropped: bool = False, at_ms: int = NOW
 ) -> LedgerCopies:
-    copy = None if tiered is ABSENT else OffloadedCopy(Pair("u", number), True)
+    copy = None if tiered is ABSENT else OffloadedCopy(ObjectPair("u", number), True)
     info = LedgerInfo(number, 10, 100, 1_000, copy, dropped, 1_000)
     return LedgerCopies("t/n/a", info, CopyCheck(bookkeeper, "b", at_ms), CopyCheck(tiered, "t", at_ms))
 
@@ -37,8 +37,8 @@ def topic(
 def seen(
     topics: Iterable[TopicView], namespace: ReadPriority | None = LAST, at_ms: int = NOW, lag_ms: int | None = None,
     problem: str = "",
-) -> Observation:  # fmt: skip
+) -> PriorityObservation:  # fmt: skip
     declared = declared_of(CHOSEN.priority, "t/n")
     view = NamespaceView("t/n", declared, PolicyView(namespace is not None, namespace, None, "digest", "plain"))
     brokers = () if problem else (BrokerFacts("b", (4, 2, 4), LAST, lag_ms),)
-    return Observation(at_ms, at_ms, brokers, {} if problem else {"t/n": view}, list(topics), problem)
+    return PriorityObservation(at_ms, at_ms, brokers, {} if problem else {"t/n": view}, list(topics), problem)

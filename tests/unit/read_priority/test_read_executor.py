@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.unit.read_priority.read_views import FIRST, LAST, NOW
-from trueup.connectors.pulsar.admin.client import Scope
+from trueup.connectors.pulsar.admin.client import PolicyScope
 from trueup.connectors.pulsar.admin.policies import FIELD, OffloadPolicy
 from trueup.state.common.errors import Refused, Retry, TrueupError, Unknown
-from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeStage, Kept, Purpose, Switch
+from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeStage, PriorityState, Purpose, Switch
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.read_priority.executor import PolicyWriter
@@ -30,19 +30,19 @@ class Admin:
 
     fails: TrueupError | None
 
-    def policy(self, scope: Scope) -> OffloadPolicy:
+    def policy(self, scope: PolicyScope) -> OffloadPolicy:
         return OffloadPolicy(self.raw)
 
-    def applied(self, scope: Scope) -> OffloadPolicy:
+    def applied(self, scope: PolicyScope) -> OffloadPolicy:
         return OffloadPolicy(INHERITED)
 
-    def set(self, scope: Scope, policy: OffloadPolicy) -> None:
+    def set(self, scope: PolicyScope, policy: OffloadPolicy) -> None:
         self._store(policy.body())
 
-    def remove(self, scope: Scope) -> None:
+    def remove(self, scope: PolicyScope) -> None:
         self._store(None)
 
-    def unload(self, scope: Scope) -> None:
+    def unload(self, scope: PolicyScope) -> None:
         self.unloads.append(str(scope))
         if self.fails:
             raise self.fails
@@ -58,18 +58,18 @@ class Journal:
     """What was written to the journal, and how many writes of policies preceded each record."""
 
     def __init__(self, admin: Admin) -> None:
-        self.admin, self.kept = admin, list[tuple[int, Kept]]()
+        self.admin, self.kept = admin, list[tuple[int, PriorityState]]()
 
-    def keep(self, target: str, kept: Kept) -> None:
+    def keep(self, target: str, kept: PriorityState) -> None:
         self.kept.append((len(self.admin.written), kept))
 
 
 def change(admin: Admin, purpose: Purpose, want: ReadPriority | None) -> Change:
-    view = admin.policy(Scope("t", "n", "a")).view()
+    view = admin.policy(PolicyScope("t", "n", "a")).view()
     return Change(TARGET, purpose, want, view.priority, digest=view.digest, plain=view.plain, model=TARGET)
 
 
-def execute(admin: Admin, made: Change, kept: Kept = NOTHING) -> tuple[Kept, Journal]:
+def execute(admin: Admin, made: Change, kept: PriorityState = NOTHING) -> tuple[PriorityState, Journal]:
     journal = Journal(admin)
     return PolicyWriter(admin, journal.keep, lambda: NOW).execute(made, kept), journal
 
@@ -99,7 +99,7 @@ def test_a_new_policy_has_the_values_in_force_without_credentials() -> None:
 
 
 def returned(admin: Admin, made: str) -> list[Any]:
-    kept = Kept(switch=Switch(None, FIRST, NOW, made))
+    kept = PriorityState(switch=Switch(None, FIRST, NOW, made))
     execute(admin, change(admin, Purpose.RETURN, None), kept)
     return admin.written
 
@@ -159,21 +159,23 @@ def test_only_a_write_that_may_have_happened_is_remembered_as_a_switch(
 def test_a_topic_is_unloaded_at_most_once(error: TrueupError | None) -> None:
     admin = Admin(RAW)
     admin.fails = error
-    found, _ = execute(admin, change(admin, Purpose.UNLOAD, None), Kept(switch=Switch(None, FIRST, NOW)))
+    found, _ = execute(admin, change(admin, Purpose.UNLOAD, None), PriorityState(switch=Switch(None, FIRST, NOW)))
     assert (admin.unloads, found.switch and found.switch.unloaded) == ([TARGET], True)
 
 
 @pytest.mark.parametrize(
     "kept",
     [
-        Kept(Change(TARGET, Purpose.DECLARE, FIRST, stage=ChangeStage.APPROVED, rule="r", detail="d", plain="p")),
-        Kept(None, Switch(None, FIRST, NOW, "made", unloaded=True)),
-        Kept(Change(TARGET, Purpose.RETURN, None, FIRST, ChangeStage.ORDERED), Switch(LAST, FIRST, NOW)),
+        PriorityState(
+            Change(TARGET, Purpose.DECLARE, FIRST, stage=ChangeStage.APPROVED, rule="r", detail="d", plain="p")
+        ),
+        PriorityState(None, Switch(None, FIRST, NOW, "made", unloaded=True)),
+        PriorityState(Change(TARGET, Purpose.RETURN, None, FIRST, ChangeStage.ORDERED), Switch(LAST, FIRST, NOW)),
     ],
 )
-def test_what_is_remembered_survives_the_journal(kept: Kept) -> None:
+def test_what_is_remembered_survives_the_journal(kept: PriorityState) -> None:
     assert kept_of(decode(PRIORITIES, encode(PRIORITIES, record_of(TARGET, kept)))) == (TARGET, kept)
 
 
 def test_nothing_remembered_is_no_record() -> None:
-    assert record_of(TARGET, Kept(stalls=3)) is None
+    assert record_of(TARGET, PriorityState(stalls=3)) is None

@@ -23,34 +23,34 @@ from trueup.state.read_priority.lifecycle import (
     Change,
     ChangeEvent,
     ChangeStage,
-    Kept,
+    PriorityState,
     Purpose,
     Switch,
     advance,
 )
-from trueup.state.read_priority.plan import Decided, decide
+from trueup.state.read_priority.plan import PassResult, decide
 from trueup.state.read_priority.policies import Level
 from trueup.state.read_priority.settings import Declared
 from trueup.state.read_priority.tiers import ReadPriority
-from trueup.state.read_priority.view import Observation, TopicView
+from trueup.state.read_priority.view import PriorityObservation, TopicView
 
 GOOD, NO_TIERED, NO_BOOKKEEPER = copies(1, WHOLE, WHOLE), copies(2, WHOLE, GONE), copies(3, GONE, WHOLE)
 DROPPED, OPEN_ONLY = copies(4, GONE, WHOLE, dropped=True), copies(5, WHOLE, ABSENT)
 
 
-def looks(*views: Observation, kept: dict[str, Kept] | None = None) -> Decided:
+def looks(*views: PriorityObservation, kept: dict[str, PriorityState] | None = None) -> PassResult:
     """The decision after several passes."""
-    found = Decided((), (), kept or {})
+    found = PassResult((), (), kept or {})
     for view in views:
         found = decide(view, found.kept, CHOSEN)
     return found
 
 
-def rules(found: Decided) -> list[str]:
+def rules(found: PassResult) -> list[str]:
     return [one.rule for one in found.findings]
 
 
-def due(found: Decided) -> list[str]:
+def due(found: PassResult) -> list[str]:
     return [change.id for change in found.due]
 
 
@@ -90,7 +90,7 @@ def test_a_topic_is_switched_after_enough_consecutive_looks() -> None:
 @pytest.mark.parametrize(
     "between", [seen([topic(NO_TIERED)], problem="silent"), seen([topic(NO_TIERED)._replace(policy=None)])]
 )
-def test_a_look_that_knows_too_little_begins_the_count_anew(between: Observation) -> None:
+def test_a_look_that_knows_too_little_begins_the_count_anew(between: PriorityObservation) -> None:
     stalls = seen([topic(NO_TIERED)])
     found = looks(stalls, between)
     assert (rules(found)[-1], due(found), due(looks(stalls, between, stalls))) == ("reads.unknown", [], [])
@@ -108,7 +108,7 @@ def test_nothing_is_switched_that_has_no_better_priority() -> None:
 
 def test_an_unmanaged_topic_is_left_alone() -> None:
     view = topic(NO_TIERED)._replace(declared=None)
-    assert looks(seen([view]), seen([view]), seen([view])) == Decided((), (), {"t/n/a": Kept(stalls=3)})
+    assert looks(seen([view]), seen([view]), seen([view])) == PassResult((), (), {"t/n/a": PriorityState(stalls=3)})
 
 
 def test_the_declared_priority_of_a_namespace_is_set() -> None:
@@ -145,10 +145,10 @@ def test_a_topic_with_a_declaration_of_its_own_is_set() -> None:
     assert (rules(found), due(found)) == (["reads.differs"], ["declare/t/n/a/bookkeeper-first"])
 
 
-SWITCHED = Kept(switch=Switch(None, FIRST, NOW, "made"))
+SWITCHED = PriorityState(switch=Switch(None, FIRST, NOW, "made"))
 
 
-def switched(*ledgers: LedgerCopies, at_s: float = 0) -> Observation:
+def switched(*ledgers: LedgerCopies, at_s: float = 0) -> PriorityObservation:
     ledgers = tuple(
         copies(one.info.ledger, one.bookkeeper.state, one.tiered.state, at_ms=NOW + int(1_000 * at_s))
         for one in ledgers
@@ -189,9 +189,9 @@ def test_a_switch_that_is_declared_now_is_kept_without_a_return() -> None:
     assert found.kept == {}
 
 
-def ordered(purpose: Purpose = Purpose.SWITCH, want: ReadPriority | None = FIRST, at_ms: int = NOW) -> Kept:
+def ordered(purpose: Purpose = Purpose.SWITCH, want: ReadPriority | None = FIRST, at_ms: int = NOW) -> PriorityState:
     change = Change("t/n/a", purpose, want, None, ChangeStage.ORDERED, at_ms, plain="plain")
-    return Kept(change, Switch(None, FIRST, at_ms))
+    return PriorityState(change, Switch(None, FIRST, at_ms))
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_a_change_is_done_when_an_observation_shows_it(
 def test_a_refused_change_rests() -> None:
     change = ordered().change
     assert change is not None
-    refused = Kept(advance(change, ChangeEvent.REFUSE, NOW, "no", "reads.refused"))
+    refused = PriorityState(advance(change, ChangeEvent.REFUSE, NOW, "no", "reads.refused"))
     stalls = [seen([topic(copies(2, WHOLE, GONE, at_ms=NOW + ms))], at_ms=NOW + ms) for ms in (0, 1, REST_MS)]
     assert due(looks(*stalls[:2], kept={"t/n/a": refused})) == []
     assert due(looks(*stalls, kept={"t/n/a": refused})) == ["switch/t/n/a/bookkeeper-first"]
@@ -227,7 +227,7 @@ def test_an_event_that_the_table_does_not_list_is_refused() -> None:
 
 
 def test_an_approval_holds_for_the_same_change_only() -> None:
-    approved = Kept(Change("t/n", Purpose.DECLARE, FIRST, stage=ChangeStage.APPROVED))
+    approved = PriorityState(Change("t/n", Purpose.DECLARE, FIRST, stage=ChangeStage.APPROVED))
     found = looks(seen([topic(GOOD)], namespace=FIRST), kept={"t/n": approved})
     assert [change.stage for change in found.due] == [ChangeStage.PLANNED]
 

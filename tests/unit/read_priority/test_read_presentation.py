@@ -11,7 +11,7 @@ from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.read_priority.read_views import ABSENT, CHOSEN, GONE, LAST, WHOLE, copies, seen, topic
 from trueup.state.read_priority.lifecycle import Change
 from trueup.state.read_priority.settings import ReadsSettings
-from trueup.state.read_priority.view import Observation
+from trueup.state.read_priority.view import PriorityObservation
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.live import LiveSection
@@ -30,11 +30,11 @@ STALLED = seen([topic(copies(1, WHOLE, WHOLE), copies(2, WHOLE, GONE), copies(3,
 class Views:
     """Implements `streams.read_priority.reconciler.Observes` with one view, and a journal in memory."""
 
-    def __init__(self, view: Observation) -> None:
+    def __init__(self, view: PriorityObservation) -> None:
         self.view = view
         self.records: dict[bytes, Any] = {}
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> Observation:
+    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
         return self.view
 
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
@@ -55,7 +55,7 @@ class Writer:
         return kept
 
 
-def reconciler(mode: str, view: Observation = STALLED, passes: int = 2) -> tuple[ReadsReconciler, Writer]:
+def reconciler(mode: str, view: PriorityObservation = STALLED, passes: int = 2) -> tuple[ReadsReconciler, Writer]:
     views, writer = Views(view), Writer()
     chosen = replace(CHOSEN, mode=mode)
     made: Any = ReadsReconciler(LiveSection(lambda: chosen), views, lambda _: writer, views, lambda _: None)  # type: ignore[arg-type,return-value]

@@ -3,8 +3,8 @@
 import pytest
 
 from trueup.state.common.errors import Stop
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.read_priority.positions import Part, Position, parts, position_of
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange, parts, position_of
 from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier, opened_by_broker, order
 
 BOOKKEEPER, TIERED = Tier.BOOKKEEPER, Tier.TIERED
@@ -12,7 +12,7 @@ FIRST, LAST = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.TIERED_STORAGE_FIRST
 
 
 def info(complete: bool | None, dropped: bool = False, ledger: int = 7, entries: int = 10) -> LedgerInfo:
-    copy = None if complete is None else OffloadedCopy(Pair("u", ledger), complete)
+    copy = None if complete is None else OffloadedCopy(ObjectPair("u", ledger), complete)
     return LedgerInfo(ledger, entries, 100, 1_000, copy, dropped)
 
 
@@ -64,16 +64,18 @@ def test_all_of_a_topic_is_each_of_its_ledgers_by_id() -> None:
 
 
 def test_positions_cut_the_first_and_the_last_ledger() -> None:
-    found = [(part.info.ledger, part.first, part.last) for part in parts(LEDGERS, Position(3, 2), Position(7, 4))]
+    found = [
+        (part.info.ledger, part.first, part.last) for part in parts(LEDGERS, EntryPosition(3, 2), EntryPosition(7, 4))
+    ]
     assert found == [(3, 2, 4), (7, 0, 4)]
 
 
 def test_a_position_in_a_trimmed_ledger_stands_for_the_next_one() -> None:
-    assert parts(LEDGERS, Position(5, 2), Position(8, 0)) == [Part(LEDGERS[1], 0, 9)]
+    assert parts(LEDGERS, EntryPosition(5, 2), EntryPosition(8, 0)) == [LedgerRange(LEDGERS[1], 0, 9)]
 
 
 def test_an_end_in_the_open_ledger_is_kept() -> None:
-    assert parts(LEDGERS, Position(9, 1), Position(9, 4)) == [Part(OPEN, 1, 4)]
+    assert parts(LEDGERS, EntryPosition(9, 1), EntryPosition(9, 4)) == [LedgerRange(OPEN, 1, 4)]
 
 
 def test_a_closed_ledger_without_entries_has_no_part() -> None:
@@ -82,7 +84,7 @@ def test_a_closed_ledger_without_entries_has_no_part() -> None:
 
 @pytest.mark.parametrize("text", ["7:3", "7:3:-1", "7:3:12"])
 def test_a_message_id_names_an_entry(text: str) -> None:
-    assert position_of(text) == Position(7, 3)
+    assert position_of(text) == EntryPosition(7, 3)
 
 
 @pytest.mark.parametrize("text", ["", "7", "7:", ":3", "7:3:4:5", "-7:3", "٣:1", f"{1 << 63}:1"])

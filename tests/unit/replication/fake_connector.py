@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from trueup.connectors.contract import Assignment, Endpoint, Lease, Limits, LogId, Position, Progress, Run
 from trueup.state.common.errors import TrueupError
-from trueup.streams.replication.links.worker import Order
+from trueup.streams.replication.links.worker import LeaseOrder
 
 NAME = "tests.unit.replication.fake_connector:Fake"
 EAST, WEST = Endpoint("east", "east:9092", 0), Endpoint("west", "west:9092", 1)
@@ -94,13 +94,13 @@ class FakeCopier:
         WORLD.closed += 1
 
 
-def order(number: int = 1, part: int = 0, topic: str = "orders", **more: object) -> Order:
+def order(number: int = 1, part: int = 0, topic: str = "orders", **more: object) -> LeaseOrder:
     """An order for partition 0 of a topic."""
     limits = more.pop("limits", Limits())
     where = LogId(topic, 0)
     assert isinstance(limits, Limits)
     lease = Lease("east-west", EAST, WEST, 1, "batches", (Assignment(where, where, Position(), 0),), limits=limits)
-    made = Order(lease, NAME, "a", number, part, 0.01, True, False)
+    made = LeaseOrder(lease, NAME, "a", number, part, 0.01, True, False)
     return made._replace(**more)  # type: ignore[arg-type]
 
 

@@ -2,14 +2,16 @@ from dataclasses import replace
 
 import pytest
 
-from trueup.state.replication.anomalies import Look, PartitionFacts, anomalies, choose
+from trueup.state.replication.anomalies import CopyObservation, PartitionFacts, anomalies, choose
 from trueup.state.replication.rules import LINK_RULES
 from trueup.streams import catalog
 
-COPIED = Look(position=50, source_id="s", source_start=0, source_end=60, target_id="t", target_end=40, copied_end=40)
+COPIED = CopyObservation(
+    position=50, source_id="s", source_start=0, source_end=60, target_id="t", target_end=40, copied_end=40
+)
 
 
-def seen(now: Look, before: Look = COPIED) -> list[tuple[str, int, bool]]:
+def seen(now: CopyObservation, before: CopyObservation = COPIED) -> list[tuple[str, int, bool]]:
     return [(found.rule.removeprefix("replication."), found.records, found.stops) for found in anomalies(before, now)]
 
 
@@ -55,7 +57,7 @@ def test_a_deleted_topic_is_reported_if_it_was_copied():
 
 
 def test_a_partition_that_was_never_copied_has_lost_nothing():
-    assert anomalies(Look(), replace(COPIED, position=-1, source_start=9)) == []
+    assert anomalies(CopyObservation(), replace(COPIED, position=-1, source_start=9)) == []
 
 
 def test_every_anomaly_has_a_rule():

@@ -2,15 +2,15 @@
 
 import pytest
 
-from trueup.connectors.replication.config_sync import Seen
-from trueup.state.replication.config_sync import Setting, Topic
+from trueup.connectors.replication.config_sync import TopicPairs
+from trueup.state.replication.config_sync import Setting, TopicConfigs
 from trueup.streams.replication.clusters import compacted
 
 
-def seen(*policies: str) -> Seen:
+def seen(*policies: str) -> TopicPairs:
     """Topics 0, 1, 2 ... of the source with these values of cleanup.policy."""
     configs = [{"cleanup.policy": Setting(policy, own=True)} if policy else {} for policy in policies]
-    return Seen({str(n): Topic(1, configs=each) for n, each in enumerate(configs)}, {})
+    return TopicPairs({str(n): TopicConfigs(1, configs=each) for n, each in enumerate(configs)}, {})
 
 
 @pytest.mark.parametrize(

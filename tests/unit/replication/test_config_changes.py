@@ -3,12 +3,12 @@ from dataclasses import replace
 from trueup.state.replication.config_sync import (
     FOREVER,
     TIMES,
+    AclScope,
+    AlignmentPolicy,
     ChangeKind,
-    Policy,
     Right,
-    Scope,
     Setting,
-    Topic,
+    TopicConfigs,
     diff,
     diff_rights,
     rights_of,
@@ -21,23 +21,23 @@ DEFAULTS = {
     "compression.type": Setting("producer", False),
     **{name: Setting(value, False) for name, value in TIMES.items()},
 }
-SAME = Policy({"orders": "orders"}, exclude=["compression.type", r"/message\..*/"])
+SAME = AlignmentPolicy({"orders": "orders"}, exclude=["compression.type", r"/message\..*/"])
 ALICE = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
-ORDERS = Scope({"orders": "orders", "pay.in": "pay.in"}, ["billing"])
+ORDERS = AclScope({"orders": "orders", "pay.in": "pay.in"}, ["billing"])
 
 
 def topic(partitions=3, **own):
-    return Topic(partitions, {**DEFAULTS, **{k.replace("_", "."): Setting(v, True) for k, v in own.items()}})
+    return TopicConfigs(partitions, {**DEFAULTS, **{k.replace("_", "."): Setting(v, True) for k, v in own.items()}})
 
 
 def kinds(source, target, policy=SAME):
     return [action.kind for action in diff({"orders": source}, {"orders": target}, policy)]
 
 
-def merged(*sources: Topic) -> dict[str, str | None]:
+def merged(*sources: TopicConfigs) -> dict[str, str | None]:
     """Configuration of the one target topic that merges these sources, without timestamps."""
     names = [f"part-{number}" for number in range(len(sources))]
-    (made,) = diff(dict(zip(names, sources, strict=True)), {}, Policy(dict.fromkeys(names, "whole")))
+    (made,) = diff(dict(zip(names, sources, strict=True)), {}, AlignmentPolicy(dict.fromkeys(names, "whole")))
     return {name: value for name, value in made.configs.items() if name not in TIMES}
 
 
@@ -95,7 +95,7 @@ def test_retention_is_copied_from_the_defaults_of_the_source_before_any_record()
 
 def test_timestamps_of_old_records_are_to_be_accepted_as_they_are():
     own = {"message.timestamp.type": Setting("LogAppendTime", True)}
-    there = Topic(3, {**DEFAULTS, **own, "message.timestamp.after.max.ms": Setting("3600000", False)})
+    there = TopicConfigs(3, {**DEFAULTS, **own, "message.timestamp.after.max.ms": Setting("3600000", False)})
     (action,) = diff({"orders": topic()}, {"orders": there}, SAME)
     assert action.configs == {"message.timestamp.type": "CreateTime", "message.timestamp.after.max.ms": FOREVER}
 
@@ -119,7 +119,7 @@ def test_what_must_stand_before_the_first_record_is_done_first():
 
 
 def test_one_topic_for_all_is_made_large_enough_and_keeps_its_settings():
-    policy = Policy({"a": "all", "b": "all"})
+    policy = AlignmentPolicy({"a": "all", "b": "all"})
     sources = {"a": topic(2, retention_ms="1"), "b": topic(7)}
     (made,) = diff(sources, {}, policy)
     assert (made.topic, made.partitions, made.configs.items() >= TIMES.items()) == ("all", 7, True)
@@ -159,13 +159,13 @@ def test_a_right_on_everything_is_one_on_each_topic_of_the_link():
 
 
 def test_a_prefix_stays_a_prefix_and_is_renamed_with_its_topics():
-    scope = Scope({"pay.in": "east.pay.in"}, rename="east.{topic}")
+    scope = AclScope({"pay.in": "east.pay.in"}, rename="east.{topic}")
     (right,) = rights_of([ALICE._replace(pattern="prefixed", name="pay.")], scope)
     assert (right.pattern, right.name) == ("prefixed", "east.pay.")
 
 
 def test_a_prefix_that_cannot_be_renamed_becomes_names():
-    scope = Scope({"pay.in": "pay.in.copy", "x": "x.copy"}, rename="{topic}.copy")
+    scope = AclScope({"pay.in": "pay.in.copy", "x": "x.copy"}, rename="{topic}.copy")
     (right,) = rights_of([ALICE._replace(pattern="prefixed", name="pay.")], scope)
     assert (right.pattern, right.name) == ("literal", "pay.in.copy")
 
@@ -189,7 +189,7 @@ def test_a_revoked_right_goes_at_the_target_too():
 
 
 def test_rights_stay_when_a_topic_leaves_the_link():
-    assert diff_rights([], [ALICE], Scope({"other": "other"}), [ALICE])[0] == []
+    assert diff_rights([], [ALICE], AclScope({"other": "other"}), [ALICE])[0] == []
 
 
 def test_a_right_that_only_the_target_has_is_its_own():

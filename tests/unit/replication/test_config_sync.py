@@ -7,12 +7,12 @@ from typing import Unpack
 import pytest
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.config_sync import Outcome, Seen
+from trueup.connectors.replication.config_sync import Outcome, TopicPairs
 from trueup.state.common.errors import Retry
-from trueup.state.replication.config_sync import Action, ChangeKind, Right, Setting, Topic
+from trueup.state.replication.config_sync import Action, ChangeKind, Right, Setting, TopicConfigs
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.streams.replication.links.config_sync import Aligner, Made, rights_from
-from trueup.streams.replication.links.snapshot import Changes, Hold, LinkFacts, LinkSnapshot, Side
+from trueup.streams.replication.links.config_sync import Aligner, CreatedTopics, rights_from
+from trueup.streams.replication.links.snapshot import Changes, ClusterSnapshot, LinkFacts, LinkSnapshot, TargetHold
 
 READER = Right("topic", "literal", "orders", "User:alice", "*", "read", "allow")
 GOOD = {"retention.ms": Setting("1000", True)}
@@ -25,7 +25,9 @@ class FakeLink:
 
     def __init__(self, mode: str) -> None:
         self.declared = Declared("east", "west", ["orders"], mode=mode)
-        self.snapshot = LinkSnapshot(LinkFacts(Side({"orders": (LogId("orders", 0), LogId("orders", 1))}), Side(), 1))
+        self.snapshot = LinkSnapshot(
+            LinkFacts(ClusterSnapshot({"orders": (LogId("orders", 0), LogId("orders", 1))}), ClusterSnapshot(), 1)
+        )
         self.copied = dict[str, str]()
 
     def update(self, **changes: Unpack[Changes]) -> None:
@@ -49,9 +51,9 @@ class FakeTarget:
     def known(self) -> frozenset[str]:
         return frozenset({"retention.ms"})
 
-    def look(self, called: dict[str, str]) -> Seen:
-        made = {action.topic: Topic(action.partitions, GOOD) for action in self.applied if self.result == "done"}
-        return Seen({"orders": Topic(2, GOOD, "now")}, made)
+    def look(self, called: dict[str, str]) -> TopicPairs:
+        made = {action.topic: TopicConfigs(action.partitions, GOOD) for action in self.applied if self.result == "done"}
+        return TopicPairs({"orders": TopicConfigs(2, GOOD, "now")}, made)
 
     def groups(self, groups: Sequence[str], exclude: Sequence[str], back: bool) -> list[Action]:
         del groups, exclude, back
@@ -83,7 +85,7 @@ class Rig:
         self.opposite: Aligner | None = None
         self.aligner = Aligner(
             self.link, self.target, [], lambda: self.opposite,  # type: ignore[arg-type]
-            lambda *output: self.notes.append(output), self.memory.append, Made(),
+            lambda *output: self.notes.append(output), self.memory.append, CreatedTopics(),
         )  # fmt: skip
 
     def reconcile(self) -> "Rig":
@@ -99,7 +101,7 @@ def test_nothing_is_changed_unasked(mode: str, stage: str) -> None:
 
 def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
     result = "awaiting approval: it does not exist; 2 partitions, settings of its source (topic orders at the target)"
-    assert Rig("approve").reconcile().link.snapshot.waiting == {"orders": Hold(result, approval=True)}
+    assert Rig("approve").reconcile().link.snapshot.waiting == {"orders": TargetHold(result, approval=True)}
 
 
 def test_a_topic_that_the_target_refuses_to_create_has_the_reason() -> None:
@@ -222,9 +224,9 @@ class Pair:
         return self.here.reconcile().target.applied, self.there.reconcile().target.applied
 
 
-def seen(mine: str, theirs: str) -> Callable[[dict[str, str]], Seen]:
-    sides = [{"orders": Topic(2, {"retention.ms": Setting(value, True)})} for value in (mine, theirs)]
-    return lambda _called: Seen(sides[0], sides[1])
+def seen(mine: str, theirs: str) -> Callable[[dict[str, str]], TopicPairs]:
+    sides = [{"orders": TopicConfigs(2, {"retention.ms": Setting(value, True)})} for value in (mine, theirs)]
+    return lambda _called: TopicPairs(sides[0], sides[1])
 
 
 @pytest.mark.parametrize(("made", "changed"), [("here", [1, 0]), ("there", [0, 1])])
@@ -240,6 +242,6 @@ def test_without_a_known_origin_nothing_is_set_and_that_is_reported_once() -> No
 
 def test_a_topic_that_a_link_makes_is_a_copy_also_after_a_restart() -> None:
     kept = list[str]()
-    made = Made("[]", kept.append)
+    made = CreatedTopics("[]", kept.append)
     made.add(["orders"])
-    assert "orders" in Made(kept[-1])
+    assert "orders" in CreatedTopics(kept[-1])

@@ -8,11 +8,11 @@ import pytest
 from tests.unit.kafka.test_group_sync import Cluster
 from tests.unit.replication.test_link import Rig
 from trueup.connectors.contract import Endpoint, LogId, Position, Progress, Run
-from trueup.connectors.replication.group_sync import Groups
+from trueup.connectors.replication.group_sync import GroupSync
 from trueup.connectors.replication.ports import Capabilities
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
-from trueup.streams.replication.links.ends import Ends
+from trueup.streams.replication.links.ends import LinkEnds
 from trueup.streams.replication.links.group_sync import PART, Mover
 from trueup.streams.replication.reports import Report, ReportMessage
 
@@ -42,7 +42,7 @@ class Shop:
         self.rig = Rig(groups=["/g.*/"], tasks=1, mode=mode)
         self.east, self.west = Dying({"g": {ZERO: 40}}), Cluster({})
         self.notes: list[tuple[str, ...]] = []
-        there, back = Groups(self.east, self.west), Groups(self.west, self.east)  # type: ignore[arg-type]
+        there, back = GroupSync(self.east, self.west), GroupSync(self.west, self.east)  # type: ignore[arg-type]
         self.mover = Mover(self.rig.link, there, back, lambda: None, lambda: (), lambda *note: self.notes.append(note))
         (self.order,) = self.rig.link.orders()
         self._at = 0
@@ -159,7 +159,7 @@ def test_in_approve_each_move_needs_approval() -> None:
 @pytest.mark.parametrize(("source_s", "expected"), [(1e9, 40), (0.0, 50)])
 def test_offsets_of_a_source_that_returns_all_together_are_not_read_each_time(source_s: float, expected: int) -> None:
     source = Dying({"g": {ZERO: 40}})
-    groups = Groups(source, Cluster({}), source_s)  # type: ignore[arg-type]
+    groups = GroupSync(source, Cluster({}), source_s)  # type: ignore[arg-type]
     groups.committed(["g"], {"orders"})
     source.committed = {"g": {ZERO: 50}}
     assert groups.committed(["g"], {"orders"}).groups == {"g": {ZERO: expected}}
@@ -168,7 +168,7 @@ def test_offsets_of_a_source_that_returns_all_together_are_not_read_each_time(so
 @pytest.mark.parametrize(("patterns", "topics"), [(["/g.*/"], {"orders"}), (["g"], {"orders", "payments"})])
 def test_offsets_are_read_again_when_others_are_wanted(patterns: list[str], topics: set[str]) -> None:
     source = Dying({"g": {ZERO: 40}})
-    groups = Groups(source, Cluster({}), 1e9)  # type: ignore[arg-type]
+    groups = GroupSync(source, Cluster({}), 1e9)  # type: ignore[arg-type]
     groups.committed(["g"], {"orders"})
     source.committed = {"g": {ZERO: 50}}
     assert groups.committed(patterns, topics).groups == {"g": {ZERO: 50}}
@@ -182,7 +182,7 @@ def test_the_interval_is_that_of_the_cluster_whose_offsets_are_read(back: bool, 
     def admin_of(end: Endpoint) -> Any:
         return SimpleNamespace(can=Capabilities(groups_s=every_s[end.name]), groups=lambda: source)
 
-    groups = Ends(Rig(groups=["g"]).link, admin_of).groups(back)
+    groups = LinkEnds(Rig(groups=["g"]).link, admin_of).groups(back)
     groups.committed(["g"], {"orders"})
     source.committed = {"g": {ZERO: 50}}
     assert groups.committed(["g"], {"orders"}).groups == {"g": {ZERO: expected}}

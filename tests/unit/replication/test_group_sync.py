@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.group_sync import Checkpoint, Commits
+from trueup.connectors.replication.group_sync import Checkpoint, CommittedOffsets
 from trueup.streams.replication.links import group_sync
 from trueup.streams.replication.links.group_sync import Mover
 from trueup.streams.replication.links.snapshot import LinkSnapshot
@@ -35,7 +35,7 @@ class Rig:
     def round(self, *names: str, partitions: int = 2, after_ms: int = 3_000) -> None:
         self.now += after_ms
         rows: Sequence[Checkpoint] = [moved(name, number) for name in names for number in range(partitions)]
-        self.mover._committed = Commits({name: {} for name in names})
+        self.mover._committed = CommittedOffsets({name: {} for name in names})
         self.mover._sync = lambda *_: list(rows)  # type: ignore[method-assign]
         self.mover.reconcile()
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from trueup.connectors.clock import now_ms
-from trueup.connectors.replication.heartbeat import Beat, Heartbeat
+from trueup.connectors.replication.heartbeat import Heartbeat, HeartbeatState
 
 HOUR_MS = 3_600_000
 
@@ -36,7 +36,7 @@ class Dead(Log):
         self.written_ms = sent_ms
 
 
-def beat(target: Log) -> Beat:
+def beat(target: Log) -> HeartbeatState:
     with Heartbeat("l", 0, Log(now_ms() + HOUR_MS), target) as heart:
         return heart.beat(wait_s=0.0)
 

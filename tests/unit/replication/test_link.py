@@ -12,16 +12,16 @@ from tests.journals import newest
 from tests.unit.replication.fake_connector import NAME
 from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
-from trueup.state.replication.anomalies import Choice, anomalies
+from trueup.state.replication.anomalies import PathChoice, anomalies
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.status import LinkState, PartitionStage
 from trueup.state.settings.settings import Settings, change
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.orders import Reporting
-from trueup.streams.replication.links.snapshot import Hold, LinkFacts, Side, look
+from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts, TargetHold, look
 from trueup.streams.replication.links.status import LinkStatus
-from trueup.streams.replication.links.worker import ALONE_S, Answer, Order
+from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
 from trueup.streams.replication.reports import Report
 
 ZERO, ONE = LogId("orders", 0), LogId("orders", 1)
@@ -72,14 +72,14 @@ class Rig:
             lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
             lambda *_path: NAME, Reporting(ended=self._round_ended, silent_ms=silent_ms), unreadable,
         )  # fmt: skip
-        link.update(facts=facts(), waiting={}, choice=Choice("batches", ""))
+        link.update(facts=facts(), waiting={}, choice=PathChoice("batches", ""))
         link.begin()
         return link
 
     def set(self, key: str, value: object) -> None:
         self.settings = change(self.settings, f"links.east-west.{key}", value)
 
-    def round(self, *offsets: int, **more: object) -> list[Order]:
+    def round(self, *offsets: int, **more: object) -> list[LeaseOrder]:
         """One round that copies every partition up to an offset."""
         orders = self.link.orders()
         self.link.take([result(o, offsets, **more) for o in orders])
@@ -89,7 +89,7 @@ class Rig:
 def facts(partitions: int = 2, there: int = 2) -> LinkFacts:
     logs = {LogId("orders", n): (0, 100) for n in range(partitions)}
     names = frozenset({"orders", "pays"})
-    return LinkFacts(Side(orders(partitions), logs=logs, names=names), Side(orders(there)), NOW)
+    return LinkFacts(ClusterSnapshot(orders(partitions), logs=logs, names=names), ClusterSnapshot(orders(there)), NOW)
 
 
 def orders(logs: int) -> dict[str, tuple[LogId, ...]]:
@@ -97,7 +97,7 @@ def orders(logs: int) -> dict[str, tuple[LogId, ...]]:
     return {"orders": tuple(LogId("orders", number) for number in range(logs))}
 
 
-def done(order: Order, source: LogId, offsets: tuple[int, ...], **more: object) -> Progress:
+def done(order: LeaseOrder, source: LogId, offsets: tuple[int, ...], **more: object) -> Progress:
     held = next(a for a in order.lease.assignments if a.source == source)
     before = max(held.position.offset, held.start, 0)
     at = offsets[source.number] if offsets else before
@@ -106,8 +106,10 @@ def done(order: Order, source: LogId, offsets: tuple[int, ...], **more: object) 
     return replace(made, **more)  # type: ignore[arg-type]
 
 
-def result(order: Order, offsets: tuple[int, ...], **more: object) -> Answer:
-    return Answer([Report("a", 1, [done(order, a.source, offsets, **more) for a in order.lease.assignments])], None)
+def result(order: LeaseOrder, offsets: tuple[int, ...], **more: object) -> LeaseResult:
+    return LeaseResult(
+        [Report("a", 1, [done(order, a.source, offsets, **more) for a in order.lease.assignments])], None
+    )
 
 
 @pytest.fixture
@@ -115,7 +117,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def sources(orders: Iterable[Order]) -> list[LogId]:
+def sources(orders: Iterable[LeaseOrder]) -> list[LogId]:
     return sorted(a.source for order in orders for a in order.lease.assignments)
 
 
@@ -175,7 +177,7 @@ def test_nothing_is_copied_before_the_target_was_compared(rig: Rig) -> None:
 
 
 def test_a_topic_that_is_not_fit_yet_is_not_copied(rig: Rig) -> None:
-    rig.link.update(waiting={"orders": Hold("planned: it does not exist")})
+    rig.link.update(waiting={"orders": TargetHold("planned: it does not exist")})
     assert rig.link.orders() == []
 
 
@@ -214,7 +216,7 @@ def test_only_one_task_lingers(rig: Rig) -> None:
     ids=["somebody may linger", "nobody does", "two at once are harmless"],
 )
 def test_a_copier_is_opened_after_a_lingering_one_has_ended(rig: Rig, path: str, later_ms: int, alone_s: float) -> None:
-    rig.link.update(choice=Choice(path, ""))
+    rig.link.update(choice=PathChoice(path, ""))
     rig.round(10, 20)
     rig.now += later_ms
     assert {order.alone_s for order in rig.link.orders()} == {alone_s}
@@ -229,7 +231,7 @@ def test_a_copier_is_opened_after_the_leases_of_a_silent_leader(
     rig: Rig, path: str, silent_s: float, alone_s: float
 ) -> None:
     link = rig.restarted(silent_ms=NOW - int(1000 * silent_s))
-    link.update(choice=Choice(path, ""))
+    link.update(choice=PathChoice(path, ""))
     assert {order.alone_s for order in link.orders()} == {alone_s}
 
 
@@ -242,7 +244,7 @@ def test_a_partition_that_stopped_is_tried_again_later_or_when_something_changes
 
 def test_an_error_of_a_lease_is_that_of_its_partitions(rig: Rig) -> None:
     orders = rig.link.orders()
-    rig.link.take([Answer([], Retry("a broker", "none", "wait")) for _ in orders])
+    rig.link.take([LeaseResult([], Retry("a broker", "none", "wait")) for _ in orders])
     assert ({bool(c.error) for c in rig.link.copies.values()}, LinkStatus(rig.link).state(NOW)[0]) == (
         {True},
         LinkState.SLOW,
@@ -251,7 +253,7 @@ def test_an_error_of_a_lease_is_that_of_its_partitions(rig: Rig) -> None:
 
 def test_a_refused_lease_stops_its_partitions(rig: Rig) -> None:
     orders = rig.link.orders()
-    rig.link.take([Answer([], Stop("two clusters", "one", "correct it")) for _ in orders])
+    rig.link.take([LeaseResult([], Stop("two clusters", "one", "correct it")) for _ in orders])
     assert LinkStatus(rig.link).state(NOW)[0] is LinkState.STOPPED
 
 
@@ -282,7 +284,7 @@ def test_a_chosen_position_whose_target_does_not_answer_does_not_hold_up_the_oth
     rig.round(10, 20)
     rig.link.reset({ONE: 3}, "3")
     rig.link.take([
-        Answer([Report("a", 1, [Progress(a.source, a.target, a.position) for a in order.lease.assignments])], None)
+        LeaseResult([Report("a", 1, [Progress(a.source, a.target, a.position) for a in order.lease.assignments])], None)
         for order in rig.link.orders()
     ])  # fmt: skip
     assert [(sources([order]), order.lease_s > 0) for order in rig.link.orders()] == [([ZERO], True)]
@@ -301,7 +303,7 @@ def test_only_what_is_copied_can_be_reset(rig: Rig) -> None:
 
 def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.update(choice=Choice("records", "small batches"))
+    rig.link.update(choice=PathChoice("records", "small batches"))
     closing = rig.round(11, 21)
     taken = rig.link.orders()
     place = taken[0].lease.assignments[0].position
@@ -314,7 +316,7 @@ def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
 
 def test_a_path_that_is_used_again_has_its_resume_state(rig: Rig) -> None:
     for path, offset in (("batches", 10), ("records", 11), ("batches", 12)):
-        rig.link.update(choice=Choice(path, ""))
+        rig.link.update(choice=PathChoice(path, ""))
         while rig.round(offset, offset)[0].lease.path != path:
             pass
         rig.round(offset, offset)
@@ -324,7 +326,7 @@ def test_a_path_that_is_used_again_has_its_resume_state(rig: Rig) -> None:
 def test_after_a_crash_the_old_path_closes_before_another_is_taken(rig: Rig) -> None:
     rig.round(10, 20)
     link = rig.link = rig.restarted()
-    link.update(choice=Choice("records", "small batches"))
+    link.update(choice=PathChoice("records", "small batches"))
     assert [rig.round(11, 21)[0].lease.path for _ in range(3)] == ["batches", "batches", "records"]
 
 
@@ -383,7 +385,9 @@ def test_a_reset_frees_a_partition_whose_target_was_made_anew(
     rig.link.reset({ONE: 0}, "earliest")
     # The running lease acknowledges records that were written to the deleted log.
     late = [done(o, a.source, (10, 20)) for o in orders for a in o.lease.assignments]
-    rig.link.take([Answer([Report("a", 1, [row for row in late if row.source in sources([o])])], None) for o in orders])
+    rig.link.take(
+        [LeaseResult([Report("a", 1, [row for row in late if row.source in sources([o])])], None) for o in orders]
+    )
     again = rig.restarted()
     again.facts = rig.link.snapshot.facts
     assert (found(rig, rig.link), found(rig, again), rig.link.copies[ONE].stopped) == ([], [], False)
@@ -406,7 +410,7 @@ def test_a_reset_keeps_the_map_of_a_target_that_has_everything(rig: Rig) -> None
 
 def test_a_reset_needs_both_clusters(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.update(facts=LinkFacts(rig.link.snapshot.facts.source, Side(problem="no answer"), NOW))
+    rig.link.update(facts=LinkFacts(rig.link.snapshot.facts.source, ClusterSnapshot(problem="no answer"), NOW))
     with pytest.raises(Refused, match="both clusters"):
         rig.link.reset({ONE: 0}, "earliest")
 
@@ -463,14 +467,14 @@ def test_after_a_restart_a_link_is_not_up_before_a_task_reports(rig: Rig) -> Non
 
 def test_a_topic_that_waits_for_approval_is_named(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.update(waiting={"orders": Hold("retention.ms 1 > 2", approval=True)})
+    rig.link.update(waiting={"orders": TargetHold("retention.ms 1 > 2", approval=True)})
     assert state_and_reason(rig, 1_000_000) == (
         LinkState.WAITING, "2 of 2 partitions wait for `trueup approve`; orders-0: retention.ms 1 > 2",
     )  # fmt: skip
 
 
 def test_a_topic_that_the_target_refuses_stops_the_link(rig: Rig) -> None:
-    rig.link.update(waiting={"orders": Hold("refused: it does not exist; no right", stopped=True)})
+    rig.link.update(waiting={"orders": TargetHold("refused: it does not exist; no right", stopped=True)})
     assert state_and_reason(rig)[0] is LinkState.STOPPED
 
 
@@ -480,9 +484,13 @@ def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    "sides", [(Side({"secret": ()}), Side()), (Side({"secret": [LogId("secret", 0)]}), Side({"secret": ()}))]
+    "sides",
+    [
+        (ClusterSnapshot({"secret": ()}), ClusterSnapshot()),
+        (ClusterSnapshot({"secret": [LogId("secret", 0)]}), ClusterSnapshot({"secret": ()})),
+    ],
 )
-def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[Side, Side]) -> None:
+def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[ClusterSnapshot, ClusterSnapshot]) -> None:
     rig = Rig(topics=["secret"])
     rig.link.update(facts=LinkFacts(*sides, NOW))
     assert state_and_reason(rig) == (
@@ -533,7 +541,7 @@ def test_a_paused_topic_that_needs_an_operator_shows_that(rig: Rig) -> None:
 
 def test_a_topic_that_the_source_has_no_longer_is_gone(rig: Rig) -> None:
     rig.round(10, 20)
-    rig.link.update(facts=facts(0, 2)._replace(source=Side({})))
+    rig.link.update(facts=facts(0, 2)._replace(source=ClusterSnapshot({})))
     assert {row.stage for row in LinkStatus(rig.link).rows(NOW).values()} == {PartitionStage.GONE}
 
 
@@ -542,7 +550,7 @@ def test_the_lag_of_a_topic_that_cannot_be_read_is_unknown_at_once(
     rig: Rig, topics: dict[str, tuple[LogId, ...]]
 ) -> None:
     rig.round(10, 20, source_end=10)
-    rig.link.update(facts=facts()._replace(source=Side(topics)))
+    rig.link.update(facts=facts()._replace(source=ClusterSnapshot(topics)))
     assert {row.left for row in LinkStatus(rig.link).rows(NOW).values()} == {-1}
 
 

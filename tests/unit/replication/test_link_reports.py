@@ -4,7 +4,7 @@ import pytest
 
 from tests.unit.replication.test_link import Rig
 from trueup.connectors.contract import Position, Progress, Run
-from trueup.streams.replication.links.worker import Answer, Order
+from trueup.streams.replication.links.worker import LeaseOrder, LeaseResult
 from trueup.streams.replication.reports import Report, ReportMessage
 
 
@@ -13,7 +13,7 @@ def rig() -> Rig:
     return Rig()
 
 
-def reported(order: Order, at: int, offset: int, attempt: str = "a") -> ReportMessage:
+def reported(order: LeaseOrder, at: int, offset: int, attempt: str = "a") -> ReportMessage:
     """A report of the first partition of an order, ten records after the previous one."""
     source = order.lease.assignments[0].source
     runs = (Run(offset - 10, offset - 10, 10),)
@@ -51,7 +51,7 @@ def test_received_reports_are_not_counted_again_with_the_result(rig: Rig) -> Non
     orders = rig.link.orders()
     received = [reported(orders[0], at, 10 * at) for at in (1, 2, 3)]
     rig.link.receive(received[0])
-    rig.link.take([Answer([each.report for each in received], None), Answer([], None)])
+    rig.link.take([LeaseResult([each.report for each in received], None), LeaseResult([], None)])
     assert (rig.link.totals["copied"], rig.journal.taken["links", b"east-west/orders-0"]["offset"]) == (30, 30)
 
 

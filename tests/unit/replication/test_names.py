@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
 from trueup.state.replication.leases import target_of
-from trueup.state.replication.names import Names, original, shown
+from trueup.state.replication.names import LinkNames, original, shown
 from trueup.state.replication.settings import LinkSettings
 
 PREFIXED = "{source}.{topic}"
@@ -27,7 +27,7 @@ def both(**more: Any) -> dict[str, LinkSettings]:
 
 def spread(links: dict[str, LinkSettings], seeds: dict[str, set[str]], rounds: int = 12) -> dict[str, set[str]]:
     """The topics of each cluster after the links have created all copies."""
-    names, found = {cluster: set(some) for cluster, some in seeds.items()}, Names(links)
+    names, found = {cluster: set(some) for cluster, some in seeds.items()}, LinkNames(links)
     for _ in range(rounds):
         for one in links.values():
             some = found.copied(one, names.get(one.source, ()))
@@ -65,23 +65,23 @@ def test_links_that_keep_names_share_their_topics() -> None:
 
 
 def test_a_topic_with_dots_is_no_copy_of_a_cluster_that_is_not_there() -> None:
-    assert Names(both()).copied(both()["back"], ["south.orders", "east.orders"]) == ["south.orders"]
+    assert LinkNames(both()).copied(both()["back"], ["south.orders", "east.orders"]) == ["south.orders"]
 
 
 def test_heartbeats_of_any_link_and_their_copies_are_no_data() -> None:
     links = {**both(), "other": link("east", "south", heartbeat_topic="pulse")}
     names = ["pulse", "east.pulse", "orders", "trueup-heartbeats", "east.trueup-heartbeats"]
-    assert Names(links).copied(links["back"], names) == ["orders"]
+    assert LinkNames(links).copied(links["back"], names) == ["orders"]
 
 
 def test_dead_letters_of_any_link_and_their_copies_are_no_data() -> None:
     links = {**both(), "other": link("east", "south", failures="dead-letter")}
     names = ["orders.dead-letters", "south.orders.dead-letters", "west.orders.dead-letters", "orders"]
-    assert Names(links).copied(links["there"], names) == ["orders"]
+    assert LinkNames(links).copied(links["there"], names) == ["orders"]
 
 
 def test_without_dead_letters_such_a_name_is_a_topic_as_any() -> None:
-    assert Names(both()).copied(both()["there"], ["orders.dead-letters"]) == ["orders.dead-letters"]
+    assert LinkNames(both()).copied(both()["there"], ["orders.dead-letters"]) == ["orders.dead-letters"]
 
 
 CLUSTERS = st.sampled_from("abc")
@@ -104,7 +104,7 @@ def test_the_original_of_a_name_is_what_the_template_was_filled_with(template: s
 
 def test_a_circle_of_names_is_shown() -> None:
     links = {"there": link("west", "east"), "back": link("east", "west", rename="old.{topic}")}
-    assert {name: shown(way) for name, way in Names(links).circles().items()} == {
+    assert {name: shown(way) for name, way in LinkNames(links).circles().items()} == {
         "back": "x at west > x at east > old.x at west",
     }
 
@@ -112,7 +112,7 @@ def test_a_circle_of_names_is_shown() -> None:
 @pytest.mark.parametrize("topics", [("orders",), (r"/pay\..*/",)])
 def test_names_that_do_not_come_around_again_are_no_circle(topics: tuple[str, ...]) -> None:
     links = {"there": link("west", "east", topics), "back": link("east", "west", topics, rename="old.{topic}")}
-    assert (Names(links).circles(), Names(both()).circles()) == ({}, {})
+    assert (LinkNames(links).circles(), LinkNames(both()).circles()) == ({}, {})
 
 
 def problems(links: dict[str, dict[str, Any]]) -> list[str]:

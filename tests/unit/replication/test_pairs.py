@@ -4,7 +4,7 @@ import pytest
 
 from trueup.connectors.contract import LogId, log_of
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.snapshot import Settled, pairs
+from trueup.streams.replication.links.snapshot import AcknowledgedEnds, pairs
 
 HERE = [LogId("orders", number) for number in (3, 70, 4_096)]
 THERE = [LogId("copied", number) for number in range(3)]
@@ -61,7 +61,7 @@ class Copied(Copy):
     ids=["too early", "as it was", "begun anew"],
 )
 def test_a_lagging_end_is_held_to_what_was_acknowledged_before(ends: list[tuple[float, int]], expected: int) -> None:
-    settled, copy = Settled(), Copied(HERE[0], THERE[0], 0)
+    settled, copy = AcknowledgedEnds(), Copied(HERE[0], THERE[0], 0)
     for at_s, end in ends:
         copy.end = end
         found = settled.end(copy, 2.0, at_s)

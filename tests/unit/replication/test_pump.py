@@ -15,7 +15,7 @@ from tests.conformance.harness import Harness, Written, contents, numbered, untr
 from tests.conformance.memory import MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
 from trueup.connectors.contract import Lease, LogId, Position
 from trueup.connectors.replication import pump
-from trueup.connectors.replication.ports import Columns, Medium, Read, Waiting
+from trueup.connectors.replication.ports import Columns, CompletedWrite, Read, SystemPorts
 from trueup.connectors.replication.ports import Written as Result
 from trueup.connectors.replication.pump import Pump
 from trueup.connectors.replication.tail import Bounds, TailSearch
@@ -136,7 +136,7 @@ class TargetRefused(MemoryWriter):
         return TailsRefused(self.link)
 
 
-class Step(Waiting):
+class Step(CompletedWrite):
     """A write whose steps are remembered."""
 
     def __init__(self, steps: list[str], write: Callable[[], Mapping[LogId, Result]]) -> None:
@@ -157,7 +157,7 @@ class Steps(MemoryWriter):
 
     steps: ClassVar[list[str]] = []
 
-    def prepare(self, batches: Mapping[LogId, Columns]) -> Waiting:
+    def prepare(self, batches: Mapping[LogId, Columns]) -> CompletedWrite:
         self.steps.append("prepare")
         return Step(self.steps, partial(self.write, batches))
 
@@ -175,7 +175,7 @@ class LosesAnswers(MemoryWriter):
 
 def harness_of(reader: type[MemoryReader], writer: type[MemoryWriter] = MemoryWriter) -> Iterator[Harness]:
     east, west = MemoryCluster("east"), MemoryCluster("west")
-    yield Harness(east, west, "records", "", Pump(lambda _system: Medium(reader, writer)))
+    yield Harness(east, west, "records", "", Pump(lambda _system: SystemPorts(reader, writer)))
     east.kill()
     west.kill()
 
@@ -247,7 +247,7 @@ def test_what_was_read_is_read_again_when_an_end_fails_before_it_is_written(unsu
     with pytest.raises(Retry):
         copier.copy(1e12)
     copier.close()
-    unsure.connector = Pump(lambda _system: Medium(MemoryReader, MemoryWriter))
+    unsure.connector = Pump(lambda _system: SystemPorts(MemoryReader, MemoryWriter))
     unsure.copy(unsure.lease(topic)).to_the_end()
     assert contents(unsure.read("west", topic)) == numbered(2_500)
 

@@ -10,16 +10,16 @@ from tests.unit.replication.fake_connector import NAME
 from tests.unit.replication.test_link import FakeJournal, done
 from trueup.connectors.contract import LogId, Position, Run
 from trueup.state.common.errors import Refused
-from trueup.state.replication.anomalies import Choice
+from trueup.state.replication.anomalies import PathChoice
 from trueup.state.replication.provenance import Refill
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.refill import Refilling
 from trueup.streams.replication.links.reset import Resetting
-from trueup.streams.replication.links.snapshot import LinkFacts, Side
+from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
 from trueup.streams.replication.links.standing import ways_out
-from trueup.streams.replication.links.worker import Answer
+from trueup.streams.replication.links.worker import LeaseResult
 from trueup.streams.replication.reports import Report
 
 ZERO, BILLS = LogId("orders", 0), LogId("bills", 0)
@@ -43,9 +43,9 @@ class World:
             partition: ends for partition, ends in EMPTY.items() if partition.topic in self.ids["east"]
         }
 
-    def side(self, name: str) -> Side:
+    def side(self, name: str) -> ClusterSnapshot:
         ids = self.ids[name]
-        return Side(
+        return ClusterSnapshot(
             {topic: (LogId(topic, 0),) for topic in ids}, ids, self.logs[name], "", self.clusters[name], frozenset(ids)
         )
 
@@ -104,7 +104,7 @@ class Rig:
                 lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
                 lambda *_path: NAME,
             )  # fmt: skip
-            link.update(waiting={}, choice=Choice("batches", ""))
+            link.update(waiting={}, choice=PathChoice("batches", ""))
             sides: Any = FakeSides(self.world, source, target)
             note = lambda *result: self.notes.append(result)  # noqa: E731
             self.watches[name] = LinkMonitor(link, sides, self.watches, self.memory, note, self.memory.__setitem__)
@@ -123,7 +123,7 @@ class Rig:
             orders = link.orders()
             logs = link.snapshot.facts.source.logs
             link.take([
-                Answer([Report("a", 1, [
+                LeaseResult([Report("a", 1, [
                     done(o, a.source, (), position=Position(logs[a.source][1]), runs=(Run(0, 0, logs[a.source][1]),),
                          target_end=logs[a.source][1])
                     for a in o.lease.assignments

@@ -4,24 +4,24 @@ import pytest
 
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.replication.headers import Path
-from trueup.connectors.replication.remembered import LONGEST, MOST, Remembered
+from trueup.connectors.replication.remembered import LONGEST, MOST, BoundedCache
 from trueup.connectors.rocketmq.replication.records.columns import Encoder
 
 
 def test_a_result_is_remembered() -> None:
-    remembered = Remembered[bytes, int]()
+    remembered = BoundedCache[bytes, int]()
     assert (remembered.keep(b"a", 1, 5), remembered) == (5, {b"a": 5})
 
 
 def test_no_more_than_the_limit_are_remembered() -> None:
-    remembered = Remembered[int, int]()
+    remembered = BoundedCache[int, int]()
     for key in range(MOST + 5):
         remembered.keep(key, 1, key)
     assert len(remembered) == MOST
 
 
 def test_a_long_key_is_not_remembered() -> None:
-    remembered = Remembered[bytes, int]()
+    remembered = BoundedCache[bytes, int]()
     assert (remembered.keep(bytes(LONGEST + 1), LONGEST + 1, 5), remembered) == (5, {})
 
 

@@ -1,9 +1,9 @@
 import pytest
 
 from trueup.connectors.contract import LogId, Position, Progress, Run
-from trueup.state.replication.anomalies import Look, anomalies
+from trueup.state.replication.anomalies import CopyObservation, anomalies
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.snapshot import NOTHING, LinkFacts, Side, look, seen
+from trueup.streams.replication.links.snapshot import NOTHING, ClusterSnapshot, LinkFacts, look, seen
 
 ORDERS = LogId("orders", 0)
 
@@ -16,11 +16,13 @@ def at(offset: int) -> Copy:
 
 def facts(source_end: int, problem: str = "") -> LinkFacts:
     return LinkFacts(
-        Side({"orders": (ORDERS,)}, {}, {ORDERS: (0, source_end)}, problem), Side({"orders": (ORDERS,)}), 1
+        ClusterSnapshot({"orders": (ORDERS,)}, {}, {ORDERS: (0, source_end)}, problem),
+        ClusterSnapshot({"orders": (ORDERS,)}),
+        1,
     )
 
 
-def rules_of(before: Look, now: Look) -> list[str]:
+def rules_of(before: CopyObservation, now: CopyObservation) -> list[str]:
     return [anomaly.rule for anomaly in anomalies(before, now)]
 
 
@@ -47,14 +49,14 @@ def test_a_source_that_twice_ends_before_the_copy_lost_records() -> None:
     assert rules_of(now, now) == ["replication.source-lost-records"]
 
 
-@pytest.mark.parametrize("source", [Side(), Side(problem="no answer")])
-def test_a_target_is_not_without_a_topic_for_which_it_was_not_asked(source: Side) -> None:
-    now = look(copied(), LinkFacts(source, Side(cluster="west"), 1))
+@pytest.mark.parametrize("source", [ClusterSnapshot(), ClusterSnapshot(problem="no answer")])
+def test_a_target_is_not_without_a_topic_for_which_it_was_not_asked(source: ClusterSnapshot) -> None:
+    now = look(copied(), LinkFacts(source, ClusterSnapshot(cluster="west"), 1))
     assert rules_of(now, now) == []
 
 
 def test_a_target_that_was_asked_twice_and_does_not_have_the_topic_lost_it() -> None:
-    now = look(copied(), LinkFacts(Side({"orders": (ORDERS,)}), Side(cluster="west"), 1))
+    now = look(copied(), LinkFacts(ClusterSnapshot({"orders": (ORDERS,)}), ClusterSnapshot(cluster="west"), 1))
     assert rules_of(now, now) == ["replication.target-gone"]
 
 

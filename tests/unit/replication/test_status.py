@@ -7,18 +7,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.connectors.replication.heartbeat import Beat
+from trueup.connectors.replication.heartbeat import HeartbeatState
 from trueup.state.common.errors import Stop
 from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.status import MEANINGS, STAGES, LinkState, Part, PartitionStage, Signs, stage_of, state_of
+from trueup.state.replication.status import (
+    MEANINGS,
+    STAGES,
+    LinkObservations,
+    LinkState,
+    PartitionObservation,
+    PartitionStage,
+    stage_of,
+    state_of,
+)
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.rows import remedies
 
 NOW = 1_000_000
-WELL = Signs(
-    parts=[Part("orders-0"), Part("orders-1", left=5)], arrived_ms=NOW - 1_000, reported_ms=NOW - 10, since_ms=1
+WELL = LinkObservations(
+    parts=[PartitionObservation("orders-0"), PartitionObservation("orders-1", left=5)],
+    arrived_ms=NOW - 1_000,
+    reported_ms=NOW - 10,
+    since_ms=1,
 )
 
 
@@ -35,13 +47,13 @@ def test_a_link_is_up_when_all_its_parts_are():
 
 
 def test_one_stopped_partition_stops_the_link_from_being_up():
-    parts = [*WELL.parts, Part("orders-2", "too large", stopped=True)]
+    parts = [*WELL.parts, PartitionObservation("orders-2", "too large", stopped=True)]
     found, (reason,) = state_of(replace(WELL, parts=parts), NOW)
     assert (found, reason.text) == (LinkState.STOPPED, "1 of 3 partitions need an operator; orders-2: too large")
 
 
 def test_a_partition_that_is_tried_again_makes_the_link_slow():
-    assert state(parts=[Part("orders-0", "no leader")]) is LinkState.SLOW
+    assert state(parts=[PartitionObservation("orders-0", "no leader")]) is LinkState.SLOW
 
 
 @pytest.mark.parametrize(("age_s", "found"), [(30, LinkState.UP), (31, LinkState.SLOW), (121, LinkState.STALLED)])
@@ -58,13 +70,13 @@ def test_tasks_that_do_not_report_stall_the_link():
 
 
 def test_a_record_that_waits_too_long_is_reported_with_its_partition():
-    _, (reason,) = state_of(replace(WELL, parts=[Part("orders-1", left=9, wait_ms=145_000)]), NOW)
+    _, (reason,) = state_of(replace(WELL, parts=[PartitionObservation("orders-1", left=9, wait_ms=145_000)]), NOW)
     assert reason == ("replication.slow", "a record of orders-1 has waited for 145 s; the copy continues")
 
 
-@pytest.mark.parametrize("others", [[], [Part("bills-0")]])
-def test_a_link_with_a_paused_topic_is_paused_and_not_slow(others: list[Part]):
-    parts = [*others, Part("orders-1", idle_ms=NOW, left=900, paused=True)]
+@pytest.mark.parametrize("others", [[], [PartitionObservation("bills-0")]])
+def test_a_link_with_a_paused_topic_is_paused_and_not_slow(others: list[PartitionObservation]):
+    parts = [*others, PartitionObservation("orders-1", idle_ms=NOW, left=900, paused=True)]
     assert (state(parts=parts), rules(parts=parts)) == (LinkState.PAUSED, ["replication.paused"])
 
 
@@ -84,8 +96,8 @@ def test_the_gravest_reason_comes_first():
     [
         ({"source": "timed out"}, LinkState.DOWN),
         ({"refused": "one cluster"}, LinkState.STOPPED),
-        ({"parts": [Part("p", "recreated", stopped=True, paused=True)]}, LinkState.STOPPED),
-        ({"parts": [Part("p", gone=True, paused=True)]}, LinkState.WAITING),
+        ({"parts": [PartitionObservation("p", "recreated", stopped=True, paused=True)]}, LinkState.STOPPED),
+        ({"parts": [PartitionObservation("p", gone=True, paused=True)]}, LinkState.WAITING),
         ({"parts": []}, LinkState.WAITING),
         ({"looked": False}, LinkState.STARTING),
     ],
@@ -95,23 +107,23 @@ def test_a_link_that_is_held_still_reports_problems(held: dict[str, bool], wrong
 
 
 def test_a_paused_link_in_observe_shows_the_pause():
-    paused = [Part("p", paused=True, observed=True)]
+    paused = [PartitionObservation("p", paused=True, observed=True)]
     assert (state(paused=True, observing=True, parts=paused), rules(paused=True, observing=True, parts=paused)) == (
         LinkState.PAUSED, ["replication.paused"],
     )  # fmt: skip
 
 
 @given(st.builds(
-    Part, st.just("p"), st.sampled_from(["", "wrong"]), stopped=st.booleans(), approval=st.sampled_from(["", "a"]),
-    begun=st.booleans(), paused=st.booleans(), observed=st.booleans(), gone=st.booleans(),
-    unknown=st.sampled_from(["", "timed out"]), backlog=st.booleans(), left=st.just(0), idle_ms=st.just(0),
-    wait_ms=st.just(0),
+    PartitionObservation, st.just("p"), st.sampled_from(["", "wrong"]), stopped=st.booleans(),
+    approval=st.sampled_from(["", "a"]), begun=st.booleans(), paused=st.booleans(), observed=st.booleans(),
+    gone=st.booleans(), unknown=st.sampled_from(["", "timed out"]), backlog=st.booleans(),
+    left=st.just(0), idle_ms=st.just(0), wait_ms=st.just(0),
 ))  # fmt: skip
-def test_a_link_with_a_partition_that_is_not_copied_is_never_up(part: Part):
+def test_a_link_with_a_partition_that_is_not_copied_is_never_up(part: PartitionObservation):
     copying = stage_of(part) is PartitionStage.COPYING
-    assert (state(parts=[Part("q"), part]) is LinkState.UP) == copying
+    assert (state(parts=[PartitionObservation("q"), part]) is LinkState.UP) == copying
     assert copying == (
-        part == Part("p") or not any((
+        part == PartitionObservation("p") or not any((
             part.error, part.stopped, part.approval, not part.begun, part.paused, part.observed, part.gone,
             part.unknown, part.backlog,
         ))
@@ -129,20 +141,20 @@ def test_observing_is_no_reason_to_be_late():
 @pytest.mark.parametrize(
     ("part", "stage"),
     [
-        (Part("p"), PartitionStage.COPYING),
-        (Part("p", "no leader"), PartitionStage.RETRYING),
-        (Part("p", "too large", stopped=True), PartitionStage.STOPPED),
-        (Part("p", "too large", stopped=True, paused=True), PartitionStage.STOPPED),
-        (Part("p", "no leader", paused=True), PartitionStage.PAUSED),
-        (Part("p", observed=True), PartitionStage.OBSERVED),
-        (Part("p", unknown="no end"), PartitionStage.UNKNOWN),
-        (Part("p", begun=False), PartitionStage.NEW),
-        (Part("p", approval="retention.ms 1 > 2", begun=False), PartitionStage.WAITING),
-        (Part("p", backlog=True), PartitionStage.CATCHING_UP),
-        (Part("p", stopped=True, gone=True), PartitionStage.GONE),
+        (PartitionObservation("p"), PartitionStage.COPYING),
+        (PartitionObservation("p", "no leader"), PartitionStage.RETRYING),
+        (PartitionObservation("p", "too large", stopped=True), PartitionStage.STOPPED),
+        (PartitionObservation("p", "too large", stopped=True, paused=True), PartitionStage.STOPPED),
+        (PartitionObservation("p", "no leader", paused=True), PartitionStage.PAUSED),
+        (PartitionObservation("p", observed=True), PartitionStage.OBSERVED),
+        (PartitionObservation("p", unknown="no end"), PartitionStage.UNKNOWN),
+        (PartitionObservation("p", begun=False), PartitionStage.NEW),
+        (PartitionObservation("p", approval="retention.ms 1 > 2", begun=False), PartitionStage.WAITING),
+        (PartitionObservation("p", backlog=True), PartitionStage.CATCHING_UP),
+        (PartitionObservation("p", stopped=True, gone=True), PartitionStage.GONE),
     ],
 )
-def test_the_stage_of_a_partition_follows_from_what_is_known(part: Part, stage: PartitionStage):
+def test_the_stage_of_a_partition_follows_from_what_is_known(part: PartitionObservation, stage: PartitionStage):
     assert stage_of(part) is stage
 
 
@@ -153,20 +165,20 @@ def test_every_state_and_stage_is_explained():
 @pytest.mark.parametrize(
     ("part", "found"),
     [
-        (Part("p", "no task has reported yet", begun=False), LinkState.STARTING),
-        (Part("p", "no task has reported yet", begun=False, idle_ms=31_000), LinkState.SLOW),
-        (Part("p", "no task has reported yet", begun=False, idle_ms=121_000), LinkState.STALLED),
-        (Part("p", approval="the topic is missing", begun=False, idle_ms=NOW), LinkState.WAITING),
-        (Part("p", backlog=True, left=9, wait_ms=NOW), LinkState.CATCHING_UP),
-        (Part("p", left=9, wait_ms=NOW), LinkState.SLOW),
-        (Part("p", backlog=True, left=9, idle_ms=121_000), LinkState.STALLED),
-        (Part("p", gone=True), LinkState.WAITING),
-        (Part("p", unknown="no end", left=-1), LinkState.SLOW),
-        (Part("p", unknown="no end", left=-1, idle_ms=121_000), LinkState.STALLED),
+        (PartitionObservation("p", "no task has reported yet", begun=False), LinkState.STARTING),
+        (PartitionObservation("p", "no task has reported yet", begun=False, idle_ms=31_000), LinkState.SLOW),
+        (PartitionObservation("p", "no task has reported yet", begun=False, idle_ms=121_000), LinkState.STALLED),
+        (PartitionObservation("p", approval="the topic is missing", begun=False, idle_ms=NOW), LinkState.WAITING),
+        (PartitionObservation("p", backlog=True, left=9, wait_ms=NOW), LinkState.CATCHING_UP),
+        (PartitionObservation("p", left=9, wait_ms=NOW), LinkState.SLOW),
+        (PartitionObservation("p", backlog=True, left=9, idle_ms=121_000), LinkState.STALLED),
+        (PartitionObservation("p", gone=True), LinkState.WAITING),
+        (PartitionObservation("p", unknown="no end", left=-1), LinkState.SLOW),
+        (PartitionObservation("p", unknown="no end", left=-1, idle_ms=121_000), LinkState.STALLED),
     ],
 )
-def test_records_that_should_move_and_do_not_are_never_up(part: Part, found: LinkState):
-    assert state(parts=[Part("q"), part]) is found
+def test_records_that_should_move_and_do_not_are_never_up(part: PartitionObservation, found: LinkState):
+    assert state(parts=[PartitionObservation("q"), part]) is found
 
 
 def test_a_link_whose_source_shows_no_topic_is_not_up():
@@ -178,7 +190,7 @@ def test_clusters_that_were_not_asked_yet_are_not_down():
 
 
 def test_tasks_are_not_expected_to_report_where_nothing_may_move():
-    assert state(parts=[Part("p", approval="retention.ms 1 > 2")], reported_ms=1) is LinkState.WAITING
+    assert state(parts=[PartitionObservation("p", approval="retention.ms 1 > 2")], reported_ms=1) is LinkState.WAITING
 
 
 def test_a_link_that_goes_on_after_a_pause_is_not_late_for_the_pause():
@@ -199,7 +211,10 @@ def test_an_error_of_heartbeats_is_reported_with_their_absence():
 
 
 def test_errors_of_both_ends_of_heartbeats_are_reported():
-    assert beat_error(Beat(source_error="no right", target_error="timed out")) == "source: no right; target: timed out"
+    assert (
+        beat_error(HeartbeatState(source_error="no right", target_error="timed out"))
+        == "source: no right; target: timed out"
+    )
 
 
 def test_an_applicable_rule_is_reported_once_with_its_remedy():

@@ -6,7 +6,7 @@ from typing import Any, Self
 import pytest
 
 from trueup.streams.replication.links.worker import ENVIRONMENT
-from trueup.streams.replication.query import POOL, Tasks
+from trueup.streams.replication.query import POOL, LinkTasks
 
 FIRST = next(iter(ENVIRONMENT))
 ORDERS: Any = [SimpleNamespace(lease=SimpleNamespace(link="orders"))]
@@ -36,7 +36,7 @@ class Context:
 
 def lent(context: Context) -> Context:
     spark: Any = SimpleNamespace(sparkContext=context)
-    Tasks().lend(spark, ORDERS)
+    LinkTasks().lend(spark, ORDERS)
     return context
 
 

@@ -14,7 +14,7 @@ from trueup.state.common.errors import Refused
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.refill import Refilling
 from trueup.streams.replication.links.reset import Resetting
-from trueup.streams.replication.links.standing import WayOut, ways_out
+from trueup.streams.replication.links.standing import RecoveryOption, ways_out
 
 BEFORE = 2
 """Looks before a command: some events must be seen twice."""
@@ -65,7 +65,7 @@ def align(rig: Rig) -> None:
                 recreated(rig, target, topic)
 
 
-def carry_out(rig: Rig, watch: LinkMonitor, way: WayOut) -> None:
+def carry_out(rig: Rig, watch: LinkMonitor, way: RecoveryOption) -> None:
     """Execute a command line as it is shown."""
     words = shlex.split(way.command)
     if words[1:3] == ["config", "set"]:

@@ -19,7 +19,7 @@ from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.replication import reports
 from trueup.streams.replication.links import worker
-from trueup.streams.replication.links.worker import Answer, hold, release
+from trueup.streams.replication.links.worker import LeaseResult, hold, release
 from trueup.streams.replication.reports import ReportMessage
 
 ORDERS = LogId("orders", 0)
@@ -33,7 +33,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     release(["east-west"])
 
 
-def copied(answer: Answer) -> list[int]:
+def copied(answer: LeaseResult) -> list[int]:
     return [progress.copied for progress in answer.progress if progress.copied]
 
 
@@ -126,7 +126,7 @@ def test_one_of_several_tasks_copies_nothing_without_a_lease(world: World) -> No
     ids=["goes on", "opens anew after itself", "missed a lease", "another term"],
 )
 def test_a_worker_waits_until_no_other_process_copies(
-    world: World, monkeypatch: pytest.MonkeyPatch, following: worker.Order, waited: list[float]
+    world: World, monkeypatch: pytest.MonkeyPatch, following: worker.LeaseOrder, waited: list[float]
 ) -> None:
     found: list[float] = []
     hold(order(1))
@@ -140,7 +140,7 @@ def test_a_worker_waits_until_no_other_process_copies(
     [order(3), order(2, term="b"), order(2, limits=Limits(records_per_s=5))],
     ids=["missed a lease", "another term", "other limits"],
 )
-def test_a_copier_is_opened_where_the_lease_does_not_follow(world: World, following: worker.Order) -> None:
+def test_a_copier_is_opened_where_the_lease_does_not_follow(world: World, following: worker.LeaseOrder) -> None:
     hold(order(1))
     hold(following)
     assert (len(world.opened), world.closed) == (2, 1)
@@ -209,6 +209,6 @@ def test_a_defect_is_not_hidden(world: World) -> None:
 
 def test_answers_travel(world: World) -> None:
     world.write(ORDERS, 5)
-    answer = Answer(hold(order()).reports, Stop("a", "b", "c"))
+    answer = LeaseResult(hold(order()).reports, Stop("a", "b", "c"))
     back = pickle.loads(pickle.dumps(answer))
     assert (back.progress, str(back.error)) == (answer.progress, str(answer.error))

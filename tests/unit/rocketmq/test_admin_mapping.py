@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.rocketmq.client.topics import Topic
+from trueup.connectors.rocketmq.client.topics import RocketMqTopic
 from trueup.connectors.rocketmq.replication.identity import agreed
-from trueup.connectors.rocketmq.replication.rights import Drop, Put, entries_of, rights_of, steps
+from trueup.connectors.rocketmq.replication.rights import DropRights, PutRights, entries_of, rights_of, steps
 from trueup.connectors.rocketmq.replication.topics import KNOWN, changed, grown, on_each, settings_of, state_of
 from trueup.state.common.errors import Stop
-from trueup.state.replication.config_sync import ChangeKind, Policy, Right, Setting, diff
-from trueup.state.replication.config_sync import Topic as Compared
+from trueup.state.replication.config_sync import AlignmentPolicy, ChangeKind, Right, Setting, diff
+from trueup.state.replication.config_sync import TopicConfigs as Compared
 
 FIFO = {"message.type": "FIFO"}
 READ = Right("topic", "literal", "orders", "User:link", "*", "read", "allow")
@@ -25,20 +25,22 @@ def acl(*entries: dict[str, Any]) -> dict[str, Any]:
     return {"subject": "User:link", "policies": [{"policyType": "Custom", "entries": list(entries)}]}
 
 
-def kinds(source: Topic, target: Topic | None) -> list[tuple[ChangeKind, Any]]:
+def kinds(source: RocketMqTopic, target: RocketMqTopic | None) -> list[tuple[ChangeKind, Any]]:
     """The actions that make a topic of one broker equal to one of another."""
     there = {} if target is None else {"t": Compared(target.read, settings_of({"there": target}))}
-    found = diff({"t": Compared(source.read, settings_of({"here": source}))}, there, Policy({"t": "t"}, known=KNOWN))
+    found = diff(
+        {"t": Compared(source.read, settings_of({"here": source}))}, there, AlignmentPolicy({"t": "t"}, known=KNOWN)
+    )
     return [(action.kind, action.partitions or action.configs) for action in found]
 
 
 def test_queues_are_in_the_order_of_brokers_and_numbers() -> None:
-    found = state_of("t", {"b": Topic("t", 1, 1), "a": Topic("t", 2, 1)})
+    found = state_of("t", {"b": RocketMqTopic("t", 1, 1), "a": RocketMqTopic("t", 2, 1)})
     assert found.logs == (LogId("t", 0, "a"), LogId("t", 1, "a"), LogId("t", 0, "b"))
 
 
 def test_settings_are_shown_with_their_defaults() -> None:
-    assert settings_of({"a": Topic("t", 4, 2, attributes={"reserve.time": "9"})}) == {
+    assert settings_of({"a": RocketMqTopic("t", 4, 2, attributes={"reserve.time": "9"})}) == {
         "perm": Setting("6", False), "order": Setting("false", False),
         "attributes.message.type": Setting("NORMAL", False), "attributes.reserve.time": Setting("9", True),
         "queues.a": Setting("4 to read, 2 to write", False),
@@ -46,46 +48,50 @@ def test_settings_are_shown_with_their_defaults() -> None:
 
 
 @pytest.mark.parametrize(("source", "target", "expected"), [
-    (Topic("t", 4, 4, attributes=FIFO), Topic("t", 4, 4), [(ChangeKind.SET, {"attributes.message.type": "FIFO"})]),
-    (Topic("t", 4, 4), Topic("t", 4, 4, attributes=FIFO), [(ChangeKind.SET, {"attributes.message.type": None})]),
-    (Topic("t", 4, 4, ordered=True), Topic("t", 4, 4), [(ChangeKind.SET, {"order": "true"})]),
-    (Topic("t", 4, 4, permissions=2), Topic("t", 4, 4), [(ChangeKind.SET, {"perm": "2"})]),
-    (Topic("t", 4, 4, permissions=4), Topic("t", 4, 4), []),
-    (Topic("t", 8, 8), Topic("t", 4, 4), [(ChangeKind.GROW, 8)]),
-    (Topic("t", 4, 4), Topic("t", 8, 8), []),
+    (RocketMqTopic("t", 4, 4, attributes=FIFO), RocketMqTopic("t", 4, 4),
+     [(ChangeKind.SET, {"attributes.message.type": "FIFO"})]),
+    (RocketMqTopic("t", 4, 4), RocketMqTopic("t", 4, 4, attributes=FIFO),
+     [(ChangeKind.SET, {"attributes.message.type": None})]),
+    (RocketMqTopic("t", 4, 4, ordered=True), RocketMqTopic("t", 4, 4), [(ChangeKind.SET, {"order": "true"})]),
+    (RocketMqTopic("t", 4, 4, permissions=2), RocketMqTopic("t", 4, 4), [(ChangeKind.SET, {"perm": "2"})]),
+    (RocketMqTopic("t", 4, 4, permissions=4), RocketMqTopic("t", 4, 4), []),
+    (RocketMqTopic("t", 8, 8), RocketMqTopic("t", 4, 4), [(ChangeKind.GROW, 8)]),
+    (RocketMqTopic("t", 4, 4), RocketMqTopic("t", 8, 8), []),
 ])  # fmt: skip
-def test_a_copy_gets_what_its_source_has_and_stays_writable(source: Topic, target: Topic, expected: Any) -> None:
+def test_a_copy_gets_what_its_source_has_and_stays_writable(
+    source: RocketMqTopic, target: RocketMqTopic, expected: Any
+) -> None:
     assert kinds(source, target) == expected
 
 
 def test_a_new_topic_gets_only_settings_of_rocketmq() -> None:
     kafka = {"cleanup.policy": Setting("compact", True), "retention.ms": Setting("1", True)}
-    [action] = diff({"t": Compared(3, kafka)}, {}, Policy({"t": "t"}, known=KNOWN))
+    [action] = diff({"t": Compared(3, kafka)}, {}, AlignmentPolicy({"t": "t"}, known=KNOWN))
     assert (action.kind, action.configs) == (ChangeKind.CREATE, {})
 
 
 @pytest.mark.parametrize(("configs", "wanted", "removed"), [
-    ({"perm": "2"}, Topic("t", 4, 4, 2), []),
-    ({"perm": None}, Topic("t", 4, 4, 6), []),
-    ({"order": "true"}, Topic("t", 4, 4, ordered=True), []),
-    ({"attributes.message.type": "DELAY"}, Topic("t", 4, 4, attributes={"message.type": "DELAY"}), []),
-    ({"attributes.message.type": None}, Topic("t", 4, 4), ["message.type"]),
-    ({"attributes.reserve.time": None}, Topic("t", 4, 4), []),
+    ({"perm": "2"}, RocketMqTopic("t", 4, 4, 2), []),
+    ({"perm": None}, RocketMqTopic("t", 4, 4, 6), []),
+    ({"order": "true"}, RocketMqTopic("t", 4, 4, ordered=True), []),
+    ({"attributes.message.type": "DELAY"}, RocketMqTopic("t", 4, 4, attributes={"message.type": "DELAY"}), []),
+    ({"attributes.message.type": None}, RocketMqTopic("t", 4, 4), ["message.type"]),
+    ({"attributes.reserve.time": None}, RocketMqTopic("t", 4, 4), []),
 ])  # fmt: skip
-def test_only_what_changes_is_sent(configs: dict[str, str | None], wanted: Topic, removed: list[str]) -> None:
-    assert changed(Topic("t", 4, 4, attributes=FIFO), configs) == (wanted, removed)
+def test_only_what_changes_is_sent(configs: dict[str, str | None], wanted: RocketMqTopic, removed: list[str]) -> None:
+    assert changed(RocketMqTopic("t", 4, 4, attributes=FIFO), configs) == (wanted, removed)
 
 
 def test_a_topic_that_links_may_not_write_stays_so() -> None:
-    assert changed(Topic("t", 4, 4, permissions=4), {"perm": "6"})[0].permissions == 4
+    assert changed(RocketMqTopic("t", 4, 4, permissions=4), {"perm": "6"})[0].permissions == 4
 
 
 @pytest.mark.parametrize(("topic", "expected"), [
-    (Topic("t", 4, 4, attributes=FIFO), Topic("t", 6, 6)),
-    (Topic("t", 8, 4), Topic("t", 8, 6)),
-    (Topic("t", 6, 6), None),
+    (RocketMqTopic("t", 4, 4, attributes=FIFO), RocketMqTopic("t", 6, 6)),
+    (RocketMqTopic("t", 8, 4), RocketMqTopic("t", 8, 6)),
+    (RocketMqTopic("t", 6, 6), None),
 ])  # fmt: skip
-def test_queues_are_added_and_never_removed(topic: Topic, expected: Topic | None) -> None:
+def test_queues_are_added_and_never_removed(topic: RocketMqTopic, expected: RocketMqTopic | None) -> None:
     assert grown(topic, 6) == expected
 
 
@@ -129,8 +135,8 @@ def test_an_operation_of_another_system_is_refused_by_name() -> None:
         entries_of("Topic:orders", [READ._replace(operation="alter_configs")])
 
 
-def put(*entries: dict[str, Any], merge: bool) -> Put:
-    return Put(acl(*entries), merge)
+def put(*entries: dict[str, Any], merge: bool) -> PutRights:
+    return PutRights(acl(*entries), merge)
 
 
 @pytest.mark.parametrize(("found", "granted", "expected"), [
@@ -138,21 +144,21 @@ def put(*entries: dict[str, Any], merge: bool) -> Put:
     (acl(entry("Topic:orders", "Get")), True, [put(entry("Topic:orders", "Get Sub"), merge=True)]),
     (acl(entry("Topic:orders", "Sub")), True, []),
     (acl(entry("Topic:orders", "Get Sub")), False, [put(entry("Topic:orders", "Get"), merge=True)]),
-    (acl(entry("Topic:orders", "Sub"), entry("Topic:b", "Sub")), False, [Drop("Topic:orders")]),
+    (acl(entry("Topic:orders", "Sub"), entry("Topic:b", "Sub")), False, [DropRights("Topic:orders")]),
     (acl(entry("Topic:b", "Sub")), False, []),
     (None, False, []),
     (acl(entry("Topic:b", "Pub"), entry("Topic:orders", "Pub", "10.0.0.1")), True,
-     [Drop(""), put(entry("Topic:b", "Pub"), entry("Topic:orders", "Sub"), entry("Topic:orders", "Pub", "10.0.0.1"),
-                    merge=False)]),
+     [DropRights(""), put(entry("Topic:b", "Pub"), entry("Topic:orders", "Sub"),
+                          entry("Topic:orders", "Pub", "10.0.0.1"), merge=False)]),
 ])  # fmt: skip
 def test_other_rights_of_a_user_stay(found: dict[str, Any] | None, granted: bool, expected: list[Any]) -> None:
     made = steps(found, READ, granted)
     assert [_sorted(step) for step in made] == [_sorted(step) for step in expected]
 
 
-def _sorted(step: Put | Drop) -> Any:
+def _sorted(step: PutRights | DropRights) -> Any:
     """A step without the order of its entries."""
-    if isinstance(step, Drop):
+    if isinstance(step, DropRights):
         return step
     return step.merge, sorted(str(one) for policy in step.rights["policies"] for one in policy["entries"])
 

@@ -9,11 +9,11 @@ from tests.unit.rocketmq.peers import Handler, Peer, answer
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
-from trueup.connectors.rocketmq.client.codes import Missing, RequestCode
-from trueup.connectors.rocketmq.client.connection import Request
+from trueup.connectors.rocketmq.client.codes import NoRoute, RequestCode
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest
 from trueup.state.common.errors import BadBytes, Retry, Stop, Unknown
 
-READ = Request(RequestCode.MAX_OFFSET, "read", {})
+READ = RocketMqRequest(RequestCode.MAX_OFFSET, "read", {})
 
 
 def route(brokers: dict[str, str], queues: int = 2, perm: int = 6) -> bytes:
@@ -74,7 +74,7 @@ def test_queues_that_only_one_name_server_knows_count(start: Any) -> None:
 
 def test_a_topic_that_none_knows_is_missing(start: Any) -> None:
     client, peers = start(name_server({}, ()), name_server({}, ()))
-    with pytest.raises(Missing):
+    with pytest.raises(NoRoute):
         client.route("t")
     assert [len(peer.requests) for peer in peers] == [1, 1]
 
@@ -167,7 +167,7 @@ def test_many_questions_are_in_flight_together_and_each_has_its_own_error(start:
             )
         )
         client, _ = start(name_server({"a": broker.address}))
-        asked = [Request(RequestCode.MAX_OFFSET, "read", {"n": n}) for n in range(600)]
+        asked = [RocketMqRequest(RequestCode.MAX_OFFSET, "read", {"n": n}) for n in range(600)]
         found = client.ask_each("a", asked)
     assert isinstance(found[7], Stop)
     assert [one.number("offset") for one in found if not isinstance(one, Stop)] == [n for n in range(600) if n != 7]

@@ -1,6 +1,6 @@
 import pytest
 
-from trueup.connectors.rocketmq.client.codes import Illegal, Missing, NoGroup, problem
+from trueup.connectors.rocketmq.client.codes import Illegal, NoGroup, NoRoute, problem
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 
@@ -9,7 +9,7 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
     (1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", Retry),
     (1, "java.util.NoSuchElementException, java.base/java.util.LinkedList.getLast(LinkedList.java:261)", Retry),
     (1, "UNKNOWN_ERROR", Unknown), (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry), (14, "", Retry),
-    (215, "", Retry), (17, "", Missing),
+    (215, "", Retry), (17, "", NoRoute),
     (26, "", NoGroup), (3, "", Stop), (13, "", Illegal),
     (1, "java.lang.RuntimeException: message body size exceeded", Illegal),
     (16, "", Stop), (29, "", Stop), (4711, "", Stop),

@@ -9,10 +9,17 @@ from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol.compression import LZ4, closed
-from trueup.connectors.rocketmq.protocol.stored import Stored, decode
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages, decode
 from trueup.connectors.rocketmq.replication.records import columns, names
 from trueup.connectors.rocketmq.replication.records.binding import Binding
-from trueup.connectors.rocketmq.replication.records.columns import Decoded, Decoder, Encoder, Header, Messages, mark_in
+from trueup.connectors.rocketmq.replication.records.columns import (
+    DecodedMessages,
+    Decoder,
+    Encoder,
+    Header,
+    OutgoingMessages,
+    mark_in,
+)
 from trueup.state.replication.provenance import HEADER
 
 NATURE = b"KEYS\x01k1 k2\x02TAGS\x01paid\x02__SHARDINGKEY\x01fifo\x02own\x01\xc3\xbc\x02UNIQ_KEY\x017F00\x02"
@@ -22,7 +29,7 @@ TRAPS = ["DELAY", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "TIMER_DELAY_S
 
 def decoded(
     message: Message, raw: bool = False, there: Binding = HERE, replicated: bool = False, **called: str
-) -> Decoded:
+) -> DecodedMessages:
     names = {name.encode(): known.encode() for name, known in called.items()}
     return Decoder(raw, replicated, names).columns(decode(memoryview(message.encoded()), "here"), there)
 
@@ -33,7 +40,7 @@ def read(message: Message, raw: bool = False) -> Columns:
 
 def written(
     key: bytes | None = None, value: bytes | None = b"v", *headers: tuple[str, bytes | None], stamp: int = 5
-) -> Messages:
+) -> OutgoingMessages:
     return Encoder().messages(Columns([0], [key], [value], [stamp], [headers]), HERE)
 
 
@@ -114,7 +121,7 @@ def test_a_compressed_body_is_opened_for_other_systems_only() -> None:
     assert (made.bodies, made.sys) == ([body], [sys])
 
 
-def several(*bodies: tuple[bytes, int]) -> Stored:
+def several(*bodies: tuple[bytes, int]) -> StoredMessages:
     raw = b"".join(Message(body, offset=n, sys=sys).encoded() for n, (body, sys) in enumerate(bodies))
     return decode(memoryview(raw), "here")
 

@@ -9,18 +9,18 @@ import pytest
 from tests.unit.rocketmq.peers import Handler, Peer, answer, frame
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client.codes import RequestCode
-from trueup.connectors.rocketmq.client.connection import Access, Connection, Request
+from trueup.connectors.rocketmq.client.connection import ConnectionOptions, RocketMqConnection, RocketMqRequest
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError, Unknown
 
-READ = Request(RequestCode.MAX_OFFSET, "read", {"topic": "t"})
-WRITE = Request(RequestCode.SEND, "write", {}, b"body", changes=True)
-QUICK, USUAL = Access(timeout_s=0.2), Access()
+READ = RocketMqRequest(RequestCode.MAX_OFFSET, "read", {"topic": "t"})
+WRITE = RocketMqRequest(RequestCode.SEND, "write", {}, b"body", changes=True)
+QUICK, USUAL = ConnectionOptions(timeout_s=0.2), ConnectionOptions()
 MB = 1 << 20
 
 
 @contextmanager
-def linked(handler: Handler, access: Access = USUAL, pace_s: float = 0.0) -> Iterator[Connection]:
-    with Peer(handler, pace_s) as peer, Connection(peer.address, access) as connection:
+def linked(handler: Handler, access: ConnectionOptions = USUAL, pace_s: float = 0.0) -> Iterator[RocketMqConnection]:
+    with Peer(handler, pace_s) as peer, RocketMqConnection(peer.address, access) as connection:
         yield connection
 
 
@@ -62,7 +62,7 @@ def test_requests_of_the_server_are_passed_over() -> None:
 @pytest.mark.parametrize(("request_", "kind"), [(READ, Retry), (WRITE, Unknown)])
 @pytest.mark.parametrize("handler", [lambda _: b"", lambda _: None], ids=["silent", "closed"])
 def test_a_lost_response_leaves_the_outcome_of_a_change_unknown(
-    handler: Callable[[dict[str, Any]], bytes | None], request_: Request, kind: type[TrueupError]
+    handler: Callable[[dict[str, Any]], bytes | None], request_: RocketMqRequest, kind: type[TrueupError]
 ) -> None:
     with linked(handler, QUICK) as connection, pytest.raises(kind):
         connection.ask(request_)
@@ -137,7 +137,7 @@ def test_a_server_that_is_not_there_is_worth_another_try() -> None:
     with Peer(lambda _: None) as peer:
         address = peer.address
     with pytest.raises(Retry, match=address):
-        Connection(address, Access())
+        RocketMqConnection(address, ConnectionOptions())
 
 
 def test_an_error_response_leaves_the_connection_usable() -> None:

@@ -9,7 +9,7 @@ from trueup.sandbox.demo.rocketmq_shop import (
     COMPRESSED,
     DELAYED,
     TRANSACTIONAL,
-    Order,
+    ShopOrder,
     order_of,
     same_message,
     same_record,
@@ -30,7 +30,7 @@ def stored(key: str, **changes: object) -> bool:
     return same_message(key, BEGUN_MS, **{**found, **changes})  # type: ignore[arg-type]
 
 
-def record(order: Order, **changes: object) -> bool:
+def record(order: ShopOrder, **changes: object) -> bool:
     """Whether the record of an order passes, with these changes."""
     headers = [(name, text.encode()) for name, text in order.properties.items() if name != "KEYS"]
     found = {"value": order.body, "born_ms": order.born_ms, "headers": [("trueup-source", b"hangzhou"), *headers]}

@@ -12,7 +12,7 @@ from tests.unit.rocketmq.peers import answer
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode
-from trueup.connectors.rocketmq.replication.groups import OWN, Groups
+from trueup.connectors.rocketmq.replication.groups import OWN, RocketMqGroups
 from trueup.state.common.errors import Retry, Stop
 
 FIFO = {"groupName": "billing", "consumeMessageOrderly": True}
@@ -41,7 +41,7 @@ class Servers(FakeCluster):
 
     def __init__(self, stack: ExitStack, **handlers: Any) -> None:
         super().__init__(stack, **handlers)
-        self.groups = Groups(stack.enter_context(RocketMqClient(self.endpoint)))
+        self.groups = RocketMqGroups(stack.enter_context(RocketMqClient(self.endpoint)))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client import messages
-from trueup.connectors.rocketmq.client.connection import Request, Response
+from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
 from trueup.state.common.errors import Stop
 
 LOG = LogId("orders", 2, "broker-a")
@@ -20,7 +20,7 @@ def test_a_send_names_its_queue_and_its_broker() -> None:
 
 
 @pytest.mark.parametrize("request_", [messages.send(LOG, b"x", 1), messages.send_batch(LOG, b"x", 1)])
-def test_no_topic_is_created_for_a_message(request_: Request) -> None:
+def test_no_topic_is_created_for_a_message(request_: RocketMqRequest) -> None:
     """The template of new topics is none: its name is not one that a topic can have."""
     assert re.search(r"[^%|a-zA-Z0-9_-]", str(request_.fields["c"]))
 
@@ -33,8 +33,8 @@ def test_properties_that_are_not_text_need_a_batch() -> None:
 @pytest.mark.parametrize(("code", "durable"), [(0, True), (10, False), (11, False), (12, False)])
 def test_a_message_that_is_not_on_disk_or_slave_yet_is_sent(code: int, durable: bool) -> None:
     fields = {"msgId": "A,B", "queueId": "2", "queueOffset": "7"}
-    found = messages.sent(Response(code, fields, memoryview(b""), "here"))
-    assert found == messages.Sent(2, 7, ("A", "B"), durable)
+    found = messages.sent(RocketMqResponse(code, fields, memoryview(b""), "here"))
+    assert found == messages.SendResult(2, 7, ("A", "B"), durable)
 
 
 @pytest.mark.parametrize(("wait_s", "flag"), [(0.0, 4), (1.5, 6)])
@@ -47,6 +47,6 @@ def test_a_pull_that_may_wait_is_held(wait_s: float, flag: int) -> None:
 
 @pytest.mark.parametrize(("commit", "kind"), [(True, 8), (False, 12)])
 def test_a_transaction_ends_either_way(commit: bool, kind: int) -> None:
-    half = messages.Sent(0, 3, ("7F00000100002A9F0000000000001000",), True)
+    half = messages.SendResult(0, 3, ("7F00000100002A9F0000000000001000",), True)
     fields = messages.end_transaction(half, "p", "U", commit).fields
     assert (fields["commitOrRollback"], fields["commitLogOffset"], fields["tranStateTableOffset"]) == (kind, 4096, 3)

@@ -8,7 +8,7 @@ from tests.unit.rocketmq.peers import answer
 from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.replication.headers import marks
 from trueup.connectors.replication.ports import Columns
-from trueup.connectors.replication.tail import Bounds, Met, TailSearch
+from trueup.connectors.replication.tail import Bounds, CopiedRecord, TailSearch
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
 from trueup.connectors.rocketmq.replication.records.columns import Encoder
@@ -36,4 +36,4 @@ def test_marks_are_those_of_messages_that_links_wrote_and_a_queue_that_may_not_b
     ):  # fmt: skip
         refused = tails.run(searches)
     assert ([*refused], "error 16" in str(refused[SECRET])) == ([SECRET], True)
-    assert searches[LOG].met == {PREFIX: [Met(5, 0)]}
+    assert searches[LOG].met == {PREFIX: [CopiedRecord(5, 0)]}

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from trueup.sandbox.demo import waiting
-from trueup.sandbox.demo.application import Application
+from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.waiting import wait_for
 from trueup.state.common.errors import Retry
 
@@ -38,9 +38,9 @@ def test_a_wait_for_trueup_shows_sources_that_are_not_up_and_links(
             {"name": "journal", "state": "up", "detail": ""}, {"name": "spark", "state": "down", "detail": "starting"},
         ],
     }  # fmt: skip
-    monkeypatch.setattr(Application, "status", lambda _: status)
+    monkeypatch.setattr(DemoApplication, "status", lambda _: status)
     said, looks = list[str](), itertools.count()
-    Application({}, tmp_path, said.append).wait_until("all links to copy", lambda _: next(looks) == 3)
+    DemoApplication({}, tmp_path, said.append).wait_until("all links to copy", lambda _: next(looks) == 3)
     assert "Trueup: ready, spark: starting, link h-s stalled; load" in said[0]
 
 

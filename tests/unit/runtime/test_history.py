@@ -10,7 +10,7 @@ from trueup.state.common.errors import Retry
 from trueup.streams.journal import history
 from trueup.streams.journal.history import WHO, History
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.journal.journal import Record
+from trueup.streams.journal.journal import JournalRecord
 
 STEP = HistoryRow(5, "repair-7-v3", "repair", "safe", 7, rule="a.rule")
 
@@ -19,16 +19,16 @@ class FakeJournal:
     """Keeps the rows. A put that fails writes half of them."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[JournalRecord] = []
         self.down = False
 
     def put(self, records: Iterable[tuple[str, bytes, Any]], _within_s: float = 0.0) -> None:
-        made = [Record(key, value, what, 0) for what, key, value in records]
+        made = [JournalRecord(key, value, what, 0) for what, key, value in records]
         self.records += made[: len(made) // 2] if self.down else made
         if self.down:
             raise Retry("acknowledged records", "none", "try again")
 
-    def read(self, what: str, last: int) -> list[Record]:
+    def read(self, what: str, last: int) -> list[JournalRecord]:
         return [record for record in self.records if record.where == what][-last:]
 
 

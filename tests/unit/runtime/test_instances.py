@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.instance.alone import ENDED, REFUSED, RUNNING, WAITING, Instance, may_run
-from trueup.streams.journal.journal import Record
+from trueup.streams.journal.journal import JournalRecord
 
 NEVER = threading.Event()
 
@@ -19,7 +19,7 @@ class Log:
     """The topic. ``at_look``: called before each read, in the role of the other applications."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[JournalRecord] = []
         self.at_look: Callable[[], object] = lambda: None
         self.down = False
 
@@ -30,13 +30,13 @@ class Log:
         if self.down:
             raise Retry("acknowledged records", "none", "try again")
         for what, key, value in records:
-            self.records.append(Record(key, value, what, len(self.records)))
+            self.records.append(JournalRecord(key, value, what, len(self.records)))
 
-    def read(self, what: str, last: int) -> Iterator[Record]:
+    def read(self, what: str, last: int) -> Iterator[JournalRecord]:
         self.at_look()
         yield from self.records[-last:]
 
-    def follow(self, what: str, stop: threading.Event, seen: Callable[[Record], None], old: bool) -> None:
+    def follow(self, what: str, stop: threading.Event, seen: Callable[[JournalRecord], None], old: bool) -> None:
         for record in self.records:
             seen(record)
 
@@ -180,9 +180,9 @@ RUNS = ("a", "b", "c")
 def test_whoever_ran_last_without_an_end_may_run(told: list[tuple[str, str]]) -> None:
     """Runs enter in the order of their names; each says what it says after that."""
     since = {run: number for number, run in enumerate(RUNS)}
-    records = [Record(b"", {"run": run, "state": WAITING, "since": -1}, "", since[run]) for run in RUNS]
+    records = [JournalRecord(b"", {"run": run, "state": WAITING, "since": -1}, "", since[run]) for run in RUNS]
     records += [
-        Record(b"", {"run": run, "state": state, "since": since[run]}, "", len(RUNS) + number)
+        JournalRecord(b"", {"run": run, "state": state, "since": since[run]}, "", len(RUNS) + number)
         for number, (run, state) in enumerate(told)
     ]
     newest = dict(told)

@@ -8,14 +8,14 @@ import pytest
 
 from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.instance.journal_topics import TopicState, expiring, lost
+from trueup.state.instance.journal_topics import JournalTopicState, expiring, lost
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.replication.settings import LinkSettings
 from trueup.streams.config.journal_topics import LOOKS, JournalTopics
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import encode
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import declared
 
 FILE = {
@@ -26,7 +26,7 @@ FILE = {
 }  # fmt: skip
 BASE = parse(FILE)
 CONFIG = "t.config"
-KEPT = TopicState("id-1", 0, "compact", 604_800_000, -1)
+KEPT = JournalTopicState("id-1", 0, "compact", 604_800_000, -1)
 
 
 class Broker:
@@ -42,17 +42,17 @@ class Broker:
     def topic(self, what: str) -> str:
         return f"t.{what}"
 
-    def states(self) -> dict[str, TopicState]:
+    def states(self) -> dict[str, JournalTopicState]:
         return dict(self.found)
 
     def begin(self, what: str) -> int:
         assert what == "config"
         return self.first
 
-    def read(self, what: str) -> Iterator[Record]:
+    def read(self, what: str) -> Iterator[JournalRecord]:
         for offset, (key, value) in enumerate(self.records):
             if offset >= self.first:
-                yield Record(key, value, f"offset {offset}", offset)
+                yield JournalRecord(key, value, f"offset {offset}", offset)
 
     def put(self, records: Iterator[tuple[str, bytes, Any]]) -> None:
         for what, key, value in records:
@@ -227,7 +227,7 @@ def test_topics_that_are_made_to_expire_are_no_problem(broker: Broker, start: St
 
 
 def test_settings_of_topics_that_may_not_be_read_are_unknown(broker: Broker, start: Start) -> None:
-    broker.found = {name: TopicState("id-1") for name in broker.found}
+    broker.found = {name: JournalTopicState("id-1") for name in broker.found}
     (problem,) = start()[1].problems
     assert problem.startswith("whether records of topics ")
     assert problem.endswith("grant DESCRIBE_CONFIGS on these topics to the user of the journal")
@@ -237,8 +237,8 @@ def test_settings_of_topics_that_may_not_be_read_are_unknown(broker: Broker, sta
     ("compact", 1, 1, False), ("delete", -1, -1, False), ("delete", 1, -1, True), ("compact,delete", -1, 1, True),
 ])  # fmt: skip
 def test_records_expire_by_a_limit_and_a_policy(policy: str, ms: int, size: int, expires: bool) -> None:
-    assert bool(expiring({"t": TopicState("i", 0, policy, ms, size)}, "b:1")) is expires
+    assert bool(expiring({"t": JournalTopicState("i", 0, policy, ms, size)}, "b:1")) is expires
 
 
 def test_a_first_run_whose_topic_already_lost_records_is_doubted() -> None:
-    assert lost(TopicState("i", 7), "", "", created=False, others=True) == "records before offset 7 were deleted"
+    assert lost(JournalTopicState("i", 7), "", "", created=False, others=True) == "records before offset 7 were deleted"

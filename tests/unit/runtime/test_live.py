@@ -20,7 +20,7 @@ from trueup.state.settings.settings import Settings, live_keys, possible_keys, v
 from trueup.streams.catalog import sections
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import checked, encode
-from trueup.streams.journal.journal import Journal, Record
+from trueup.streams.journal.journal import Journal, JournalRecord
 
 BASE = parse({
     "cluster": {"zookeeper": "zk:2181"},
@@ -40,11 +40,11 @@ class Topic:
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         self.records += [(key, None if value is None else encode(what, value)) for what, key, value in records]
 
-    def read(self, what: str) -> Iterator[Record]:
+    def read(self, what: str) -> Iterator[JournalRecord]:
         for offset, (key, body) in enumerate(self.records):
             place = f"offset {offset}"
             with suppress(BadBytes):
-                yield Record(key, None if body is None else checked(what, key, body, place), place, offset)
+                yield JournalRecord(key, None if body is None else checked(what, key, body, place), place, offset)
 
 
 def record(name: str, value: str) -> tuple[bytes, bytes]:

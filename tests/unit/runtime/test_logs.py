@@ -10,12 +10,20 @@ from py4j.protocol import Py4JNetworkError
 
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import ACTIONS, HistoryRow
-from trueup.streams.runtime.logs import EVERY_S, LONGEST, Connections, Gone, JsonLine, Line, Seldom
+from trueup.streams.runtime.logs import (
+    EVERY_S,
+    LONGEST,
+    Connections,
+    EndedJvmFilter,
+    JsonLine,
+    LogFormatter,
+    OncePerMinute,
+)
 
 
 def line(message: str, **extra: object) -> str:
     values = {"name": "streams.x", "msg": message, "levelname": "INFO", "created": 0.0, "msecs": 7.0, **extra}
-    return Line().format(logging.makeLogRecord(values))
+    return LogFormatter().format(logging.makeLogRecord(values))
 
 
 def test_a_line() -> None:
@@ -30,7 +38,7 @@ def test_a_value_stays_on_its_line(value: object, text: str) -> None:
 
 
 def test_the_same_message_passes_once_a_minute() -> None:
-    seldom = Seldom()
+    seldom = OncePerMinute()
     records = [logging.makeLogRecord({"msg": "no broker", "created": at}) for at in (0.0, 1.0, EVERY_S, EVERY_S + 1)]
     assert [seldom.filter(record) for record in records] == [True, False, True, False]
 
@@ -54,7 +62,7 @@ def after(first: Exception, error: Exception) -> Exception:
 )
 def test_log_lines_of_py4j_about_an_ended_jvm_are_dropped(name: str, error: Exception, passes: bool) -> None:
     record = logging.makeLogRecord({"name": name, "exc_info": (type(error), error, None)})
-    assert Gone().filter(record) is passes
+    assert EndedJvmFilter().filter(record) is passes
 
 
 def test_a_line_has_an_end() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.formats import example
 from tests.garbage import TOPICS, of
-from trueup.connectors.kafka.journal.topics import Entry
+from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.settings.settings import JournalSettings
@@ -20,7 +20,7 @@ from trueup.streams.journal import channel
 from trueup.streams.journal import topic as topics
 from trueup.streams.journal.codec import encode
 from trueup.streams.journal.journal import Journal
-from trueup.streams.journal.signing import SIZE, Place, keys_of, signature, signer_of, verify
+from trueup.streams.journal.signing import SIZE, SignatureScope, keys_of, signature, signer_of, verify
 from trueup.streams.journal.topic import topic_of
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -31,18 +31,18 @@ class Broker:
     """The topics in memory."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TopicRecord] = []
 
     def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[Body]]], _within_s: float) -> None:
         for topic, keys, bodies in parts:
             for key, body in zip(keys, bodies, strict=True):
                 headers = {body.name: body.value} if isinstance(body, Signed) else {}
-                self.add(Entry(key, None if isinstance(body, Signed) else body, topic, 0, 0, headers))
+                self.add(TopicRecord(key, None if isinstance(body, Signed) else body, topic, 0, 0, headers))
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: TopicRecord) -> None:
         self.entries.append(entry._replace(offset=len(self.entries)))
 
-    def read(self, topic: str, _last: int | None) -> Iterator[Entry]:
+    def read(self, topic: str, _last: int | None) -> Iterator[TopicRecord]:
         return (entry for entry in self.entries if entry.topic == topic)
 
 
@@ -117,7 +117,7 @@ def test_a_record_of_another_journal_is_refused(broker: Broker, tmp_path: Path, 
 
 
 def test_names_of_a_journal_that_are_joined_differently_are_another_journal() -> None:
-    one, other = Place("a.b", "c", "config", b"k"), Place("a", "b.c", "config", b"k")
+    one, other = SignatureScope("a.b", "c", "config", b"k"), SignatureScope("a", "b.c", "config", b"k")
     with pytest.raises(BadBytes):
         verify([KEY], other, b"body" + signature(KEY, one, 1, b"body"), b"", "here")
 
@@ -172,7 +172,7 @@ def test_a_forged_order_does_not_end_a_start_and_is_reported(broker: Broker, tmp
     assert [bad.where for bad in made.unreadable.all()] == ["topic trueup.c.markers partition 0 offset 0"]
 
 
-PLACE = Place("trueup", "c", "config", b"key")
+PLACE = SignatureScope("trueup", "c", "config", b"key")
 
 
 @pytest.mark.parametrize("body", [b"body", None])

@@ -27,16 +27,16 @@ from trueup.streams.journal.history import History
 from trueup.streams.journal.topic import INSTANCES, JournalTopic
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.descriptor import Descriptor, Noun, Thing, Verb
-from trueup.streams.runtime.metrics import Metrics, Part
+from trueup.streams.runtime.descriptor import Descriptor, Noun, ResourceKind, Verb
+from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.stream import (
     AWAITING,
     Filter,
     Finding,
+    ObservationSource,
     PlanRow,
     Row,
-    Source,
     Stream,
     StreamStatus,
 )
@@ -57,7 +57,9 @@ class Tally(Stream):
         self._context, self._piles, self._approved = context, {"a": 12, "b": 3}, set[str]()
 
     def status(self, now_ms: int) -> StreamStatus:
-        return StreamStatus("approve", counts={"true": 1, "drifted": 1}, sources=[Source("piles", "up", 5, "two")])
+        return StreamStatus(
+            "approve", counts={"true": 1, "drifted": 1}, sources=[ObservationSource("piles", "up", 5, "two")]
+        )
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         chosen = {name: holds for name, holds in self._piles.items() if query.get("bookie", name) == name}
@@ -123,7 +125,7 @@ PILES = Section("tally", Piles)
 YARDS = Section("yards", Yard, ("north",), {"hours": "night"}, True, crowded, hours, gates)
 
 
-class PileMetrics(Part):
+class PileMetrics(StreamMetrics):
     def __init__(self, metrics: Metrics) -> None:
         self._piles = metrics.gauge("piles", "piles by state", "state")
 
@@ -141,7 +143,7 @@ TALLY = Descriptor(
     make=Tally,
     rules=[SMALL],
     lists=[Noun("piles", 100, about="Piles with what they hold.", selectors=("bookie",))],
-    things=[Thing("pile", "piles/<name>", about="What a pile holds.")],
+    things=[ResourceKind("pile", "piles/<name>", about="What a pile holds.")],
     verbs=[Verb("grow", "piles/<name>/growth", '{"by": 1}', by, "say by how much")],
     checks=lambda _: [ok("piles", "two piles")],
     metrics=lambda: [PileMetrics],

@@ -10,7 +10,7 @@ import pytest
 
 from tests.configuration import parse
 from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture
-from trueup.connectors.bookkeeper.metadata.published import Known
+from trueup.connectors.bookkeeper.metadata.published import JournalContent
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
 from trueup.connectors.bookkeeper.placement.auditor_election import Vote
 from trueup.connectors.embedded.processes import wait_until
@@ -98,7 +98,9 @@ def never() -> Any:
 
 
 WATCHERS: dict[str, Callable[[Any], Watcher]] = {
-    "capture": lambda c: BookKeeperCapture(c, "/l", Unmapped(), lambda _: None, lambda _: None, Known(), lambda: 0),
+    "capture": lambda c: BookKeeperCapture(
+        c, "/l", Unmapped(), lambda _: None, lambda _: None, JournalContent(), lambda: 0
+    ),
     "owners": lambda c: Owners(c, PulsarPaths(), lambda _: None, {}, lambda: 0),
     "vote": lambda c: Vote(c, "/l", "trueup", lambda _: None),
 }

@@ -13,7 +13,7 @@ import pytest
 from tests.garbage import TOPICS, of
 from tests.integration.kafka.journals import LEDGER, topology
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.journal.topics import Entry
+from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes
 from trueup.state.settings.settings import JournalSettings
@@ -39,7 +39,7 @@ class Broker:
     """The topics in memory, each with one partition."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[TopicRecord] = []
 
     def send(self, parts: Iterable[tuple[str, Any, Any]], _within_s: float = 0, partition: int = -1) -> None:
         for topic, keys, bodies in parts:
@@ -49,9 +49,9 @@ class Broker:
     def write(self, topic: str, key: bytes, body: Body) -> None:
         headers = {body.name: body.value} if isinstance(body, Signed) else {}
         content = None if isinstance(body, Signed) else body
-        self.entries.append(Entry(key, content, topic, 0, len(self.entries), headers))
+        self.entries.append(TopicRecord(key, content, topic, 0, len(self.entries), headers))
 
-    def read(self, topic: str, last: int | None = None) -> Iterator[Entry]:
+    def read(self, topic: str, last: int | None = None) -> Iterator[TopicRecord]:
         return (entry for entry in list(self.entries) if entry.topic == topic)
 
     def identities(self, topics: Iterable[str]) -> dict[str, str]:

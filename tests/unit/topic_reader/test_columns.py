@@ -11,7 +11,7 @@ from trueup.connectors.pulsar.protocol.message import Message, messages_of
 from trueup.connectors.pulsar.topics import topic_of
 from trueup.state.read_priority.tiers import Tier
 from trueup.streams.topic_reader.spark import columns
-from trueup.streams.topic_reader.spark.columns import Columns
+from trueup.streams.topic_reader.spark.columns import OutputColumns
 from trueup.streams.topic_reader.spark.planner import EntryRange
 from trueup.streams.topic_reader.spark.source import COLUMNS, PulsarLedgers, arrow_schema
 from trueup.streams.topic_reader.spark.values import BYTES, Values
@@ -26,7 +26,7 @@ def messages(data: bytes, entry: int = 3) -> list[Message]:
 
 
 def rows(*found: list[Message], tier: Tier = Tier.TIERED) -> list[dict[str, Any]]:
-    made = Columns(SCHEMA, RANGE, PLAIN).batches((some, tier) for some in found)
+    made = OutputColumns(SCHEMA, RANGE, PLAIN).batches((some, tier) for some in found)
     return [row for batch in made for row in batch.to_pylist()]
 
 
@@ -74,11 +74,11 @@ def test_a_time_beyond_those_of_spark_is_null() -> None:
 def test_record_batches_have_bounded_rows_and_bytes_and_one_tier() -> None:
     small, large = messages(batched([(b"x", {})] * 1_000)), messages(encoded(b"x" * (columns.BYTES // 2)))
     found = [(small, Tier.TIERED)] * 20 + [(large, Tier.TIERED)] * 5 + [(small, Tier.BOOKKEEPER)]
-    made = list(Columns(SCHEMA, RANGE, PLAIN).batches(found))
+    made = list(OutputColumns(SCHEMA, RANGE, PLAIN).batches(found))
     assert [batch.num_rows for batch in made] == [9_000, 9_000, 2_002, 2, 1, 1_000]
 
 
 def test_only_the_wanted_columns_are_built() -> None:
     schema = pa.schema([SCHEMA.field("value"), SCHEMA.field("entry")])
-    (made,) = Columns(schema, RANGE, PLAIN).batches([(messages(encoded(b"x")), Tier.TIERED)])
+    (made,) = OutputColumns(schema, RANGE, PLAIN).batches([(messages(encoded(b"x")), Tier.TIERED)])
     assert made.to_pylist() == [{"value": b"x", "entry": 3}]

@@ -14,7 +14,7 @@ from trueup.connectors.embedded.processes import Port
 from trueup.state.access.tokens import Role, line_of
 from trueup.state.placement.damage import ReplicaRange
 from trueup.streams.catalog import all_metrics
-from trueup.streams.terminal.client import Target
+from trueup.streams.terminal.client import ApiTarget
 from trueup.streams.topic_reader.damage_report import send
 from trueup.streams.topic_reader.reader import ReadReport
 from trueup.streams.topic_reader.spark.options import SourceOptions, options_of
@@ -49,8 +49,8 @@ def guarded(engine: FakeEngine, tmp_path: Path) -> Iterator[str]:
     server.stop()
 
 
-def at(address: str, token: str = "") -> Callable[[], Target]:
-    return lambda: Target(address, token)
+def at(address: str, token: str = "") -> Callable[[], ApiTarget]:
+    return lambda: ApiTarget(address, token)
 
 
 def reporting(address: str, **options: str) -> SourceOptions:

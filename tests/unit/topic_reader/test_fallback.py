@@ -6,13 +6,13 @@ import pytest
 
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry
 from trueup.state.common.errors import BadBytes, Refused, Retry, TrueupError
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
-from trueup.state.read_priority.positions import Part
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
+from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier
 from trueup.streams.topic_reader.fallback import Fallback, LostEntries, read
 
 COUNT = 6
-INFO = LedgerInfo(7, COUNT, 100, 1_000, OffloadedCopy(Pair("u", 7), True))
+INFO = LedgerInfo(7, COUNT, 100, 1_000, OffloadedCopy(ObjectPair("u", 7), True))
 GONE, SILENT = Refused("it", "none", "look"), Retry("it", "silence", "wait")
 
 
@@ -37,7 +37,7 @@ def served(
     noted: list[Fallback] | None = None,
     decode: Callable[[int, memoryview], object] | None = None,
 ) -> list[tuple[int, Tier]]:
-    part = Part(info, 0, info.entries - 1 if info.closed_ms else None)
+    part = LedgerRange(info, 0, info.entries - 1 if info.closed_ms else None)
     sources = {Tier.BOOKKEEPER: bookkeeper, Tier.TIERED: tiered}
     notes = noted if noted is not None else []
     found = read(part, ReadPriority.BOOKKEEPER_FIRST, sources, decode or (lambda entry, _: entry), notes.append)

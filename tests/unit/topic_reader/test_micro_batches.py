@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from trueup.connectors.pulsar.topics import Topic, topic_of
+from trueup.connectors.pulsar.topics import PulsarTopic, topic_of
 from trueup.state.common.errors import Refused, Stop
 from trueup.state.read_priority.tiers import LedgerInfo
-from trueup.streams.topic_reader.spark.micro_batches import Offset, Progress
+from trueup.streams.topic_reader.spark.micro_batches import Offset, StreamOffsets
 from trueup.streams.topic_reader.spark.options import options_of
 from trueup.streams.topic_reader.spark.planner import EntryRange, Planner
 
@@ -40,10 +40,10 @@ class FakeLedgers:
         if len(ledgers) > 1:
             del ledgers[min(ledgers)]
 
-    def matching(self, namespace: str, pattern: str) -> list[Topic]:
+    def matching(self, namespace: str, pattern: str) -> list[PulsarTopic]:
         return [topic_of(name) for name in sorted(self.sizes)]
 
-    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+    def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
         if str(topic) not in self.sizes:
             raise Refused("a topic", "none", "")
         ledgers = self.sizes[str(topic)]
@@ -56,12 +56,12 @@ class FakeLedgers:
         return next(found[ledger] for found in self.sizes.values() if ledger in found) - 1
 
 
-def progress(topics: FakeLedgers, skip: bool = False, **given: str) -> Progress:
+def progress(topics: FakeLedgers, skip: bool = False, **given: str) -> StreamOffsets:
     options = options_of({"topics": "/.*/", "namespace": NAMESPACE, "zookeeper": "h:1", **given})
-    return Progress(Planner(topics, options), skip)  # type: ignore[arg-type]
+    return StreamOffsets(Planner(topics, options), skip)  # type: ignore[arg-type]
 
 
-def entries(found: Progress, start: Offset, end: Offset) -> list[tuple[int, int]]:
+def entries(found: StreamOffsets, start: Offset, end: Offset) -> list[tuple[int, int]]:
     ranges: list[EntryRange] = [partition.value for partition in found.partitions(start, end)]  # type: ignore[attr-defined]
     return [(one.ledger, entry) for one in ranges for entry in range(one.first, one.last + 1)]
 

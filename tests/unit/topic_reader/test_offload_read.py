@@ -7,14 +7,14 @@ import pytest
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar import offload_read
 from trueup.connectors.pulsar.offload_read import NoSuchObject, OffloadReader
-from trueup.connectors.s3.store import BucketLocation, Start
+from trueup.connectors.s3.store import BucketLocation, ObjectStart
 from trueup.state.common.errors import BadBytes, Stop
-from trueup.state.deletion.offloads import OffloadedCopy, Pair
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.topic_reader.sources import TieredSource
 
 OWNER = "t/ns/persistent/a"
-COPY = OffloadedCopy(Pair("00000000-0000-4000-8000-000000000000", 7), True, bucket="bucket")
+COPY = OffloadedCopy(ObjectPair("00000000-0000-4000-8000-000000000000", 7), True, bucket="bucket")
 ENTRIES = [bytes([number]) * (50 + 17 * number) for number in range(12)]
 
 
@@ -27,11 +27,11 @@ class FakeStore:
         self.objects = {COPY.pair.data_key: written.data, COPY.pair.index_key: written.index}
         self.reads, self.metadata = list[tuple[int, int]](), {"managedledgername": OWNER}
 
-    def begin(self, key: str, offset: int, count: int) -> Start | None:
+    def begin(self, key: str, offset: int, count: int) -> ObjectStart | None:
         found = self.objects.get(key)
         if found is None:
             return None
-        return Start(self.read(key, offset, count, self.tag), len(found), self.tag, self.metadata)
+        return ObjectStart(self.read(key, offset, count, self.tag), len(found), self.tag, self.metadata)
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
         if tag != self.tag:

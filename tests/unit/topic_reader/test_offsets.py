@@ -6,14 +6,14 @@ from hypothesis import strategies as st
 
 from trueup.state.read_priority import offsets
 from trueup.state.read_priority.offsets import BEGIN
-from trueup.state.read_priority.positions import Part, Position
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo
 
 LEDGERS = [LedgerInfo(3, 10, 100, 1), LedgerInfo(5, 4, 40, 2), LedgerInfo(8)]
 OPEN = 8
 
 
-def ranges(found: list[Part]) -> list[tuple[int, int, int | None]]:
+def ranges(found: list[LedgerRange]) -> list[tuple[int, int, int | None]]:
     return [(part.info.ledger, part.first, part.last) for part in found]
 
 
@@ -29,20 +29,24 @@ def test_a_topic_ends_after_its_last_readable_entry(ledgers: list[LedgerInfo], l
 
 
 def test_a_range_excludes_its_end() -> None:
-    found = offsets.between(LEDGERS, Position(3, 8), Position(8, 2))
+    found = offsets.between(LEDGERS, EntryPosition(3, 8), EntryPosition(8, 2))
     assert ranges(found) == [(3, 8, 9), (5, 0, 3), (8, 0, 1)]
-    assert offsets.between(LEDGERS, Position(3, 8), Position(3, 8)) == []
+    assert offsets.between(LEDGERS, EntryPosition(3, 8), EntryPosition(3, 8)) == []
 
 
 def test_an_offset_at_the_end_of_a_closed_ledger_moves_to_the_next_one() -> None:
-    assert offsets.settled(LEDGERS, Position(3, 10)) == (5, 0)
-    assert offsets.settled(LEDGERS, Position(3, 9)) == (3, 9)
-    assert offsets.settled(LEDGERS[:2], Position(5, 4)) == (5, 4)
-    assert offsets.settled([LedgerInfo(3, 0, 0, 1), *LEDGERS[1:]], Position(3, 0)) == (5, 0)
+    assert offsets.settled(LEDGERS, EntryPosition(3, 10)) == (5, 0)
+    assert offsets.settled(LEDGERS, EntryPosition(3, 9)) == (3, 9)
+    assert offsets.settled(LEDGERS[:2], EntryPosition(5, 4)) == (5, 4)
+    assert offsets.settled([LedgerInfo(3, 0, 0, 1), *LEDGERS[1:]], EntryPosition(3, 0)) == (5, 0)
 
 
 def test_an_offset_in_a_ledger_that_left_the_topic_is_trimmed() -> None:
-    assert [offsets.trimmed(LEDGERS, at) for at in (Position(4, 0), Position(5, 9), BEGIN)] == [True, False, False]
+    assert [offsets.trimmed(LEDGERS, at) for at in (EntryPosition(4, 0), EntryPosition(5, 9), BEGIN)] == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_every_topic_with_a_backlog_gets_entries() -> None:
@@ -51,23 +55,23 @@ def test_every_topic_with_a_backlog_gets_entries() -> None:
 
 
 @st.composite
-def topics(draw: st.DrawFn) -> tuple[list[LedgerInfo], Position, Position]:
+def topics(draw: st.DrawFn) -> tuple[list[LedgerInfo], EntryPosition, EntryPosition]:
     sizes = draw(st.lists(st.integers(0, 30), min_size=1, max_size=6))
     ledgers = [LedgerInfo(2 * at, size, size, 1) for at, size in enumerate(sizes, 1)]
     one, other = (
-        Position(info.ledger, draw(st.integers(0, info.entries)))
+        EntryPosition(info.ledger, draw(st.integers(0, info.entries)))
         for info in (draw(st.sampled_from(ledgers)), draw(st.sampled_from(ledgers)))
     )
     return ledgers, min(one, other), max(one, other)
 
 
-def entries(found: list[Part]) -> list[tuple[int, int]]:
+def entries(found: list[LedgerRange]) -> list[tuple[int, int]]:
     return [(part.info.ledger, entry) for part in found for entry in range(part.first, (part.last or 0) + 1)]
 
 
 @given(topics(), st.integers(1, 12))
 def test_limited_reads_together_are_the_whole_range(
-    topic: tuple[list[LedgerInfo], Position, Position], most: int
+    topic: tuple[list[LedgerInfo], EntryPosition, EntryPosition], most: int
 ) -> None:
     ledgers, at, end = topic
     whole, found = entries(offsets.between(ledgers, at, end)), list[tuple[int, int]]()
@@ -81,7 +85,7 @@ def test_limited_reads_together_are_the_whole_range(
 
 
 @given(topics(), st.integers(1, 12))
-def test_pieces_of_a_part_are_the_part(topic: tuple[list[LedgerInfo], Position, Position], most: int) -> None:
+def test_pieces_of_a_part_are_the_part(topic: tuple[list[LedgerInfo], EntryPosition, EntryPosition], most: int) -> None:
     whole = offsets.between(*topic)
     pieces = [piece for part in whole for piece in offsets.cut(part, most)]
     assert entries(pieces) == entries(whole)

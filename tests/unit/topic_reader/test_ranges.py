@@ -12,33 +12,33 @@ from tests.unit.topic_reader.test_reader import COUNT, GONE, TOPIC, FakeCluster
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.protocol import rows
 from trueup.connectors.pulsar.protocol.message import Message
-from trueup.connectors.pulsar.protocol.rows import Rows
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.protocol.rows import MessageRows
+from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import Stop
-from trueup.state.read_priority.positions import Part
+from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import ServedEntry
-from trueup.streams.topic_reader.reader import ReadOptions, ReadReport, Stored, TopicReader
+from trueup.streams.topic_reader.reader import ReadOptions, ReadReport, StoredEntry, TopicReader
 from trueup.streams.topic_reader.spark.executor import line_of
 from trueup.streams.topic_reader.spark.planner import EntryRange
 from trueup.streams.topic_reader.spark.ranges import RangeReader
 
 
 class FakeTopics:
-    """The topics of a `FakeCluster`, as `streams.topic_reader.topics.Topics`."""
+    """The topics of a `FakeCluster`, as `streams.topic_reader.topics.TopicCatalog`."""
 
     def __init__(self, cluster: FakeCluster, options: ReadOptions) -> None:
         self.report = ReadReport()
         sources = {Tier.BOOKKEEPER: cluster, Tier.TIERED: cluster}
         self._reader = TopicReader(cluster, PulsarPaths(), lambda _: sources, options, self.report)  # type: ignore[arg-type, return-value]
 
-    def ledgers(self, topic: Topic) -> list[LedgerInfo]:
+    def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
         return self._reader.ledgers(topic)
 
-    def entries(self, topic: Topic, part: Part) -> Iterator[ServedEntry[list[Message]]]:
+    def entries(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[ServedEntry[list[Message]]]:
         return self._reader.entries(topic, part)
 
-    def stored(self, topic: Topic, part: Part) -> Iterator[ServedEntry[Stored]]:
+    def stored(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[ServedEntry[StoredEntry]]:
         return self._reader.stored(topic, part)
 
     def parsed(self, ledger: int, entry: int, stored: bytes) -> list[Message]:
@@ -53,8 +53,8 @@ def read(
     return [value for some, _ in reader.messages() for value in values(some)], topics.report
 
 
-def values(some: Rows | list[Message]) -> list[bytes]:
-    if isinstance(some, Rows):
+def values(some: MessageRows | list[Message]) -> list[bytes]:
+    if isinstance(some, MessageRows):
         spans = zip(some.value.starts.tolist(), some.value.ends.tolist(), strict=True)
         return [some.data[start:end] for start, end in spans]
     return [message.value or b"" for message in some]

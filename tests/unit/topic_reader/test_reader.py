@@ -7,13 +7,13 @@ import pytest
 from tests.unit.pulsar.pulsar_entries import encoded
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.messages import ManagedLedger
-from trueup.connectors.pulsar.topics import Topic
+from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import BadBytes, Refused, Stop, TrueupError
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import LostEntries
 from trueup.streams.topic_reader.reader import SKEW_MS, Range, ReadOptions, ReadReport, TopicReader
 
-TOPIC, COUNT = Topic("t", "ns", "a"), 4
+TOPIC, COUNT = PulsarTopic("t", "ns", "a"), 4
 ALL, USUAL = Range(), ReadOptions()
 GONE = Refused("metadata", "none", "read it elsewhere")
 DAMAGED = BadBytes("there", 3, "it", "other bytes")

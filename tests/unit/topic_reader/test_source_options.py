@@ -3,7 +3,7 @@
 import pytest
 
 from trueup.state.common.errors import BadSettings
-from trueup.state.read_priority.positions import Position
+from trueup.state.read_priority.positions import EntryPosition
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.topic_reader.reader import Range, ReadOptions
 from trueup.streams.topic_reader.spark.options import SourceOptions, options_of
@@ -34,7 +34,7 @@ def test_a_pattern_may_contain_a_comma() -> None:
 def test_limits_and_choices_are_those_of_the_command() -> None:
     given = {"from": "7:3", "to": "1970-01-01T00:00:01Z", "priority": "tiered-storage-first", "missing": "skip"}
     found = chosen(topics="a", transactions="true", **given)
-    assert found.range == Range(first=Position(7, 3), to_ms=1_000)
+    assert found.range == Range(first=EntryPosition(7, 3), to_ms=1_000)
     assert found.read == ReadOptions(ReadPriority.TIERED_STORAGE_FIRST, skip_missing=True, transactions=True)
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from trueup.connectors.pulsar.partitioned import Choice, Partitioned, choice
-from trueup.connectors.pulsar.topics import Topic, of_service, topic_of
+from trueup.connectors.pulsar.partitioned import Partitioned, ReadableTopics, choice
+from trueup.connectors.pulsar.topics import PulsarTopic, of_service, topic_of
 from trueup.state.common.errors import Stop
 
 PLAIN = ("a-partition-01", "a-partition-20260101120000", "a-partition-0-sub-COPY", "a-partition-x", "a-partition-+1",
@@ -14,8 +14,8 @@ OF_USERS = ("my__change_events", "__change_events-2", "__transaction_history", "
             "__transaction_pending_ack_log", "__transaction_log_3")  # fmt: skip
 
 
-def topic(local: str) -> Topic:
-    return Topic("t", "ns", local)
+def topic(local: str) -> PulsarTopic:
+    return PulsarTopic("t", "ns", local)
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_topics_of_pulsar_itself_are_system_topics(local: str) -> None:
 
 @pytest.mark.parametrize("local", ["transaction_coordinator_assign-partition-0", "__transaction_log_3"])
 def test_topics_of_the_coordinator_are_system_topics_in_its_namespace(local: str) -> None:
-    assert Topic("pulsar", "system", local).system
+    assert PulsarTopic("pulsar", "system", local).system
 
 
 @pytest.mark.parametrize("local", OF_USERS)
@@ -117,7 +117,7 @@ def test_a_name_with_both_forms_is_not_decided_if_the_number_of_partitions_is_no
     counts: dict[str, int | None], known: bool
 ) -> None:
     assert chosen(f"{BOTH} b", counts, known) == ("a-partition-0 a-partition-1 b", "a")
-    assert choice([topic("a")], Partitioned({topic("a"): None})) == Choice([topic("a")], [])
+    assert choice([topic("a")], Partitioned({topic("a"): None})) == ReadableTopics([topic("a")], [])
 
 
 @pytest.mark.parametrize(("count", "name"), [(0, "a-partition-3"), (4, "a"), (None, "a")])

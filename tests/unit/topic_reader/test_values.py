@@ -26,7 +26,7 @@ from trueup.connectors.pulsar.schemas import (
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.topic_reader.schemas import SchemaHistory
-from trueup.streams.topic_reader.spark.values import Row, Values, ValueSchema, spark_type, value_schema
+from trueup.streams.topic_reader.spark.values import ValueRow, Values, ValueSchema, spark_type, value_schema
 
 FIELDS: list[dict[str, Any]] = [
     {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]},
@@ -53,7 +53,7 @@ def column(
     strict: bool = True,
 ) -> list[Any]:  # fmt: skip
     arrow = to_arrow_schema(StructType([StructField("value", spark_type(schema))]), timezone="UTC")
-    rows = [Row(value, False, version, f"message {at}") for at, value in enumerate(values)]
+    rows = [ValueRow(value, False, version, f"message {at}") for at, value in enumerate(values)]
     found: list[Any] = Values(schema, history, strict).column(rows, arrow.field("value").type).to_pylist()
     return found
 

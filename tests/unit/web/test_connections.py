@@ -13,7 +13,7 @@ from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.web.test_proxies import ADA, GATEWAY, GROUPS, app
 from trueup.connectors.embedded.processes import wait_until
 from trueup.streams.catalog import all_metrics
-from trueup.streams.terminal.client import Api, Target
+from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.web import connections
 from trueup.streams.web.api import Server, create_app, serve
 from trueup.streams.web.tls import Certificate
@@ -35,7 +35,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
 def api(server: Server, request: pytest.FixtureRequest, tmp_path: Path) -> Api:
     scheme = request.node.callspec.params["server"]
     ca = str(tmp_path / "certificate.pem") if scheme == "https" else ""
-    return Api(Target(f"{scheme}://127.0.0.1:{server.port}", ca=ca), read_s=5.0)
+    return Api(ApiTarget(f"{scheme}://127.0.0.1:{server.port}", ca=ca), read_s=5.0)
 
 
 def connected(server: Server) -> socket.socket:

@@ -12,7 +12,7 @@ from tests.certificates import certify
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.catalog import all_metrics
-from trueup.streams.terminal.client import Answered, Api, Target
+from trueup.streams.terminal.client import Api, ApiError, ApiTarget
 from trueup.streams.web.api import Server, create_app, serve
 from trueup.streams.web.tls import Certificate
 
@@ -35,7 +35,7 @@ def ca(tmp_path: Path) -> str:
 
 
 def api(server: Server, ca: str) -> Api:
-    return Api(Target(f"https://127.0.0.1:{server.port}", ca=ca), read_s=10.0)
+    return Api(ApiTarget(f"https://127.0.0.1:{server.port}", ca=ca), read_s=10.0)
 
 
 def test_a_client_that_knows_the_authority_is_served(server: Server, ca: str) -> None:
@@ -62,7 +62,7 @@ def test_large_requests_and_responses_arrive_whole(server: Server, ca: str, size
 
 
 def test_plain_http_is_told_to_use_tls_and_others_are_served(server: Server, ca: str) -> None:
-    with pytest.raises(Answered, match=r"expected https:// on this port; found a request without TLS; use https://"):
+    with pytest.raises(ApiError, match=r"expected https:// on this port; found a request without TLS; use https://"):
         Api(f"http://127.0.0.1:{server.port}").get("status")
     assert api(server, ca).get("status")
 

@@ -14,14 +14,14 @@ from trueup.connectors.kafka.client.fetch_produce import (
     OFFSET_OUT_OF_RANGE,
     UNKNOWN_ID,
     Fetched,
-    Missing,
     Produced,
+    UnknownTopic,
     problem,
 )
 from trueup.connectors.kafka.client.topic_ids import text_of
-from trueup.connectors.kafka.replication.batches.ends import Ends
+from trueup.connectors.kafka.replication.batches.ends import TargetEnds
 from trueup.connectors.kafka.replication.batches.fetcher import Fetcher
-from trueup.connectors.kafka.replication.batches.partition import Differs, Entry, PartitionStatus, Track
+from trueup.connectors.kafka.replication.batches.partition import Differs, PartitionStatus, SentBatch, Track
 from trueup.connectors.kafka.replication.batches.resume import resume_points
 from trueup.connectors.kafka.replication.batches.sender import Sender
 from trueup.connectors.replication.rate_limit import Rate
@@ -36,7 +36,7 @@ _ANSWERS_S = 15.0
 _SILENT = Retry("a response from the broker", f"none for {_ANSWERS_S:g} s", "check the broker and the network")
 
 
-class Side:
+class PartitionSide:
     """The state of one end of a partition. ``node``: its leader, None until it is read again."""
 
     __slots__ = ("error", "failures", "missing_s", "node", "not_before")
@@ -48,7 +48,7 @@ class Side:
 
     def fail(self, error: TrueupError, now: float) -> None:
         """Schedule a new read, with back-off. Raises `Stop` for a partition that remains unknown."""
-        if isinstance(error, Missing):
+        if isinstance(error, UnknownTopic):
             self.missing_s = self.missing_s or now
             if now - self.missing_s > MISSING_S:
                 raise Stop(error.expected, error.found, error.todo)
@@ -70,7 +70,7 @@ class BatchLine:
     __slots__ = ("source", "stopped", "target", "track")
 
     def __init__(self, track: Track) -> None:
-        self.track, self.source, self.target = track, Side(), Side()
+        self.track, self.source, self.target = track, PartitionSide(), PartitionSide()
         self.stopped: TrueupError | None = None
 
     @property
@@ -89,7 +89,7 @@ class BatchCopier:
         self._selector = selectors.DefaultSelector()
         self._fetcher = Fetcher(self._source, self._selector, lease.limits.fetch_bytes, self._source_failed)
         self._sender = Sender(self._target, self._selector, lease.limits.in_flight, self._answered, self._target_failed)
-        self._ends = Ends(self._target, lease.writer_id)
+        self._ends = TargetEnds(self._target, lease.writer_id)
         self._lines = {a.source: BatchLine(Track(a, lease)) for a in lease.assignments}
         self._rate = Rate(lease.limits, time.monotonic())
         try:
@@ -201,7 +201,7 @@ class BatchCopier:
                 "it lost records or was recreated: set the position of this partition",
             )
 
-    def _answered(self, track: Track, entry: Entry, answer: Produced) -> None:
+    def _answered(self, track: Track, entry: SentBatch, answer: Produced) -> None:
         line = self._lines[track.source]
         if not answer.error:
             track.acknowledge(entry, answer.offset)
@@ -226,7 +226,7 @@ class BatchCopier:
         if line.target.node is not None:
             self._failed(line, line.target, error)
 
-    def _failed(self, line: BatchLine, side: Side, error: TrueupError) -> None:
+    def _failed(self, line: BatchLine, side: PartitionSide, error: TrueupError) -> None:
         try:
             if not isinstance(error, Retry):
                 raise error
@@ -246,7 +246,7 @@ class BatchCopier:
         if unsure and self._refreshed(self._target, [(line, line.target, line.track.target) for line in unsure]):
             self._resume(unsure)
 
-    def _refreshed(self, cluster: KafkaClient, ends: list[tuple[BatchLine, Side, LogId]]) -> bool:
+    def _refreshed(self, cluster: KafkaClient, ends: list[tuple[BatchLine, PartitionSide, LogId]]) -> bool:
         """Read the leaders. Raises `Stop` if the cluster refuses the client."""
         try:
             cluster.refresh(partition.topic for _, _, partition in ends)
@@ -306,7 +306,7 @@ class BatchCopier:
 
 
 def _identified(cluster: KafkaClient, topic: str, meant: bytes) -> bytes:
-    """The id of a topic that exists and is the intended one. Raises `Missing`, and `Stop` if it has none."""
+    """The id of a topic that exists and is the intended one. Raises `UnknownTopic`, and `Stop` if it has none."""
     found = cluster.identify(topic, meant)
     if not found:
         raise Stop(

@@ -18,7 +18,7 @@ from trueup.state.common.errors import TrueupError
 _READ_S, _EACH_BYTES, _READ_BYTES = 0.2, 1 << 20, 8 << 20
 
 
-class Ends:
+class TargetEnds:
     """Observes the ends of the target partitions of one lease, while nothing is in flight."""
 
     def __init__(self, target: KafkaClient, writer_id: int) -> None:

@@ -8,7 +8,7 @@ from selectors import EVENT_READ, BaseSelector
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.connection import BrokerConnection
 from trueup.connectors.kafka.client.fetch_produce import (
     COMMITTED,
     FETCH,
@@ -38,10 +38,10 @@ _ANOTHER = Fetched(UNKNOWN_ID, -1, -1, (), memoryview(b""))
 """The response of a broker that has another topic of this name."""
 
 
-class Reader:
+class BrokerReader:
     """The connection to one broker."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         self.asked: dict[LogId, tuple[Track, int]] = {}
         self.names: dict[bytes, str] = {}
@@ -87,7 +87,7 @@ class Fetcher:
     def __init__(self, source: KafkaClient, selector: BaseSelector, fetch_bytes: int, failed: Failed) -> None:
         self._source, self._selector, self._failed = source, selector, failed
         self._each = fetch_bytes
-        self._readers: dict[int, Reader] = {}
+        self._readers: dict[int, BrokerReader] = {}
 
     def ask(self, tracks: Iterable[tuple[int, Track]]) -> None:
         """Fetch for partitions with room: (leader, partition) of all that are copied."""
@@ -127,7 +127,7 @@ class Fetcher:
 
     def _send(self, node: int, tracks: list[Track], some_full: bool) -> None:
         if node not in self._readers:
-            self._readers[node] = Reader(self._source.take(node))
+            self._readers[node] = BrokerReader(self._source.take(node))
             self._selector.register(self._readers[node].connection, EVENT_READ, (self, node))
         reader = self._readers[node]
         reader.rotation, reader.asked_s = reader.rotation + 1, time.monotonic()

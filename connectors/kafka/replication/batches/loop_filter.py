@@ -5,7 +5,7 @@ Headers of records are not read: applications copy them.
 """
 
 from trueup.connectors.contract import Assignment, Lease
-from trueup.connectors.kafka.protocol.record_batch import Header
+from trueup.connectors.kafka.protocol.record_batch import BatchHeader
 from trueup.state.replication.provenance import onward, producer_id, refilled, tag_of
 
 _REMEMBERED = 10_000
@@ -20,7 +20,7 @@ class LoopFilter:
         self._source, self._target = lease.source.bit, lease.target.bit
         self._known: dict[tuple[int, bool | None], int | None] = {}
 
-    def of(self, header: Header) -> int | None:
+    def of(self, header: BatchHeader) -> int | None:
         """The producer id at the target; None: the target or the cluster of origin has it."""
         held = self._held(header.offset)
         key = header.producer_id, held

@@ -14,19 +14,27 @@ from trueup.connectors.contract import Assignment, Lease, Progress, Run
 from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.protocol.aborted import Aborted
-from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, CONTROL, Header, readdress, sound, walk
+from trueup.connectors.kafka.protocol.record_batch import (
+    APPEND_TIME,
+    CODEC,
+    CONTROL,
+    BatchHeader,
+    readdress,
+    sound,
+    walk,
+)
 from trueup.connectors.kafka.protocol.reencode import dense, marks
 from trueup.connectors.kafka.replication.batches.loop_filter import LoopFilter
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
-from trueup.connectors.kafka.replication.batches.resume import Own, ResumePoint, ours
-from trueup.connectors.kafka.replication.batches.stored import Stored
+from trueup.connectors.kafka.replication.batches.resume import CopiedBatch, ResumePoint, ours
+from trueup.connectors.kafka.replication.batches.stored import UncountedRecords
 from trueup.state.common.errors import Retry, Stop
 
 _SEQUENCES = 0x7FFFFFFF
 _REREADS = 3
 
 
-class Entry:
+class SentBatch:
     """A batch in flight, or one that the target has. ``count``: next sequence number of its producer after it;
     ``following``: source offset after it and after everything that was skipped behind it."""
 
@@ -35,7 +43,7 @@ class Entry:
         "source", "stretches", "target",
     )  # fmt: skip
 
-    def __init__(self, header: Header, batch: memoryview, stretches: list[tuple[int, int]] | None) -> None:
+    def __init__(self, header: BatchHeader, batch: memoryview, stretches: list[tuple[int, int]] | None) -> None:
         self.source, self.following, self.records = header.offset, header.following, header.records
         self.first_ms, self.size, self.batch, self.stretches = header.first_ms, len(batch), batch, stretches
         self.producer = self.count = self.dropped = 0
@@ -75,7 +83,7 @@ class Track:
         self.place = BatchPosition.of(assignment.position, assignment.start)
         self.begun = assignment.position.offset >= 0
         self.reached = self.place.offset
-        self.queue: deque[Entry] = deque()
+        self.queue: deque[SentBatch] = deque()
         self.queued = self.flying = 0
         self.source_start = self.source_end = self.target_end = -1
         self._where = f"{self.source} of {lease.source.name}"
@@ -83,10 +91,10 @@ class Track:
         self._counts = dict(self.place.counts)
         self._known: set[int] = set()
         self._alone = self._whole = False
-        self._pending: deque[Entry] = deque()
+        self._pending: deque[SentBatch] = deque()
         self._last: dict[int, int] = {}
-        self._own: dict[int, deque[Own]] = {}
-        self._stored: dict[int, Stored] = {}
+        self._own: dict[int, deque[CopiedBatch]] = {}
+        self._stored: dict[int, UncountedRecords] = {}
         self.by_record = self._cut = self._fetched = False
         self._reported = assignment.position
         self._removed = 0
@@ -170,7 +178,7 @@ class Track:
             return False
         return not self.flying or self.queue[0].producer in self._known
 
-    def next(self) -> Entry:
+    def next(self) -> SentBatch:
         """The next batch to send; only if `ready`."""
         entry = self.queue.popleft()
         self._alone = entry.producer not in self._known
@@ -178,7 +186,7 @@ class Track:
         self.flying += 1
         return entry
 
-    def acknowledge(self, entry: Entry, offset: int) -> None:
+    def acknowledge(self, entry: SentBatch, offset: int) -> None:
         """Record that the target has the batch from ``offset`` on."""
         entry.target, entry.done = offset, True
         self._known.add(entry.producer)
@@ -262,7 +270,7 @@ class Track:
         self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0
         return found
 
-    def _check(self, header: Header, batch: memoryview) -> None:
+    def _check(self, header: BatchHeader, batch: memoryview) -> None:
         where = f"offset {header.offset} of {self._where}"
         if sound(header, batch):
             self._bad = 0
@@ -274,7 +282,7 @@ class Track:
         kind = Stop if self._bad > _REREADS else Retry
         return kind(expected, found, "check the disks of the source")
 
-    def _take(self, header: Header, batch: memoryview, aborted: Aborted) -> None:
+    def _take(self, header: BatchHeader, batch: memoryview, aborted: Aborted) -> None:
         if header.attributes & CONTROL:
             aborted.end(header, batch)
             return self._pass(header.following, 0)
@@ -285,14 +293,14 @@ class Track:
             return self._pass(header.following, header.records)
         return self._write(header, batch, producer)
 
-    def _write(self, header: Header, batch: memoryview, producer: int) -> None:
+    def _write(self, header: BatchHeader, batch: memoryview, producer: int) -> None:
         found = self._found(header, batch, producer) if producer in self._stored else []
         if len(found) == header.records:
-            return self._append(header, Entry(header, batch, None), producer, self._stored[producer].count, found)
+            return self._append(header, SentBatch(header, batch, None), producer, self._stored[producer].count, found)
         stretches = None
         if found or not header.dense or header.attributes & APPEND_TIME:
             batch, stretches = dense(header, batch, self._where, len(found))
-        entry = Entry(header, batch, stretches)
+        entry = SentBatch(header, batch, stretches)
         entry.records -= len(found)
         self._skipped += len(found)
         sequence = self._counts.get(producer, 0)
@@ -305,7 +313,13 @@ class Track:
         return self._append(header, entry, producer, entry.count, found, done=False)
 
     def _append(
-        self, header: Header, entry: Entry, producer: int, count: int, found: Sequence[Run] = (), done: bool = True
+        self,
+        header: BatchHeader,
+        entry: SentBatch,
+        producer: int,
+        count: int,
+        found: Sequence[Run] = (),
+        done: bool = True,
     ) -> None:
         """Add a batch behind those that are not counted yet. ``done``: the target has it."""
         entry.producer, entry.count, entry.found, entry.done, entry.skipped = producer, count, [*found], done, done
@@ -315,7 +329,7 @@ class Track:
         if done:
             self._settle()
 
-    def _found(self, header: Header, batch: memoryview, producer: int) -> list[Run]:
+    def _found(self, header: BatchHeader, batch: memoryview, producer: int) -> list[Run]:
         """The first records of the batch that the target has. If that is not all of them, the others were never copied,
         and the producer goes on behind its last record there. Raises `Stop` if the target has records that the source
         cannot have had."""
@@ -337,7 +351,7 @@ class Track:
             del self._stored[producer]
         return found
 
-    def _there(self, entry: Entry, header: Header, batch: memoryview, sequence: int) -> bool:
+    def _there(self, entry: SentBatch, header: BatchHeader, batch: memoryview, sequence: int) -> bool:
         """Whether the target has the batch. Raises `Differs` if the target has a different batch."""
         last = self._last[entry.producer]
         if ahead(sequence, last) > 0:
@@ -361,7 +375,7 @@ class Track:
             entry.target = own.popleft().offset
         return True
 
-    def _another(self, header: Header, producer: int, sequence: int, last: int) -> Stop:
+    def _another(self, header: BatchHeader, producer: int, sequence: int, last: int) -> Stop:
         return Stop(
             f"records {sequence} to {last} of producer {producer:#x} in {self.target} to be those from offset "
             f"{header.offset} of {self._where} on",
@@ -369,7 +383,7 @@ class Track:
             "the source was not copied from here before, or lost records: set the position of this partition",
         )
 
-    def _hole(self, header: Header) -> Stop:
+    def _hole(self, header: BatchHeader) -> Stop:
         return Stop(
             f"the batch at offset {header.offset} of {self._where} in {self.target}, which has later batches",
             "it was never written: the target refused it, forgot the producer, and accepted the next one",
@@ -410,7 +424,7 @@ class Track:
         """Target offset of the first batch that is not counted, of each producer."""
         return [batches[0].offset for batches in self._own.values() if batches]
 
-    def _map(self, entry: Entry) -> None:
+    def _map(self, entry: SentBatch) -> None:
         if self.target_end >= 0:
             self._foreign += max(0, entry.target - self.target_end)
         if entry.target >= 0:

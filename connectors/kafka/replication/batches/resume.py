@@ -15,9 +15,9 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import problem
 from trueup.connectors.kafka.protocol.compression import opened
-from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, digest, walk
+from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, BatchHeader, digest, walk
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
-from trueup.connectors.kafka.replication.batches.stored import Stored
+from trueup.connectors.kafka.replication.batches.stored import UncountedRecords
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.replication.provenance import tag_of
 
@@ -26,7 +26,7 @@ _WAIT_MS, _WAITS = 100, 20
 _FIRST_STEP, _STEP_GROWS, _SEARCH_BYTES = 1_000, 8, 8 << 20
 
 
-class Own(NamedTuple):
+class CopiedBatch(NamedTuple):
     """A batch of this copy at the target."""
 
     offset: int
@@ -38,7 +38,7 @@ class Own(NamedTuple):
     body: bytes | None
     """The (compressed) records. Only the newest batch of a producer id has them, older batches have None."""
 
-    def same(self, header: Header, batch: memoryview) -> bool:
+    def same(self, header: BatchHeader, batch: memoryview) -> bool:
         """Whether it is the copy of a batch of the source. If the broker recompresses, only the newest is
         compared."""
         if (following(self.last_sequence) - self.sequence - header.records) & 0x7FFFFFFF:
@@ -62,14 +62,14 @@ class ResumePoint:
     """The producer ids of this link whose sequence numbers the leader checks."""
     last: dict[int, int] = field(default_factory=dict)
     """The last sequence number of each producer id for which the target is ahead of the position."""
-    own: dict[int, deque[Own]] = field(default_factory=dict)
+    own: dict[int, deque[CopiedBatch]] = field(default_factory=dict)
     """The batches at the target that the position does not count, by producer id, in order."""
     counted: int = -1
     """The target offset after the counted batches, which may be far before the floor. -1: unknown."""
     whole: bool = False
     """Whether nothing was removed from the target at or after the floor of the position. ``own`` then contains all
     uncounted batches that were ever written there."""
-    records: dict[int, Stored] = field(default_factory=dict)
+    records: dict[int, UncountedRecords] = field(default_factory=dict)
     """The records of the uncounted batches by producer id. Empty unless records are compared one by one."""
     cut: bool = False
     """Whether the target deleted a part of its log at or after the floor of the position. The first uncounted batches
@@ -90,7 +90,7 @@ def resume_points(
         try:
             if isinstance(until, TrueupError):
                 raise until
-            look = _Look(target, partition, places[partition], writer_id, until, partition in by_record)
+            look = _TargetScan(target, partition, places[partition], writer_id, until, partition in by_record)
             found[partition] = look.resume_point(end, last)
         except TrueupError as error:
             found[partition] = error
@@ -120,7 +120,7 @@ def ours(producer_id: int, writer_id: int) -> bool:
     return tag is not None and tag.whole and tag.writer_id == writer_id
 
 
-class _Look:
+class _TargetScan:
     """One partition of the target, read for one position. ``until``: the target offset at which the read ends."""
 
     def __init__(
@@ -131,7 +131,7 @@ class _Look:
         self._first = self._bytes = 0
         self._counted = place.floor
         self._whole, self._cut = place.floor >= 0, False
-        self._by_record, self._records = by_record, dict[int, Stored]()
+        self._by_record, self._records = by_record, dict[int, UncountedRecords]()
 
     def resume_point(self, end: int, last: dict[int, int]) -> ResumePoint:
         place = self._place
@@ -145,7 +145,11 @@ class _Look:
         own = self._search(last) if place.floor < 0 else self._after(place.floor, last)
         newest = {producer: batches[-1].last_sequence for producer, batches in own.items() if batches}
         beyond = place.ahead({**newest, **last})
-        records = {n: self._records.get(n, Stored(place.counts.get(n, 0))) for n in beyond} if self._by_record else {}
+        records = (
+            {n: self._records.get(n, UncountedRecords(place.counts.get(n, 0))) for n in beyond}
+            if self._by_record
+            else {}
+        )
         return ResumePoint(end, frozenset(last), beyond, own, self._counted, self._whole, records, self._cut)
 
     def _check(self, end: int, last: Mapping[int, int]) -> None:
@@ -158,9 +162,9 @@ class _Look:
             if ahead(following(sequence), count) < 0:
                 raise Stop(f"{where} to have {count} records of producer {producer:#x}", f"{following(sequence)}", todo)
 
-    def _after(self, start: int, last: Mapping[int, int]) -> dict[int, deque[Own]]:
+    def _after(self, start: int, last: Mapping[int, int]) -> dict[int, deque[CopiedBatch]]:
         """Batches of this copy from an offset on, until the end and all known sequence numbers were read."""
-        own: dict[int, deque[Own]] = {}
+        own: dict[int, deque[CopiedBatch]] = {}
         missing = self._place.ahead(last)
         if start < self._first:
             self._whole, self._cut = False, True
@@ -178,14 +182,14 @@ class _Look:
         self._whole = self._whole and not missing
         return own
 
-    def _store(self, header: Header, batch: memoryview) -> None:
+    def _store(self, header: BatchHeader, batch: memoryview) -> None:
         """Keep the records of a batch that are not counted; the position may count only the first of them."""
         count = self._place.counts.get(header.producer_id, 0)
         if ahead(following(header.last_sequence), count) > 0:
             where = f"{self._partition} of {self._target.endpoint.name}"
-            self._records.setdefault(header.producer_id, Stored(count)).add(header, batch, where)
+            self._records.setdefault(header.producer_id, UncountedRecords(count)).add(header, batch, where)
 
-    def _search(self, last: Mapping[int, int]) -> dict[int, deque[Own]]:
+    def _search(self, last: Mapping[int, int]) -> dict[int, deque[CopiedBatch]]:
         """Search backwards from the end for the first batches of this copy, with sequence number 0, if the position is
         unknown. If the leader knows none, only the newest part is read."""
         step = _FIRST_STEP
@@ -199,7 +203,7 @@ class _Look:
                 return own
             step *= _STEP_GROWS
 
-    def _read(self, start: int, missing: Mapping[int, int]) -> Iterator[tuple[Header, memoryview]]:
+    def _read(self, start: int, missing: Mapping[int, int]) -> Iterator[tuple[BatchHeader, memoryview]]:
         at, waits, self._bytes = start, 0, 0
         leader = self._target.leader(self._partition)
         while at < self._until or (missing and waits < _WAITS):
@@ -227,12 +231,12 @@ class _Look:
         return answer.records
 
 
-def _add(own: deque[Own], header: Header, batch: memoryview) -> None:
+def _add(own: deque[CopiedBatch], header: BatchHeader, batch: memoryview) -> None:
     if own:
         own[-1] = own[-1]._replace(body=None)
     value = digest(batch) if header.dense else None
     own.append(
-        Own(
+        CopiedBatch(
             header.offset,
             header.sequence,
             header.last_sequence,

@@ -13,7 +13,7 @@ from selectors import EVENT_READ, BaseSelector
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.connection import BrokerConnection
 from trueup.connectors.kafka.client.fetch_produce import (
     PRODUCE,
     PRODUCE_VERSION,
@@ -33,24 +33,24 @@ from trueup.connectors.kafka.client.topic_ids import (
     produce_by_id,
     produced_by_id,
 )
-from trueup.connectors.kafka.replication.batches.partition import Entry, Track
+from trueup.connectors.kafka.replication.batches.partition import SentBatch, Track
 from trueup.state.common.errors import Retry, TrueupError
 
 MOST_IN_FLIGHT = 64
 _REPLICATED_MS = 10_000
-Sent = dict[LogId, tuple[Track, Entry]]
-Answered = Callable[[Track, Entry, Produced], None]
+Sent = dict[LogId, tuple[Track, SentBatch]]
+Answered = Callable[[Track, SentBatch, Produced], None]
 Failed = Callable[[Track, TrueupError], None]
 _UNSEEN = b"", -math.inf
 _NO_ANSWER = Retry("a response for every batch", "a missing one", "the batches are retried")
 
 
-class Writer:
+class BrokerWriter:
     """The connection to one broker. Topics are written by id if it supports that. Otherwise their ids are read before a
     write, unless they were within `SURE_S`, and after each write. A topic that is deleted and recreated between can get
     the write, which is then an error with the offset there."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self.connection = connection
         self.by_id = connection.takes(PRODUCE, BY_ID)
         self.flying: deque[Sent] = deque()
@@ -110,7 +110,7 @@ class Sender:
         self._target, self._selector = target, selector
         self._answered, self._failed = answered, failed
         self._most = max(1, min(MOST_IN_FLIGHT, in_flight))
-        self._writers: dict[int, Writer] = {}
+        self._writers: dict[int, BrokerWriter] = {}
 
     @property
     def flying(self) -> bool:
@@ -188,8 +188,8 @@ class Sender:
         for node in list(self._writers):
             self._drop(node, _NO_ANSWER)
 
-    def _open(self, node: int) -> Writer:
-        writer = Writer(self._target.take(node))
+    def _open(self, node: int) -> BrokerWriter:
+        writer = BrokerWriter(self._target.take(node))
         self._writers[node] = writer
         self._selector.register(writer.connection, EVENT_READ, (self, node))
         return writer

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trueup.connectors.kafka.protocol.record_batch import SEQUENCES, Header
+from trueup.connectors.kafka.protocol.record_batch import SEQUENCES, BatchHeader
 from trueup.connectors.kafka.protocol.reencode import marks
 from trueup.connectors.kafka.replication.batches.position import ahead, following
 from trueup.state.common.errors import Stop
@@ -21,7 +21,7 @@ MOST = 1 << 22
 """Maximum number of records of a partition that are compared: about 200 MB."""
 
 
-class Stored:
+class UncountedRecords:
     """The records of one producer id that the position does not count, in order. ``count``: the number of records under
     this id that the position counts; later it includes the records that were found."""
 
@@ -35,7 +35,7 @@ class Stored:
     def __len__(self) -> int:
         return len(self._marks)
 
-    def add(self, header: Header, batch: memoryview, where: str) -> None:
+    def add(self, header: BatchHeader, batch: memoryview, where: str) -> None:
         """The records of a batch after those before it. Raises `BadBytes`, and `Stop` for too many."""
         for delta, mark in marks(header, batch, where, appended=False):
             sequence = (header.sequence + delta) % SEQUENCES

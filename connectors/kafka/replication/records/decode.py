@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.connectors.byte_rows import optional_slices
-from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, Header
+from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, BatchHeader
 from trueup.connectors.kafka.protocol.records import Records, parsed
 from trueup.connectors.kafka.protocol.varints import varint
 from trueup.connectors.kafka.replication.tags import ordered
 from trueup.connectors.replication.headers import MARK
-from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Earlier, Packed
+from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, EarlierHeaders, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.state.replication.provenance import HEADER
 
@@ -34,7 +34,7 @@ Texts = Callable[[int], bytes]
 Given = Sequence[tuple[str, bytes | None]]
 
 
-class Decoded(NamedTuple):
+class DecodedRecords(NamedTuple):
     """The records of some batches."""
 
     columns: Columns
@@ -44,7 +44,9 @@ class Decoded(NamedTuple):
     """The number of records that have headers of a link, but were not written by a link."""
 
 
-def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, texts: Texts, first: int = 0) -> Decoded:
+def decoded(
+    batches: Sequence[tuple[BatchHeader, memoryview]], where: str, texts: Texts, first: int = 0
+) -> DecodedRecords:
     """The records of batches (`records.parsed`) from offset ``first`` on. There may be fewer records than the batches
     have: they end with one that has a name of a header that is not text.
 
@@ -54,12 +56,12 @@ def decoded(batches: Sequence[tuple[Header, memoryview]], where: str, texts: Tex
         rows = [row for row in _few(batches, texts) if row[0] >= first]
         if rows:
             *columns, tags = zip(*rows, strict=True)
-            return Decoded(Columns(*columns), "", sum(tags))
+            return DecodedRecords(Columns(*columns), "", sum(tags))
     records, paths = parsed(batches, where), _Paths.of(batches, texts)
     start = int(np.searchsorted(records.offsets, first))
     if (found := _content(records, paths)) is not None:
         content, foreign = found
-        return Decoded(Packed(content, slice(start, len(records))), "", int(foreign[start:].sum()))
+        return DecodedRecords(Packed(content, slice(start, len(records))), "", int(foreign[start:].sum()))
     return _columns(records, paths, start)
 
 
@@ -72,7 +74,7 @@ class _Paths(NamedTuple):
     """The different paths. The first one is empty."""
 
     @classmethod
-    def of(cls, batches: Sequence[tuple[Header, memoryview]], texts: Texts) -> "_Paths":
+    def of(cls, batches: Sequence[tuple[BatchHeader, memoryview]], texts: Texts) -> "_Paths":
         every = [texts(header.producer_id) for header, _ in batches]
         places = {text: at for at, text in enumerate(dict.fromkeys((b"", *every)))}
         numbers = np.array([places[text] for text in every], np.int64)
@@ -90,7 +92,9 @@ def _cleaned(headers: list[tuple[str, bytes | None]], text: bytes) -> tuple[Give
     return [*kept, (HEADER, ordered(text, given))], False
 
 
-def _few(batches: Sequence[tuple[Header, memoryview]], texts: Texts) -> list[tuple[int, Any, Any, int, Given, bool]]:
+def _few(
+    batches: Sequence[tuple[BatchHeader, memoryview]], texts: Texts
+) -> list[tuple[int, Any, Any, int, Given, bool]]:
     """The rows of a few records, each with whether it has a foreign tag; none if there is anything unusual, which
     `parsed` reports."""
     rows, last = list[tuple[int, Any, Any, int, Given, bool]](), -1
@@ -141,7 +145,7 @@ def _bytes(body: memoryview, at: int) -> tuple[bytes | None, int]:
     return bytes(body[at:end]) if size >= 0 else None, end
 
 
-class _Own(NamedTuple):
+class _LinkHeaders(NamedTuple):
     """The headers of links in some records."""
 
     own: Array
@@ -169,7 +173,7 @@ def _content(records: Records, paths: _Paths) -> tuple[Content, Array] | None:
     earlier = None
     if len(paths.texts) > 1:
         number, texts = _believed(paths, own.given)
-        earlier = Earlier(number, texts, lambda: _columns(records, paths, 0).columns)
+        earlier = EarlierHeaders(number, texts, lambda: _columns(records, paths, 0).columns)
     names, values = headings.name_end - headings.name_at, headings.value_end - headings.value_at
     names, values, values_at = names[others], values[others], headings.value_at[others]
     if (head_end - records.head_at).sum() != (names + values + 2).sum() or values_at.min(initial=0) < 0:
@@ -196,7 +200,7 @@ def _believed(paths: _Paths, given: _Paths) -> _Paths:
     return _Paths(np.array([places[text] for text in texts], np.int64)[number], list(places))
 
 
-def _own_headers(records: Records) -> _Own | None:
+def _own_headers(records: Records) -> _LinkHeaders | None:
     """The headers of links; None: they are not the last two of their records, or have too many values."""
     headings, raw = records.headings, np.frombuffer(records.data, np.uint8)
     path, mark = (_alike(raw, headings.name_at, headings.name_end, name) for name in _OURS)
@@ -215,7 +219,7 @@ def _own_headers(records: Records) -> _Own | None:
         number[rows[left[same]]] = len(texts)
         texts.append(value)
         left = left[~same]
-    return _Own(path | mark, rows, headings.name_at[at] - 1, _Paths(number, texts))
+    return _LinkHeaders(path | mark, rows, headings.name_at[at] - 1, _Paths(number, texts))
 
 
 def _alike(raw: Array, starts: Array, ends: Array, value: bytes) -> Array:
@@ -234,7 +238,7 @@ def ranges(starts: Array, lengths: Array) -> Array:
     return found
 
 
-def _columns(records: Records, paths: _Paths, start: int) -> Decoded:
+def _columns(records: Records, paths: _Paths, start: int) -> DecodedRecords:
     """The records from row ``start`` on."""
     headings, data = records.headings, memoryview(records.data)
     places = zip(headings.name_at.tolist(), headings.name_end.tolist(), strict=True)
@@ -261,10 +265,10 @@ def _columns(records: Records, paths: _Paths, start: int) -> Decoded:
     keys = optional_slices(data, records.key_at, records.key_end)
     bodies = optional_slices(data, records.value_at, records.value_end)
     columns = Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers)
-    return Decoded(columns.cut(start, stop), refused, foreign)
+    return DecodedRecords(columns.cut(start, stop), refused, foreign)
 
 
-def marks_in(batches: Sequence[tuple[Header, memoryview]], where: str) -> Iterable[tuple[bytes, int, int]]:
+def marks_in(batches: Sequence[tuple[BatchHeader, memoryview]], where: str) -> Iterable[tuple[bytes, int, int]]:
     """The marks in records that links wrote (`headers.mark_of`): prefix, source offset, and offset of the record.
     Raises `BadBytes`."""
     records = parsed(batches, where)

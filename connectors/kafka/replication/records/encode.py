@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from trueup.connectors.byte_rows import Bytes, Column, column_of, cuts, indices, joined, ranges, rows_of, split
 from trueup.connectors.kafka.protocol.compression import closed
-from trueup.connectors.kafka.protocol.record_batch import Header, assemble
+from trueup.connectors.kafka.protocol.record_batch import BatchHeader, assemble
 from trueup.connectors.kafka.protocol.varints import zigzag
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.packed import MARK_BYTES, SHORT, Content, Packed
@@ -36,7 +36,7 @@ _Sized = tuple[Column, Array]
 
 
 @dataclass(frozen=True, slots=True)
-class Sender:
+class BatchProducer:
     """The producer of a batch."""
 
     producer_id: int
@@ -46,7 +46,7 @@ class Sender:
 
 
 @dataclass(frozen=True, slots=True)
-class Records:
+class EncodedRecords:
     """Records as arrays, before they are divided into batches."""
 
     stamps: Array
@@ -60,26 +60,26 @@ class Records:
     def __len__(self) -> int:
         return len(self.stamps)
 
-    def cut(self, rows: slice) -> "Records":
+    def cut(self, rows: slice) -> "EncodedRecords":
         """A range of the records."""
-        return Records(self.stamps[rows], self.sizes[rows], [part[rows] for part in self.parts], self.path)
+        return EncodedRecords(self.stamps[rows], self.sizes[rows], [part[rows] for part in self.parts], self.path)
 
-    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["Batch"]:
+    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator["EncodedBatch"]:
         """Batches of at most about ``most`` bytes before compression, or of one record."""
         for rows in cuts(self.sizes + _AROUND, most):
             yield self.cut(rows)._batch(codec)
 
-    def _batch(self, codec: int) -> "Batch":
+    def _batch(self, codec: int) -> "EncodedBatch":
         numbers = np.arange(len(self.stamps))
         fields = [_varints(each) for each in (np.zeros_like(numbers), self.stamps - self.stamps[0], numbers)]
         sizes = np.sum([self.sizes, *(field.width for field in fields)], axis=0)
         raw = joined((_pieces([_varints(sizes), *fields]), *self.parts))
         first_ms, last_ms = int(self.stamps[0]), int(self.stamps.max())
-        return Batch(len(numbers), first_ms, last_ms, codec, len(raw), closed(codec, raw), self.path)
+        return EncodedBatch(len(numbers), first_ms, last_ms, codec, len(raw), closed(codec, raw), self.path)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class EncodedBatch:
     """A batch without its producer. Times are in ms since 1970."""
 
     records: int
@@ -92,9 +92,9 @@ class Batch:
     path: int = 0
     """The clusters that the records passed, as bits."""
 
-    def sent_by(self, sender: Sender) -> memoryview:
+    def sent_by(self, sender: BatchProducer) -> memoryview:
         """The bytes of the batch."""
-        header = Header(
+        header = BatchHeader(
             0, 0, -1, 2, 0, self.codec, self.records - 1, self.first_ms, self.last_ms, sender.producer_id, sender.epoch,
             sender.sequence, self.records,
         )  # fmt: skip
@@ -102,9 +102,9 @@ class Batch:
 
 
 @dataclass(frozen=True, slots=True)
-class Few:
-    """Like `Records`, for a few records, which are encoded one by one: calls of numpy and Arrow cost more than they
-    save."""
+class RecordRows:
+    """Like `EncodedRecords`, for a few records, which are encoded one by one: calls of numpy and Arrow cost more
+    than they save."""
 
     rows: Sequence[tuple[int, bytes]]
     """The timestamp of each record, and its key, value and headers as in the layout of a record."""
@@ -114,41 +114,41 @@ class Few:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def cut(self, rows: slice) -> "Few":
+    def cut(self, rows: slice) -> "RecordRows":
         """A range of the records."""
-        return Few(self.rows[rows], self.path)
+        return RecordRows(self.rows[rows], self.path)
 
-    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[Batch]:
-        """See `Records`."""
+    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[EncodedBatch]:
+        """See `EncodedRecords`."""
         for rows in cuts(np.array([len(content) + _AROUND for _, content in self.rows]), most):
             yield _few_batch(self.rows[rows], codec, self.path)
 
 
-def _few_batch(rows: Sequence[tuple[int, bytes]], codec: int, path: int) -> Batch:
+def _few_batch(rows: Sequence[tuple[int, bytes]], codec: int, path: int) -> EncodedBatch:
     first, made = rows[0][0], bytearray()
     for number, (stamp, content) in enumerate(rows):
         record = b"\0" + zigzag(stamp - first) + zigzag(number) + content
         made += zigzag(len(record)) + record
-    return Batch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(made), closed(codec, made), path)
+    return EncodedBatch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(made), closed(codec, made), path)
 
 
 @dataclass(frozen=True, slots=True)
 class Stretches:
     """Records in parts of consecutive ones that passed the same clusters."""
 
-    parts: Sequence[Records | Few]
+    parts: Sequence[EncodedRecords | RecordRows]
 
     def behind(self, count: int) -> "Stretches":
         """Without the first records."""
-        left = list[Records | Few]()
+        left = list[EncodedRecords | RecordRows]()
         for part in self.parts:
             if count < len(part):
                 left.append(part.cut(slice(count, None)))
             count = max(0, count - len(part))
         return Stretches(left)
 
-    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[Batch]:
-        """See `Records`."""
+    def batches(self, codec: int, most: int = BATCH_BYTES) -> Iterator[EncodedBatch]:
+        """See `EncodedRecords`."""
         for part in self.parts:
             yield from part.batches(codec, most)
 
@@ -163,7 +163,7 @@ def stretches_of(columns: Columns, path: Callable[[bytes | None], int]) -> Stret
     else:
         columns = columns.columns()
         of_row = [path(_path_in(headers)) for headers in columns.headers]
-    parts, at = list[Records | Few](), 0
+    parts, at = list[EncodedRecords | RecordRows](), 0
     for bits, rows in groupby(of_row):
         end = at + sum(1 for _ in rows)
         parts.append(records_of(columns.cut(at, end), bits))
@@ -176,7 +176,7 @@ def _path_in(headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
     return next((value for name, value in reversed(headers) if name == HEADER), None)
 
 
-def records_of(columns: Columns, path: int = 0) -> Records | Few:
+def records_of(columns: Columns, path: int = 0) -> EncodedRecords | RecordRows:
     """The parts of records that passed the same clusters."""
     few = len(columns.offsets) < LEAST
     if isinstance(columns, Packed) and columns.prefix and not few:
@@ -190,17 +190,17 @@ def records_of(columns: Columns, path: int = 0) -> Records | Few:
     if few:
         counts = map(zigzag, map(len, columns.headers))
         parts = zip(map(_part, columns.keys), map(_part, columns.values), counts, heads, strict=True)
-        return Few([*zip(map(int, columns.stamps), map(b"".join, parts), strict=True)], path)
+        return RecordRows([*zip(map(int, columns.stamps), map(b"".join, parts), strict=True)], path)
     made = map(_column, (columns.keys, columns.values, heads))
     stamps = np.array(columns.stamps, np.int64)
     return _parts(path, stamps, np.fromiter(map(len, columns.headers), np.int64), *made)
 
 
-def _of_packed(records: Packed, path: int) -> Records:
+def _of_packed(records: Packed, path: int) -> EncodedRecords:
     content, rows = records.content, records.rows
     stamps, ends = np.asarray(content.stamps[rows], np.int64), _ends(records)
     if content.body_at is not None and (whole := _whole(content, content.body_at, rows)) is not None:
-        return Records(stamps, whole[1] + ends[1], (whole[0], ends[0]), path)
+        return EncodedRecords(stamps, whole[1] + ends[1], (whole[0], ends[0]), path)
     keys = _ranges(content.data, content.key_at[rows], content.key_end[rows])
     values = _ranges(content.data, content.value_at[rows], content.value_end[rows])
     heads = _ranges(content.heads, content.head_at[rows], content.head_end[rows])
@@ -217,13 +217,13 @@ def _whole(content: Content, body_at: Array, rows: slice) -> _Sized | None:
     return ranges(content.data, at, end), end - at
 
 
-def _parts(path: int, stamps: Array, counts: Array, keys: _Sized, values: _Sized, *heads: _Sized) -> Records:
+def _parts(path: int, stamps: Array, counts: Array, keys: _Sized, values: _Sized, *heads: _Sized) -> EncodedRecords:
     """Records of parts as they are in a batch: after the lengths of key and value, and the number of headers."""
     numbers = [_varints(each) for each in (keys[1], values[1], counts)]
     sizes = [np.maximum(size, 0) for _, size in (keys, values, *heads)] + [number.width for number in numbers]
     key, value, count = (_pieces([number]) for number in numbers)
     parts = key, keys[0], value, values[0], count, *(raw for raw, _ in heads)
-    return Records(stamps, np.sum(sizes, axis=0), parts, path)
+    return EncodedRecords(stamps, np.sum(sizes, axis=0), parts, path)
 
 
 def _ranges(data: Bytes, starts: Array, ends: Array) -> _Sized:
@@ -258,7 +258,7 @@ def _part(raw: bytes | None) -> bytes:
     return zigzag(-1) if raw is None else zigzag(len(raw)) + raw
 
 
-class Piece(NamedTuple):
+class RowBytes(NamedTuple):
     """A field of each record, as one row of bytes for each record."""
 
     raw: Array
@@ -268,12 +268,12 @@ class Piece(NamedTuple):
     """Whether the bytes of the field fill all columns in every row."""
 
 
-def _varints(values: Array) -> Piece:
+def _varints(values: Array) -> RowBytes:
     """The varint of each number."""
     raw: Array = (values << 1 ^ values >> 63).view(np.uint64)
     width, most = np.ones(len(raw), np.int64), raw.max(initial=0)
     if most < _LIMITS[0]:
-        return Piece(raw.astype(np.uint8)[:, None], width, True)
+        return RowBytes(raw.astype(np.uint8)[:, None], width, True)
     limits = [limit for limit in _LIMITS if limit <= most]
     for limit in limits:
         width += raw >= limit
@@ -281,10 +281,10 @@ def _varints(values: Array) -> Piece:
     for place in range(len(limits) + 1):
         made[:, place] = raw >> np.uint64(7 * place) & np.uint64(127)
         made[:, place] |= (width > place + 1).view(np.uint8) << 7
-    return Piece(made, width, int(width.min()) == made.shape[1])
+    return RowBytes(made, width, int(width.min()) == made.shape[1])
 
 
-def _pieces(fields: Sequence[Piece]) -> Column:
+def _pieces(fields: Sequence[RowBytes]) -> Column:
     """The fields of each row, one after another."""
     made = np.hstack([field.raw for field in fields])
     if all(field.even for field in fields):

@@ -6,7 +6,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.fetch_produce import Fetched
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.compression import opened
-from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, Header, sound, walk
+from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, BatchHeader, sound, walk
 from trueup.connectors.kafka.replication.records.decode import Texts, decoded
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
@@ -22,14 +22,14 @@ class Damaged(Retry):
     """A batch with a wrong checksum: damaged on its way, or in its log."""
 
 
-class Pending:
+class PendingRecords:
     """The batches of one partition between its leader and the pump. ``at``: the offset of the next fetch. ``wanted``:
     the next offset to give; records before it were given, or do not exist. ``idle``: whether the leader had no further
     records. ``texts``: the function that returns the path of the records of a batch."""
 
     def __init__(self, log: LogId, at: int, texts: Texts) -> None:
         self._log, self.at, self.wanted, self.idle, self._texts = log, at, at, False, texts
-        self._batches = deque[tuple[Header, memoryview]]()
+        self._batches = deque[tuple[BatchHeader, memoryview]]()
         self._rows, self._refused, self._foreign_tags = Columns(), "", 0
         self._told, self._bounds = False, Bounds(-1, -1)
 
@@ -83,7 +83,7 @@ class Pending:
 
     def _decode(self, most: int) -> None:
         """Decode batches with about ``most`` records."""
-        chosen, where = list[tuple[Header, memoryview]](), f"records of {self._log}"
+        chosen, where = list[tuple[BatchHeader, memoryview]](), f"records of {self._log}"
         records = size = 0
         while self._batches and records < most and size < ROOM:
             header, batch = self._batches[0]
@@ -100,7 +100,7 @@ class Pending:
             self._rows, self._refused, self._foreign_tags = decoded(chosen, where, self._texts, self.wanted)
 
 
-def _is_skipped(header: Header, batch: memoryview, aborted: Aborted) -> bool:
+def _is_skipped(header: BatchHeader, batch: memoryview, aborted: Aborted) -> bool:
     """Whether a batch has no records to give: it is a marker, or part of an aborted transaction."""
     if header.attributes & CONTROL:
         aborted.end(header, batch)

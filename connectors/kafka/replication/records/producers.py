@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.replication.records.encode import Sender
+from trueup.connectors.kafka.replication.records.encode import BatchProducer
 from trueup.state.common.errors import Retry
 from trueup.state.replication.provenance import SINGLE, producer_id
 
@@ -54,12 +54,12 @@ class Producers:
         self._active.clear()
         self._epochs.clear()
 
-    def sender(self, log: LogId, path: int) -> Sender:
+    def sender(self, log: LogId, path: int) -> BatchProducer:
         """The sender of the next batch for a log. Raises `Retry` if all ids are used up."""
         if (log, path) not in self._active:
             self._active[log, path] = self._begun(log, path)
         one = self._active[log, path]
-        return Sender(one.id, one.epoch, one.next)
+        return BatchProducer(one.id, one.epoch, one.next)
 
     def wrote(self, log: LogId, path: int, records: int) -> None:
         """Count acknowledged records."""

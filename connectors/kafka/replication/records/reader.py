@@ -9,21 +9,21 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.connection import BrokerConnection
 from trueup.connectors.kafka.client.fetch_produce import (
     COMMITTED,
     FETCH,
     FETCH_VERSION,
     OFFSET_OUT_OF_RANGE,
     Fetched,
-    Missing,
+    UnknownTopic,
     fetch_body,
     fetched,
     problem,
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, fetch_by_id, fetched_by_id, id_of
 from trueup.connectors.kafka.replication.records.decode import Texts
-from trueup.connectors.kafka.replication.records.pending import Damaged, Pending
+from trueup.connectors.kafka.replication.records.pending import Damaged, PendingRecords
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.kafka.replication.tags import Paths
 from trueup.connectors.replication.ports import Columns, Read
@@ -199,7 +199,7 @@ class _Log:
     """A partition that is read. ``node``: its leader, None until it is found. ``failed``: the error to report."""
 
     def __init__(self, log: LogId, at: int, texts: Texts) -> None:
-        self.id, self.topic_id, self.pending = log, b"", Pending(log, at, texts)
+        self.id, self.topic_id, self.pending = log, b"", PendingRecords(log, at, texts)
         self.node: int | None = None
         self.failed: TrueupError | None = None
         self.failures, self.not_before, self._since_s = 0, 0.0, 0.0
@@ -211,7 +211,7 @@ class _Log:
         self.node, self.not_before = None, now + backoff(_FIRST_PAUSE_S, self.failures, _LONGEST_PAUSE_S)
         self.failures += 1
         if at_once or not isinstance(error, Retry) or now - self._since_s > _PATIENCE_S:
-            lasting = isinstance(error, (Missing, Damaged))
+            lasting = isinstance(error, (UnknownTopic, Damaged))
             self.failed = Stop(error.expected, error.found, error.todo) if lasting else error
 
     def stands(self, at: int) -> bool:
@@ -226,7 +226,7 @@ class _Log:
 class _Fetch:
     """The connection to one leader. ``asked``: partitions of the request in flight, each with its offset."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: BrokerConnection) -> None:
         self.connection, self.asked, self.asked_s = connection, list[tuple[_Log, int]](), 0.0
         self._names: dict[bytes, str] = {}
         self._turn = 0

@@ -11,15 +11,15 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import Fetched, problem
 from trueup.connectors.kafka.protocol.compression import opened
-from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, Header, walk
+from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, BatchHeader, walk
 from trueup.connectors.kafka.replication.records.decode import marks_in
-from trueup.connectors.replication.tail import Met, TailSearch
+from trueup.connectors.replication.tail import CopiedRecord, TailSearch
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.replication.provenance import tag_of
 
 TIMEOUT_S = 30.0
 _WAIT_MS, _BYTES, _MOST_BYTES = 100, 1 << 18, 16 << 20
-_Marks = list[tuple[bytes, Met]]
+_Marks = list[tuple[bytes, CopiedRecord]]
 
 
 class KafkaTails:
@@ -79,9 +79,9 @@ class KafkaTails:
                 body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where)
                 for prefix, source, offset in marks_in([(header, body)], where):
                     if first <= offset < end:
-                        marks.append((prefix, Met(source, offset)))
+                        marks.append((prefix, CopiedRecord(source, offset)))
         return at
 
-    def _is_ours(self, header: Header) -> bool:
+    def _is_ours(self, header: BatchHeader) -> bool:
         tag = tag_of(header.producer_id)
         return tag is not None and not tag.whole and tag.writer_id == self._writer_id

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.connection import Connection
-from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, Missing, problem
+from trueup.connectors.kafka.client.connection import BrokerConnection
+from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, UnknownTopic, problem
 from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, SURE_S, fetch_by_id, fetched_by_id
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -38,7 +38,7 @@ class Identity:
 
     def unsure(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Those of ``partitions`` whose leaders do not have the intended topic now: `Stop` if it was recreated,
-        `Missing` if the cluster does not know it, another `Retry` if this is unknown."""
+        `UnknownTopic` if the cluster does not know it, another `Retry` if this is unknown."""
         since_s = time.monotonic() - SURE_S
         left = {partition for partition in partitions if self._sure_s.get(partition, since_s) <= since_s}
         if not left:
@@ -67,14 +67,14 @@ class Identity:
             topic = partition.topic
             try:
                 self._meant[topic] = self._cluster.identify(topic, self._meant.get(topic, b""))
-            except Missing as error:
+            except UnknownTopic as error:
                 found[partition] = Stop(error.expected, error.found, error.todo)
         return found
 
     def _asked(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Query all leaders in parallel; the errors by partition."""
         of_node, found = self._led(partitions)
-        asked: list[tuple[int, Connection]] = []
+        asked: list[tuple[int, BrokerConnection]] = []
         for node, topics in of_node.items():
             try:
                 connection = self._cluster.asking(node)

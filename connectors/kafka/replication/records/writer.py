@@ -18,19 +18,19 @@ from confluent_kafka import KafkaError
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.connection import Connection
+from trueup.connectors.kafka.client.connection import BrokerConnection
 from trueup.connectors.kafka.client.fetch_produce import (
     PRODUCE,
     PRODUCE_VERSION,
-    Missing,
     Produced,
+    UnknownTopic,
     problem,
     produce_body,
     produced,
 )
 from trueup.connectors.kafka.client.topic_ids import BY_ID, id_of, produce_by_id, produced_by_id
 from trueup.connectors.kafka.protocol.compression import LZ4, NAMES
-from trueup.connectors.kafka.replication.records.encode import BATCH_BYTES, Batch, Stretches, stretches_of
+from trueup.connectors.kafka.replication.records.encode import BATCH_BYTES, EncodedBatch, Stretches, stretches_of
 from trueup.connectors.kafka.replication.records.errors import MISSING, OF_RECORDS, OF_TOPIC, TOO_LARGE
 from trueup.connectors.kafka.replication.records.producers import Producers
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
@@ -62,7 +62,7 @@ class WireWriter(KafkaTarget):
         self._client = KafkaClient(lease.target)
         self._meant = {a.target.topic: id_of(a.target_id) for a in lease.assignments}
         self._codec = _codec(lease.target.options)
-        self._open: dict[int, Connection] = {}
+        self._open: dict[int, BrokerConnection] = {}
         self._producers, self._paths = Producers(lease.writer_id), Paths(lease)
         self._found = set[str]()
         self._unlearned = dict[LogId, TrueupError]()
@@ -84,10 +84,10 @@ class WireWriter(KafkaTarget):
         prepared.send()
         return prepared.written()
 
-    def prepare(self, batches: Mapping[LogId, Columns]) -> "_Write":
+    def prepare(self, batches: Mapping[LogId, Columns]) -> "_KafkaWrite":
         """A write to several partitions: to each one batch after another. One that fails gets no more."""
-        return _Write(self, {
-            log: _Sending(log, stretches_of(columns, self._path), self._codec, self._sizes.get(log, BATCH_BYTES))
+        return _KafkaWrite(self, {
+            log: _PartitionSend(log, stretches_of(columns, self._path), self._codec, self._sizes.get(log, BATCH_BYTES))
             for log, columns in batches.items()
         })  # fmt: skip
 
@@ -124,7 +124,7 @@ class WireWriter(KafkaTarget):
         self._producers.learn({log: one for log, one in epochs.items() if not isinstance(one, TrueupError)})
         return False
 
-    def _prepared(self, sendings: Mapping[LogId, "_Sending"]) -> list["_Sending"]:
+    def _prepared(self, sendings: Mapping[LogId, "_PartitionSend"]) -> list["_PartitionSend"]:
         """Those whose topics are the intended ones."""
         unsure: Mapping[LogId, TrueupError] = {}
         try:
@@ -137,9 +137,9 @@ class WireWriter(KafkaTarget):
                 sendings[log].fail(wrong)
         return [one for log, one in sendings.items() if log not in unsure]
 
-    def start(self, sendings: Iterable["_Sending"]) -> "_Round":
+    def start(self, sendings: Iterable["_PartitionSend"]) -> "_InFlight":
         """Send a batch to each of some partitions."""
-        of_node: dict[int, dict[LogId, _Sending]] = {}
+        of_node: dict[int, dict[LogId, _PartitionSend]] = {}
         for one in self._prepared({one.log: one for one in sendings}):
             try:
                 self._meant[one.log.topic] = self._client.identify(one.log.topic, self._meant.get(one.log.topic, b""))
@@ -147,7 +147,7 @@ class WireWriter(KafkaTarget):
                 if one.log in self._unlearned:
                     raise self._unlearned[one.log]
                 of_node.setdefault(leader, {})[one.log] = one
-            except Missing as error:
+            except UnknownTopic as error:
                 if self._may_be_new(one.log):
                     one.waits = error
                 else:
@@ -156,10 +156,10 @@ class WireWriter(KafkaTarget):
                 one.waits = error
             except TrueupError as error:
                 one.fail(error)
-        asked = [_Asked(node, self._send(node, sent), sent) for node, sent in of_node.items()]
-        return _Round(asked, time.monotonic() + _ANSWER_S)
+        asked = [_LeaderRequest(node, self._send(node, sent), sent) for node, sent in of_node.items()]
+        return _InFlight(asked, time.monotonic() + _ANSWER_S)
 
-    def finish(self, begun: "_Round") -> None:
+    def finish(self, begun: "_InFlight") -> None:
         """Wait for the responses."""
         for node, names, sent in begun.asked:
             if names is None:
@@ -172,7 +172,7 @@ class WireWriter(KafkaTarget):
             for log, one in sent.items():
                 self._answered(one, answers.get(log), bool(names))
 
-    def _send(self, node: int, sent: Mapping[LogId, "_Sending"]) -> dict[bytes, str] | None:
+    def _send(self, node: int, sent: Mapping[LogId, "_PartitionSend"]) -> dict[bytes, str] | None:
         """Send one request, with topic ids if the broker supports them. Returns their names (empty: it does not); None
         if it could not be sent."""
         ids = {log.topic: self._meant[log.topic] for log in sent}
@@ -188,7 +188,7 @@ class WireWriter(KafkaTarget):
             return None
         return {}
 
-    def _connection(self, node: int) -> Connection:
+    def _connection(self, node: int) -> BrokerConnection:
         """The connection to a leader, without outstanding responses. One that its broker closed is replaced."""
         kept = self._open.get(node)
         if kept is not None and select.select([kept], [], [], 0)[0]:
@@ -204,7 +204,7 @@ class WireWriter(KafkaTarget):
         body = connection.receive()
         return produced_by_id(body, names) if names else produced(body)
 
-    def _answered(self, one: "_Sending", answer: Produced | None, by_id: bool) -> None:
+    def _answered(self, one: "_PartitionSend", answer: Produced | None, by_id: bool) -> None:
         if answer is None or answer.error or not by_id:
             self._identity.doubted(one.log)
         else:
@@ -231,7 +231,7 @@ class WireWriter(KafkaTarget):
         now = time.monotonic()
         return now - self._unknown_s.setdefault(log, now) < _KNOWN_S
 
-    def _lose(self, node: int, sent: Mapping[LogId, "_Sending"], error: TrueupError) -> None:
+    def _lose(self, node: int, sent: Mapping[LogId, "_PartitionSend"], error: TrueupError) -> None:
         """Close a connection. What was sent may be written."""
         if (connection := self._open.pop(node, None)) is not None:
             connection.close()
@@ -248,30 +248,30 @@ class WireWriter(KafkaTarget):
         super().close()
 
 
-class _Asked(NamedTuple):
+class _LeaderRequest(NamedTuple):
     """The batches that were sent to one leader."""
 
     node: int
     names: Mapping[bytes, str] | None
     """The names of the topics by id. Empty: the request has no topic ids. None: the request could not be sent."""
-    sent: Mapping[LogId, "_Sending"]
+    sent: Mapping[LogId, "_PartitionSend"]
 
 
-class _Round(NamedTuple):
+class _InFlight(NamedTuple):
     """Batches that are in flight, at most one for each partition."""
 
-    asked: Sequence[_Asked]
+    asked: Sequence[_LeaderRequest]
     until_s: float
     """The time by ``time.monotonic`` until which responses are awaited."""
 
 
-class _Write:
+class _KafkaWrite:
     """Implements `connectors.replication.ports.Write`."""
 
-    def __init__(self, writer: WireWriter, sendings: Mapping[LogId, "_Sending"]) -> None:
+    def __init__(self, writer: WireWriter, sendings: Mapping[LogId, "_PartitionSend"]) -> None:
         self._writer, self._sendings = writer, sendings
         self._left = [one for one in sendings.values() if one.next(patient=True)]
-        self._round = _Round((), 0.0)
+        self._round = _InFlight((), 0.0)
         self._patient_s = 0.0
 
     def send(self) -> None:
@@ -295,7 +295,7 @@ class _Write:
                 self._writer.fits(log, one.fitting)
         return {log: one.written() for log, one in self._sendings.items()}
 
-    def _start(self, sendings: Sequence["_Sending"]) -> _Round:
+    def _start(self, sendings: Sequence["_PartitionSend"]) -> _InFlight:
         """Send a batch to each partition, and make the ones after them."""
         begun = self._writer.start(sendings)
         for one in sendings:
@@ -303,16 +303,16 @@ class _Write:
         return begun
 
 
-class _Sending:
+class _PartitionSend:
     """The batches for one partition in a write, and their outcome. ``waits``: why the batch that was taken could not be
     sent, or was not appended; then it is sent again."""
 
     def __init__(self, log: LogId, records: Stretches, codec: int, size: int) -> None:
         self.log, self._records, self._codec, self._size = log, records, codec, size
-        self._batches: Iterator[Batch] = records.batches(codec, size)
+        self._batches: Iterator[EncodedBatch] = records.batches(codec, size)
         self._too_large = self._alone = False
-        self._batch: Batch | None = None
-        self._ahead: Batch | None = None
+        self._batch: EncodedBatch | None = None
+        self._ahead: EncodedBatch | None = None
         self._offsets: Sequence[int] = ()
         self.refused = ""
         self.error: TrueupError | None = None

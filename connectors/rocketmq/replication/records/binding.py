@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.remembered import Remembered
+from trueup.connectors.replication.remembered import BoundedCache
 from trueup.connectors.rocketmq.protocol.block import hash_of
 from trueup.connectors.rocketmq.replication.records import names
 
@@ -36,7 +36,7 @@ _BORN, _PLACE, _TIME, _SIZE, _UNIQUE, _LAST = (
 """Odd numbers of 64 bits, one for each part."""
 
 
-class Tag(NamedTuple):
+class MessageTag(NamedTuple):
     """The tag of a message that a link wrote."""
 
     passed: bytes
@@ -52,7 +52,7 @@ class Binding:
 
     def __init__(self, cluster: str, log: LogId) -> None:
         self.log, self._place = log, f"{cluster}/{log.topic}/{log.number}/".encode()
-        self._seeds = Remembered[bytes, int]()
+        self._seeds = BoundedCache[bytes, int]()
 
     def seed(self, passed: bytes, prefix: bytes) -> int:
         """What the digests of copies with this path and prefix have in common."""
@@ -63,7 +63,7 @@ class Binding:
             known = self._seeds.keep(key, len(key), made)
         return known
 
-    def tag_of(self, found: Mapping[bytes, bytes], born: int, size: int) -> Tag | None:
+    def tag_of(self, found: Mapping[bytes, bytes], born: int, size: int) -> MessageTag | None:
         """The tag among the properties of a message, with this time of birth and size of the body; None if no link
         wrote the message."""
         passed, mark = found.get(names.SOURCE), names.from_base64(found.get(names.OFFSET, b""))
@@ -73,7 +73,7 @@ class Binding:
         place, unique = int.from_bytes(mark[WORD : 2 * WORD], "big"), hash_of(found.get(names.UNIQUE, b""))
         wanted = digest(self.seed(passed, mark[PREFIX]), born, place, time_ms, size, unique)
         own = mark[2 * WORD :] == wanted.to_bytes(WORD, "big")
-        return Tag(passed, mark[: 2 * WORD], time_ms) if own else None
+        return MessageTag(passed, mark[: 2 * WORD], time_ms) if own else None
 
     def marked(self, passed: bytes, mark: bytes, born: int, time_ms: int, size: int, raw: bytes) -> bytes:
         """The value of `names.OFFSET` for a copy with these other properties."""

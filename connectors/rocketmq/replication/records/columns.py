@@ -27,12 +27,12 @@ from typing import NamedTuple, cast
 from trueup.connectors.contract import Lease
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
-from trueup.connectors.replication.remembered import Remembered
+from trueup.connectors.replication.remembered import BoundedCache
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.protocol.block import Block
 from trueup.connectors.rocketmq.protocol.compression import opened
 from trueup.connectors.rocketmq.protocol.properties import MOST
-from trueup.connectors.rocketmq.protocol.stored import Stored, decode
+from trueup.connectors.rocketmq.protocol.stored import StoredMessages, decode
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.binding import Binding
 from trueup.connectors.rocketmq.replication.records.native import rows_of
@@ -74,7 +74,7 @@ class _Head(NamedTuple):
     """The size of the body in bytes, as stored."""
 
 
-class Decoded(NamedTuple):
+class DecodedMessages(NamedTuple):
     """The records for messages."""
 
     columns: Columns
@@ -93,7 +93,7 @@ class Decoder:
     def __init__(self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None) -> None:
         self.raw, self._replicated, self._called = raw, replicated, called or {}
 
-    def columns(self, stored: Stored | Block, binding: Binding, first: int = 0) -> Decoded:
+    def columns(self, stored: StoredMessages | Block, binding: Binding, first: int = 0) -> DecodedMessages:
         """The records from message ``first`` of a queue on. There may be fewer records than messages: they end with one
         whose body cannot be decompressed, which has it as it is stored, or when they have `ROOM` bytes of decompressed
         bodies."""
@@ -102,7 +102,7 @@ class Decoder:
             data = memoryview(stored.data)
             together = rows_of(stored, partial(self._columns_of, data, binding)) if self.raw else columns_of(stored)
             if together is not None:
-                return Decoded(together.cut(first))
+                return DecodedMessages(together.cut(first))
             stored = decode(data, where)
         each = partial(self._as_it_is if self.raw else self._translated, binding)
         bodies, refused = (stored.bodies[first:], "") if self.raw else _opened(stored, where, first)
@@ -115,7 +115,7 @@ class Decoder:
         ]
         keys, values, stamps, headers, wrong = zip(*rows, strict=True) if rows else ((), (), (), (), ())
         foreign = [*compress(offsets, wrong)]
-        return Decoded(Columns(offsets, keys, values, stamps, headers), refused, foreign)
+        return DecodedMessages(Columns(offsets, keys, values, stamps, headers), refused, foreign)
 
     def _columns_of(self, data: memoryview, binding: Binding) -> Columns:
         return self.columns(decode(data, f"messages of {binding.log}"), binding).columns
@@ -178,7 +178,7 @@ class Decoder:
         return b",".join(dict.fromkeys(self._called.get(token, token) for token in tokens if token))
 
 
-def _opened(stored: Stored, where: str, first: int) -> tuple[Sequence[memoryview | bytes], str]:
+def _opened(stored: StoredMessages, where: str, first: int) -> tuple[Sequence[memoryview | bytes], str]:
     """The bodies for `Decoder.columns`, decompressed, and why the last one is not."""
     if not any(sys & flags.COMPRESSED for sys in stored.sys[first:]):
         return stored.bodies[first:], ""
@@ -194,7 +194,7 @@ def _opened(stored: Stored, where: str, first: int) -> tuple[Sequence[memoryview
     return found, ""
 
 
-class Messages(NamedTuple):
+class OutgoingMessages(NamedTuple):
     """Messages to send to one queue, as columns."""
 
     bodies: list[bytes]
@@ -213,13 +213,13 @@ class Encoder:
 
     def __init__(self, raw: bool = False) -> None:
         self._raw = raw
-        self._paths, self._names = Remembered[bytes, bytes](), Remembered[str, bytes]()
-        self._forms = Remembered[tuple[str, ...], bytes]()
+        self._paths, self._names = BoundedCache[bytes, bytes](), BoundedCache[str, bytes]()
+        self._forms = BoundedCache[tuple[str, ...], bytes]()
 
-    def messages(self, columns: Columns, binding: Binding) -> Messages:
+    def messages(self, columns: Columns, binding: Binding) -> OutgoingMessages:
         """The messages of a queue for records, up to one whose properties are too long. Copies, whose last headers are
         those that the pump adds, have the time of birth of the first record, and their own in the tag."""
-        made = Messages([], [], [], [], [])
+        made = OutgoingMessages([], [], [], [], [])
         for key, value, stamp, headers in zip(
             columns.keys, columns.values, columns.stamps, columns.headers, strict=True
         ):

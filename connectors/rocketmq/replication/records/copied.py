@@ -29,7 +29,7 @@ def datable(stamps: Array) -> bool:
     return bool(stamps.min() >= _MILLENNIA[0] and stamps.max() < _MILLENNIA[1])
 
 
-class Parts(NamedTuple):
+class BoundParts(NamedTuple):
     """The parts of messages to which their tags are bound (`binding.digest`)."""
 
     offsets: Array
@@ -41,12 +41,12 @@ class Parts(NamedTuple):
     uniques: Array
     """The hashes of the property UNIQ_KEY (`block.hash_of`); 0 for a message without the property."""
 
-    def cut(self, rows: slice) -> "Parts":
+    def cut(self, rows: slice) -> "BoundParts":
         """Some of the messages."""
-        return Parts(*(part[rows] for part in self))
+        return BoundParts(*(part[rows] for part in self))
 
 
-def tails(binding: Binding, passed: bytes, prefix: bytes, born: int, parts: Parts) -> Array:
+def tails(binding: Binding, passed: bytes, prefix: bytes, born: int, parts: BoundParts) -> Array:
     """The tag of each message, one a row: the clusters passed, the mark (`headers.marks`) with the digest, and the time
     of birth, which is `datable`."""
     before, between = names.path_of(passed) + names.MARKED, names.NEXT + _TIME
@@ -58,7 +58,7 @@ def tails(binding: Binding, passed: bytes, prefix: bytes, born: int, parts: Part
     return made
 
 
-def _marks(seed: int, prefix: bytes, born: int, parts: Parts) -> Array:
+def _marks(seed: int, prefix: bytes, born: int, parts: BoundParts) -> Array:
     """The characters of the marks with their digests: prefix, source offset and digest have 8 bytes each."""
     offsets, stamps, sizes = map(unsigned, parts[:3])
     raw = np.empty((len(offsets), names.MARK_BYTES // WORD), ">u8")

@@ -15,17 +15,17 @@ from numpy.typing import NDArray
 from trueup.connectors.byte_rows import Column, cuts, joined, ranges, rows_of, split, whole
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.rocketmq.protocol import batch, properties
-from trueup.connectors.rocketmq.protocol.batch import Batch
-from trueup.connectors.rocketmq.protocol.block import WORD, Names, hash_of, titles_in
+from trueup.connectors.rocketmq.protocol.batch import MessageBatch
+from trueup.connectors.rocketmq.protocol.block import WORD, PropertyNames, hash_of, titles_in
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.binding import Binding
-from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, Parts, datable, tails
+from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, BoundParts, datable, tails
 from trueup.connectors.rocketmq.replication.records.plain import repeated
 
 Array = NDArray[Any]
 LEAST = 24
 """Records for which arrays pay."""
-_RESERVED = Names(names.RESERVED)
+_RESERVED = PropertyNames(names.RESERVED)
 _KEYS = names.KEYS + names.VALUE
 _LENGTH = 2
 """Bytes of the length of properties."""
@@ -40,7 +40,7 @@ class Incoming:
         self._bodies, self._body_bytes = ranges(content.data, body_at, body_end), body_end - body_at
         self._keys, self._heads, self._prefix = keys, heads, records.prefix
         self._passed, self._own = records.passed[0], WIDTH + len(names.path_of(*records.passed))
-        self._parts = Parts(content.offsets[rows], content.stamps[rows], self._body_bytes, uniques)
+        self._parts = BoundParts(content.offsets[rows], content.stamps[rows], self._body_bytes, uniques)
         self._keyed = content.key_at[rows] >= 0
         key_bytes = content.key_end[rows] - content.key_at[rows] + len(_KEYS) + 1
         self._more = content.head_end[rows] - content.head_at[rows] + np.where(self._keyed, key_bytes, 0)
@@ -50,12 +50,12 @@ class Incoming:
         """Whether no message can have too many bytes of properties."""
         return int(self._more.max()) + self._own <= properties.MOST
 
-    def batches(self, most: int, binding: Binding) -> Iterator[Batch]:
+    def batches(self, most: int, binding: Binding) -> Iterator[MessageBatch]:
         """Batches of at most about ``most`` bytes, or of one message, for this queue."""
         sizes = self._body_bytes + self._more + batch.size_of(0, self._own)
         return map(partial(self._batch, binding), cuts(sizes, most))
 
-    def _batch(self, binding: Binding, rows: slice) -> Batch:
+    def _batch(self, binding: Binding, rows: slice) -> MessageBatch:
         parts, count = self._parts.cut(rows), rows.stop - rows.start
         stamps, born = parts.stamps, int(parts.stamps[0])
         made = tails(binding, self._passed, self._prefix, born, parts)
@@ -72,7 +72,7 @@ class Incoming:
             rows_of(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows],
             ranges(made, start, start + width),
         )  # fmt: skip
-        return Batch(count, born, 0, joined(columns))
+        return MessageBatch(count, born, 0, joined(columns))
 
 
 def incoming(records: Packed) -> Incoming | None:
@@ -107,7 +107,7 @@ def _keys(records: Packed) -> Column | None:
 
 
 def _heads(records: Packed) -> tuple[Column, Array] | None:
-    """The properties for the headers of each record, and `Parts.uniques`; None if not all can be properties."""
+    """The properties for the headers of each record, and `BoundParts.uniques`; None if not all can be properties."""
     content, rows = records.content, records.rows
     edges = np.concatenate(([0], np.cumsum(content.counts)))
     first = edges[rows.start : rows.stop + 1]

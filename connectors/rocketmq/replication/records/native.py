@@ -15,46 +15,46 @@ from trueup.connectors.byte_rows import cuts, joined, ranges, split
 from trueup.connectors.replication.headers import Path
 from trueup.connectors.replication.ports import Columns, Native
 from trueup.connectors.rocketmq.protocol import batch, flags, properties
-from trueup.connectors.rocketmq.protocol.batch import Batch
-from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names
-from trueup.connectors.rocketmq.protocol.block import Parts as Properties
+from trueup.connectors.rocketmq.protocol.batch import MessageBatch
+from trueup.connectors.rocketmq.protocol.block import SURE, Block, PropertyNames
+from trueup.connectors.rocketmq.protocol.block import PropertyBlock as Properties
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.binding import Binding
-from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, Parts, datable, tails
+from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WIDTH, BoundParts, datable, tails
 
 Array = NDArray[Any]
-_DROPPED, _COPIED = Names(names.STORED_BY_BROKER), Names(names.FOREIGN)
+_DROPPED, _COPIED = PropertyNames(names.STORED_BY_BROKER), PropertyNames(names.FOREIGN)
 _ROOM = properties.MOST - 4_096
 """Bytes of properties that leave enough for those of a copy."""
 
 
-class Content:
-    """The bytes of messages, shared by all `Rows` of a response.
+class MessageContent:
+    """The bytes of messages, shared by all `NativeRows` of a response.
 
-    ``data``: the response, in which `Rows.batches` puts a head before each body and the length of the properties after
-    it, over what the broker stored about the message and its topic. ``more``: the properties of all messages, those of
-    message n from ``first[n]`` on. ``uniques``: see `copied.Parts.uniques`. ``columns``: a function that returns the
-    records for the messages, each message converted on its own.
+    ``data``: the response, in which `NativeRows.batches` puts a head before each body and the length of the properties
+    after it, over what the broker stored about the message and its topic. ``more``: the properties of all messages,
+    those of message n from ``first[n]`` on. ``uniques``: see `BoundParts.uniques`. ``columns``: a function that returns
+    the records for the messages, each message converted on its own.
     """
 
     def __init__(self, block: Block, more: bytes, first: Array, uniques: Array, columns: Callable[[], Columns]) -> None:
         self.block, self.more, self.first, self.columns = block, more, first, columns
-        self.parts = Parts(block.places, block.born, block.body_end - block.body_at, uniques)
+        self.parts = BoundParts(block.places, block.born, block.body_end - block.body_at, uniques)
         self.data, self.stamps = bytearray(block.data), block.born.tolist()
         self.sys = int(block.sys[0]) & flags.KEPT
 
 
-class Rows(Native):
+class NativeRows(Native):
     """Some messages of a response. ``passed`` and ``prefix``: the clusters passed and the prefix of the marks, which
     are in the properties of copies (`replication.headers`). Both are empty before `tagged`."""
 
-    def __new__(cls, content: Content, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
+    def __new__(cls, content: MessageContent, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
         made = super().__new__(cls, content.block.offsets[rows], (), (), content.stamps[rows])
         made._content, made._rows, made._passed, made._prefix = content, rows, passed, prefix
         return made
 
-    _content: Content
+    _content: MessageContent
     _rows: slice
     _passed: bytes
     _prefix: bytes
@@ -65,20 +65,20 @@ class Rows(Native):
         block, rows = self._content.block, self._rows
         return int((block.body_end[rows] - block.body_at[rows]).sum())
 
-    def cut(self, start: int, stop: int | None = None) -> "Rows":
+    def cut(self, start: int, stop: int | None = None) -> "NativeRows":
         """A range of the rows."""
         left = range(self._rows.start, self._rows.stop)[start:stop]
-        return Rows(self._content, slice(left.start, left.stop), self._passed, self._prefix)
+        return NativeRows(self._content, slice(left.start, left.stop), self._passed, self._prefix)
 
     def columns(self) -> Columns:
         """The messages without the properties of a copy, each on its own."""
         return self._content.columns().cut(self._rows.start, self._rows.stop)
 
-    def tagged(self, path: Path, prefix: bytes) -> "Rows":
+    def tagged(self, path: Path, prefix: bytes) -> "NativeRows":
         """The messages with the properties of a copy."""
-        return Rows(self._content, self._rows, path.source_header[1], prefix)
+        return NativeRows(self._content, self._rows, path.source_header[1], prefix)
 
-    def batches(self, most: int, binding: Binding) -> Iterator[Batch]:
+    def batches(self, most: int, binding: Binding) -> Iterator[MessageBatch]:
         """Batches of at most about ``most`` bytes, or of one message, for this queue."""
         content, rows = self._content, self._rows
         more = np.diff(content.first[rows.start : rows.stop + 1])
@@ -86,7 +86,7 @@ class Rows(Native):
         for part in cuts(content.parts.sizes[rows] + more + own, most):
             yield self.cut(part.start, part.stop)._batch(binding)
 
-    def _batch(self, binding: Binding) -> Batch:
+    def _batch(self, binding: Binding) -> MessageBatch:
         content, rows, born = self._content, self._rows, self.stamps[0]
         block, ends = content.block, content.first[rows.start : rows.stop + 1]
         tails, start, end = self._tails(binding, born)
@@ -98,7 +98,7 @@ class Rows(Native):
         data[head_at[:, None] + np.arange(head.itemsize * 4)] = head.view(np.uint8)
         data[body_end], data[body_end + 1] = more >> 8, more & 0xFF
         columns = ranges(content.data, head_at, body_end + 2), split(content.more, ends), ranges(tails, start, end)
-        return Batch(len(more), born, content.sys, joined(columns))
+        return MessageBatch(len(more), born, content.sys, joined(columns))
 
     def _tails(self, binding: Binding, born: int) -> tuple[Array, Array, Array]:
         """The tag that each copy has in addition, and where it starts and ends: with the time of birth if it is not
@@ -110,8 +110,8 @@ class Rows(Native):
         return made, start, start + width - np.where(parts.stamps == born, TIME_BYTES, 0)
 
 
-def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
-    """All messages of a block; None if not all have the usual form. ``columns``: see `Content`."""
+def rows_of(block: Block, columns: Callable[[], Columns]) -> NativeRows | None:
+    """All messages of a block; None if not all have the usual form. ``columns``: see `MessageContent`."""
     kept = block.sys & flags.KEPT
     if (kept != kept[0]).any() or not datable(block.born):
         return None
@@ -121,4 +121,6 @@ def rows_of(block: Block, columns: Callable[[], Columns]) -> Rows | None:
     dropped = _DROPPED.has(titles)
     if (titles.length[dropped] > SURE).any():
         return None
-    return Rows(Content(block, *parts.without(dropped), parts.hashes(names.UNIQUE), columns), slice(0, len(block)))
+    return NativeRows(
+        MessageContent(block, *parts.without(dropped), parts.hashes(names.UNIQUE), columns), slice(0, len(block))
+    )

@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from trueup.connectors.replication.packed import SHORT, Content, Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import flags
-from trueup.connectors.rocketmq.protocol.block import SURE, Block, Names, Parts, Titles
+from trueup.connectors.rocketmq.protocol.block import SURE, Block, NumericNames, PropertyBlock, PropertyNames
 from trueup.connectors.rocketmq.replication.records import names
 
 Array = NDArray[Any]
-_DROPPED, _KEYS = Names(names.STORED_BY_BROKER), Names({names.KEYS})
+_DROPPED, _KEYS = PropertyNames(names.STORED_BY_BROKER), PropertyNames({names.KEYS})
 _KEY = names.KEYS + names.VALUE
-_OTHERS = Names((names.RESERVED - names.STORED_BY_BROKER - {names.KEYS}) | names.FOREIGN)
+_OTHERS = PropertyNames((names.RESERVED - names.STORED_BY_BROKER - {names.KEYS}) | names.FOREIGN)
 
 
 def columns_of(block: Block) -> Columns | None:
@@ -27,14 +27,14 @@ def columns_of(block: Block) -> Columns | None:
     values are short."""
     if (block.sys & flags.COMPRESSED).any() or block.flags.any():
         return None
-    parts = Parts.of(block)
+    parts = PropertyBlock.of(block)
     titles = parts.titles
     if titles is None or not parts.raw.isascii() or names.TRANSIENT in parts.raw or _OTHERS.has(titles).any():
         return None
     dropped = _DROPPED.has(titles)
     if (titles.length[dropped] > SURE).any():
         return None
-    kept = Titles(*(column[~dropped] for column in titles))
+    kept = NumericNames(*(column[~dropped] for column in titles))
     first = np.concatenate(([0], np.cumsum(~dropped)))[parts.edges]
     if repeated(kept, first):
         return None
@@ -42,7 +42,7 @@ def columns_of(block: Block) -> Columns | None:
     return _rows(block, parts, dropped, kept, first) if packed is None else packed
 
 
-def _packed(block: Block, parts: Parts, dropped: Array) -> Packed | None:
+def _packed(block: Block, parts: PropertyBlock, dropped: Array) -> Packed | None:
     """The records; None if not all properties are short, or a key is empty."""
     assert parts.titles is not None, "asked only for properties with names"
     keys = np.flatnonzero(_KEYS.has(parts.titles))
@@ -70,7 +70,7 @@ def _packed(block: Block, parts: Parts, dropped: Array) -> Packed | None:
     return Packed(content, slice(0, len(block)))
 
 
-def _rows(block: Block, parts: Parts, dropped: Array, kept: Titles, first: Array) -> Columns | None:
+def _rows(block: Block, parts: PropertyBlock, dropped: Array, kept: NumericNames, first: Array) -> Columns | None:
     """The records, one after another; None if a key is empty."""
     words = parts.without(dropped)[0].replace(names.NEXT, names.VALUE).split(names.VALUE)
     values = words[1::2]
@@ -89,7 +89,7 @@ def _rows(block: Block, parts: Parts, dropped: Array, kept: Titles, first: Array
     )
 
 
-def _keys(titles: Titles, first: Array, values: list[bytes]) -> list[int] | None:
+def _keys(titles: NumericNames, first: Array, values: list[bytes]) -> list[int] | None:
     """The index of the property `KEYS` of each message, -1 if it has none; None if one of them is empty."""
     at = np.flatnonzero(_KEYS.has(titles))
     if not all(map(values.__getitem__, at.tolist())):
@@ -100,7 +100,7 @@ def _keys(titles: Titles, first: Array, values: list[bytes]) -> list[int] | None
     return keys
 
 
-def repeated(titles: Titles, first: Array) -> bool:
+def repeated(titles: NumericNames, first: Array) -> bool:
     """Whether a message may have two properties of the same name."""
     message = np.repeat(np.arange(len(first) - 1), np.diff(first))
     order = np.lexsort((titles.hashes, message))

@@ -1,0 +1,50 @@
+"""Rules for names and docstrings of the product. Violations are listed."""
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+
+from tests.unit.house.test_tidy import PACKAGES, trees
+
+Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+WITHOUT_NOUN = re.compile(r"``[^`]+``(?: and ``[^`]+``)?: (?:of|for|in|to|by|from|with|at|on|as) [^`\n]*")
+
+
+def classes() -> Iterator[tuple[str, ast.ClassDef]]:
+    for place, tree in trees(*PACKAGES):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                yield place, node
+
+
+def fields(node: ast.ClassDef) -> list[str]:
+    return [s.target.id for s in node.body if isinstance(s, ast.AnnAssign) and isinstance(s.target, ast.Name)]
+
+
+def test_every_class_has_a_name_of_its_own() -> None:
+    places = defaultdict(list)
+    for place, node in classes():
+        places[node.name].append(place)
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_fields_are_documented_where_they_are_declared() -> None:
+    found = [
+        f"{place} {node.name}.{name}"
+        for place, node in classes()
+        for name in fields(node)
+        if re.search(rf"``{name}``(?:, ``| and ``|:)", ast.get_docstring(node) or "")
+    ]
+    assert found == []
+
+
+def test_what_a_docstring_describes_is_named_by_a_noun() -> None:
+    found = [
+        f"{place}: {text}"
+        for place, tree in trees(*PACKAGES)
+        for node in ast.walk(tree)
+        if isinstance(node, Documented)
+        for text in WITHOUT_NOUN.findall(ast.get_docstring(node) or "")
+    ]
+    assert found == []

@@ -13,7 +13,7 @@ from tests.integration.bookkeeper.tree import PASSWORD, MemoryJournal, Tree
 from tests.integration.zookeeper.watched import WAIT_S, Watched
 from tests.proxy import Proxy
 from tests.supervised import run
-from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, JournalContent
 from trueup.connectors.bookkeeper.metadata.feeds import MarkFeed
 from trueup.connectors.bookkeeper.metadata.racks import PulsarRacks, RackMap, StaticRacks, Unmapped
 from trueup.connectors.embedded.processes import wait_until
@@ -25,7 +25,7 @@ from trueup.state.bookkeeper.topology import UNKNOWN_RACK
 
 pytestmark = pytest.mark.servers
 
-NOTHING = Known()
+NOTHING = JournalContent()
 SESSION_S = 30.0
 
 
@@ -39,7 +39,7 @@ class Setting(Watched):
     journal: MemoryJournal = field(default_factory=MemoryJournal)
     captures: list[BookKeeperCapture] = field(default_factory=list)
 
-    def start(self, known: Known = NOTHING, racks: RackMap | None = None) -> BookKeeperCapture:
+    def start(self, known: JournalContent = NOTHING, racks: RackMap | None = None) -> BookKeeperCapture:
         def connect() -> ZooKeeperClient:
             return ZooKeeperClient(self.proxy.address, timeout=SESSION_S)
 
@@ -51,7 +51,7 @@ class Setting(Watched):
         made.start(run)
         return made
 
-    def capture(self, known: Known = NOTHING, racks: RackMap | None = None) -> BookKeeperCapture:
+    def capture(self, known: JournalContent = NOTHING, racks: RackMap | None = None) -> BookKeeperCapture:
         made = self.start(known, racks)
         return self.in_step(made)
 
@@ -97,7 +97,7 @@ def test_a_start_publishes_only_what_the_journal_does_not_hold(setting: Setting)
     held = {i: mzxid for i, (mzxid, _) in setting.tree.actual().items() if i != 3}
     held |= {4: 1, 900: 1}
     ids = np.array(sorted(held))
-    setting.capture(Known(ids, np.array([held[i] for i in ids.tolist()])))
+    setting.capture(JournalContent(ids, np.array([held[i] for i in ids.tolist()])))
     reported = {ledger: record["state"] for ledger, record in setting.journal.ledgers.items()}
     assert reported == {3: LedgerState.CLOSED, 4: LedgerState.CLOSED, 900: LedgerState.GONE}
 
@@ -255,7 +255,7 @@ def test_a_forbidden_ledger_is_not_a_deleted_one(setting: Setting) -> None:
     setting.tree.ledgers(range(10))
     path = setting.tree.paths.ledger(4)
     setting.tree.client.set_acls(path, [make_digest_acl("u", "p", all=True)])
-    capture = setting.capture(Known(np.arange(10), np.zeros(10, np.int64)))
+    capture = setting.capture(JournalContent(np.arange(10), np.zeros(10, np.int64)))
     assert (sorted(setting.journal.published()), capture.health().forbidden) == ([0, 1, 2, 3, 5, 6, 7, 8, 9], 1)
 
 

@@ -9,7 +9,7 @@ from tests.e2e.trueup import Witness
 from tests.integration.bookkeeper.tree import MemoryJournal
 from tests.supervised import run
 from trueup.connectors.bookkeeper.metadata import queries
-from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, JournalContent
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.bookkeeper.metadata.racks import Script
 from trueup.connectors.bookkeeper.placement.auditor_election import AuditorOrders, AuditorState, Vote
@@ -76,7 +76,7 @@ def journal(cluster: SandboxCluster, auditor: Auditor) -> Iterator[MemoryJournal
     made = MemoryJournal()
     capture = BookKeeperCapture(
         lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0), ROOT, Script(cluster.rack_script),
-        made.publish, made.seen, Known(), lambda: 1_000,
+        made.publish, made.seen, JournalContent(), lambda: 1_000,
     )  # fmt: skip
     capture.start(run)
     wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")

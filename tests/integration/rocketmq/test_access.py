@@ -65,7 +65,7 @@ def link(cluster: Cluster, log: LogId) -> Iterator[RocketMqConnection]:
         rights.drop_rights(cluster.client, BROKER, "User:link")
 
 
-def refusal(connection: RocketMqConnection, request: messages.Request) -> str:
+def refusal(connection: RocketMqConnection, request: messages.RocketMqRequest) -> str:
     """The error of a request; empty if it is accepted."""
     try:
         connection.ask(request)

@@ -32,7 +32,7 @@ FEW = {"subject": OTHER, "policies": [{"policyType": "Custom", "entries": [
 ]}]}  # fmt: skip
 
 
-def asks(request: messages.Request) -> Callable[[RocketMqClient], object]:
+def asks(request: messages.RocketMqRequest) -> Callable[[RocketMqClient], object]:
     return lambda client: client.ask(BROKER, request)
 
 

@@ -58,7 +58,7 @@ def java(new_root: Callable[[], Path]) -> Iterator[Any]:
     gateway.close()
 
 
-def send(connection: RocketMqConnection, request: messages.Request) -> messages.SendResult:
+def send(connection: RocketMqConnection, request: messages.RocketMqRequest) -> messages.SendResult:
     return messages.sent(connection.ask(request))
 
 

@@ -11,7 +11,7 @@ from tests.integration.bookkeeper.tree import MemoryJournal, Tree
 from tests.integration.deletion.owners import Owners, OwnersJournal
 from tests.integration.zookeeper.watched import WAIT_S
 from tests.supervised import run
-from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, Known
+from trueup.connectors.bookkeeper.metadata.capture import BookKeeperCapture, JournalContent
 from trueup.connectors.bookkeeper.metadata.racks import Unmapped
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.capture import PulsarCapture as Owning
@@ -72,32 +72,32 @@ class Copied:
         for ledger in (*LATER[:30], *range(1_000, 1_100)):
             self.tree.ledger(ledger, "c:1", "d:1")
 
-    def known(self, **more: object) -> Known:
+    def known(self, **more: object) -> JournalContent:
         """The content of a journal with all published records."""
         rows = self.journal.ledgers.items()
         live = sorted((i, r["mzxid"]) for i, r in rows if r["state"] != LedgerState.GONE)
         gone = sorted((i, r["mzxid"]) for i, r in rows if r["state"] == LedgerState.GONE)
         (ids, mzxids), (ended, ends) = (np.array(part, np.int64).reshape(-1, 2).T for part in (live, gone))
         zxid = max(r["mzxid"] for _, r in rows)
-        return Known(ids, mzxids, gone=ended, gone_zxids=ends, **{"zxid": zxid, **more})  # type: ignore[arg-type]
+        return JournalContent(ids, mzxids, gone=ended, gone_zxids=ends, **{"zxid": zxid, **more})  # type: ignore[arg-type]
 
-    def made(self) -> Known:
+    def made(self) -> JournalContent:
         """The same for ledgers created after the copy only."""
         known = self.known()
         later = np.isin(known.ledgers, LATER)
-        return Known(known.ledgers[later], known.mzxids[later])
+        return JournalContent(known.ledgers[later], known.mzxids[later])
 
     def connect(self) -> ZooKeeperClient:
         return ZooKeeperClient(self.server.address, timeout=30.0)
 
-    def capture(self, known: Known) -> BookKeeperCapture:
+    def capture(self, known: JournalContent) -> BookKeeperCapture:
         made = BookKeeperCapture(
             self.connect, "/ledgers", Unmapped(), self.journal.publish, self.journal.seen, known, lambda: 1_000
         )
         made.start(run)
         return made
 
-    def observed(self, known: Known) -> int:
+    def observed(self, known: JournalContent) -> int:
         """Run a capture until it has published everything. Returns the number of records."""
         capture = self.capture(known)
         wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
@@ -122,7 +122,7 @@ def refused(capture: BookKeeperCapture | Owning) -> str:
 
 
 def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied: Copied) -> None:
-    copied.observed(Known())
+    copied.observed(JournalContent())
     copied.go_on()
     seen = copied.observed(copied.known())
     owned: dict[str, int] = {path: mzxid for path, (mzxid, _) in copied.owners.actual().items()}
@@ -131,7 +131,7 @@ def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied:
     copied.outrun()
     known = copied.known(zxid=0)
     reported.append(refused(copied.capture(known)))
-    only_gone = Known(gone=known.gone, gone_zxids=known.gone_zxids)
+    only_gone = JournalContent(gone=known.gone, gone_zxids=known.gone_zxids)
     reported.append(refused(copied.capture(only_gone)))
     owning = Owning(copied.connect, copied.owners.paths, copied.owned.publish, owned, lambda: 1)
     owning.start(run)
@@ -147,7 +147,7 @@ def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied:
 
 def test_a_capture_that_runs_notices_an_older_copy(copied: Copied) -> None:
     copied.go_on()
-    capture = copied.capture(Known())
+    capture = copied.capture(JournalContent())
     wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
     seen = len(copied.journal.all)
     copied.restore()
@@ -158,5 +158,5 @@ def test_a_capture_that_runs_notices_an_older_copy(copied: Copied) -> None:
 
 
 def test_another_cluster_is_noticed_by_its_identity(copied: Copied) -> None:
-    reported = refused(copied.capture(Known(instance="another")))
+    reported = refused(copied.capture(JournalContent(instance="another")))
     assert reported.startswith("expected the BookKeeper cluster with INSTANCEID another; found one"), reported

@@ -126,8 +126,8 @@ def test_a_wait_in_vain(run: Run) -> None:
     ("error", "code"),
     [
         (BadSettings(["a: b"]), 2), (Refused("a", "b", "c"), 5), (Retry("a", "b", "c"), 4), (Unknown("a", "b", "c"), 4),
-        (Stop("a", "b", "c"), 1), (BadBytes("x", 1, "a", "b"), 1), (codes.Answered(409, "a", "b", "c"), 5),
-        (codes.Answered(500, "a", "b", "c"), 1),
+        (Stop("a", "b", "c"), 1), (BadBytes("x", 1, "a", "b"), 1), (codes.ApiError(409, "a", "b", "c"), 5),
+        (codes.ApiError(500, "a", "b", "c"), 1),
     ],
 )  # fmt: skip
 def test_exit_codes(error: Stop, code: int) -> None:

@@ -233,7 +233,7 @@ class TopicClient:
                     try:
                         produce(self._producer, topic, key, body, partition)
                     except BufferError:
-                        self._produce_later(topic, key, body)
+                        self._produce_later(topic, key, body, partition)
             left = self._producer.flush(within_s)
             if self._failed:
                 raise translated(self._failed[0], "write to the journal")
@@ -244,12 +244,12 @@ class TopicClient:
         finally:
             self._lock.release()
 
-    def _produce_later(self, topic: str, key: bytes, body: Body) -> None:
+    def _produce_later(self, topic: str, key: bytes, body: Body, partition: int) -> None:
         """Add a record to the queue when there is room."""
         while True:
             self._producer.poll(0.1)
             with suppress(BufferError):
-                produce(self._producer, topic, key, body)
+                produce(self._producer, topic, key, body, partition)
                 return
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:

@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -23,6 +22,7 @@ from trueup.sandbox.pulsar import BUCKET, NAME, OFFLOADER, SandboxPulsar
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import short, size
 from trueup.streams.runtime.spark.session import line
 
@@ -35,7 +35,6 @@ MESSAGES, BYTES = 400, 4_000
 EMPTY = 2
 GRACE_S = 10.0
 SET = "pulsar-4.2.4"
-Row = dict[str, Any]
 
 
 @dataclass(slots=True)

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 import click
 
 from trueup.streams.catalog import STREAMS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands, Noun, ResourceKind
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget, segment
 from trueup.streams.terminal.groups import Suggesting
-from trueup.streams.terminal.out import Column, Row
+from trueup.streams.terminal.out import Column
 from trueup.streams.web.engine import SELECTORS
 
 _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")

@@ -4,11 +4,12 @@ import time
 
 import click
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, size
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, ApiTarget
-from trueup.streams.terminal.out import Column, Row
+from trueup.streams.terminal.out import Column
 
 LOOK_S = 0.5
 COLUMNS = (

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from heapq import nsmallest
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 
@@ -19,9 +19,9 @@ from trueup.state.deletion.verdicts import Rows
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler, action_id, action_name
+from trueup.streams.rows import Row
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, LimitedRows, ObservationSource, PlanRow
 
-Row = dict[str, Any]
 SLOW_MS = 5_000
 
 

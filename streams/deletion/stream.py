@@ -18,16 +18,9 @@ from trueup.streams.deletion.report import DeletionReport
 from trueup.streams.deletion.view import view
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history_row import HistoryRow
+from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.stream import (
-    Filter,
-    Finding,
-    PlanRow,
-    Row,
-    Session,
-    Stream,
-    StreamStatus,
-)
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
 DELETE_S = 1.0
 

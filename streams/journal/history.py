@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import ContextVar
 from itertools import islice
-from typing import Any
 
 from trueup.state.common.errors import Retry
 from trueup.streams.journal.history_row import ACTIONS, HistoryRow
 from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import HISTORY
+from trueup.streams.rows import Row
 
 actions = logging.getLogger(ACTIONS)
-Row = dict[str, Any]
 SAVE_S = 0.5
 KEPT, UNSAVED, AT_ONCE = 10_000, 100_000, 5_000
 """Maximum rows in memory; rows that wait while the journal does not respond; rows of one write."""

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import click
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import short, since, size
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget, segment
-from trueup.streams.terminal.out import Column, Row
+from trueup.streams.terminal.out import Column
 
 COLUMNS = (
     Column("PARTITION", lambda r: r["partition"], number=True),

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any
 
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import endpoint_of
@@ -25,13 +24,13 @@ from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import BrokerState, Client, LogDirsReconciler, observed_record
 from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow, plan_json
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 LARGEST = 20
-Row = dict[str, Any]
 
 
 class LogDirsManager:

@@ -17,8 +17,8 @@ from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker, cordoned, observed
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import DirectoryBalancer, Say
+from trueup.streams.rows import Row
 
-Row = dict[str, Any]
 RESTS_MS = 600_000
 """Time until a cordon is retried on a broker that refused one."""
 

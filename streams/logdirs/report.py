@@ -2,17 +2,15 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from trueup.state.logdirs.decision import Decision, cordon_name, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY, Relocation
 from trueup.state.logdirs.plan import Move
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker
 from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import size
 from trueup.streams.runtime.stream import AWAITING, PlanRow
-
-Row = dict[str, Any]
 
 
 def strategy_of(dirs: LogDirsReconciler, known: BrokerState) -> str:

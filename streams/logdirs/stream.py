@@ -6,16 +6,9 @@ from typing import Any
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.logdirs.manager import LogDirsManager
 from trueup.streams.logdirs.metrics import LogDirMetrics
+from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.stream import (
-    Filter,
-    Finding,
-    PlanRow,
-    Row,
-    Session,
-    Stream,
-    StreamStatus,
-)
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
 
 class LogDirsStream(Stream):

@@ -4,11 +4,12 @@ from collections.abc import Iterator
 
 import click
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import many, short, since, size
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget
-from trueup.streams.terminal.out import Column, Row, styled
+from trueup.streams.terminal.out import Column, styled
 
 MEMBERS = (
     Column("  ENTRIES", lambda r: f"  {r['entries']}" if r["entries"] else "  "),

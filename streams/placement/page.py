@@ -1,11 +1,10 @@
 """The ledger and bookie sections of the status page."""
 
 from itertools import groupby
-from typing import Any
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import PageSection
 
-Row = dict[str, Any]
 CHIPS, CHIPS_OF_MANY = 12, 4
 
 

@@ -19,8 +19,9 @@ from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 from trueup.streams.placement.view import view
 from trueup.streams.placement.what_if_job import WhatIfJob
+from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Row, Session, Stream, StreamStatus
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
 TICK_S, LOOK_S, DAMAGE_S = 0.2, 10.0, 1.0
 JUDGED = ("findings", "ledgers", "marks", "plan")

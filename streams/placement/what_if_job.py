@@ -12,11 +12,11 @@ from typing import Any
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.settings.settings import Settings
 from trueup.streams.placement.what_if import BOOKIE, NOW, RACK, WhatIfAnswer, answer
+from trueup.streams.rows import Row
 
 KINDS = (RACK, BOOKIE)
 LEAST_MS, SHARE = 60_000, 0.05
 LOOK_S = 0.2
-Row = dict[str, Any]
 
 
 @dataclass(slots=True)

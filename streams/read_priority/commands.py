@@ -5,11 +5,12 @@ from urllib.parse import quote
 
 import click
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
 from trueup.streams.runtime.format import age, short, since, size
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget
-from trueup.streams.terminal.out import Column, Row
+from trueup.streams.terminal.out import Column
 
 COLUMNS = (
     Column("NAME", lambda r: r["name"]),

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
 
 from trueup.state.deletion.owners import namespace_of
 from trueup.state.read_priority.copies import CopyState, LedgerCopies
@@ -15,10 +14,10 @@ from trueup.state.read_priority.verdicts import ReadFinding
 from trueup.state.read_priority.view import PriorityObservation, TopicView
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.read_priority.reconciler import ReadsReconciler
+from trueup.streams.rows import Row
 from trueup.streams.runtime.approvals import APPROVAL
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, PlanRow
 
-Row = dict[str, Any]
 POLICY, UNLOAD = "read priority", "unload"
 """Kinds of actions in the plan and the history."""
 SHOWN = 20

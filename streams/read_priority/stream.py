@@ -25,18 +25,10 @@ from trueup.streams.read_priority.executor import PolicyWriter
 from trueup.streams.read_priority.metrics import ReadsMetrics
 from trueup.streams.read_priority.observer import Observer
 from trueup.streams.read_priority.reconciler import ReadsReconciler
+from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.format import many
-from trueup.streams.runtime.stream import (
-    Filter,
-    Finding,
-    ObservationSource,
-    PlanRow,
-    Row,
-    Session,
-    Stream,
-    StreamStatus,
-)
+from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow, Session, Stream, StreamStatus
 
 SILENT_FACTOR = 5
 """Number of intervals without a complete pass after which the observations count as outdated."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
 from zlib import crc32
 
 from pyspark.sql import SparkSession
@@ -34,6 +33,7 @@ from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
 from trueup.streams.replication.topics import MEMORY, REPORTS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 SLOW_MS = 10_000
 OPERATOR = "needs an operator"
 """The stage of a row of the plan that Trueup does not execute."""
-Row = dict[str, Any]
 
 
 class LinkManager:

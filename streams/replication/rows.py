@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import Any
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint
@@ -11,8 +10,7 @@ from trueup.state.replication.status import PartitionStage
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.status import PartitionRow as Observed
-
-Row = dict[str, Any]
+from trueup.streams.rows import Row
 
 
 def checkpoint(row: Checkpoint) -> Row:

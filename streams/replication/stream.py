@@ -8,17 +8,10 @@ from trueup.state.replication.settings import LinkSettings
 from trueup.streams.replication.links.ends import LinkEnds
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
+from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.spark.cluster import task_slots
-from trueup.streams.runtime.stream import (
-    Filter,
-    Finding,
-    PlanRow,
-    Row,
-    Session,
-    Stream,
-    StreamStatus,
-)
+from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
 SLOTS_S = 5.0
 

@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from trueup.streams.rows import Row
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Row = dict[str, Any]
 Session = Callable[[], "SparkSession"]
 """Returns the current Spark session; a new one replaces a session that ended."""
 AWAITING = "awaiting approval"

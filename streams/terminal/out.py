@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 import click
 
 from trueup.state.common.errors import Retry
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import cut, since
 from trueup.streams.terminal import codes
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from trueup.streams.terminal.client import Api, ListResponse
 
-Row = dict[str, Any]
 STYLES = {
     "true": "green", "drifted": "yellow", "blocked": "red", "unknown": "magenta", "ok": "green", "warn": "yellow",
     "fail": "red", "writable": "green", "readonly": "yellow", "pending": "magenta", "lost": "red", "up": "green",

@@ -26,6 +26,7 @@ from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.journal.history import ANONYMOUS, ITSELF, WHO
 from trueup.streams.placement.descriptor import PLACEMENT
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Noun, ResourceKind, Verb
 from trueup.streams.runtime.format import bounded
 from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
@@ -33,7 +34,7 @@ from trueup.streams.runtime.metrics import CONTENT_TYPE, Metrics
 from trueup.streams.runtime.stream import LimitedRows
 from trueup.streams.web import login
 from trueup.streams.web.access import Access
-from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, Row, rule_row
+from trueup.streams.web.engine import SELECTORS, VERDICTS, Engine, rule_row
 from trueup.streams.web.guard import READS, Rejected, admit
 from trueup.streams.web.pages.pages import Pages
 from trueup.streams.web.parameters import body_of_request, id_of, one_of, selected

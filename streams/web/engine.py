@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from trueup.state.common.rules import Rule
+from trueup.streams.rows import Row
 
-Row = dict[str, Any]
 VERDICTS = ("true", "drifted", "blocked", "unknown")
 _ANY: Mapping[str, str] = MappingProxyType({})
 SELECTORS = {"bookie": "BOOKIE", "namespace": "TENANT/NAMESPACE"}

@@ -3,10 +3,11 @@
 import click
 
 from trueup.streams.catalog import STREAMS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many, short, since
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, ApiTarget
-from trueup.streams.terminal.out import Column, Row
+from trueup.streams.terminal.out import Column
 
 COLUMNS = (
     Column("ACTION", lambda r: r["id"]),

@@ -8,10 +8,11 @@ import click
 from trueup.state.common.errors import Retry
 from trueup.state.placement.readiness import few
 from trueup.streams.health import Health, health
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import ago, since
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, ApiTarget
-from trueup.streams.terminal.out import Column, Row, styled
+from trueup.streams.terminal.out import Column, styled
 
 POLL_S = 0.5
 SOURCES = (

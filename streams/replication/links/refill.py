@@ -9,7 +9,6 @@ ones.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
@@ -18,9 +17,9 @@ from trueup.state.replication.recovery import WILL_BE, LogIdentity, PartitionSta
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.standing import Ends, back_of, standing
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 
-Row = dict[str, Any]
 REASON = "refill"
 BUSY = "an earlier lease has not ended"
 STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked"}

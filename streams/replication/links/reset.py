@@ -1,15 +1,13 @@
 """Resets of partitions to other source offsets, as an operator decides."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.recovery import may_reset
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.standing import back_of, standing
-
-Row = dict[str, Any]
+from trueup.streams.rows import Row
 
 
 class Resetting:

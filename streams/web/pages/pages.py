@@ -15,11 +15,12 @@ from trueup.state.common.errors import Refused, TrueupError
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.placement.descriptor import PLACEMENT
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Descriptor, PageSection, ResourceKind
 from trueup.streams.runtime.format import age, ago, cut, many, short, since, size
 from trueup.streams.runtime.stream import AWAITING, LimitedRows
 from trueup.streams.web.access import COOKIE, Access
-from trueup.streams.web.engine import VERDICTS, Engine, Row
+from trueup.streams.web.engine import VERDICTS, Engine
 from trueup.streams.web.guard import Rejected
 from trueup.streams.web.pages import controls, facts, resources
 from trueup.streams.web.pages.files import POLICY, file

@@ -25,21 +25,13 @@ from trueup.streams.journal import topic
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.history import History
 from trueup.streams.journal.topic import INSTANCES, JournalTopic
+from trueup.streams.rows import Row
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, ResourceKind, Verb
 from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 from trueup.streams.runtime.spark.listener import Listener
-from trueup.streams.runtime.stream import (
-    AWAITING,
-    Filter,
-    Finding,
-    ObservationSource,
-    PlanRow,
-    Row,
-    Stream,
-    StreamStatus,
-)
+from trueup.streams.runtime.stream import AWAITING, Filter, Finding, ObservationSource, PlanRow, Stream, StreamStatus
 from trueup.streams.web.api import create_app, serve
 
 ROOT = Path(__file__).parents[3]

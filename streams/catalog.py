@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from trueup.streams.deletion.descriptor import DELETION
 from trueup.streams.logdirs.descriptor import LOGDIRS
 from trueup.streams.placement.descriptor import PLACEMENT
-from trueup.streams.read_priority.descriptor import READS
+from trueup.streams.read_priority.descriptor import READ_PRIORITY
 from trueup.streams.replication.descriptor import REPLICATION
 from trueup.streams.runtime.descriptor import Descriptor
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from trueup.state.settings.settings import Declared, Settings
     from trueup.streams.runtime.metrics import Metrics
 
-STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS, READS]
+STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS, READ_PRIORITY]
 """Streams are created, started and reported in this order."""
 
 

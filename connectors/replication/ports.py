@@ -292,22 +292,6 @@ class Write(Protocol):
         """Wait for the results. Records that did not fit into one request are sent here, too."""
 
 
-class CompletedWrite:
-    """Implements `Write` for systems that send and wait in one call."""
-
-    def __init__(self, write: Callable[[], Mapping[LogId, Written]]) -> None:
-        self._write = write
-        self._written: Mapping[LogId, Written] = {}
-
-    def send(self) -> None:
-        """Send the records, and wait for the results."""
-        self._written = self._write()
-
-    def written(self) -> Mapping[LogId, Written]:
-        """The results."""
-        return self._written
-
-
 class CopyEnd(Protocol):
     """One end of a copy. Calls raise `Retry` and `Stop` for the whole cluster. Used by one thread."""
 

@@ -99,11 +99,11 @@ def _settings(pulsar: SandboxPulsar) -> dict[str, object]:
     place = {"bucket": BUCKET, "region": REGION, "endpoint": pulsar.objects.endpoint}
     reads = {
         "admin": [pulsar.admin_url], "mode": "approve", "interval_s": 0.5, "settle_looks": 3, "settle_s": 2.0,
-        "priority": {"public/default": "tiered-storage-first"},
+        "declared": {"public/default": "tiered-storage-first"},
     }  # fmt: skip
     return {
         "cluster": {"zookeeper": str(pulsar.zookeeper.address), "name": "demo"}, "spark": {"memory": "768m"},
-        "stores": {"archive": {**place, "key_env": key, "secret_env": secret}}, "reads": reads,
+        "stores": {"archive": {**place, "key_env": key, "secret_env": secret}}, "read_priority": reads,
     }  # fmt: skip
 
 

@@ -56,7 +56,7 @@ TRANSITIONS: Mapping[tuple[ChangeStage, ChangeEvent], ChangeStage] = {
 ENDS = frozenset({ChangeStage.DONE, ChangeStage.DROPPED})
 REST_MS = 300_000
 """The time before a refused change is planned again."""
-CHANGED = "reads.changed-meanwhile"
+CHANGED = "read_priority.changed-meanwhile"
 EFFECT_MS = 60_000
 """The time within which a broker shows a written policy."""
 
@@ -168,7 +168,7 @@ def _ordered(kept: PriorityState, change: Change, policy: PolicyView, now_ms: in
     before = shown == change.before and policy.plain == change.plain
     if before and now_ms - change.at_ms < EFFECT_MS:
         return kept
-    rule = "reads.refused" if before else CHANGED
+    rule = "read_priority.refused" if before else CHANGED
     found = f"the policy shows {shown or 'no priority'} after {change.want or 'no priority'} was written"
     return refused(kept, found, rule, now_ms, lost=not before)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from trueup.state.read_priority.copies import other
 from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeStage, PriorityState, Purpose, Switch, followed
 from trueup.state.read_priority.policies import Contradiction, Level
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.state.read_priority.verdicts import (
     ReadFinding,
@@ -32,7 +32,7 @@ class PassResult(NamedTuple):
     """What Trueup remembers from now on, by target."""
 
 
-def decide(seen: PriorityObservation, before: Remembered, chosen: ReadsSettings) -> PassResult:
+def decide(seen: PriorityObservation, before: Remembered, chosen: ReadPrioritySettings) -> PassResult:
     """Decide about all namespaces and topics. Of topics that left their namespace nothing is remembered; other targets
     that were not observed are remembered as they are."""
     there = {topic.name for topic in seen.topics}
@@ -132,13 +132,16 @@ def _of_namespace(seen: PriorityObservation, namespace: NamespaceView) -> Change
     if harmed(seen, namespace.name, declared.priority) or not (policy.present or model):
         return None
     return Change(
-        namespace.name, Purpose.DECLARE, declared.priority, policy.priority, at_ms=seen.at_ms, rule="reads.differs",
+        namespace.name, Purpose.DECLARE, declared.priority, policy.priority, at_ms=seen.at_ms,
+        rule="read_priority.differs",
         detail=f"set {declared.priority}, as declared for {declared.pattern}; {force.priority} is in force",
         digest=policy.digest, plain=policy.plain, model="" if policy.present else model,
     )  # fmt: skip
 
 
-def _of_topic(seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadsSettings) -> Change | None:
+def _of_topic(
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadPrioritySettings
+) -> Change | None:
     force = seen.of_topic(topic)
     if isinstance(force, Contradiction) or topic.policy is None:
         return None
@@ -150,15 +153,15 @@ def _of_topic(seen: PriorityObservation, topic: TopicView, kept: PriorityState, 
     differs = _own(topic) is not None and wanted is not force.priority
     if kept.stalls >= chosen.stall_looks and not differs:
         text = f"set {other(force.priority)} until the other tier is whole; brokers would stall with {force.priority}"
-        return _change(seen, topic, Purpose.SWITCH, other(force.priority), "reads.would-stall", text)
+        return _change(seen, topic, Purpose.SWITCH, other(force.priority), "read_priority.would-stall", text)
     if differs and not worse(topic, force.priority, wanted):
         text = f"set {wanted}, as declared for {topic.declared.pattern}; {force.priority} is in force"
-        return _change(seen, topic, Purpose.DECLARE, wanted, "reads.differs", text)
+        return _change(seen, topic, Purpose.DECLARE, wanted, "read_priority.differs", text)
     return None
 
 
 def _of_switched(
-    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadsSettings
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadPrioritySettings
 ) -> Change | None:
     """The return of a switched topic, or its unload."""
     assert kept.switch is not None, "called for switched topics"
@@ -166,10 +169,10 @@ def _of_switched(
     if switch.looks >= chosen.settle_looks and seen.at_ms - since_ms >= 1000 * chosen.settle_s:
         want = _restored(topic, kept)
         text = f"set {want or 'no priority of its own'} again; its tier was whole in {switch.looks} passes"
-        return _change(seen, topic, Purpose.RETURN, want, "reads.switched", text)
+        return _change(seen, topic, Purpose.RETURN, want, "read_priority.switched", text)
     if chosen.unload and not switch.unloaded:
         text = "unload it, so that its broker opens ledgers with the switched priority"
-        return _change(seen, topic, Purpose.UNLOAD, None, "reads.cached", text)
+        return _change(seen, topic, Purpose.UNLOAD, None, "read_priority.cached", text)
     return None
 
 

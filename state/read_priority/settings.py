@@ -1,4 +1,4 @@
-"""The section ``reads`` of the settings: the read priority of Pulsar's brokers (PIP-73)."""
+"""The section ``read_priority`` of the settings: the read priority of Pulsar's brokers (PIP-73)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ ADDRESS = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::\d{1,5
 
 
 @dataclass(frozen=True, slots=True)
-class ReadsSettings:
+class ReadPrioritySettings:
     """The tier from which Pulsar's brokers read offloaded ledgers first. The stream runs if ``admin`` is set."""
 
     admin: list[str] = key(
@@ -30,7 +30,7 @@ class ReadsSettings:
         "observe", "observe: change nothing; approve: changes of policies and unloads wait for `trueup approve`; "
         "enforce: execute them", one_of=MODES, live=True,
     )  # fmt: skip
-    priority: dict[str, str] = key(
+    declared: dict[str, str] = key(
         dict, "Read priority by namespace (tenant/namespace), topic (tenant/namespace/topic) or /regular expression/ "
         "of either: bookkeeper-first, tiered-storage-first or unmanaged; the first match applies. A topic whose entry "
         "is not the one of its namespace has a policy of its own", live=True,
@@ -77,7 +77,7 @@ class Declared:
     level: Level
     """The level to whose policy the priority belongs."""
     pattern: str
-    """The key of the entry in reads.priority that declares the priority."""
+    """The key of the entry in read_priority.declared that declares the priority."""
 
 
 def declared_of(chosen: Mapping[str, str], namespace: str, topic: str = "") -> Declared | None:
@@ -96,30 +96,33 @@ def _first(chosen: Mapping[str, str], *names: str) -> str | None:
 
 def check(draft: Draft) -> Iterator[str]:
     """The problems of the section: key, expected, found. Addresses are not shown, as they can contain a secret."""
-    chosen, cluster = draft.section(ReadsSettings), draft.section(ClusterSettings)
+    chosen, cluster = draft.section(ReadPrioritySettings), draft.section(ClusterSettings)
     if chosen is None:
         return
     if not all(map(ADDRESS.fullmatch, chosen.admin)):
-        yield "reads.admin: expected addresses http(s)://host[:port], without path or user; found something else"
+        yield (
+            "read_priority.admin: expected addresses http(s)://host[:port], without path or user; found something else"
+        )
     if len({address.partition("://")[0] for address in chosen.admin}) > 1:
-        yield "reads.admin: expected addresses with one scheme; found http and https"
+        yield "read_priority.admin: expected addresses with one scheme; found http and https"
     if chosen.admin and cluster and not cluster.zookeeper:
-        yield "reads.admin: expected cluster.zookeeper to be set; found nothing"
-    if chosen.priority and not chosen.admin:
-        yield "reads.admin: expected the addresses of brokers because reads.priority is set; found nothing"
-    yield from problems_of("reads.priority", chosen.priority)
-    for pattern, value in chosen.priority.items():
+        yield "read_priority.admin: expected cluster.zookeeper to be set; found nothing"
+    if chosen.declared and not chosen.admin:
+        yield "read_priority.admin: expected the addresses of brokers, as read_priority.declared is set; found nothing"
+    yield from problems_of("read_priority.declared", chosen.declared)
+    for pattern, value in chosen.declared.items():
         if value not in PRIORITIES:
-            yield f"reads.priority: expected one of {', '.join(PRIORITIES)} for {shown(pattern)}; found {shown(value)}"
+            expected = ", ".join(PRIORITIES)
+            yield f"read_priority.declared: expected one of {expected} for {shown(pattern)}; found {shown(value)}"
         if regex_of(pattern) is None and (not pattern.count("/") or "://" in pattern):
-            yield f"reads.priority: expected tenant/namespace[/topic]; found {shown(pattern)}"
+            yield f"read_priority.declared: expected tenant/namespace[/topic]; found {shown(pattern)}"
 
 
 def check_env(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
     """A problem if the variable of the token is not set."""
-    chosen = draft.section(ReadsSettings)
+    chosen = draft.section(ReadPrioritySettings)
     if chosen and chosen.token_env and not env.get(chosen.token_env):
-        yield f"reads.token_env: expected a variable that is set; found {shown(chosen.token_env)} unset"
+        yield f"read_priority.token_env: expected a variable that is set; found {shown(chosen.token_env)} unset"
 
 
-READS = Section("reads", ReadsSettings, check=check, check_env=check_env)
+READ_PRIORITY = Section("read_priority", ReadPrioritySettings, check=check, check_env=check_env)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from trueup.state.read_priority.copies import BAD, CopyState, LedgerCopies, other
 from trueup.state.read_priority.lifecycle import ChangeStage, PriorityState
 from trueup.state.read_priority.policies import Contradiction, InForce, Level
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.tiers import ReadPriority, opened_by_broker
 from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 
@@ -50,17 +50,17 @@ def reads(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> ReadVerdic
 
 
 def topic_findings(
-    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadsSettings
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadPrioritySettings
 ) -> Iterator[ReadFinding]:
     """The findings about a managed topic, the most important first."""
     force = seen.of_topic(topic)
     yield from _refused(topic.name, kept)
     if isinstance(force, Contradiction):
-        yield ReadFinding(topic.name, "reads.unknown", force.reason)
+        yield ReadFinding(topic.name, "read_priority.unknown", force.reason)
         return
     found = reads(topic.ledgers, force.priority)
     if found.lost:
-        yield ReadFinding(topic.name, "reads.lost", _named(found.lost, force.priority))
+        yield ReadFinding(topic.name, "read_priority.lost", _named(found.lost, force.priority))
     yield from _stalls(topic, force, found)
     yield from _declared(topic, force, kept)
     yield from _due(seen, topic, chosen)
@@ -76,16 +76,18 @@ def _stalls(topic: TopicView, force: InForce, found: ReadVerdict) -> Iterator[Re
         instead = reads(topic.ledgers, other(force.priority))
         text = f"{force.priority} by the {force.origin}: {_named(found.bad, force.priority)}"
         if instead.well:
-            yield ReadFinding(topic.name, "reads.would-stall", text)
+            yield ReadFinding(topic.name, "read_priority.would-stall", text)
         elif instead.bad:
             yield ReadFinding(
-                topic.name, "reads.no-priority", f"{text}; otherwise {_named(instead.bad, other(force.priority))}"
+                topic.name,
+                "read_priority.no-priority",
+                f"{text}; otherwise {_named(instead.bad, other(force.priority))}",
             )
         else:
             why = _named(instead.unknown, other(force.priority))
-            yield ReadFinding(topic.name, "reads.unknown", f"it would stall ({text}); of the other tier: {why}")
+            yield ReadFinding(topic.name, "read_priority.unknown", f"it would stall ({text}); of the other tier: {why}")
     elif found.unknown:
-        yield ReadFinding(topic.name, "reads.unknown", _named(found.unknown, force.priority))
+        yield ReadFinding(topic.name, "read_priority.unknown", _named(found.unknown, force.priority))
 
 
 def _declared(topic: TopicView, force: InForce, kept: PriorityState) -> Iterator[ReadFinding]:
@@ -94,14 +96,14 @@ def _declared(topic: TopicView, force: InForce, kept: PriorityState) -> Iterator
         return
     if kept.switch is not None:
         text = f"{force.priority} instead of {declared.priority}; {_settling(kept)}"
-        yield ReadFinding(topic.name, "reads.switched", text)
+        yield ReadFinding(topic.name, "read_priority.switched", text)
     elif declared.priority is not force.priority and declared.level is Level.TOPIC:
-        yield ReadFinding(topic.name, "reads.differs", _apart(declared.priority, force))
+        yield ReadFinding(topic.name, "read_priority.differs", _apart(declared.priority, force))
     elif declared.priority is not force.priority and force.origin is Level.TOPIC:
         text = (
             f"expected {declared.priority} as declared for {declared.pattern}; found {force.priority} in its own policy"
         )
-        yield ReadFinding(topic.name, "reads.masked", f"{text}; {force.why}" if force.why else text)
+        yield ReadFinding(topic.name, "read_priority.masked", f"{text}; {force.why}" if force.why else text)
 
 
 def _settling(kept: PriorityState) -> str:
@@ -123,14 +125,14 @@ def namespace_findings(
     yield from _refused(namespace.name, kept)
     force = seen.of_namespace(namespace.name)
     if isinstance(force, Contradiction):
-        yield ReadFinding(namespace.name, "reads.unknown", force.reason)
+        yield ReadFinding(namespace.name, "read_priority.unknown", force.reason)
     elif namespace.declared is not None and namespace.declared.priority is not force.priority:
         why = harmed(seen, namespace.name, namespace.declared.priority)
         if not why and namespace.policy and not namespace.policy.present and not model_of(seen, namespace.name):
             why = "it has no policy, and no topic with an offloaded ledger shows what it would inherit"
         if why:
-            yield ReadFinding(namespace.name, "reads.not-ready", why)
-        yield ReadFinding(namespace.name, "reads.differs", _apart(namespace.declared.priority, force))
+            yield ReadFinding(namespace.name, "read_priority.not-ready", why)
+        yield ReadFinding(namespace.name, "read_priority.differs", _apart(namespace.declared.priority, force))
 
 
 def model_of(seen: PriorityObservation, namespace: str) -> str:
@@ -165,7 +167,7 @@ def worse(topic: TopicView, now: ReadPriority, wanted: ReadPriority) -> str:
     return ""
 
 
-def _due(seen: PriorityObservation, topic: TopicView, chosen: ReadsSettings) -> Iterator[ReadFinding]:
+def _due(seen: PriorityObservation, topic: TopicView, chosen: ReadPrioritySettings) -> Iterator[ReadFinding]:
     lag_ms = seen.lag_ms(topic)
     if lag_ms is None:
         return
@@ -177,7 +179,7 @@ def _due(seen: PriorityObservation, topic: TopicView, chosen: ReadsSettings) -> 
     ]  # fmt: skip
     if due:
         text = ", ".join(f"ledger {one.info.ledger}: {one.tiered.state} ({one.tiered.detail})" for one in due[:SHOWN])
-        yield ReadFinding(topic.name, "reads.deletion-due", f"{len(due)} due: {text}")
+        yield ReadFinding(topic.name, "read_priority.deletion-due", f"{len(due)} due: {text}")
 
 
 def _named(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> str:

@@ -4,50 +4,55 @@ from collections.abc import Iterator
 
 from trueup.state.common.errors import BadSettings
 from trueup.state.read_priority.policies import BrokerFacts, broker_ignored, defaulted
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 
 _TODO = {
-    "reads.ca": "set it to the PEM file of its authority", "reads.admin": "start the broker, or correct the address",
-}  # fmt: skip
+    "read_priority.ca": "set it to the PEM file of its authority",
+    "read_priority.admin": "start the broker, or correct the address",
+}
 _DEFAULT = ReadPriority.TIERED_STORAGE_FIRST
 
 
 def all_of(settings: Settings) -> Iterator[Check]:
     """A check per broker, if the stream is declared."""
-    chosen = settings.section(ReadsSettings)
+    chosen = settings.section(ReadPrioritySettings)
     if chosen.admin:
-        yield from tried("reads.admin", lambda: _brokers(chosen))
+        yield from tried("read_priority.admin", lambda: _brokers(chosen))
 
 
-def _brokers(chosen: ReadsSettings) -> Iterator[Check]:
+def _brokers(chosen: ReadPrioritySettings) -> Iterator[Check]:
     from trueup.connectors.pulsar.admin.http import Unauthorized, Untrusted
     from trueup.streams.read_priority.stream import admin_of
 
     if chosen.token_env and any(address.startswith("http:") for address in chosen.admin):
-        yield warn("reads.admin", "the token is sent without TLS", "use https addresses")
+        yield warn("read_priority.admin", "the token is sent without TLS", "use https addresses")
     try:
         with admin_of(chosen) as admin:
             found = admin.answers()
     except Unauthorized as error:
-        yield fail("reads.token_env", f"expected {error.expected}; found {error.found}", error.todo)
+        yield fail("read_priority.token_env", f"expected {error.expected}; found {error.found}", error.todo)
         return
     except BadSettings as error:
-        yield fail("reads.ca", f"expected a readable PEM file; found {error.problems[0]}", "correct reads.ca")
+        yield fail(
+            "read_priority.ca", f"expected a readable PEM file; found {error.problems[0]}", "correct read_priority.ca"
+        )
         return
     for problem in found.problems:
-        key = "reads.ca" if isinstance(problem, Untrusted) else "reads.admin"
+        key = "read_priority.ca" if isinstance(problem, Untrusted) else "read_priority.admin"
         yield fail(key, f"expected {problem.expected}; found {problem.found}", _TODO[key])
     for broker in found.brokers:
         yield _broker(broker)
     if len({broker.priority for broker in found.brokers}) > 1:
-        yield fail("reads.admin", "brokers differ in managedLedgerDataReadPriority", "give all brokers the same value")
+        yield fail(
+            "read_priority.admin", "brokers differ in managedLedgerDataReadPriority", "give all brokers the same value"
+        )
 
 
 def _broker(broker: BrokerFacts) -> Check:
-    name, version = f"reads.admin: {broker.address}", ".".join(map(str, broker.version))
+    name, version = f"read_priority.admin: {broker.address}", ".".join(map(str, broker.version))
     text = f"version {version}, managedLedgerDataReadPriority {broker.priority or f'not set, {_DEFAULT}'}"
     if broker_ignored(broker.version):
         return warn(name, f"{text}; this version ignores that setting", "set the priority in policies, or upgrade")

@@ -38,14 +38,16 @@ LEDGERS = (
 @click.command(short_help="Read priorities of namespaces and topics.")
 @options.listing
 @options.api
-def reads(api: ApiTarget, output: str) -> int:
-    """List the namespaces of reads.priority, and their topics with offloaded ledgers: the declared read priority, the
-    one in force, and the level that sets it: broker, namespace or topic.
+def read_priorities(api: ApiTarget, output: str) -> int:
+    """List the namespaces of read_priority.declared, and their topics with offloaded ledgers: the declared read
+    priority, the one in force, and the level that sets it: broker, namespace or topic.
 
     \b
-    Example:  trueup get reads
+    Example:  trueup get read-priorities
     """
-    return out.listing(output, Api(api).rows("reads"), COLUMNS, "Nothing is managed: see reads.priority.")
+    return out.listing(
+        output, Api(api).rows("read-priorities"), COLUMNS, "Nothing is managed: see read_priority.declared."
+    )
 
 
 @click.command(short_help="Read priority and ledgers of a Pulsar topic.")
@@ -60,7 +62,7 @@ def topic(api: ApiTarget, output: str, name: str) -> None:
     Example:  trueup describe topic public/default/orders
     """
     app = Api(api)
-    found = app.get(f"reads/{quote(name.removeprefix('persistent://'), safe='/')}")
+    found = app.get(f"read-priorities/{quote(name.removeprefix('persistent://'), safe='/')}")
     if output == "json":
         out.as_json(found)
         return
@@ -91,4 +93,4 @@ def _event(event: Row, now_ms: int) -> str:
     return f"{since(now_ms, event['at_ms'])} ago, {event['event']} by {event['who']}: {event['detail']}"
 
 
-COMMANDS = Commands(get=(reads,), describe=(topic,))
+COMMANDS = Commands(get=(read_priorities,), describe=(topic,))

@@ -1,4 +1,4 @@
-"""The reads stream in the catalog."""
+"""The read priority stream in the catalog."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -9,7 +9,7 @@ from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects,
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
-    from trueup.streams.read_priority.stream import ReadsStream
+    from trueup.streams.read_priority.stream import ReadPriorityStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 _SLASHES = 2
 
 
-def _make(context: "Context") -> "ReadsStream | None":
-    from trueup.state.read_priority.settings import ReadsSettings
+def _make(context: "Context") -> "ReadPriorityStream | None":
+    from trueup.state.read_priority.settings import ReadPrioritySettings
 
-    if not context.settings.section(ReadsSettings).admin:
+    if not context.settings.section(ReadPrioritySettings).admin:
         return None
-    from trueup.streams.read_priority.stream import ReadsStream
+    from trueup.streams.read_priority.stream import ReadPriorityStream
 
-    return ReadsStream(context)
+    return ReadPriorityStream(context)
 
 
 def _commands() -> Commands:
@@ -41,32 +41,32 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
 
 
 def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
-    from trueup.streams.read_priority.metrics import ReadsMetrics
+    from trueup.streams.read_priority.metrics import ReadPriorityMetrics
 
-    return (ReadsMetrics,)
+    return (ReadPriorityMetrics,)
 
 
 def _shown(status: Mapping[str, Any]) -> bool:
-    return status.get("reads") is not None
+    return status.get("read_priority") is not None
 
 
 def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The topic of a finding or an action; the history has it in the id. Namespaces have no page."""
-    if not str(row.get("rule")).startswith("reads."):
+    if not str(row.get("rule")).startswith("read_priority."):
         return None
     name = row.get("topic") or str(row.get("id", "")).partition("/")[2].rpartition("/")[0]
     return {"name": name} if str(name).count("/") >= _SLASHES else None
 
 
-PAGE = PageSection("reads", "read_priority/templates/reads.html", "reads", card=_shown)
+PAGE = PageSection("read_priority", "read_priority/templates/read_priority.html", "read-priorities", card=_shown)
 
-READS = Descriptor(
-    name="reads", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
-    settings=LazyObjects("trueup.state.read_priority.settings:READS", "trueup.state.deletion.stores:STORES"),
+READ_PRIORITY = Descriptor(
+    name="read_priority", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    settings=LazyObjects("trueup.state.read_priority.settings:READ_PRIORITY", "trueup.state.deletion.stores:STORES"),
     rules=LazyObjects("trueup.state.read_priority.rules:READ_RULES"),
-    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"reads": None},
-    todo="set reads.admin", lists=(Noun("reads"),), selectors=("namespace",),
-    things=(ResourceKind("topic", "reads/<path:name>", names=_topic),),
+    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"read_priority": None},
+    todo="set read_priority.admin", lists=(Noun("read-priorities"),), selectors=("namespace",),
+    things=(ResourceKind("topic", "read-priorities/<path:name>", names=_topic),),
     kinds={
         "read priority": "changes the offload policy of {topic}: {reason}",
         "unload": "unloads {topic} from its broker; clients connect again: {reason}",

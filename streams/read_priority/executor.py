@@ -69,13 +69,13 @@ class PolicyWriter:
         try:
             before = self._admin.policy(scope)
         except Stop as error:
-            return self._ended(change, kept, str(error), "reads.refused")
+            return self._ended(change, kept, str(error), "read_priority.refused")
         if not _as_decided(before.view(), change):
             return self._ended(change, kept, "the policy is not the one for which it was decided", CHANGED)
         try:
             write = self._write(change, kept, before)
         except Stop as error:
-            return self._ended(change, kept, str(error), "reads.refused")
+            return self._ended(change, kept, str(error), "read_priority.refused")
         ordered = self._ordered(change, kept, write)
         self._keep(change.target, ordered)
         return self._sent(scope, ordered, before, write)
@@ -111,7 +111,7 @@ class PolicyWriter:
         except Unknown:
             return ordered
         except (Retry, Stop) as error:
-            return refused(ordered, str(error), "reads.refused", self._clock())
+            return refused(ordered, str(error), "read_priority.refused", self._clock())
         try:
             after = self._admin.policy(scope)
         except (Retry, Stop):
@@ -130,9 +130,9 @@ class PolicyWriter:
         try:
             self._admin.unload(scope_of(change.target))
         except Unknown as error:
-            return refused(ordered, str(error), "reads.refused", self._clock())
+            return refused(ordered, str(error), "read_priority.refused", self._clock())
         except (Retry, Stop) as error:
-            return refused(ordered, str(error), "reads.refused", self._clock())
+            return refused(ordered, str(error), "read_priority.refused", self._clock())
         return ordered._replace(change=advance(ordered.change, ChangeEvent.CONFIRM, self._clock()))
 
     def _ended(self, change: Change, kept: PriorityState, found: str, rule: str) -> PriorityState:

@@ -10,18 +10,26 @@ from trueup.state.read_priority.tiers import Tier
 from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
-class ReadsMetrics(StreamMetrics):
-    """The metrics of the reads stream."""
+class ReadPriorityMetrics(StreamMetrics):
+    """The metrics of the read priority stream."""
 
     def __init__(self, metrics: Metrics) -> None:
-        self.findings = metrics.gauge("reads_findings", "findings about namespaces and topics, by rule", "rule")
+        self.findings = metrics.gauge("read_priority_findings", "findings about namespaces and topics, by rule", "rule")
         self.copies = metrics.gauge(
-            "reads_ledgers", "closed ledgers of managed topics, by tier and state of the copy there", "tier", "state"
+            "read_priority_ledgers",
+            "closed ledgers of managed topics, by tier and state of the copy there",
+            "tier",
+            "state",
         )
-        self.switched = metrics.gauge("reads_switched_topics", "topics whose priority is switched to the other tier")
-        self.due = metrics.gauge("reads_due_changes", "changes of policies and unloads that are due")
+        self.switched = metrics.gauge(
+            "read_priority_switched_topics", "topics whose priority is switched to the other tier"
+        )
+        self.due = metrics.gauge("read_priority_due_changes", "changes of policies and unloads that are due")
         self.changes = metrics.counter(
-            "reads_changes_total", "transitions of changes, by purpose and the stage reached", "purpose", "stage"
+            "read_priority_changes_total",
+            "transitions of changes, by purpose and the stage reached",
+            "purpose",
+            "stage",
         )
         for purpose in Purpose:
             for stage in (ChangeStage.ORDERED, ChangeStage.DONE, ChangeStage.REFUSED):
@@ -33,7 +41,7 @@ class ReadsMetrics(StreamMetrics):
 
     def status(self, status: Mapping[str, Any]) -> None:
         """Set all gauges, if the stream runs."""
-        found = status.get("reads")
+        found = status.get("read_priority")
         if found is None:
             return
         for rule in READ_RULES:

@@ -18,7 +18,7 @@ from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.common.patterns import regex_of
 from trueup.state.read_priority.policies import Level, PolicyView
-from trueup.state.read_priority.settings import Declared, ReadsSettings, declared_of
+from trueup.state.read_priority.settings import Declared, ReadPrioritySettings, declared_of
 from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 from trueup.streams.read_priority.copies import CopyChecker, LedgerToCheck
 
@@ -39,7 +39,9 @@ class Observer:
     ) -> None:  # fmt: skip
         self._admin, self._session, self._paths, self._checker, self._clock = admin, session, paths, checker, clock
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
+    def observe(
+        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+    ) -> PriorityObservation:
         """One pass. ``kept``: the names of targets that are observed in any case; ``hot``: whether the copies of the
         topic with this name are checked first. Raises `Retry` if ZooKeeper does not respond."""
         began_ms, remembered = self._clock(), frozenset(kept)
@@ -62,7 +64,7 @@ class Observer:
             return BrokerAnswers(()), str(error)
 
     def _parts(
-        self, chosen: ReadsSettings, names: Sequence[str], kept: frozenset[str]
+        self, chosen: ReadPrioritySettings, names: Sequence[str], kept: frozenset[str]
     ) -> tuple[dict[str, list[ObservedTopic]], dict[str, str], str]:
         """Parts of the topics that are observed, by name; topics that are not readable, with the reason; why topics
         are missing."""
@@ -86,17 +88,19 @@ class Observer:
         dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]
         for name in dropped:
             del observed[name]
-        most = f"reads.max_topics is {chosen.max_topics}; {len(dropped)} topics are not observed, first {dropped[:1]}"
-        return observed, bad, most if dropped else ""
+        left = f"{len(dropped)} topics are not observed, first {dropped[:1]}"
+        return observed, bad, f"read_priority.max_topics is {chosen.max_topics}; {left}" if dropped else ""
 
-    def _namespace(self, chosen: ReadsSettings, name: str) -> NamespaceView:
-        declared = declared_of(chosen.priority, name)
+    def _namespace(self, chosen: ReadPrioritySettings, name: str) -> NamespaceView:
+        declared = declared_of(chosen.declared, name)
         try:
             return NamespaceView(name, declared, self._admin.policy(scope_of(name)).view())
         except TrueupError as error:
             return NamespaceView(name, declared, None, str(error))
 
-    def _topic(self, chosen: ReadsSettings, name: str, parts: Sequence[ObservedTopic], problem: str) -> TopicView:
+    def _topic(
+        self, chosen: ReadPrioritySettings, name: str, parts: Sequence[ObservedTopic], problem: str
+    ) -> TopicView:
         namespace, local = _split(name)
         copies = self._checker.of(one for part in parts for one in part.wanted)
         view = TopicView(namespace, local, _declared(chosen, name), None, None, copies, problem)
@@ -127,27 +131,27 @@ def _split(name: str) -> tuple[str, str]:
     return f"{tenant}/{namespace}", local
 
 
-def _declared(chosen: ReadsSettings, name: str) -> Declared | None:
-    return declared_of(chosen.priority, *_split(name))
+def _declared(chosen: ReadPrioritySettings, name: str) -> Declared | None:
+    return declared_of(chosen.declared, *_split(name))
 
 
-def _concerned(chosen: ReadsSettings, namespace: str, kept: frozenset[str]) -> bool:
+def _concerned(chosen: ReadPrioritySettings, namespace: str, kept: frozenset[str]) -> bool:
     """Whether a priority may be declared for a namespace or for topics of it."""
-    if declared_of(chosen.priority, namespace) is not None or any(_within(name, namespace) for name in kept):
+    if declared_of(chosen.declared, namespace) is not None or any(_within(name, namespace) for name in kept):
         return True
-    return any(regex_of(pattern) is not None or _within(pattern, namespace) for pattern in chosen.priority)
+    return any(regex_of(pattern) is not None or _within(pattern, namespace) for pattern in chosen.declared)
 
 
 def _within(name: str, namespace: str) -> bool:
     return name == namespace or name.startswith(f"{namespace}/")
 
 
-def _matters(chosen: ReadsSettings, name: str, parts: Sequence[ObservedTopic]) -> bool:
+def _matters(chosen: ReadPrioritySettings, name: str, parts: Sequence[ObservedTopic]) -> bool:
     """Whether the priority has an effect on a topic, and may be declared for it or for its namespace."""
     namespace, _ = _split(name)
     declared = _declared(chosen, name)
     if declared is not None and declared.level is Level.TOPIC:
         return True
-    if declared is None and declared_of(chosen.priority, namespace) is None:
+    if declared is None and declared_of(chosen.declared, namespace) is None:
         return False
     return any(one.info.complete for part in parts for one in part.wanted)

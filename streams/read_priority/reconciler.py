@@ -18,7 +18,7 @@ from trueup.state.read_priority.lifecycle import (
     advance,
 )
 from trueup.state.read_priority.plan import PassResult, decide
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.view import PriorityObservation
 from trueup.streams.config.live import LiveSection
 from trueup.streams.read_priority.executor import PolicyWriter
@@ -26,7 +26,7 @@ from trueup.streams.read_priority.topics import PRIORITIES, record_of
 
 Say = Callable[[Change], None]
 """Receives each change whose stage changed."""
-HOT = frozenset({"reads.would-stall", "reads.no-priority", "reads.switched"})
+HOT = frozenset({"read_priority.would-stall", "read_priority.no-priority", "read_priority.switched"})
 """Rules of topics whose copies are checked in every pass."""
 
 
@@ -43,16 +43,18 @@ class PriorityJournal(Protocol):
 class Observes(Protocol):
     """See `streams.read_priority.observer.Observer`."""
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
+    def observe(
+        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+    ) -> PriorityObservation:
         """One pass. Raises `Retry`."""
 
 
-class ReadsReconciler:
+class ReadPriorityReconciler:
     """One thread reconciles; others may read ``seen`` and ``decided`` and approve changes. ``writer``: the function
     that creates the executor from the function that writes to the journal."""
 
     def __init__(
-        self, policy: LiveSection[ReadsSettings], observer: Observes, writer: Callable[[Any], PolicyWriter],
+        self, policy: LiveSection[ReadPrioritySettings], observer: Observes, writer: Callable[[Any], PolicyWriter],
         journal: PriorityJournal, say: Say,
     ) -> None:  # fmt: skip
         self._policy, self._observer, self._journal, self._say = policy, observer, journal, say
@@ -77,7 +79,7 @@ class ReadsReconciler:
         except Retry as error:
             self.problem = str(error)
 
-    def _pass(self, chosen: ReadsSettings) -> None:
+    def _pass(self, chosen: ReadPrioritySettings) -> None:
         hot = {one.target for one in self.decided.findings if one.rule in HOT}
         hot |= {name for name, kept in self.kept.items() if kept.switch or kept.change or kept.stalls}
         remembered = [name for name, one in self.kept.items() if not one.empty]
@@ -146,7 +148,7 @@ class ReadsReconciler:
         )
 
 
-def _permitted(decided: PassResult, kept: Mapping[str, PriorityState], chosen: ReadsSettings) -> list[Change]:
+def _permitted(decided: PassResult, kept: Mapping[str, PriorityState], chosen: ReadPrioritySettings) -> list[Change]:
     """The changes to execute in this pass. What a topic inherits must not change at the same time: topics wait until
     the change of their namespace is done."""
     if chosen.mode == "observe":

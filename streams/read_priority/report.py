@@ -8,12 +8,12 @@ from trueup.state.read_priority.copies import CopyState, LedgerCopies
 from trueup.state.read_priority.lifecycle import NOTHING, Change, ChangeStage, Purpose
 from trueup.state.read_priority.policies import Contradiction, InForce, PolicyView
 from trueup.state.read_priority.rules import READ_RULES
-from trueup.state.read_priority.settings import Declared, ReadsSettings
+from trueup.state.read_priority.settings import Declared, ReadPrioritySettings
 from trueup.state.read_priority.tiers import ReadPriority, opened_by_broker, order
 from trueup.state.read_priority.verdicts import ReadFinding
 from trueup.state.read_priority.view import PriorityObservation, TopicView
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.read_priority.reconciler import ReadsReconciler
+from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 from trueup.streams.rows import Row
 from trueup.streams.runtime.approvals import APPROVAL
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, PlanRow
@@ -24,7 +24,7 @@ SHOWN = 20
 """Maximum number of actions in the description of a topic."""
 
 
-def rows(found: ReadsReconciler) -> list[Row]:
+def rows(found: ReadPriorityReconciler) -> list[Row]:
     """Namespaces and topics with what is declared and in force."""
     seen = found.seen
     if seen is None:
@@ -42,7 +42,7 @@ def rows(found: ReadsReconciler) -> list[Row]:
 
 
 def _row(
-    found: ReadsReconciler, name: str, level: str, declared: Declared | None, policy: PolicyView | None,
+    found: ReadPriorityReconciler, name: str, level: str, declared: Declared | None, policy: PolicyView | None,
     force: InForce | Contradiction, findings: dict[str, ReadFinding],
 ) -> Row:  # fmt: skip
     finding, kept = findings.get(name), found.kept.get(name, NOTHING)
@@ -64,7 +64,7 @@ def _tiers(ledgers: tuple[LedgerCopies, ...]) -> Row:
 
 
 def described(
-    found: ReadsReconciler, seen: PriorityObservation, topic: TopicView, history: Iterable[HistoryRow] = ()
+    found: ReadPriorityReconciler, seen: PriorityObservation, topic: TopicView, history: Iterable[HistoryRow] = ()
 ) -> Row:
     """One topic: what is declared and in force, its ledgers, and the actions on it in ``history``."""
     force = seen.of_topic(topic)
@@ -111,7 +111,7 @@ def _stalls(state: CopyState) -> bool | None:
     return None if state is CopyState.UNKNOWN else state is not CopyState.WHOLE
 
 
-def status(found: ReadsReconciler, chosen: ReadsSettings) -> Row:
+def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> Row:
     """Counts for the status of the application."""
     seen, listed = found.seen, rows(found)
     rules = Counter(one.rule for one in found.decided.findings)
@@ -143,7 +143,7 @@ def finding_of(one: ReadFinding) -> Finding:
     return Finding({"topic": one.target}, rule.verdict.name.lower(), one.rule, one.reason, None)
 
 
-def plan_rows(found: ReadsReconciler) -> list[PlanRow]:
+def plan_rows(found: ReadPriorityReconciler) -> list[PlanRow]:
     """Changes that are due, and those that were sent or refused."""
     made = [_due(found, change) for change in found.decided.due]
     return made + [
@@ -152,7 +152,7 @@ def plan_rows(found: ReadsReconciler) -> list[PlanRow]:
     ]  # fmt: skip
 
 
-def _due(found: ReadsReconciler, change: Change) -> PlanRow:
+def _due(found: ReadPriorityReconciler, change: Change) -> PlanRow:
     return _plan_row(change, AWAITING if found.waits(change) else str(change.stage))
 
 

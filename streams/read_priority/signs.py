@@ -9,7 +9,7 @@ from trueup.streams.runtime.signs import Signs
 
 def signs(status: Mapping[str, Any]) -> Signs:
     """The health of read priorities, from the application's status."""
-    found = status.get("reads")
+    found = status.get("read_priority")
     if found is None:
         return Signs()
     wrong = ", ".join(f"{short(rule)} {count:,}" for rule, count in found["rules"].items())
@@ -25,5 +25,5 @@ def signs(status: Mapping[str, Any]) -> Signs:
 
 def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
     """Changes that are due, and topics whose priority was switched."""
-    found = status["reads"] or {"due": 0, "switched": 0}
+    found = status["read_priority"] or {"due": 0, "switched": 0}
     return {"changes due": found["due"], "switched": found["switched"]}

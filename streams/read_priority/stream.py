@@ -1,4 +1,4 @@
-"""The reads stream: the read priority of Pulsar's brokers, and the fallback to the other tier."""
+"""The read priority stream: the read priority of Pulsar's brokers, and the fallback to the other tier."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from trueup.state.common.errors import Refused
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
 from trueup.state.read_priority.lifecycle import Change
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.cluster import bookkeeper
 from trueup.streams.config.live import LiveSection
@@ -22,9 +22,9 @@ from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.read_priority import report
 from trueup.streams.read_priority.copies import VERIFIED, Cluster, CopyChecker
 from trueup.streams.read_priority.executor import PolicyWriter
-from trueup.streams.read_priority.metrics import ReadsMetrics
+from trueup.streams.read_priority.metrics import ReadPriorityMetrics
 from trueup.streams.read_priority.observer import Observer
-from trueup.streams.read_priority.reconciler import ReadsReconciler
+from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.format import many
@@ -34,23 +34,23 @@ SILENT_FACTOR = 5
 """Number of intervals without a complete pass after which the observations count as outdated."""
 
 
-def admin_of(chosen: ReadsSettings, environment: Mapping[str, str] = os.environ) -> PulsarAdmin:
+def admin_of(chosen: ReadPrioritySettings, environment: Mapping[str, str] = os.environ) -> PulsarAdmin:
     """The admin API that the settings name. Raises `BadSettings` for an unreadable PEM file."""
     token = environment.get(chosen.token_env, "") if chosen.token_env else ""
     return PulsarAdmin(AdminHttp(chosen.admin, token.strip(), chosen.ca, chosen.answer_s))
 
 
-class ReadsStream(Stream):
+class ReadPriorityStream(Stream):
     """The stream of one Pulsar cluster."""
 
-    name = "reads"
+    name = "read_priority"
 
     def __init__(self, context: Context) -> None:
-        self._context, self._policy = context, LiveSection.of(context.live, ReadsSettings)
-        self._metrics = context.metrics.of(ReadsMetrics)
+        self._context, self._policy = context, LiveSection.of(context.live, ReadPrioritySettings)
+        self._metrics = context.metrics.of(ReadPriorityMetrics)
         self._admin = admin_of(self._policy.current)
         observer = observer_of(context.settings, context.resource(bookkeeper), self._admin, context)
-        self.found = ReadsReconciler(
+        self.found = ReadPriorityReconciler(
             self._policy, observer, lambda keep: PolicyWriter(self._admin, keep, context.clock), context.journal,
             self._told,
         )  # fmt: skip
@@ -84,20 +84,21 @@ class ReadsStream(Stream):
         source = ObservationSource(
             "pulsar admin", state, age_ms, fields["problem"] or many(fields["brokers"], "broker")
         )
-        not_ready = [] if seen else [f"reads: {found.problem or 'not observed yet'}"]
+        not_ready = [] if seen else [f"read_priority: {found.problem or 'not observed yet'}"]
         return StreamStatus(
-            chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready, fields={"reads": fields},
+            chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready,
+            fields={"read_priority": fields},
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Why topics may be missing or outdated."""
-        if noun not in ("reads", "plan"):
+        if noun not in ("read-priorities", "plan"):
             return []
         seen = self.found.seen
         reasons = [self.found.problem, seen.problem, seen.incomplete] if seen else ["not observed yet"]
-        return [f"reads: {reason}" for reason in reasons if reason]
+        return [f"read_priority: {reason}" for reason in reasons if reason]
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is reads
+    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is read-priorities
         """Managed namespaces and topics."""
         return report.rows(self.found)
 
@@ -108,7 +109,10 @@ class ReadsStream(Stream):
             if topic.name == name:
                 assert seen is not None, "it has topics"
                 return report.described(self.found, seen, topic, self._context.history.rows())
-        todo = "only topics of reads.priority with an offloaded ledger are observed; see `trueup get reads`"
+        todo = (
+            "only topics of read_priority.declared with an offloaded ledger are observed; "
+            "see `trueup get read-priorities`"
+        )
         raise Refused(f"an observed topic {name[:200]}", "none", todo)
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:

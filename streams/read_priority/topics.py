@@ -1,4 +1,4 @@
-"""The journal's topic of the reads stream, and its records."""
+"""The journal's topic of the read priority stream, and its records."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -7,7 +7,7 @@ place, ends lag behind acknowledged records, topics have no ids.
 
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Client, Connection, Listener
@@ -24,7 +24,6 @@ from trueup.connectors.replication.ports import (
     Answer,
     Capabilities,
     Columns,
-    CompletedWrite,
     Log,
     Read,
     Refusals,
@@ -269,6 +268,20 @@ class MemoryReader(MemoryEnd):
         foreign = sum(not row.linked and not _OURS.isdisjoint(dict(row.headers)) for row in rows)
         idle = len(rows) < most
         return Read(_columns(offset, rows), offset + len(rows), idle=idle, bounds=bounds, foreign_tags=foreign)
+
+
+class CompletedWrite:
+    """A write of a system that sends and waits in one call."""
+
+    def __init__(self, write: Callable[[], Mapping[LogId, Result]]) -> None:
+        self._write = write
+        self._written: Mapping[LogId, Result] = {}
+
+    def send(self) -> None:
+        self._written = self._write()
+
+    def written(self) -> Mapping[LogId, Result]:
+        return self._written
 
 
 class MemoryWriter(MemoryEnd):

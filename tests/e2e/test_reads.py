@@ -86,12 +86,12 @@ def trueup(cluster: SandboxPulsar, written: dict[str, list[int]], new_root: Call
     }  # fmt: skip
     reads = {
         "admin": [cluster.admin_url], "mode": "approve", "interval_s": 0.5, "settle_looks": 3, "settle_s": 2.0,
-        "priority": {f"{NAMESPACE}/kept": "bookkeeper-first", NAMESPACE: "tiered-storage-first"},
+        "declared": {f"{NAMESPACE}/kept": "bookkeeper-first", NAMESPACE: "tiered-storage-first"},
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("E2E_KEY", "id")
         environment.setenv("E2E_SECRET", "secret")
-        with Trueup(cluster, new_root(), reads=reads, stores={"archive": stores}) as made:
+        with Trueup(cluster, new_root(), read_priority=reads, stores={"archive": stores}) as made:
             made.start()
             yield made
 
@@ -118,7 +118,7 @@ def in_force(cluster: SandboxPulsar, name: str) -> str | None:
 
 
 def rule_of(trueup: Trueup, name: str) -> str:
-    rows = {row["name"]: row["rule"] for row in trueup.api("reads")}
+    rows = {row["name"]: row["rule"] for row in trueup.api("read-priorities")}
     return str(rows.get(f"{NAMESPACE}/{name}", ""))
 
 
@@ -137,11 +137,11 @@ def test_a_consumer_goes_on_that_stalled_at_missing_objects(
     kept = removed(store, written[topic][1])
     consumer = JavaConsumer(gateway, cluster.service_url, topic)
     assert consumer.take_all(STALLED_MS) == PER_LEDGER
-    trueup.until("it to be found", lambda: rule_of(trueup, "tiered") == "reads.would-stall")
+    trueup.until("it to be found", lambda: rule_of(trueup, "tiered") == "read_priority.would-stall")
     approved(trueup, f"switch/{topic}/bookkeeper-first")
     assert all_of(consumer) == (tuple(range(COUNT + 3)), 0)
     consumer.close()
-    assert (in_force(cluster, "tiered"), rule_of(trueup, "tiered")) == ("BOOKKEEPER_FIRST", "reads.switched")
+    assert (in_force(cluster, "tiered"), rule_of(trueup, "tiered")) == ("BOOKKEEPER_FIRST", "read_priority.switched")
     for key, content in kept.items():
         store.put_object(Bucket=BUCKET, Key=key, **content)
     approved(trueup, f"return/{topic}/none")
@@ -162,7 +162,7 @@ def test_a_consumer_goes_on_that_stalled_at_a_missing_ledger(
     approved(trueup, f"switch/{topic}/tiered-storage-first")
     assert all_of(consumer) == (tuple(range(COUNT + 3)), 0)
     consumer.close()
-    assert (in_force(cluster, "kept"), rule_of(trueup, "kept")) == ("TIERED_STORAGE_FIRST", "reads.switched")
+    assert (in_force(cluster, "kept"), rule_of(trueup, "kept")) == ("TIERED_STORAGE_FIRST", "read_priority.switched")
 
 
 def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_stall(
@@ -173,7 +173,7 @@ def test_a_partitioned_topic_is_switched_as_a_whole_when_one_partition_would_sta
     removed(store, lost)
     consumer = JavaConsumer(gateway, cluster.service_url, topic)
     assert consumer.take_all(STALLED_MS) == COUNT + 3 + PER_LEDGER
-    trueup.until("it to be found", lambda: rule_of(trueup, "parted") == "reads.would-stall")
+    trueup.until("it to be found", lambda: rule_of(trueup, "parted") == "read_priority.would-stall")
     bad = [one for one in trueup.json("describe", "topic", topic)["copies"] if one["stalls"]]
     assert [(one["ledger"], one["part"]) for one in bad] == [(lost, partition)]
     approved(trueup, f"switch/{topic}/bookkeeper-first")
@@ -189,7 +189,7 @@ def test_a_switched_topic_is_unloaded_after_an_approval_of_its_own_and_its_consu
     trueup: Trueup, cluster: SandboxPulsar, written: dict[str, list[int]], store: Any, gateway: Gateway
 ) -> None:
     topic = f"{NAMESPACE}/cached"
-    trueup.set("reads.unload", "true")
+    trueup.set("read_priority.unload", "true")
     consumer = JavaConsumer(gateway, cluster.service_url, topic, queue=1)
     while len(consumer.contents) < PER_LEDGER + 5:  # the broker keeps the handle of this ledger's copy
         assert consumer.take(GOES_ON_MS)
@@ -207,7 +207,7 @@ def test_a_switched_topic_is_unloaded_after_an_approval_of_its_own_and_its_consu
     assert (shown["unloaded"], [event["event"] for event in shown["history"]]) == (True, [
         "switch approved", "switch ordered", "switch done", "unload approved", "unload done",
     ])  # fmt: skip
-    trueup.set("reads.unload", "false")
+    trueup.set("read_priority.unload", "false")
 
 
 def test_a_topic_is_described_ledger_by_ledger(trueup: Trueup, written: dict[str, list[int]]) -> None:
@@ -219,8 +219,16 @@ def test_a_topic_is_described_ledger_by_ledger(trueup: Trueup, written: dict[str
 
 
 def test_credentials_of_policies_are_neither_served_nor_written(trueup: Trueup) -> None:
-    paths = ("api/status", "api/reads", "api/plan", "api/config", "api/findings?stream=reads", "metrics", "")
-    shown = "".join(trueup.get(path)[1] for path in (*paths, f"api/reads/{NAMESPACE}/tiered", "api/actions"))
+    paths = (
+        "api/status",
+        "api/read-priorities",
+        "api/plan",
+        "api/config",
+        "api/findings?stream=read_priority",
+        "metrics",
+        "",
+    )
+    shown = "".join(trueup.get(path)[1] for path in (*paths, f"api/read-priorities/{NAMESPACE}/tiered", "api/actions"))
     files = [trueup.process.log, *trueup.data.rglob("*")]
     written = [one for one in files if one.is_file() and SECRET.encode() in one.read_bytes()]
     assert (SECRET in shown, KEY in shown, written) == (False, False, [])

@@ -62,7 +62,7 @@ class PulsarAdmin(Closing):
         found = self.answers()
         if not found.brokers:
             problems = "; ".join(map(str, found.problems))
-            raise Retry("a response of a broker of reads.admin", problems, "check that a broker runs")
+            raise Retry("a response of a broker of read_priority.admin", problems, "check that a broker runs")
         return found
 
     def answers(self) -> BrokerAnswers:

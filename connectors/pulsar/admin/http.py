@@ -92,7 +92,7 @@ class AdminHttp(Closing):
             if answer.status >= 400:
                 raise _refused(what, answer, [*secrets, self._token])
             return _json(what, answer)
-        raise error or Retry(f"a broker to {what}", "no address", "set reads.admin")
+        raise error or Retry(f"a broker to {what}", "no address", "set read_priority.admin")
 
     def _followed(self, method: str, url: str, body: object, what: str) -> AdminResponse:
         """The response after redirects."""
@@ -147,12 +147,14 @@ class AdminHttp(Closing):
             answer.release_conn() if len(found) <= LONGEST_BODY else answer.close()
         except HTTPError as error:
             if problem := _untrusted(error):
-                todo = "set reads.ca to the PEM file of its authority"
+                todo = "set read_priority.ca to the PEM file of its authority"
                 raise Untrusted(f"a trusted certificate of {_origin(url)}", problem, todo) from None
             kind = Retry if isinstance(error, _NOT_SENT) else lost
             raise kind(where, f"no response ({type(error).__name__})", "check that the broker is reachable") from None
         if len(found) > LONGEST_BODY:
-            raise Stop(where, f"a response of more than {LONGEST_BODY} bytes", "check the address in reads.admin")
+            raise Stop(
+                where, f"a response of more than {LONGEST_BODY} bytes", "check the address in read_priority.admin"
+            )
         if answer.status >= 500 or answer.status in _BUSY:
             kind = Retry if answer.status in _BUSY else lost
             raise kind(where, f"HTTP {answer.status}", "the request is retried later")
@@ -169,7 +171,7 @@ def _untrusted(error: BaseException) -> str:
 
 _OTHER_HOST = frozenset({62, 64})
 """X509_V_ERR_HOSTNAME_MISMATCH and X509_V_ERR_IP_ADDRESS_MISMATCH of OpenSSL."""
-_ADVERTISED = "declare the broker in reads.admin, or correct its advertised address"
+_ADVERTISED = "declare the broker in read_priority.admin, or correct its advertised address"
 
 
 def _origin(url: str) -> str:
@@ -186,14 +188,14 @@ def _json(what: str, answer: AdminResponse) -> Any:
         # The version of a broker is plain text.
         if answer.body.isascii() and answer.body[:1] not in (b"{", b"[", b"<"):
             return answer.body[:LONGEST_REASON].decode().strip()
-        raise Stop(f"JSON from {what}", "something else", "check the address in reads.admin") from None
+        raise Stop(f"JSON from {what}", "something else", "check the address in read_priority.admin") from None
 
 
 def _refused(what: str, answer: AdminResponse, secrets: Iterable[str]) -> TrueupError:
     """The error for a status from 400 to 499."""
     expected, found = f"the broker to {what}", f"HTTP {answer.status}: {_reason(answer.body, secrets)}"
     if answer.status in (401, 403):
-        todo = "grant the role of the token the rights of docs/reads.md, or set reads.token_env"
+        todo = "grant the role of the token the rights of docs/reads.md, or set read_priority.token_env"
         return Unauthorized(expected, found, todo)
     if answer.status == 405:
         return NotEnabled(expected, found, "enable topicLevelPoliciesEnabled and systemTopicEnabled in the brokers")

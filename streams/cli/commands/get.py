@@ -43,8 +43,8 @@ def findings(
     namespace: str | None, limit: int,
 ) -> int:  # fmt: skip
     """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
-    age of the finding. With --stream, list the findings of another stream: deletion and reads know --namespace, the
-    others neither --namespace nor --bookie.
+    age of the finding. With --stream, list the findings of another stream: deletion and read_priority know --namespace,
+    the others neither --namespace nor --bookie.
 
     \b
     Example:  trueup get findings --rule too-few-racks --namespace public/default

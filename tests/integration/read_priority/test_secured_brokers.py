@@ -18,7 +18,7 @@ from trueup.sandbox.forgetting import listed, offload, unload
 from trueup.sandbox.pulsar import BUCKET
 from trueup.sandbox.servers.objects import REGION
 from trueup.sandbox.servers.security import Security
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.state.settings.settings import parse
 from trueup.streams.catalog import sections
@@ -68,7 +68,7 @@ def content(number: int) -> bytes:
 
 
 def admin(cluster: SecuredPulsar, *addresses: str) -> PulsarAdmin:
-    chosen = ReadsSettings(admin=[*addresses], token_env="T", ca=str(cluster.security.certificate))
+    chosen = ReadPrioritySettings(admin=[*addresses], token_env="T", ca=str(cluster.security.certificate))
     return admin_of(chosen, ENVIRONMENT)
 
 
@@ -121,19 +121,19 @@ def doctor(cluster: SecuredPulsar, monkeypatch: pytest.MonkeyPatch) -> Callable[
     def run(token: str = token_of("admin"), **keys: object) -> Rows:
         monkeypatch.setenv("T", token)
         reads = {"admin": cluster.secure, "token_env": "T", "ca": str(cluster.security.certificate), **keys}
-        settings = parse({"cluster": {"zookeeper": cluster.zookeeper.address}, "reads": reads}, sections())
+        settings = parse({"cluster": {"zookeeper": cluster.zookeeper.address}, "read_priority": reads}, sections())
         return {check.name: check.status for check in checks.all_of(settings)}
 
     return run
 
 
 def test_doctor_is_content_with_the_right_keys(cluster: SecuredPulsar, doctor: Callable[..., Rows]) -> None:
-    assert doctor() == {f"reads.admin: {address}": "ok" for address in cluster.secure}
+    assert doctor() == {f"read_priority.admin: {address}": "ok" for address in cluster.secure}
 
 
 @pytest.mark.parametrize("token", ["", "no.token", token_of("admin", b"k" * 32), token_of("reader")])
 def test_doctor_names_the_key_of_a_token_that_is_refused(doctor: Callable[..., Rows], token: str) -> None:
-    assert doctor(token) == {"reads.token_env": "fail"}
+    assert doctor(token) == {"read_priority.token_env": "fail"}
 
 
 def test_doctor_names_the_key_of_an_authority_that_is_not_the_brokers(
@@ -142,16 +142,16 @@ def test_doctor_names_the_key_of_an_authority_that_is_not_the_brokers(
     other = Security(new_root())
     other.make()
     assert [doctor(ca=str(ca)) for ca in (other.certificate, "", other.root / "none.pem", other.root / "keys.p12")] == [
-        {"reads.ca": "fail"}
+        {"read_priority.ca": "fail"}
     ] * 4
 
 
 def test_doctor_names_the_key_of_a_wrong_address(cluster: SecuredPulsar, doctor: Callable[..., Rows]) -> None:
     nobody = f"https://{Port()}"
     wrong = cluster.admin_url.replace("http:", "https:")  # it responds without TLS
-    assert [doctor(admin=[address]) for address in (nobody, wrong)] == [{"reads.admin": "fail"}] * 2
+    assert [doctor(admin=[address]) for address in (nobody, wrong)] == [{"read_priority.admin": "fail"}] * 2
     good = cluster.secure[1]
-    assert doctor(admin=[nobody, good]) == {"reads.admin": "fail", f"reads.admin: {good}": "ok"}
+    assert doctor(admin=[nobody, good]) == {"read_priority.admin": "fail", f"read_priority.admin: {good}": "ok"}
 
 
 def test_an_offloaded_ledger_of_several_blocks_is_verified_and_read_whole(

@@ -31,7 +31,7 @@ from trueup.state.deletion.owned_ledgers import NO_LEDGERS, nodes_of
 from trueup.state.deletion.owners import OwnerStatus
 from trueup.state.deletion.verdicts import judge
 from trueup.state.read_priority.copies import LedgerCopies
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.view import TopicView
 from trueup.streams.catalog import sections
 from trueup.streams.config.file import load as load_settings
@@ -175,7 +175,7 @@ def observed(cluster: SandboxPulsar, zookeeper: ZooKeeperClient, names: str, che
     """What the stream of priorities observes of the topics of `NAMESPACE` whose names match an expression."""
     with PulsarAdmin(AdminHttp([cluster.admin_url])) as admin:
         observer = Observer(admin, lambda: zookeeper, PulsarPaths(), checks, lambda: 1)  # type: ignore[arg-type]
-        chosen = ReadsSettings(priority={f"/{NAMESPACE}/{names}/": "bookkeeper-first"})
+        chosen = ReadPrioritySettings(declared={f"/{NAMESPACE}/{names}/": "bookkeeper-first"})
         topics = observer.observe(chosen, (), lambda _: False).topics
     found = {topic.local: topic for topic in topics}
     assert len(found) == len(topics)

@@ -1,1 +1,1 @@
-"""The reads stream over a simulated cluster with faults, another client of the policies, and separate checkers."""
+"""The read priority stream over a simulated cluster with faults, another client of the policies, and checkers."""

@@ -29,12 +29,12 @@ from trueup.connectors.pulsar.admin.policies import OffloadPolicy
 from trueup.state.common.errors import Refused, Retry, TrueupError, Unknown
 from trueup.state.read_priority.copies import CopyCheck, CopyState, LedgerCopies
 from trueup.state.read_priority.policies import BrokerFacts, PolicyView
-from trueup.state.read_priority.settings import ReadsSettings, declared_of
+from trueup.state.read_priority.settings import ReadPrioritySettings, declared_of
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 from trueup.streams.config.live import LiveSection
 from trueup.streams.read_priority.executor import PolicyWriter
-from trueup.streams.read_priority.reconciler import ReadsReconciler
+from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 
 STEPS, CALM = 80, 60
 STALL_LOOKS, SETTLE_LOOKS, SETTLE_S = 2, 3, 20.0
@@ -147,7 +147,9 @@ class Observer:
     def __init__(self, world: World, admin: Admin, checker: "Checker") -> None:
         self.world, self.admin, self.checker = world, admin, checker
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
+    def observe(
+        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+    ) -> PriorityObservation:
         world = self.world
         if not self.admin.calm and world.random.random() < 0.02:
             raise Retry("ZooKeeper", "no response", "again")
@@ -161,17 +163,17 @@ class Observer:
         self.checker.looks.append(look)
         return PriorityObservation(began_ms, world.now_ms, brokers, names, topics, "silent" if silent else "")
 
-    def _namespace(self, chosen: ReadsSettings, name: str) -> NamespaceView:
-        declared = declared_of(chosen.priority, name)
+    def _namespace(self, chosen: ReadPrioritySettings, name: str) -> NamespaceView:
+        declared = declared_of(chosen.declared, name)
         try:
             return NamespaceView(name, declared, self.admin.policy(PolicyScope(*name.split("/"))).view())
         except Retry as error:
             return NamespaceView(name, declared, None, str(error))
 
-    def _topic(self, chosen: ReadsSettings, name: str, look: Look, silent: bool) -> TopicView:
+    def _topic(self, chosen: ReadPrioritySettings, name: str, look: Look, silent: bool) -> TopicView:
         world, (namespace, _, local) = self.world, name.rpartition("/")
         checks = tuple(self._copies(name, one) for one in world.ledgers[name])
-        declared = declared_of(chosen.priority, namespace, local)
+        declared = declared_of(chosen.declared, namespace, local)
         view = TopicView(namespace, local, declared, None, None, checks, "silent")
         look.bad |= {(name, value) for value in (BK, TS) if world.bad(name, value)}
         look.clear |= {(name, value) for value in (BK, TS) if world.clear(name, value)}
@@ -303,21 +305,21 @@ class Simulation:
         self.world = World(self.random)
         self.journal, self.checker = Journal(self.random), Checker(self.world)
         self.admin = Admin(self.world, self.checker)
-        self.settings = ReadsSettings(
+        self.settings = ReadPrioritySettings(
             admin=["http://b"], mode="enforce", priority=DECLARED, stall_looks=STALL_LOOKS, settle_looks=SETTLE_LOOKS,
             settle_s=SETTLE_S, unload=self.random.random() < 0.5,
         )  # fmt: skip
         self.reconciler = self._started()
 
-    def _started(self) -> ReadsReconciler:
-        made = ReadsReconciler(
+    def _started(self) -> ReadPriorityReconciler:
+        made = ReadPriorityReconciler(
             LiveSection(lambda: self._chosen()), Observer(self.world, self.admin, self.checker),
             lambda keep: PolicyWriter(self.admin, keep, lambda: self.world.now_ms), self.journal, lambda _: None,
         )  # fmt: skip
         made.load()
         return made
 
-    def _chosen(self) -> ReadsSettings:
+    def _chosen(self) -> ReadPrioritySettings:
         from dataclasses import replace
 
         return replace(self.settings, mode=self.checker.mode)

@@ -46,7 +46,7 @@ def healthy_status() -> dict[str, Any]:
         "bookies": {"writable": ["b1:3181", "b2:3181"], "readonly": [], "pending": [], "lost": []},
         "spark_ui": "http://127.0.0.1:4040",
         "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
-        "reads": None, "damages": {"reported": 0, "confirmed": 0},
+        "read_priority": None, "damages": {"reported": 0, "confirmed": 0},
     }  # fmt: skip
 
 

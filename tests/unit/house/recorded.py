@@ -42,8 +42,8 @@ def full_status() -> FakeEngine:
     """An engine with links, an offline log directory, unreferenced ledgers, drifted ledgers and read priorities."""
     engine = FakeEngine().drill().linked().shelved().forgotten()
     engine.shelves[0] |= {"online": False}
-    engine.state["reads"] = {
-        "rules": {"reads.would-stall": 1}, "copies": {"bookkeeper:whole": 7}, "switched": 1, "due": 1,
+    engine.state["read_priority"] = {
+        "rules": {"read_priority.would-stall": 1}, "copies": {"bookkeeper:whole": 7}, "switched": 1, "due": 1,
     }  # fmt: skip
     engine.state["deletion"]["forgotten"] += [
         {"namespace": "public/old", "rule": rule, "ledgers": 1, "bytes": 0}

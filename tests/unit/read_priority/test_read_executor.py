@@ -120,14 +120,18 @@ def test_nothing_is_written_over_a_policy_that_changed_since_the_decision() -> N
     decided = change(admin, Purpose.DECLARE, FIRST)
     admin.raw = {**RAW, "unknown": [2]}
     found, journal = execute(admin, decided)
-    assert (admin.written, journal.kept, found.change and found.change.rule) == ([], [], "reads.changed-meanwhile")
+    assert (admin.written, journal.kept, found.change and found.change.rule) == (
+        [],
+        [],
+        "read_priority.changed-meanwhile",
+    )
 
 
 def test_a_policy_that_changed_after_the_write_is_a_finding_and_stays() -> None:
     admin = Admin(RAW)
     admin.changed = {**RAW, "unknown": [2]}
     found, _ = execute(admin, change(admin, Purpose.DECLARE, FIRST))
-    assert (len(admin.written), found.change and found.change.rule) == (1, "reads.changed-meanwhile")
+    assert (len(admin.written), found.change and found.change.rule) == (1, "read_priority.changed-meanwhile")
 
 
 def test_a_broker_that_applies_a_policy_later_is_observed_again() -> None:

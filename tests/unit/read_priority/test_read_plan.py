@@ -58,15 +58,15 @@ def due(found: PassResult) -> list[str]:
     ("ledgers", "expected"),
     [
         ((GOOD, DROPPED, OPEN_ONLY), []),
-        ((GOOD, NO_TIERED), ["reads.would-stall"]),
+        ((GOOD, NO_TIERED), ["read_priority.would-stall"]),
         ((NO_BOOKKEEPER,), []),
-        ((NO_TIERED, NO_BOOKKEEPER), ["reads.no-priority"]),
-        ((NO_TIERED, DROPPED), ["reads.would-stall"]),
-        ((copies(6, GONE, GONE, dropped=True),), ["reads.lost"]),
-        ((copies(6, GONE, ABSENT),), ["reads.lost"]),
-        ((copies(6, GONE, GONE), NO_TIERED), ["reads.lost", "reads.would-stall"]),
-        ((copies(6, UNKNOWN, GONE),), ["reads.unknown"]),
-        ((copies(6, WHOLE, UNKNOWN),), ["reads.unknown"]),
+        ((NO_TIERED, NO_BOOKKEEPER), ["read_priority.no-priority"]),
+        ((NO_TIERED, DROPPED), ["read_priority.would-stall"]),
+        ((copies(6, GONE, GONE, dropped=True),), ["read_priority.lost"]),
+        ((copies(6, GONE, ABSENT),), ["read_priority.lost"]),
+        ((copies(6, GONE, GONE), NO_TIERED), ["read_priority.lost", "read_priority.would-stall"]),
+        ((copies(6, UNKNOWN, GONE),), ["read_priority.unknown"]),
+        ((copies(6, WHOLE, UNKNOWN),), ["read_priority.unknown"]),
     ],
 )
 def test_a_topic_is_judged_by_the_copies_that_brokers_open(
@@ -93,7 +93,7 @@ def test_a_topic_is_switched_after_enough_consecutive_looks() -> None:
 def test_a_look_that_knows_too_little_begins_the_count_anew(between: PriorityObservation) -> None:
     stalls = seen([topic(NO_TIERED)])
     found = looks(stalls, between)
-    assert (rules(found)[-1], due(found), due(looks(stalls, between, stalls))) == ("reads.unknown", [], [])
+    assert (rules(found)[-1], due(found), due(looks(stalls, between, stalls))) == ("read_priority.unknown", [], [])
 
 
 def test_a_look_with_older_checks_does_not_count() -> None:
@@ -113,13 +113,13 @@ def test_an_unmanaged_topic_is_left_alone() -> None:
 
 def test_the_declared_priority_of_a_namespace_is_set() -> None:
     found = looks(seen([topic(GOOD)], namespace=FIRST))
-    assert (rules(found), due(found)) == (["reads.differs"], ["declare/t/n/tiered-storage-first"])
+    assert (rules(found), due(found)) == (["read_priority.differs"], ["declare/t/n/tiered-storage-first"])
 
 
 @pytest.mark.parametrize("copy", [NO_TIERED, copies(2, WHOLE, UNKNOWN)])
 def test_a_priority_is_not_set_that_would_stall_a_topic(copy: LedgerCopies) -> None:
     found = looks(seen([topic(GOOD, copy)], namespace=FIRST))
-    assert (rules(found), due(found)) == (["reads.not-ready", "reads.differs"], [])
+    assert (rules(found), due(found)) == (["read_priority.not-ready", "read_priority.differs"], [])
 
 
 def test_a_topic_with_its_own_priority_does_not_hold_up_its_namespace() -> None:
@@ -131,18 +131,18 @@ def test_a_namespace_without_a_policy_needs_a_topic_that_shows_what_it_inherits(
     alone = seen([topic(GOOD, own=LAST)], namespace=None)._replace(
         brokers=(seen([]).brokers[0]._replace(priority=FIRST),)
     )
-    assert (rules(looks(alone))[:1], due(looks(alone))) == (["reads.not-ready"], [])
+    assert (rules(looks(alone))[:1], due(looks(alone))) == (["read_priority.not-ready"], [])
 
 
 def test_a_topic_that_masks_its_namespace_is_reported_only() -> None:
     found = looks(seen([topic(GOOD, own=FIRST)]))
-    assert (rules(found), due(found)) == (["reads.masked"], [])
+    assert (rules(found), due(found)) == (["read_priority.masked"], [])
 
 
 def test_a_topic_with_a_declaration_of_its_own_is_set() -> None:
     own = Declared(FIRST, Level.TOPIC, "t/n/a")
     found = looks(seen([topic(GOOD, declared=own)]))
-    assert (rules(found), due(found)) == (["reads.differs"], ["declare/t/n/a/bookkeeper-first"])
+    assert (rules(found), due(found)) == (["read_priority.differs"], ["declare/t/n/a/bookkeeper-first"])
 
 
 SWITCHED = PriorityState(switch=Switch(None, FIRST, NOW, "made"))
@@ -178,7 +178,7 @@ def test_looks_of_another_priority_do_not_count_for_a_return() -> None:
 
 def test_a_priority_that_another_client_set_ends_the_switch() -> None:
     found = looks(seen([topic(NO_TIERED, own=LAST)]), kept={"t/n/a": SWITCHED})
-    assert (found.kept["t/n/a"].switch, rules(found)[0]) == (None, "reads.changed-meanwhile")
+    assert (found.kept["t/n/a"].switch, rules(found)[0]) == (None, "read_priority.changed-meanwhile")
     again = looks(*[seen([topic(NO_TIERED, own=LAST)])] * 3, kept=dict(found.kept))
     assert due(again) == []
 
@@ -199,8 +199,8 @@ def ordered(purpose: Purpose = Purpose.SWITCH, want: ReadPriority | None = FIRST
     [
         (topic(GOOD, own=FIRST), 0, ChangeStage.DONE, ""),
         (topic(GOOD), EFFECT_MS - 1, ChangeStage.ORDERED, ""),
-        (topic(GOOD), EFFECT_MS, ChangeStage.REFUSED, "reads.refused"),
-        (topic(GOOD, own=LAST), 0, ChangeStage.REFUSED, "reads.changed-meanwhile"),
+        (topic(GOOD), EFFECT_MS, ChangeStage.REFUSED, "read_priority.refused"),
+        (topic(GOOD, own=LAST), 0, ChangeStage.REFUSED, "read_priority.changed-meanwhile"),
     ],
 )
 def test_a_change_is_done_when_an_observation_shows_it(
@@ -215,7 +215,7 @@ def test_a_change_is_done_when_an_observation_shows_it(
 def test_a_refused_change_rests() -> None:
     change = ordered().change
     assert change is not None
-    refused = PriorityState(advance(change, ChangeEvent.REFUSE, NOW, "no", "reads.refused"))
+    refused = PriorityState(advance(change, ChangeEvent.REFUSE, NOW, "no", "read_priority.refused"))
     stalls = [seen([topic(copies(2, WHOLE, GONE, at_ms=NOW + ms))], at_ms=NOW + ms) for ms in (0, 1, REST_MS)]
     assert due(looks(*stalls[:2], kept={"t/n/a": refused})) == []
     assert due(looks(*stalls, kept={"t/n/a": refused})) == ["switch/t/n/a/bookkeeper-first"]
@@ -237,10 +237,12 @@ def test_of_a_deleted_topic_nothing_is_remembered() -> None:
     assert looks(seen([], problem="silent"), kept={"t/n/a": SWITCHED}).kept == {"t/n/a": SWITCHED}
 
 
-@pytest.mark.parametrize(("lag_ms", "expected"), [(None, []), (-1, []), (NOW, ["reads.deletion-due"]), (10 * NOW, [])])
+@pytest.mark.parametrize(
+    ("lag_ms", "expected"), [(None, []), (-1, []), (NOW, ["read_priority.deletion-due"]), (10 * NOW, [])]
+)
 def test_a_deletion_that_is_due_before_its_copy_is_whole_is_found(lag_ms: int | None, expected: list[str]) -> None:
     found = looks(seen([topic(copies(1, WHOLE, UNKNOWN))], lag_ms=lag_ms))
-    assert [rule for rule in rules(found) if rule == "reads.deletion-due"] == expected
+    assert [rule for rule in rules(found) if rule == "read_priority.deletion-due"] == expected
 
 
 @pytest.mark.parametrize(

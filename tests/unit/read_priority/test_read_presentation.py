@@ -10,15 +10,15 @@ import pytest
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.read_priority.read_views import ABSENT, CHOSEN, GONE, LAST, WHOLE, copies, seen, topic
 from trueup.state.read_priority.lifecycle import Change
-from trueup.state.read_priority.settings import ReadsSettings
+from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.view import PriorityObservation
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.read_priority import report
-from trueup.streams.read_priority.metrics import ReadsMetrics
-from trueup.streams.read_priority.reconciler import ReadsReconciler
+from trueup.streams.read_priority.metrics import ReadPriorityMetrics
+from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 from trueup.streams.read_priority.signs import signs
 from trueup.streams.runtime.stream import AWAITING, Filter
 from trueup.streams.web.api import create_app
@@ -34,7 +34,9 @@ class Views:
         self.view = view
         self.records: dict[bytes, Any] = {}
 
-    def observe(self, chosen: ReadsSettings, kept: Iterable[str], hot: Callable[[str], bool]) -> PriorityObservation:
+    def observe(
+        self, chosen: ReadPrioritySettings, kept: Iterable[str], hot: Callable[[str], bool]
+    ) -> PriorityObservation:
         return self.view
 
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
@@ -55,10 +57,12 @@ class Writer:
         return kept
 
 
-def reconciler(mode: str, view: PriorityObservation = STALLED, passes: int = 2) -> tuple[ReadsReconciler, Writer]:
+def reconciler(
+    mode: str, view: PriorityObservation = STALLED, passes: int = 2
+) -> tuple[ReadPriorityReconciler, Writer]:
     views, writer = Views(view), Writer()
     chosen = replace(CHOSEN, mode=mode)
-    made: Any = ReadsReconciler(LiveSection(lambda: chosen), views, lambda _: writer, views, lambda _: None)  # type: ignore[arg-type,return-value]
+    made: Any = ReadPriorityReconciler(LiveSection(lambda: chosen), views, lambda _: writer, views, lambda _: None)  # type: ignore[arg-type,return-value]
     for _ in range(passes):
         made.reconcile()
     return made, writer
@@ -89,7 +93,7 @@ def test_an_approval_of_another_change_executes_nothing() -> None:
 def test_rows_show_what_is_declared_and_in_force() -> None:
     namespace, of_topic = report.rows(reconciler("observe")[0])
     assert (namespace["name"], namespace["declared"], namespace["in_force"]) == ("t/n", LAST, LAST)
-    assert (of_topic["ledgers"], of_topic["offloaded"], of_topic["rule"]) == (3, 2, "reads.would-stall")
+    assert (of_topic["ledgers"], of_topic["offloaded"], of_topic["rule"]) == (3, 2, "read_priority.would-stall")
 
 
 @pytest.mark.parametrize(("namespace", "count"), [(None, 1), ("t/n", 1), ("t/m", 0)])
@@ -116,19 +120,19 @@ def test_a_priority_that_is_not_known_is_shown_as_unknown() -> None:
 
 
 def test_findings_need_attention() -> None:
-    found = signs({"reads": report.status(reconciler("approve")[0], CHOSEN)})
+    found = signs({"read_priority": report.status(reconciler("approve")[0], CHOSEN)})
     assert found.attention == ["read priorities: would-stall 1"]
-    assert signs({"reads": None}).lines == ()
+    assert signs({"read_priority": None}).lines == ()
 
 
 def test_copies_and_findings_are_scraped() -> None:
     metrics = all_metrics()
-    metrics.of(ReadsMetrics).status({"reads": report.status(reconciler("approve")[0], CHOSEN)})
+    metrics.of(ReadPriorityMetrics).status({"read_priority": report.status(reconciler("approve")[0], CHOSEN)})
     text = metrics.text().decode()
-    for line in ('findings{cluster="bookkeeper",rule="reads.would-stall"} 1.0',
+    for line in ('findings{cluster="bookkeeper",rule="read_priority.would-stall"} 1.0',
                  'ledgers{cluster="bookkeeper",state="gone",tier="tiered"} 1.0',
                  'due_changes{cluster="bookkeeper"} 1.0'):  # fmt: skip
-        assert f"trueup_reads_{line}" in text
+        assert f"trueup_read_priority_{line}" in text
 
 
 @pytest.fixture
@@ -136,7 +140,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     made, _ = reconciler("approve")
     engine = FakeEngine()
     engine.priorities = report.rows(made)
-    engine.state["reads"] = report.status(made, CHOSEN)
+    engine.state["read_priority"] = report.status(made, CHOSEN)
     engine.topic = lambda name: report.described(made, STALLED, STALLED.topics[0]) | {"name": name}  # type: ignore[attr-defined]
     server = serve(create_app(engine, all_metrics()), "127.0.0.1", 0)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")
@@ -151,7 +155,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_priorities_are_listed(run: Any) -> None:
-    lines = run("get", "reads").splitlines()
+    lines = run("get", "read-priorities").splitlines()
     assert [line.split()[:4] for line in lines[1:]] == [
         ["t/n", LAST, LAST, "namespace"], ["t/n/a", LAST, LAST, "namespace"],
     ]  # fmt: skip
@@ -160,9 +164,9 @@ def test_priorities_are_listed(run: Any) -> None:
 @pytest.mark.parametrize("name", ["t/n/a", "persistent://t/n/a", "t/n/a b/c%"])
 def test_a_topic_has_a_command(run: Any, name: str) -> None:
     text = run("describe", "topic", name)
-    assert [part in text for part in (name.removeprefix("persistent://"), "tiered, stalls", "reads.would-stall")] == (
-        [True] * 3
-    )
+    assert [
+        part in text for part in (name.removeprefix("persistent://"), "tiered, stalls", "read_priority.would-stall")
+    ] == ([True] * 3)
 
 
 def test_a_topic_is_described_with_its_own_history_and_no_other() -> None:

@@ -1,4 +1,4 @@
-"""The section reads: which entry applies, and what is rejected."""
+"""The section read_priority: which entry applies, and what is rejected."""
 
 from typing import Any
 
@@ -36,21 +36,30 @@ def test_the_first_entry_that_matches_applies(namespace: str, topic: str, expect
 @pytest.mark.parametrize(
     ("reads", "problem"),
     [
-        ({"admin": ["b:8080"]}, r"reads.admin: expected addresses http\(s\)"),
+        ({"admin": ["b:8080"]}, r"read_priority.admin: expected addresses http\(s\)"),
         ({"admin": ["http://user:secret@b:8080"]}, "without path or user; found something else"),
         ({"admin": ["http://b:80", "https://b:443"]}, "one scheme"),
-        ({"priority": {"t/a": "bookkeeper-first"}}, "reads.admin: expected the addresses"),
-        ({"admin": ["http://b"], "priority": {"t/a": "tiered-first"}}, "reads.priority: expected one of"),
-        ({"admin": ["http://b"], "priority": {"a": "unmanaged"}}, "tenant/namespace"),
-        ({"admin": ["http://b"], "priority": {"/(/": "unmanaged"}}, "reads.priority: expected a regular expression"),
-        ({"interval_s": 0}, "reads.interval_s: expected a number, at least 0.5"),
+        ({"declared": {"t/a": "bookkeeper-first"}}, "read_priority.admin: expected the addresses"),
+        ({"admin": ["http://b"], "declared": {"t/a": "tiered-first"}}, "read_priority.declared: expected one of"),
+        ({"admin": ["http://b"], "declared": {"a": "unmanaged"}}, "tenant/namespace"),
+        (
+            {"admin": ["http://b"], "declared": {"/(/": "unmanaged"}},
+            "read_priority.declared: expected a regular expression",
+        ),
+        ({"interval_s": 0}, "read_priority.interval_s: expected a number, at least 0.5"),
     ],
 )
 def test_invalid_settings_are_rejected(reads: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadSettings, match=problem):
-        parse({**BASE, "reads": reads})
+        parse({**BASE, "read_priority": reads})
 
 
 def test_the_stream_needs_the_cluster() -> None:
     with pytest.raises(BadSettings, match=r"expected cluster\.zookeeper"):
-        parse({"kafka": {"e": {"bootstrap": "e:1", "bit": 0}}, "logdirs": {"e": {}}, "reads": {"admin": ["http://b"]}})
+        parse(
+            {
+                "kafka": {"e": {"bootstrap": "e:1", "bit": 0}},
+                "logdirs": {"e": {}},
+                "read_priority": {"admin": ["http://b"]},
+            }
+        )

@@ -12,10 +12,10 @@ import pytest
 
 from tests.conformance import hooks
 from tests.conformance.harness import Harness, Written, contents, numbered, untrue
-from tests.conformance.memory import MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
+from tests.conformance.memory import CompletedWrite, MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
 from trueup.connectors.contract import Lease, LogId, Position
 from trueup.connectors.replication import pump
-from trueup.connectors.replication.ports import Columns, CompletedWrite, Read, SystemPorts
+from trueup.connectors.replication.ports import Columns, Read, SystemPorts
 from trueup.connectors.replication.ports import Written as Result
 from trueup.connectors.replication.pump import Pump
 from trueup.connectors.replication.tail import Bounds, TailSearch

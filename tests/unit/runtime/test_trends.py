@@ -35,4 +35,4 @@ def test_a_total_is_shown_as_growth_per_second() -> None:
 
 
 def test_a_stream_without_samples_has_no_series() -> None:
-    assert Trends().of("reads") == {"every_ms": 15_000, "at_ms": [], "series": {}}
+    assert Trends().of("read_priority") == {"every_ms": 15_000, "at_ms": [], "series": {}}

@@ -50,7 +50,7 @@ DELETIONS = """# The lifecycle of a deletion
 
 Generated from the table in `state/deletion/lifecycle.py` by `python -m trueup.streams.docs`; a test compares.
 
-Each deletion is written to the journal before any action (`trueup get markers` lists the deletions in progress). It
+Each deletion is written to the journal before any action (`trueup get deletions` lists the deletions in progress). It
 stays there until storage confirms it: the ledger's metadata are deleted, and every bookie of any of its ensembles
 answers that it has no such ledger. Failed attempts are retried with increasing delays of at most one hour.
 [deletion.md](deletion.md) describes which ledgers are deleted.
@@ -128,14 +128,14 @@ def moves() -> str:
 
 
 def deletions() -> str:
-    """docs/markers.md."""
+    """docs/deletions.md."""
     return (
         f"{DELETIONS}```mermaid\n{diagram(deletion.TRANSITIONS, deletion.ENDS, deletion.DeletionStage.SUSPECTED)}```\n"
     )
 
 
 def priorities() -> str:
-    """docs/priorities.md."""
+    """docs/read-priorities.md."""
     return f"{PRIORITIES}```mermaid\n{diagram(reads.TRANSITIONS, reads.ENDS)}```\n"
 
 
@@ -191,10 +191,10 @@ PAGES: dict[str, Callable[[], str]] = {
     "conf/trueup.yaml": lambda: file.reference(catalog.sections()),
     "docs/commands.md": commands,
     "docs/links.md": links,
-    "docs/markers.md": deletions,
+    "docs/deletions.md": deletions,
     "docs/metrics.md": lambda: metrics.reference(catalog.all_metrics()),
     "docs/moves.md": moves,
-    "docs/priorities.md": priorities,
+    "docs/read-priorities.md": priorities,
     "docs/repairs.md": repairs,
     "docs/rights.md": rights,
     "docs/rules.md": rules,

@@ -49,7 +49,7 @@ class OrphanSearch:
         self._name, self._store, self._cluster = name, store, cluster
         self._metadata: dict[str, ObjectMetadata] = {}
 
-    def strays(self, read: Callable[[], Referenced]) -> list[LedgerOrphans]:
+    def orphans(self, read: Callable[[], Referenced]) -> list[LedgerOrphans]:
         """Objects in the store without a reference, and referenced complete copies that the store lacks."""
         before = read()
         found, here = self._listed(before)
@@ -63,8 +63,8 @@ class OrphanSearch:
             part.place: self._metadata[part.place] for part in chain(*kept.values()) if part.place in self._metadata
         }
         clusters = {self._cluster} - {""}
-        strays = [judged(i, tuple(sorted(parts)), metadata[i], clusters, now) for i, parts in kept.items() if parts]
-        return strays + self._lost(now, here)
+        orphans = [judged(i, tuple(sorted(parts)), metadata[i], clusters, now) for i, parts in kept.items() if parts]
+        return orphans + self._lost(now, here)
 
     def _listed(self, before: Referenced) -> tuple[dict[ObjectPair, list[StoredPart]], set[str]]:
         """Objects without a reference so far, and the keys of referenced ones."""

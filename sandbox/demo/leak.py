@@ -21,7 +21,7 @@ from trueup.sandbox.messages import LiveWriter, MessageClient
 from trueup.sandbox.pulsar import BUCKET, NAME, OFFLOADER, SandboxPulsar
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION
 from trueup.state.common.errors import Retry, TrueupError
-from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.state.deletion.orphan_objects import ORPHANS
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import short, size
 from trueup.streams.runtime.spark.session import line
@@ -29,7 +29,7 @@ from trueup.streams.runtime.spark.session import line
 TENANT = "public/default"
 FORGETTING, KEEPING, LIVE = ("clicks", "orders", "payments"), ("invoices",), "stream"
 OFFLOADED = "archive"
-STRAY, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
+ORPHAN, ENDS = "00000000-0000-4000-8000-000000000000", ("", "-index")
 """UUID of an incomplete offload, and the suffixes of data and index."""
 MESSAGES, BYTES = 400, 4_000
 EMPTY = 2
@@ -56,7 +56,7 @@ class LeakResult:
     """The bytes of the entry logs of all bookies, before and after the deletion."""
     tiered: tuple[int, int] = (0, 0)
     """The bytes in tiered storage, before and after the deletion."""
-    strays: int = 0
+    orphans: int = 0
     """The number of unreferenced objects that remain in tiered storage."""
     first_s: float = 0.0
     took_s: float = 0.0
@@ -65,7 +65,7 @@ class LeakResult:
     def right(self) -> bool:
         """All unreferenced ledgers are deleted, no others are, and every message can be read."""
         done = self.confirmed == self.forgotten > 0
-        return done and not (self.left or self.harmed or self.missing or self.strays) and self.live > 0
+        return done and not (self.left or self.harmed or self.missing or self.orphans) and self.live > 0
 
 
 def main() -> int:
@@ -105,10 +105,10 @@ class Deleting(DemoApplication):
         if rows:
             self._api.post("approve", {"ids": [row["id"] for row in rows]})
 
-    def markers(self) -> dict[str, int]:
+    def deletions(self) -> dict[str, int]:
         """Pending deletions by stage."""
         status = self.status()
-        return dict(status["deletion"]["markers"]) if status and status["deletion"] else {}
+        return dict(status["deletion"]["deletions"]) if status and status["deletion"] else {}
 
 
 class LeakDemo:
@@ -168,12 +168,12 @@ class LeakDemo:
         """Leave objects of an offload that the broker could not record."""
         key = next(o.key for page in self._store.objects() for o in page if not o.key.endswith(ENDS[1]))
         for end in ENDS:
-            self._pulsar.objects.copy(BUCKET, key + end, STRAY + key[len(STRAY) :] + end)
+            self._pulsar.objects.copy(BUCKET, key + end, ORPHAN + key[len(ORPHAN) :] + end)
 
     def _tiered(self) -> int:
         """Bytes in tiered storage; also counts its unreferenced objects."""
         found = [o for page in self._store.objects() for o in page]
-        self.result.strays = sum(o.key.startswith(STRAY) for o in found)
+        self.result.orphans = sum(o.key.startswith(ORPHAN) for o in found)
         return sum(o.size for o in found)
 
     def _delete(self) -> None:
@@ -205,9 +205,9 @@ class LeakDemo:
         def ended() -> bool:
             nonlocal printed, objects
             trueup.approve()
-            stages = trueup.markers()
+            stages = trueup.deletions()
             done = [r["rule"] for r in trueup.rows("actions") if (r["kind"], r["outcome"]) == ("deletion", "confirmed")]
-            objects = [rule for rule in done if rule in STRAYS]
+            objects = [rule for rule in done if rule in ORPHANS]
             self.result.confirmed = len(done) - len(objects)
             text = "  ".join(f"{stage} {number}" for stage, number in sorted(stages.items()))
             if text != printed:
@@ -273,7 +273,7 @@ def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:
 def _are_found(trueup: Deleting, wanted: set[int]) -> bool:
     """Whether these ledgers are reported, and objects too."""
     rows = _rows(trueup)
-    return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in STRAYS for row in rows)
+    return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in ORPHANS for row in rows)
 
 
 def _rows(trueup: Deleting) -> list[Row]:
@@ -316,7 +316,7 @@ def screens(result: LeakResult) -> list[Table]:
         ("messages missing", f"{result.missing:,}"),
         ("entry logs of the bookies before and after", " and ".join(size(length) for length in result.disk)),
         ("tiered storage before and after", " and ".join(size(length) for length in result.tiered)),
-        ("unreferenced objects that remain there", str(result.strays)),
+        ("unreferenced objects that remain there", str(result.orphans)),
         ("from Trueup's start to the report", seconds(result.first_s)),
         ("the demo took", seconds(result.took_s)),
     ]

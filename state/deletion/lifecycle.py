@@ -96,19 +96,19 @@ class Deletion(NamedTuple):
     """Who ordered or approved the deletion, or found the ledger; empty if an earlier release recorded it."""
 
 
-def advance(marker: Deletion, event: DeletionEvent, now_ms: int, detail: str = "") -> Deletion:
+def advance(deletion: Deletion, event: DeletionEvent, now_ms: int, detail: str = "") -> Deletion:
     """The deletion after an event. Raises `Refused` if the table has no such transition."""
-    stage = TRANSITIONS.get((marker.stage, event))
+    stage = TRANSITIONS.get((deletion.stage, event))
     if stage is None:
-        raise Refused(f"an event permitted in stage {marker.stage}", event, f"observe ledger {marker.ledger} again")
-    after = marker._replace(stage=stage, at_ms=now_ms, detail=detail)
-    return after._replace(attempts=0, next_ms=0, pending=marker.bookies) if stage is DeletionStage.GONE else after
+        raise Refused(f"an event permitted in stage {deletion.stage}", event, f"observe ledger {deletion.ledger} again")
+    after = deletion._replace(stage=stage, at_ms=now_ms, detail=detail)
+    return after._replace(attempts=0, next_ms=0, pending=deletion.bookies) if stage is DeletionStage.GONE else after
 
 
-def again(marker: Deletion, now_ms: int, first_ms: int) -> Deletion:
+def again(deletion: Deletion, now_ms: int, first_ms: int) -> Deletion:
     """The deletion after one more failed attempt: each wait is twice the previous one, up to one hour."""
-    wait = backoff(first_ms, marker.attempts, LONGEST_MS)
-    return marker._replace(attempts=marker.attempts + 1, next_ms=now_ms + wait)
+    wait = backoff(first_ms, deletion.attempts, LONGEST_MS)
+    return deletion._replace(attempts=deletion.attempts + 1, next_ms=now_ms + wait)
 
 
 class DeletionEvidence(NamedTuple):
@@ -122,60 +122,66 @@ class DeletionEvidence(NamedTuple):
     """The version of the ledger's znode; -1 if the ledger does not exist, and for objects in tiered storage."""
 
 
-def observed(marker: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms: int, now_ms: int) -> Deletion:
+def observed(deletion: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms: int, now_ms: int) -> Deletion:
     """The deletion after an observation. An order with an unknown outcome counts as failed if the ledger still exists
     after SETTLE_MS; a ledger that does not exist counts as deleted, by any process."""
-    stage = marker.stage
+    stage = deletion.stage
     if not seen.there:
-        return advance(marker, DeletionEvent.VANISH, now_ms) if (stage, DeletionEvent.VANISH) in TRANSITIONS else marker
+        return (
+            advance(deletion, DeletionEvent.VANISH, now_ms)
+            if (stage, DeletionEvent.VANISH) in TRANSITIONS
+            else deletion
+        )
     if stage is DeletionStage.GONE:
         # The server that was read may lag behind the one that executed the deletion.
         return (
-            advance(marker, DeletionEvent.RETURN, now_ms, "its metadata exist again")
-            if _late(marker, now_ms)
-            else marker
+            advance(deletion, DeletionEvent.RETURN, now_ms, "its metadata exist again")
+            if _late(deletion, now_ms)
+            else deletion
         )
-    if seen.rule != marker.rule or seen.version != marker.version:
-        changed = "its metadata were changed" if seen.rule == marker.rule else f"the rule is now {seen.rule}"
+    if seen.rule != deletion.rule or seen.version != deletion.version:
+        changed = "its metadata were changed" if seen.rule == deletion.rule else f"the rule is now {seen.rule}"
         why = changed if seen.rule else "it is no longer unreferenced"
         return (
-            advance(marker, DeletionEvent.CLEAR, now_ms, why) if (stage, DeletionEvent.CLEAR) in TRANSITIONS else marker
+            advance(deletion, DeletionEvent.CLEAR, now_ms, why)
+            if (stage, DeletionEvent.CLEAR) in TRANSITIONS
+            else deletion
         )
-    if stage is DeletionStage.DELETING and _late(marker, now_ms):
-        return again(advance(marker, DeletionEvent.FAIL, now_ms, "the ledger still exists"), now_ms, retry_ms)
-    due = now_ms - marker.since_ms >= grace_ms and marker.next_ms <= now_ms
+    if stage is DeletionStage.DELETING and _late(deletion, now_ms):
+        return again(advance(deletion, DeletionEvent.FAIL, now_ms, "the ledger still exists"), now_ms, retry_ms)
+    due = now_ms - deletion.since_ms >= grace_ms and deletion.next_ms <= now_ms
     # The second check must have a later time than the first, however short the grace period is.
-    if due and stage in (DeletionStage.SUSPECTED, DeletionStage.BLOCKED) and now_ms > marker.at_ms:
-        return advance(marker, DeletionEvent.MARK, now_ms)
-    return marker
+    if due and stage in (DeletionStage.SUSPECTED, DeletionStage.BLOCKED) and now_ms > deletion.at_ms:
+        return advance(deletion, DeletionEvent.MARK, now_ms)
+    return deletion
 
 
 SETTLE_MS = 30_000  # the maximum delay between an order and the observation of its effect
 
 
-def _late(marker: Deletion, now_ms: int) -> bool:
-    return now_ms - marker.at_ms >= SETTLE_MS
+def _late(deletion: Deletion, now_ms: int) -> bool:
+    return now_ms - deletion.at_ms >= SETTLE_MS
 
 
-def due(markers: Iterable[Deletion], mode: str, room: int, now_ms: int) -> list[Deletion]:
+def due(deletions: Iterable[Deletion], mode: str, room: int, now_ms: int) -> list[Deletion]:
     """The deletions to execute now, longest unreferenced first, at most ``room``."""
     ready = [
-        m for m in markers
+        m for m in deletions
         if m.stage is DeletionStage.MARKED and m.next_ms <= now_ms
         and (mode == "enforce" or (mode == "approve" and m.approved))
     ]  # fmt: skip
     return sorted(ready, key=lambda m: (m.since_ms, m.ledger))[: max(0, room)]
 
 
-def unconfirmed(markers: Iterable[Deletion], now_ms: int) -> list[Deletion]:
+def unconfirmed(deletions: Iterable[Deletion], now_ms: int) -> list[Deletion]:
     """The deletions whose bookies are to be queried now."""
-    return [m for m in markers if m.stage is DeletionStage.GONE and m.next_ms <= now_ms]
+    return [m for m in deletions if m.stage is DeletionStage.GONE and m.next_ms <= now_ms]
 
 
-def answered(marker: Deletion, pending: Iterable[str], now_ms: int, first_ms: int, detail: str = "") -> Deletion:
+def answered(deletion: Deletion, pending: Iterable[str], now_ms: int, first_ms: int, detail: str = "") -> Deletion:
     """The deletion after bookies were queried; ``pending``: bookies that did not report that they have no such
     ledger."""
     left = tuple(pending)
     if not left:
-        return advance(marker, DeletionEvent.CONFIRM, now_ms)._replace(pending=())
-    return again(marker._replace(pending=left, detail=detail), now_ms, first_ms)
+        return advance(deletion, DeletionEvent.CONFIRM, now_ms)._replace(pending=())
+    return again(deletion._replace(pending=left, detail=detail), now_ms, first_ms)

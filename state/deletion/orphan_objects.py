@@ -76,5 +76,5 @@ def _rule(ledger: int, owner: str, known: bool, now: Referenced) -> str:
 
 FORGOTTEN, REPLACED, UNOWNED = "deletion.copy-forgotten", "deletion.copy-replaced", "deletion.copy-unowned"
 LOST = "deletion.copy-lost"
-STRAYS = frozenset({FORGOTTEN, REPLACED, UNOWNED, LOST})
+ORPHANS = frozenset({FORGOTTEN, REPLACED, UNOWNED, LOST})
 """Rules about objects in tiered storage, as opposed to a ledger's metadata."""

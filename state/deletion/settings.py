@@ -41,7 +41,7 @@ class DeletionSettings:
         300.0, "Time in seconds after which a referenced ledger that does not exist is reported; a broker that "
         "deletes a topic deletes its ledgers before the list", least=0, most=YEAR_S, live=True,
     )  # fmt: skip
-    max_markers: int = key(
+    max_deletions: int = key(
         10_000, "Maximum number of deletions in progress; ledgers that have been unreferenced longest are deleted "
         "first", least=1, most=COUNT, live=True,
     )  # fmt: skip

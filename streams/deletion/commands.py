@@ -74,9 +74,9 @@ def ledger(api: ApiTarget, output: str, ledger: int, certain: bool, wait_s: floa
 def _now(app: Api, row: Row) -> Row:
     """A deletion in its current state, or how it ended."""
     number = row["ledger"]
-    for marker in app.get("markers"):
-        if marker["ledger"] == number:
-            return dict(marker)
+    for deletion in app.get("deletions"):
+        if deletion["ledger"] == number:
+            return dict(deletion)
     steps = [step for step in app.get("actions") if step["kind"] == "deletion" and step["ledger"] == number]
     ended = next((step for step in steps if step["outcome"] in _DONE), None)
     return {**row, "stage": ended["outcome"], "detail": ended["detail"], "pending": []} if ended else row
@@ -108,11 +108,11 @@ SHOWN = (
 @options.namespace
 @options.listing
 @options.api
-def markers(api: ApiTarget, output: str, namespace: str | None) -> int:
+def deletions(api: ApiTarget, output: str, namespace: str | None) -> int:
     """List deletions in progress with their stage and the bookies that have not confirmed them yet.
 
     \b
-    Example:  trueup get markers --namespace public/default
+    Example:  trueup get deletions --namespace public/default
     """
     app = Api(api)
     columns = [
@@ -125,7 +125,7 @@ def markers(api: ApiTarget, output: str, namespace: str | None) -> int:
         Column("SINCE", out.ago(app, "since_ms")),
         Column("DETAIL", lambda r: r["detail"], clips=True),
     ]
-    return out.listing(output, app.rows("markers", namespace=namespace), columns, "No deletions in progress.")
+    return out.listing(output, app.rows("deletions", namespace=namespace), columns, "No deletions in progress.")
 
 
-COMMANDS = Commands(get=(markers,), groups=(delete,))
+COMMANDS = Commands(get=(deletions,), groups=(delete,))

@@ -65,7 +65,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     return (DeletionMetrics,)
 
 
-def _marker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _deletion(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """The ledger of an action of this stream; its findings have the page of the ledger."""
     return {"ledger": row["ledger"]} if row.get("kind") in ("delete", "deletion") and "ledger" in row else None
 
@@ -82,10 +82,10 @@ DELETION = Descriptor(
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(
-        Noun("unreferenced", 100, selectors=("namespace",)), Noun("markers", selectors=("namespace",)),
+        Noun("unreferenced", 100, selectors=("namespace",)), Noun("deletions", selectors=("namespace",)),
     ),
     selectors=("namespace",),
-    things=(ResourceKind("marker", "ledgers/<ledger>/deletion", ids=("ledger",), names=_marker),),
+    things=(ResourceKind("deletion", "ledgers/<ledger>/deletion", ids=("ledger",), names=_deletion),),
     kinds={"delete": "deletes ledger {ledger} and its entries. This cannot be undone"},
     trends=trends,
     verbs=(

@@ -75,9 +75,9 @@ class NoOwners:
     def close(self) -> None:
         """Nothing to close."""
 
-    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these ledgers, each if its metadata has not changed."""
-        return [DeletionResult(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in markers])]
+        return [DeletionResult(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in deletions])]
 
     def seek(self, owners: Collection[str]) -> None:
         """There are no owners."""
@@ -122,24 +122,24 @@ class OrderedDeletions:
         self._ledgers, self._policy, self._clock = ledgers, policy, clock
         self._acting = threading.RLock()
         self.owners = NoOwners(ledgers, policy, clock)
-        self.markers = DeletionReconciler(
+        self.reconciler = DeletionReconciler(
             self.owners, journal, policy.changed(_ordered), lambda: 0, counted, clock, 1, history=history
         )
 
     def load(self) -> None:
         """Load the orders of earlier runs."""
-        self.markers.load()
-        self.markers.apply(0, 0, _leaks([]))
+        self.reconciler.load()
+        self.reconciler.apply(0, 0, _leaks([]))
 
     def reconcile(self) -> None:
-        """Do what is due. A reason that blocks it is reported as ``markers.blocked_reason``."""
+        """Do what is due. A reason that blocks it is reported as ``deletions.blocked_reason``."""
         with self._acting:
             try:
                 self._look()
             except TrueupError as error:
-                self.markers.blocked_reason = str(error)
+                self.reconciler.blocked_reason = str(error)
                 return
-            self.markers.reconcile()
+            self.reconciler.reconcile()
 
     def order(self, ledger: int) -> Deletion:
         """Order a deletion; returns it once it is on the journal. Raises `Refused` for a ledger that must not be
@@ -151,23 +151,25 @@ class OrderedDeletions:
             raise problem
         with self._acting:
             self._look(_leak(record, self._clock()))
-            self.markers.reconcile()
-            marker = self.markers.markers.get(ledger)
-        if marker is None:
+            self.reconciler.reconcile()
+            deletion = self.reconciler.deletions.get(ledger)
+        if deletion is None:
             raise Retry(
-                f"the deletion of ledger {ledger} to begin", self.markers.blocked_reason or "no marker", "try again"
+                f"the deletion of ledger {ledger} to begin",
+                self.reconciler.blocked_reason or "no deletion",
+                "try again",
             )
-        return marker
+        return deletion
 
     def _look(self, *fresh: tuple[int, ...]) -> None:
         """Update the view to the current state of the ledgers of pending orders, and of these."""
-        known = {m.ledger: m for m in self.markers.markers.values() if m.stage is not DeletionStage.GONE}
+        known = {m.ledger: m for m in self.reconciler.deletions.values() if m.stage is not DeletionStage.GONE}
         there = self._ledgers.read(list(known))
         rows = [
             (ledger, known[ledger].since_ms, known[ledger].ctime_ms, known[ledger].length, version)
             for ledger, version in zip(there.ledger.tolist(), there.version.tolist(), strict=True)
         ]
-        self.markers.apply(0, 0, _leaks([*rows, *fresh]))
+        self.reconciler.apply(0, 0, _leaks([*rows, *fresh]))
 
 
 def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:
@@ -178,8 +180,8 @@ def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:
     return Leaks(made, ("",), len(rows))
 
 
-def _birth(marker: Deletion) -> tuple[int, int, int]:
-    return marker.ledger, marker.version, marker.ctime_ms
+def _birth(deletion: Deletion) -> tuple[int, int, int]:
+    return deletion.ledger, deletion.version, deletion.ctime_ms
 
 
 def _leak(record: LedgerRecord, now_ms: int) -> tuple[int, int, int, int, int]:

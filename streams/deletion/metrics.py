@@ -16,14 +16,12 @@ class DeletionMetrics(StreamMetrics):
         self.forgotten_bytes = metrics.gauge(
             "unreferenced_bytes", "length of unreferenced ledgers in bytes, without replication", *where
         )
-        self.markers = metrics.gauge("markers", "deletions in progress, by stage", "stage")
-        self.oldest_marker = metrics.gauge(
-            "oldest_marker_seconds",
+        self.deletions = metrics.gauge("deletions", "deletions in progress, by stage", "stage")
+        self.oldest_deletion = metrics.gauge(
+            "oldest_deletion_seconds",
             "age of the oldest deletion in progress, since its ledger was found; 0: none",
         )
-        self.deletions = metrics.counter(
-            "deletion_steps_total", "transitions of deletions, by the stage reached", "stage"
-        )
+        self.steps = metrics.counter("deletion_steps_total", "transitions of deletions, by the stage reached", "stage")
         self.deleted_bytes = metrics.counter("deleted_bytes_total", "bytes of ledgers with a confirmed deletion")
         self.confirmed = metrics.histogram(
             "time_to_confirmed_seconds",
@@ -31,12 +29,12 @@ class DeletionMetrics(StreamMetrics):
             SAFE_BUCKETS,
         )
         for reached in lifecycle.DeletionStage:
-            self.deletions.at(reached)
+            self.steps.at(reached)
 
     def step(self, stage: str, length: int, seconds: float) -> None:
         """Count one transition of the deletion of a ledger with this many bytes; ``seconds``: the
         seconds since the transition before."""
-        self.deletions.at(str(stage)).inc()
+        self.steps.at(str(stage)).inc()
         if stage == lifecycle.DeletionStage.CONFIRMED:
             self.deleted_bytes.at().inc(length)
             self.confirmed.at().observe(max(0.0, seconds))
@@ -54,5 +52,5 @@ class DeletionMetrics(StreamMetrics):
             self.forgotten_bytes.at(row["namespace"], row["rule"]).set(row["bytes"])
         for stage in lifecycle.DeletionStage:
             if stage not in lifecycle.ENDS:
-                self.markers.at(stage).set(found["markers"].get(stage, 0))
-        self.oldest_marker.at().set((found["oldest_ms"] or 0) / 1000)
+                self.deletions.at(stage).set(found["deletions"].get(stage, 0))
+        self.oldest_deletion.at().set((found["oldest_ms"] or 0) / 1000)

@@ -28,7 +28,7 @@ from trueup.state.deletion.view import Leaks
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.target import DeletionItem, DeletionResult
-from trueup.streams.deletion.topics import STRAYS
+from trueup.streams.deletion.topics import ORPHANS
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 
@@ -70,10 +70,10 @@ class OrphanObjects:
         self._acting = threading.Lock()
         self.problems: dict[str, str] = {}
         self.blocked_reason = owners.blocked_reason
-        self.markers = DeletionReconciler(
-            self, journal, policy.changed(self.approving), lambda: 0, counted, clock, 1, topic=STRAYS, history=history
+        self.reconciler = DeletionReconciler(
+            self, journal, policy.changed(self.approving), lambda: 0, counted, clock, 1, topic=ORPHANS, history=history
         )
-        self.load = self.markers.load
+        self.load = self.reconciler.load
 
     @staticmethod
     def approving(policy: DeletionSettings) -> DeletionSettings:
@@ -86,13 +86,13 @@ class OrphanObjects:
             for name in self._stores:
                 if self._due_ms[name] <= self._clock():
                     self._list(name)
-            self.markers.reconcile()
+            self.reconciler.reconcile()
 
     def _list(self, name: str) -> None:
         """List one store. A failure is reported, and the listing is repeated with increasing delays."""
         policy, every_ms = self._policy.current, int(self._declared[name].list_s * 1000)
         try:
-            self._found[name] = self._searches[name].strays(self._owners.referenced)
+            self._found[name] = self._searches[name].orphans(self._owners.referenced)
         except TrueupError as error:
             wait = backoff(int(policy.retry_s * 1000), self._failures[name], LONGEST_MS)
             self.problems[name], self._due_ms[name] = str(error), self._clock() + wait
@@ -100,7 +100,7 @@ class OrphanObjects:
             return
         self.problems.pop(name, None)
         known = self._since.keys()
-        if any(stray.rule == LOST and stray.ledger not in known for stray in self._found[name]):
+        if any(orphan.rule == LOST and orphan.ledger not in known for orphan in self._found[name]):
             every_ms = min(every_ms, int(policy.missing_s * 1000))  # a second listing must confirm it
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
         self._report()
@@ -108,12 +108,12 @@ class OrphanObjects:
     def _all(self) -> dict[int, LedgerOrphans]:
         """Findings by ledger. Missing objects rank before orphan objects, undeletable ones before deletable ones."""
         found: dict[int, LedgerOrphans] = {}
-        for stray in (each for some in self._found.values() for each in some):
-            before = found.setdefault(stray.ledger, stray)
-            if (before.rule, before.owner) != (stray.rule, stray.owner):
-                found[stray.ledger] = max(before, stray, key=lambda each: _ORDER.get(each.rule, 1))
-            elif before is not stray:
-                found[stray.ledger] = before._replace(parts=before.parts + stray.parts)
+        for orphan in (each for some in self._found.values() for each in some):
+            before = found.setdefault(orphan.ledger, orphan)
+            if (before.rule, before.owner) != (orphan.rule, orphan.owner):
+                found[orphan.ledger] = max(before, orphan, key=lambda each: _ORDER.get(each.rule, 1))
+            elif before is not orphan:
+                found[orphan.ledger] = before._replace(parts=before.parts + orphan.parts)
         return found
 
     def _report(self) -> None:
@@ -123,17 +123,17 @@ class OrphanObjects:
         now_ms = self._clock()
         self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}
         rows, names = np.zeros(len(found), LEAK), {"": 0}
-        for at, (ledger, stray) in enumerate(sorted(found.items())):
-            code = LEAK_RULES.code(stray.rule)
-            since_ms = max(part.since_ms for part in stray.parts) or self._since[ledger]
+        for at, (ledger, orphan) in enumerate(sorted(found.items())):
+            code = LEAK_RULES.code(orphan.rule)
+            since_ms = max(part.since_ms for part in orphan.parts) or self._since[ledger]
             row = {
-                "ledger": ledger, "since_ms": since_ms, "length": sum(part.size for part in stray.parts),
-                "version": VERSION, "owner": names.setdefault(stray.owner, len(names)), "component": Component.DATA,
+                "ledger": ledger, "since_ms": since_ms, "length": sum(part.size for part in orphan.parts),
+                "version": VERSION, "owner": names.setdefault(orphan.owner, len(names)), "component": Component.DATA,
                 "verdict": LEAK_RULES[code].verdict, "rule": code,
             }  # fmt: skip
             for name, value in row.items():
                 rows[name][at] = value
-        self.markers.apply(0, 0, Leaks(rows, tuple(names), 0))
+        self.reconciler.apply(0, 0, Leaks(rows, tuple(names), 0))
 
     def shown(self, ledger: int) -> list[str]:
         """Orphan and missing objects of a ledger, with their size."""
@@ -142,10 +142,10 @@ class OrphanObjects:
 
     def places(self, ledger: int) -> tuple[str, ...]:
         """Places of the objects of a ledger's deletion, now or when they were found."""
-        if marker := self.markers.markers.get(ledger):
-            return marker.bookies
-        stray = self._all().get(ledger)
-        return tuple(part.place for part in stray.parts) if stray else ()
+        if deletion := self.reconciler.deletions.get(ledger):
+            return deletion.bookies
+        orphan = self._all().get(ledger)
+        return tuple(part.place for part in orphan.parts) if orphan else ()
 
     def seek(self, owners: Collection[str]) -> None:
         """All owners are read before and after each listing."""
@@ -160,19 +160,21 @@ class OrphanObjects:
         return {i: DeletionItem(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
                 if orphan_objects.left(self._stores, places)}  # fmt: skip
 
-    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete the objects of these, each if its owner still references none of them."""
-        return [self._delete(marker) for marker in markers]
+        return [self._delete(deletion) for deletion in deletions]
 
-    def _delete(self, marker: Deletion) -> DeletionResult:
+    def _delete(self, deletion: Deletion) -> DeletionResult:
         if unread := self._owners.unread():
-            return DeletionResult(marker.ledger, "refused", unread)
+            return DeletionResult(deletion.ledger, "refused", unread)
         try:
-            here = orphan_objects.remove(self._stores, marker.owner, self._clusters, marker.bookies, self._owners.nodes)
+            here = orphan_objects.remove(
+                self._stores, deletion.owner, self._clusters, deletion.bookies, self._owners.nodes
+            )
         except TrueupError as error:
-            return DeletionResult(marker.ledger, ended(error), str(error))
+            return DeletionResult(deletion.ledger, ended(error), str(error))
         return DeletionResult(
-            marker.ledger, "retry" if here else "deleted", f"still exists: {', '.join(here)}" if here else ""
+            deletion.ledger, "retry" if here else "deleted", f"still exists: {', '.join(here)}" if here else ""
         )
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:

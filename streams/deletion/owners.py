@@ -105,9 +105,9 @@ class Pulsar:
             return "expected deletion.exclusive to be true; found false; set it if no other Pulsar uses this BookKeeper"
         return "" if policy.mode == "observe" else self._ledgers.unlike(policy.instance)
 
-    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these ledgers, each if no precondition of its deletion has changed."""
-        return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(markers))]
+        return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().delete(_orders(deletions))]
 
     def unread(self) -> str:
         """Why nothing may be deleted: nodes without permission to read them may reference anything. Empty if there are
@@ -120,9 +120,9 @@ class Pulsar:
         )
         return f"expected {expected}; grant READ to this identity in their ACLs; nothing is deleted until then"
 
-    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Check whether these ledgers could be deleted now, without the transaction; "ready" if so."""
-        return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(markers))]
+        return [DeletionResult(o.ledger, o.result, o.detail) for o in self._deleter().check(_orders(deletions))]
 
     def _deleter(self) -> Deleter:
         paths = self._ledgers.paths
@@ -135,14 +135,14 @@ class Pulsar:
         return self._ledgers.held(asked)
 
 
-def _orders(markers: Sequence[Deletion]) -> list[DeleteOrder]:
+def _orders(deletions: Sequence[Deletion]) -> list[DeleteOrder]:
     """A ledger that is counted as deleted must be closed and readable; the remains of a writer need not be."""
     return [
         DeleteOrder(
             m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner),
             unclosed=m.rule != DROPPED, dropped=m.rule == DROPPED,
         )
-        for m in markers
+        for m in deletions
     ]  # fmt: skip
 
 

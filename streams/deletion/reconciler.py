@@ -31,7 +31,7 @@ from trueup.state.deletion.lifecycle import (
     observed,
     unconfirmed,
 )
-from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.state.deletion.orphan_objects import ORPHANS
 from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
@@ -39,7 +39,7 @@ from trueup.state.deletion.view import Leaks, agreed, confirmed, settled
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, DeletionTarget, ready
-from trueup.streams.deletion.topics import MARKERS
+from trueup.streams.deletion.topics import DELETIONS
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
@@ -80,7 +80,7 @@ class DeletionReconciler:
         clock: Callable[[], int],
         buckets: int,
         check: Check = ready,
-        topic: str = MARKERS,
+        topic: str = DELETIONS,
         history: History | None = None,
         caught_up: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -94,7 +94,7 @@ class DeletionReconciler:
         self._view: Sequence[Leaks] | None = None
         self._epochs: dict[int, int] = {}
         self._leaks: Mapping[int, UnreferencedLedger] | None = None
-        self.markers: dict[int, Deletion] = {}
+        self.deletions: dict[int, Deletion] = {}
         self.history = history or History()
         self.blocked_reason = "starting"
         self._sought, self._absent, self._unknown = set[str](), set[int](), frozenset[int]()
@@ -104,7 +104,7 @@ class DeletionReconciler:
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
-        self.markers = {marker.ledger: marker for marker in self._journal.newest(self._topic).values()}
+        self.deletions = {deletion.ledger: deletion for deletion in self._journal.newest(self._topic).values()}
 
     def batch(self, frame: DataFrame, _batch: int) -> None:
         """Sink of the deletion stream; idempotent."""
@@ -191,24 +191,24 @@ class DeletionReconciler:
     def _observe(self, now_ms: int) -> None:
         """Apply the view to the deletions, and create new ones."""
         policy, leaks = self._policy.current, self._due()
-        looked = sorted(m.ledger for m in self.markers.values() if _unsure(m, m.ledger in leaks))
+        looked = sorted(m.ledger for m in self.deletions.values() if _unsure(m, m.ledger in leaks))
         there = self._target.find(looked) if looked else {}
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
         changed, resting = [], list[tuple[Deletion, Deletion]]()
-        for ledger, marker in self.markers.items():
+        for ledger, deletion in self.deletions.items():
             leak = leaks.get(ledger)
-            if leak is None and marker.stage is DeletionStage.GONE:
+            if leak is None and deletion.stage is DeletionStage.GONE:
                 continue
-            stale = marker.stage in ORDERED and ledger not in there
+            stale = deletion.stage in ORDERED and ledger not in there
             seen = (
                 DeletionEvidence(ledger in there, "", there[ledger].version if ledger in there else -1)
                 if leak is None or stale
                 else DeletionEvidence(True, leak.rule, leak.version)
             )  # fmt: skip
-            after = observed(marker, seen, grace_ms, retry_ms, now_ms)
-            if after.rule == DROPPED and after.stage is DeletionStage.MARKED is not marker.stage:
-                resting.append((marker, after))
-            elif after is not marker:
+            after = observed(deletion, seen, grace_ms, retry_ms, now_ms)
+            if after.rule == DROPPED and after.stage is DeletionStage.MARKED is not deletion.stage:
+                resting.append((deletion, after))
+            elif after is not deletion:
                 changed.append(after)
         changed += self._verified(resting, retry_ms, now_ms)
         if policy.mode != "observe":
@@ -239,10 +239,10 @@ class DeletionReconciler:
 
     def _begun(self, leaks: Mapping[int, UnreferencedLedger], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
         """New deletions of unreferenced ledgers that still exist, with all places that ever stored them."""
-        room = min(AT_ONCE, policy.max_markers - len(self.markers))
-        if room <= 0 or len(leaks.keys() - self.markers.keys()) == 0:
+        room = min(AT_ONCE, policy.max_deletions - len(self.deletions))
+        if room <= 0 or len(leaks.keys() - self.deletions.keys()) == 0:
             return []
-        fresh = sorted((leak.since_ms, ledger) for ledger, leak in leaks.items() if ledger not in self.markers)[:room]
+        fresh = sorted((leak.since_ms, ledger) for ledger, leak in leaks.items() if ledger not in self.deletions)[:room]
         there = self._target.find(sorted(ledger for _, ledger in fresh))
         return [
             Deletion(**leak._asdict(), at_ms=now_ms, bookies=item.places, by=WHO.get())
@@ -253,7 +253,7 @@ class DeletionReconciler:
         policy = self._policy.current
         if policy.paused or policy.mode == "observe":
             return
-        chosen = due(self.markers.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
+        chosen = due(self.deletions.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
         if not chosen:
             return
         ordered = {m.ledger: advance(m, DeletionEvent.ORDER, now_ms) for m in chosen}
@@ -262,23 +262,23 @@ class DeletionReconciler:
         results = self._target.delete(list(ordered.values()))
         self._take(self._became(ordered[each.ledger], each, int(policy.retry_s * 1000)) for each in results)
 
-    def _became(self, marker: Deletion, found: DeletionResult, retry_ms: int) -> Deletion:
+    def _became(self, deletion: Deletion, found: DeletionResult, retry_ms: int) -> Deletion:
         event, now_ms = OUTCOMES.get(found.result), self._clock()
         if event is None:
-            return marker._replace(detail=found.detail)
-        after = advance(marker, event, now_ms, found.detail)
+            return deletion._replace(detail=found.detail)
+        after = advance(deletion, event, now_ms, found.detail)
         return after if event is DeletionEvent.DONE else again(after, now_ms, retry_ms)
 
     def _confirm(self, now_ms: int) -> None:
-        asked = unconfirmed(self.markers.values(), now_ms)[:AT_ONCE]
+        asked = unconfirmed(self.deletions.values(), now_ms)[:AT_ONCE]
         if not asked:
             return
         held = self._target.held({m.ledger: m.pending for m in asked})
         first_ms, changed = int(self._policy.current.confirm_s * 1000), []
-        for marker in asked:
-            left = held[marker.ledger]
+        for deletion in asked:
+            left = held[deletion.ledger]
             detail = "; ".join(f"{bookie}: {what}" for bookie, what in left.items())
-            changed.append(answered(marker, left, self._clock(), first_ms, detail))
+            changed.append(answered(deletion, left, self._clock(), first_ms, detail))
         self._take(changed)
 
     def _rate(self, policy: DeletionSettings, now_ms: int) -> int:
@@ -288,41 +288,43 @@ class DeletionReconciler:
     def approve(self, ledgers: Sequence[int]) -> list[int]:
         """Approve the deletions of these ledgers that are marked; returns the approved ones."""
         with self._acting:
-            marked = [self.markers[i] for i in ledgers if i in self.markers]
-            approved = [marker for marker in marked if marker.stage is DeletionStage.MARKED]
-            self._take([marker._replace(approved=True, by=WHO.get()) for marker in approved])
-            return [marker.ledger for marker in approved]
+            marked = [self.deletions[i] for i in ledgers if i in self.deletions]
+            approved = [deletion for deletion in marked if deletion.stage is DeletionStage.MARKED]
+            self._take([deletion._replace(approved=True, by=WHO.get()) for deletion in approved])
+            return [deletion.ledger for deletion in approved]
 
     def _take(self, changed: Iterable[Deletion]) -> None:
         """Write these to the journal, then apply them. Raises `Retry` and applies none; what the journal accepted of
         them is corrected by the next write."""
-        made = {marker.ledger: marker for marker in changed}
-        doubted = {ledger: self.markers.get(ledger) for ledger in self._doubted}
+        made = {deletion.ledger: deletion for deletion in changed}
+        doubted = {ledger: self.deletions.get(ledger) for ledger in self._doubted}
         if not made and not doubted:
             return
         self._doubted |= made.keys()
-        self._journal.put([(self._topic, *_record(ledger, marker)) for ledger, marker in {**doubted, **made}.items()])
+        self._journal.put(
+            [(self._topic, *_record(ledger, deletion)) for ledger, deletion in {**doubted, **made}.items()]
+        )
         self._doubted = set()
         with self.lock:
-            for marker in made.values():
-                self._report(marker)
-                if marker.stage in ENDS:
-                    self.markers.pop(marker.ledger, None)
+            for deletion in made.values():
+                self._report(deletion)
+                if deletion.stage in ENDS:
+                    self.deletions.pop(deletion.ledger, None)
                 else:
-                    self.markers[marker.ledger] = marker
+                    self.deletions[deletion.ledger] = deletion
 
-    def _report(self, marker: Deletion) -> None:
-        before = self.markers.get(marker.ledger)
-        if before is not None and before.stage is marker.stage:
+    def _report(self, deletion: Deletion) -> None:
+        before = self.deletions.get(deletion.ledger)
+        if before is not None and before.stage is deletion.stage:
             return
-        self.history.add(entry(marker))
-        since_ms = before.at_ms if before is not None else marker.at_ms
-        self._counted(marker.stage, marker.length, (marker.at_ms - since_ms) / 1000)
+        self.history.add(entry(deletion))
+        since_ms = before.at_ms if before is not None else deletion.at_ms
+        self._counted(deletion.stage, deletion.length, (deletion.at_ms - since_ms) / 1000)
 
     def counts(self) -> Counter[str]:
         """Deletions by stage."""
         with self.lock:
-            return Counter(marker.stage.value for marker in self.markers.values())
+            return Counter(deletion.stage.value for deletion in self.deletions.values())
 
 
 def _named(part: Leaks, rows: Rows) -> Iterator[tuple[Rows, str, str]]:
@@ -330,13 +332,13 @@ def _named(part: Leaks, rows: Rows) -> Iterator[tuple[Rows, str, str]]:
         yield row, part.names[row["owner"]], part.names[row["name"]]
 
 
-def _unsure(marker: Deletion, unreferenced: bool) -> bool:
+def _unsure(deletion: Deletion, unreferenced: bool) -> bool:
     """Whether a deletion's ledger must be read: the view may still contain it after its deletion, and a ledger that the
     view no longer contains may be deleted or in use."""
     return (
         unreferenced
-        if marker.stage is DeletionStage.GONE
-        else not unreferenced or marker.stage is DeletionStage.DELETING
+        if deletion.stage is DeletionStage.GONE
+        else not unreferenced or deletion.stage is DeletionStage.DELETING
     )
 
 
@@ -347,31 +349,31 @@ def _drifted(part: Leaks) -> Iterator[UnreferencedLedger]:
         yield UnreferencedLedger(ledger, LEAK_RULES[rule].id, part.names[owner], *numbers)
 
 
-def entry(marker: Deletion) -> HistoryRow:
+def entry(deletion: Deletion) -> HistoryRow:
     """A deletion as a row of the history."""
     return HistoryRow(
-        marker.at_ms, action_id(marker), "deletion", marker.stage.value, marker.ledger, rule=marker.rule,
-        detail=marker.detail, who=ITSELF,
+        deletion.at_ms, action_id(deletion), "deletion", deletion.stage.value, deletion.ledger, rule=deletion.rule,
+        detail=deletion.detail, who=ITSELF,
     )  # fmt: skip
 
 
-def action_id(marker: Deletion) -> str:
+def action_id(deletion: Deletion) -> str:
     """Name of the action that deletes a version of a ledger, or unreferenced objects."""
-    return action_name(marker.ledger, marker.version, marker.rule)
+    return action_name(deletion.ledger, deletion.version, deletion.rule)
 
 
 def action_name(ledger: int, version: int, rule: str) -> str:
     """The same name, from the identity of the ledger or objects."""
-    return f"delete-objects-{ledger}" if rule in STRAYS else f"delete-{ledger}-v{version}"
+    return f"delete-objects-{ledger}" if rule in ORPHANS else f"delete-{ledger}-v{version}"
 
 
-def _record(ledger: int, marker: Deletion | None) -> tuple[bytes, Any]:
-    if marker is None or marker.stage in ENDS:
+def _record(ledger: int, deletion: Deletion | None) -> tuple[bytes, Any]:
+    if deletion is None or deletion.stage in ENDS:
         return ledger_key(ledger), None
-    return ledger_key(ledger), {**marker._asdict(), "stage": marker.stage.value}
+    return ledger_key(ledger), {**deletion._asdict(), "stage": deletion.stage.value}
 
 
-def marker_of(value: Mapping[str, Any]) -> Deletion:
+def deletion_of(value: Mapping[str, Any]) -> Deletion:
     """The inverse of `_record`."""
     lists = {name: tuple(value[name]) for name in ("bookies", "pending")}
     return Deletion(**{**value, **lists, "stage": DeletionStage(value["stage"])})

@@ -11,7 +11,7 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
-from trueup.state.deletion.orphan_objects import STRAYS
+from trueup.state.deletion.orphan_objects import ORPHANS
 from trueup.state.deletion.owners import Claim, Component, Pointers, namespace_of
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
@@ -42,27 +42,27 @@ class DeletionReport:
     """The deletion stream's part of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, policy: LiveSection[DeletionSettings], markers: DeletionReconciler, owners: OwnerQueries,
+        self, policy: LiveSection[DeletionSettings], deletions: DeletionReconciler, owners: OwnerQueries,
         clock: Callable[[], int],
-        order: Callable[[int], Deletion] | None = None, strays: OrphanObjects | None = None,
+        order: Callable[[int], Deletion] | None = None, orphans: OrphanObjects | None = None,
     ) -> None:  # fmt: skip
-        self._policy, self._markers, self._owners, self._clock = policy, markers, owners, clock
-        self._order, self._strays = order, strays
-        self._loops = [markers, strays.markers] if strays else [markers]
+        self._policy, self._deletions, self._owners, self._clock = policy, deletions, owners, clock
+        self._order, self._orphans = order, orphans
+        self._loops = [deletions, orphans.reconciler] if orphans else [deletions]
 
     def status(self) -> Row:
         """Its part of the status."""
         policy, now_ms = self._policy.current, self._clock()
         counts, sizes = self._totals()
-        since = [marker.since_ms for marker in self._known()]
+        since = [deletion.since_ms for deletion in self._known()]
         return {
             "mode": policy.mode, "paused": policy.paused, "unreferenced": counts.total(), "bytes": sizes.total(),
             "forgotten": [
                 {"namespace": where[0], "rule": where[1], "ledgers": count, "bytes": sizes[where]}
                 for where, count in sorted(counts.items())
             ],
-            "markers": dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
-            "complete": self._markers.complete,
+            "deletions": dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
+            "complete": self._deletions.complete,
             "oldest_ms": now_ms - min(since) if since else None,
         }  # fmt: skip
 
@@ -83,19 +83,19 @@ class DeletionReport:
         found = list[Deletion]()
         for loop in self._loops:
             with loop.lock:
-                found += loop.markers.values()
+                found += loop.deletions.values()
         return found
 
     def not_ready(self) -> list[str]:
         """Why findings are not reliable yet."""
         synced, _, problem = self._owners.health()
         reasons = [] if synced else [f"owners of ledgers: {problem or 'not all read yet'}"]
-        return reasons if reasons or self._markers.complete else ["the deletion view is not complete yet"]
+        return reasons if reasons or self._deletions.complete else ["the deletion view is not complete yet"]
 
     def stopped(self) -> list[str]:
         """Why deletions are blocked, which nodes of owners cannot be read, and which stores are not listed."""
-        policy, blocked_reason = self._policy.current, self._markers.blocked_reason
-        stores = self._strays.problems if self._strays else {}
+        policy, blocked_reason = self._policy.current, self._deletions.blocked_reason
+        stores = self._orphans.problems if self._orphans else {}
         problems = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
         return (
             self._owners.problems()
@@ -121,14 +121,14 @@ class DeletionReport:
 
     def _row(self, row: Rows, owner: str, name: str) -> Row:
         rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])
-        marker = self._loops[-1 if rule.id in STRAYS else 0].markers.get(ledger)
+        deletion = self._loops[-1 if rule.id in ORPHANS else 0].deletions.get(ledger)
         state = "" if int(row["version"]) < 0 else LedgerState(int(row["state"])).name.lower()
         return {
             "ledger": ledger, "owner": owner, "cursor": name, "rule": rule.id, "reason": rule.title,
             "verdict": rule.verdict.name.lower(), "component": Component(int(row["component"])).name.lower(),
             "state": state, "bytes": int(row["length"]), "since_ms": int(row["since_ms"]),
             "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
-            "stage": marker.stage.value if marker else "suspected" if rule.verdict is Verdict.DRIFTED else "",
+            "stage": deletion.stage.value if deletion else "suspected" if rule.verdict is Verdict.DRIFTED else "",
         }  # fmt: skip
 
     def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
@@ -144,16 +144,16 @@ class DeletionReport:
         ]  # fmt: skip
         return found[: wanted.limit], every.total if all_wanted else len(found)
 
-    def markers(self, namespace: str | None = None) -> list[Row]:
+    def deletions(self, namespace: str | None = None) -> list[Row]:
         """Pending deletions, oldest first; with ``namespace`` those whose owner is in it."""
         chosen = [m for m in self._known() if namespace is None or namespace_of(m.owner) == namespace]
-        return [marker_row(m) for m in sorted(chosen, key=lambda m: (m.since_ms, m.ledger))]
+        return [deletion_row(m) for m in sorted(chosen, key=lambda m: (m.since_ms, m.ledger))]
 
-    def marker(self, ledger: int) -> Row:
+    def deletion(self, ledger: int) -> Row:
         """The pending deletion of a ledger. Raises `Refused` without one."""
-        if found := next((marker for marker in self._known() if marker.ledger == ledger), None):
-            return marker_row(found)
-        raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get markers`")
+        if found := next((deletion for deletion in self._known() if deletion.ledger == ledger), None):
+            return deletion_row(found)
+        raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get deletions`")
 
     def grouped(self) -> dict[str, int]:
         """The number of unreferenced ledgers and objects by rule."""
@@ -165,15 +165,15 @@ class DeletionReport:
     def ledger(self, ledger: int, claim: Claim) -> Row:
         """Owner of a ledger according to its metadata, and why it may or may not be deleted."""
         component, owner, name = claim
-        found = next((self._row(*each) for each in self._markers.forgotten(ledger)), None)
-        marker = self._markers.markers.get(ledger)
+        found = next((self._row(*each) for each in self._deletions.forgotten(ledger)), None)
+        deletion = self._deletions.deletions.get(ledger)
         nodes = self._owners.nodes(owner) if owner else []
         return {
             "component": component.name.lower(), "owner": owner, "cursor": name,
             "rule": found["rule"] if found else "", "reason": found["reason"] if found else "",
             "since_ms": found["since_ms"] if found else None,
-            "nodes": [_node(node, ledger) for node in nodes], "marker": marker_row(marker) if marker else None,
-            "objects": self._strays.shown(ledger) if self._strays else [],
+            "nodes": [_node(node, ledger) for node in nodes], "deletion": deletion_row(deletion) if deletion else None,
+            "objects": self._orphans.shown(ledger) if self._orphans else [],
         }  # fmt: skip
 
     def order(self, ledger: int) -> Row:
@@ -181,12 +181,12 @@ class DeletionReport:
         if self._order is None:
             owners = self._policy.current.owners
             raise Refused("deletion.owners operator", owners, f"with owners {owners}, only its rules delete ledgers")
-        return marker_row(self._order(ledger))
+        return deletion_row(self._order(ledger))
 
     def plan(self) -> list[PlanRow]:
         """Deletions that wait and that are in progress; in mode observe those that would be created."""
         mode, known = self._policy.current.mode, self._known()
-        rows = [_planned(marker, mode) for marker in known if marker.stage is not DeletionStage.GONE]
+        rows = [_planned(deletion, mode) for deletion in known if deletion.stage is not DeletionStage.GONE]
         fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
         begun = {row.id for row in rows}
         return [*rows, *(row for row in map(_suspected, fresh) if row.id not in begun)]
@@ -195,18 +195,19 @@ class DeletionReport:
         """Approve deletions that wait; returns the approved ones."""
         given = list[PlanRow]()
         for loop, ours in ((self._loops[0], False), (self._loops[-1], True)):
-            some = {row.about["ledger"]: row for row in rows if (row.rule in STRAYS) == ours}
+            some = {row.about["ledger"]: row for row in rows if (row.rule in ORPHANS) == ours}
             given += [some[ledger] for ledger in (loop.approve(list(some)) if some else ())]
         return given
 
 
-def marker_row(marker: Deletion) -> Row:
+def deletion_row(deletion: Deletion) -> Row:
     """One pending deletion."""
     return {
-        "id": action_id(marker), "ledger": marker.ledger, "owner": marker.owner, "rule": marker.rule,
-        "stage": marker.stage.value, "bytes": marker.length, "since_ms": marker.since_ms, "at_ms": marker.at_ms,
-        "approved": marker.approved, "attempts": marker.attempts, "next_ms": marker.next_ms or None,
-        "bookies": list(marker.bookies), "pending": list(marker.pending), "detail": marker.detail, "by": marker.by,
+        "id": action_id(deletion), "ledger": deletion.ledger, "owner": deletion.owner, "rule": deletion.rule,
+        "stage": deletion.stage.value, "bytes": deletion.length, "since_ms": deletion.since_ms, "at_ms": deletion.at_ms,
+        "approved": deletion.approved, "attempts": deletion.attempts, "next_ms": deletion.next_ms or None,
+        "bookies": list(deletion.bookies), "pending": list(deletion.pending), "detail": deletion.detail,
+        "by": deletion.by,
     }  # fmt: skip
 
 
@@ -218,11 +219,11 @@ def _node(node: Pointers, ledger: int) -> Row:
     }  # fmt: skip
 
 
-def _planned(marker: Deletion, mode: str) -> PlanRow:
+def _planned(deletion: Deletion, mode: str) -> PlanRow:
     """Deletions of objects always require an operator's approval."""
-    ask = mode == "approve" or (mode == "enforce" and marker.rule in STRAYS)
-    waits = ask and marker.stage is DeletionStage.MARKED and not marker.approved
-    return _action(marker_row(marker), AWAITING if waits else marker.stage.value)
+    ask = mode == "approve" or (mode == "enforce" and deletion.rule in ORPHANS)
+    waits = ask and deletion.stage is DeletionStage.MARKED and not deletion.approved
+    return _action(deletion_row(deletion), AWAITING if waits else deletion.stage.value)
 
 
 def _suspected(row: Row) -> PlanRow:
@@ -232,7 +233,7 @@ def _suspected(row: Row) -> PlanRow:
 
 def _action(row: Row, stage: str) -> PlanRow:
     rule, version = LEAK_RULES.find(row["rule"]), row["id"].rpartition("-v")[2]
-    requirements = {"version": int(version)} if row["rule"] not in STRAYS else {}
+    requirements = {"version": int(version)} if row["rule"] not in ORPHANS else {}
     return PlanRow(
         row["id"], "delete", row["rule"], f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}",
         stage, {"ledger": row["ledger"]}, row["next_ms"], requirements,

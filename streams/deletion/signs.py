@@ -13,15 +13,15 @@ def signs(status: Mapping[str, Any]) -> Signs:
     if found is None:
         return Signs()
     text = f"{many(found['unreferenced'], 'unreferenced ledger')}, {size(found['bytes'])}, mode {found['mode']}"
-    stages = ", ".join(f"{count:,} {stage}" for stage, count in found["markers"].items() if count)
+    stages = ", ".join(f"{count:,} {stage}" for stage, count in found["deletions"].items() if count)
     paused = ", paused" if found["paused"] else ""
     return Signs(blinding=["owners"], lines=[("Deletion", text + paused + (f"; {stages}" if stages else ""))])
 
 
 def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
     """Unreferenced ledgers, their bytes, and deletions in progress."""
-    found = status["deletion"] or {"unreferenced": 0, "bytes": 0, "markers": {}}
+    found = status["deletion"] or {"unreferenced": 0, "bytes": 0, "deletions": {}}
     return {
         "unreferenced": found["unreferenced"], "unreferenced bytes": found["bytes"],
-        "deletions in progress": sum(found["markers"].values()),
+        "deletions in progress": sum(found["deletions"].values()),
     }  # fmt: skip

@@ -34,7 +34,7 @@ class DeletionStream(Stream):
     def __init__(self, context: Context) -> None:
         self._context, policy = context, LiveSection.of(context.live, DeletionSettings)
         self._owners: Pulsar | NoOwners
-        self._strays: OrphanObjects | None = None
+        self._orphans: OrphanObjects | None = None
         self._orders: OrderedDeletions | None = None
         settings, journal, clock = context.settings, context.journal, context.clock
         stores = settings.table(StoreSettings)
@@ -43,26 +43,26 @@ class DeletionStream(Stream):
         step = context.metrics.of(DeletionMetrics).step
         if policy.current.owners == OPERATOR:
             orders = self._orders = OrderedDeletions(cluster, journal, policy, step, clock, context.history)
-            self._owners, self._markers = orders.owners, orders.markers
-            self._report = DeletionReport(policy, self._markers, self._owners, clock, orders.order)
+            self._owners, self._deletions = orders.owners, orders.reconciler
+            self._report = DeletionReport(policy, self._deletions, self._owners, clock, orders.order)
         else:
             owners = self._owners = Pulsar(cluster, journal, policy, clock, stores)
-            self._markers = DeletionReconciler(
+            self._deletions = DeletionReconciler(
                 owners, journal, policy, lambda: cluster.keeper.first_epoch, step, clock,
                 settings.spark.buckets, owners.check, history=context.history, caught_up=lambda: self._read.done,
             )  # fmt: skip
-            self._strays = OrphanObjects(
+            self._orphans = OrphanObjects(
                 owners.stores, stores, owners, journal, policy, step, clock,
                 context.history,
             )  # fmt: skip
-            self._report = DeletionReport(policy, self._markers, owners, clock, strays=self._strays)
+            self._report = DeletionReport(policy, self._deletions, owners, clock, orphans=self._orphans)
 
     def load(self) -> None:
         """Load the deletions of earlier runs."""
         self._read.begin()
-        (self._orders or self._markers).load()
-        if self._strays:
-            self._strays.load()
+        (self._orders or self._deletions).load()
+        if self._orphans:
+            self._orphans.load()
 
     def watch(self) -> None:
         """Start observing the owners."""
@@ -73,15 +73,15 @@ class DeletionStream(Stream):
         supervisor, context = self._context.supervisor, self._context
         if self._orders is None:
             made = view(spark, context.journal, context.settings.spark)
-            context.query(made, self._markers.batch, self._lose_view, self._keeper.publish_again)
-        supervisor.loop("delete", (self._orders or self._markers).reconcile, DELETE_S)
-        if self._strays and context.settings.table(StoreSettings):
-            supervisor.loop("objects", self._strays.reconcile, DELETE_S)
+            context.query(made, self._deletions.batch, self._lose_view, self._keeper.publish_again)
+        supervisor.loop("delete", (self._orders or self._deletions).reconcile, DELETE_S)
+        if self._orphans and context.settings.table(StoreSettings):
+            supervisor.loop("objects", self._orphans.reconcile, DELETE_S)
 
     def _lose_view(self) -> None:
         """Let no ledger be known as unreferenced until the query has read the journal again. Raises `Retry`."""
         self._read.begin()
-        self._markers.lose_view()
+        self._deletions.lose_view()
         self._keeper.publish_again()
 
     def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
@@ -98,24 +98,24 @@ class DeletionStream(Stream):
         report = self._report
         found = report.status()
         return StreamStatus(
-            found["mode"], found["paused"], found["markers"], found["oldest_ms"], report.sources(now_ms),
+            found["mode"], found["paused"], found["deletions"], found["oldest_ms"], report.sources(now_ms),
             report.stopped(), report.not_ready(), fields={"deletion": found},
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Why the unreferenced ledgers are not known yet."""
-        return self._report.not_ready() if noun in ("unreferenced", "markers", "plan") else []
+        return self._report.not_ready() if noun in ("unreferenced", "deletions", "plan") else []
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """Unreferenced ledgers, or pending deletions."""
         namespace = query.get("namespace")
         if noun == "unreferenced":
             return self._report.rows(query["limit"], namespace)
-        return self._report.markers(namespace)
+        return self._report.deletions(namespace)
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is marker
+    def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is deletion
         """The pending deletion of a ledger. Raises `Refused`."""
-        return self._report.marker(names["ledger"])
+        return self._report.deletion(names["ledger"])
 
     def added(self, noun: str, described: Mapping[str, Any]) -> Row:
         """Why a ledger may or may not be deleted."""

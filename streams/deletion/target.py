@@ -29,9 +29,9 @@ Check = Callable[[Sequence[Deletion]], list[DeletionResult]]
 """Checks all preconditions of a deletion without deleting; "ready" if they hold."""
 
 
-def ready(markers: Sequence[Deletion]) -> list[DeletionResult]:
+def ready(deletions: Sequence[Deletion]) -> list[DeletionResult]:
     """The check of a cluster in which a deletion has no further preconditions."""
-    return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
+    return [DeletionResult(deletion.ledger, "ready", "") for deletion in deletions]
 
 
 class DeletionItem(NamedTuple):
@@ -49,7 +49,7 @@ class DeletionTarget(Protocol):
     def find(self, ledgers: Sequence[int]) -> Mapping[int, DeletionItem]:
         """Current state of these ledgers, without those that do not exist."""
 
-    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these, each if no precondition of its deletion has changed."""
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:

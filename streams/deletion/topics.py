@@ -9,9 +9,9 @@ TOPICS = declare(
     ),
     *(
         JournalTopic(
-            name, "deletion/schemas/marker.avsc", observed=True, key=ledger_of,
-            form="deletion.reconciler:marker_of",
-        ) for name in ("markers", "strays")
+            name, "deletion/schemas/deletion.avsc", observed=True, key=ledger_of,
+            form="deletion.reconciler:deletion_of",
+        ) for name in ("deletions", "orphans")
     ),
 )  # fmt: skip
-OWNERS, MARKERS, STRAYS = (topic.name for topic in TOPICS)
+OWNERS, DELETIONS, ORPHANS = (topic.name for topic in TOPICS)

@@ -153,10 +153,11 @@ def _owned(found: Row, now_ms: int) -> None:
     """Owner of the ledger, and why it may or may not be deleted."""
     use = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner references it"
     out.titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", use)])
-    marker = found["marker"]
-    if marker is not None:
-        asked = f"; not confirmed by {many(len(marker['pending']), 'bookie')}" if marker["pending"] else ""
-        out.titled([("Deletion", f"{marker['stage']}{asked}{': ' + marker['detail'] if marker['detail'] else ''}")])
+    deletion = found["deletion"]
+    if deletion is not None:
+        asked = f"; not confirmed by {many(len(deletion['pending']), 'bookie')}" if deletion["pending"] else ""
+        detail = f": {deletion['detail']}" if deletion["detail"] else ""
+        out.titled([("Deletion", f"{deletion['stage']}{asked}{detail}")])
     click.echo()
     out.table(found["nodes"], NODES, "Its owner has no nodes.")
     out.bullets("Objects that no owner references, or that do not exist", found["objects"])

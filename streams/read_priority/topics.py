@@ -9,7 +9,7 @@ from trueup.streams.journal.topic import JournalTopic, declare
 
 TOPICS = declare(
     JournalTopic(
-        "priorities", "read_priority/schemas/priority.avsc", key=lambda record: record["target"].encode(),
+        "read_priorities", "read_priority/schemas/priority.avsc", key=lambda record: record["target"].encode(),
         form="read_priority.topics:kept_of",
     )
 )  # fmt: skip

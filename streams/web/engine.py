@@ -37,10 +37,10 @@ class Engine(Protocol):
         mode, strategy, paused, brokers, directories, skew (the maximum of all brokers), rules {rule: brokers}, planned
         (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), subjects [name, mode, paused,
         counts {verdict or state: number}, oldest_ms] of the streams that run, deletion (None: no deletion stream)
-        {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], markers
-        {stage: count}, oldest_ms (None: no marker), complete}, ha (None: no section ha) {id, role (leader, standby, or
-        starting: it leads, and its streams are not loaded yet), epoch, leader (its address, or ""), standbys (addresses
-        of the others)}.
+        {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], deletions
+        {stage: count}, oldest_ms (None: no deletion), complete}, ha (None: no section ha) {id, role (leader, standby,
+        or starting: it leads, and its streams are not loaded yet), epoch, leader (its address, or ""), standbys
+        (addresses of the others)}.
         """
 
     def incomplete(self, noun: str) -> str:
@@ -68,7 +68,7 @@ class Engine(Protocol):
         unreferenced: ledgers without a reference, the oldest first, with namespace those whose owner is in it: ledger,
         owner, cursor, component, rule, reason, verdict, state, bytes, since_ms, ctime_ms, version, stage (of its
         deletion).
-        markers: deletions in progress, likewise: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved,
+        deletions: deletions in progress, likewise: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved,
         attempts, next_ms (None: at once), bookies, pending (bookies that have not confirmed the deletion), detail.
         links: link, source, target, mode, paused, state, reason, down {cluster that does not respond: reason}, path,
         topics, partitions, stopped (partitions that require an operator), lag_records (-1: unknown), lag_ms (age of the
@@ -89,8 +89,8 @@ class Engine(Protocol):
         length, fragments [first_entry, last_entry, bookies [bookie, rack, status, counts], verdict, rule, copies,
         racks, failing_windows, repair], verdict, rule, reason, held (bool), changes (texts), since_ms, mark (or None),
         stage, history [at_ms, event, detail], owned (None: no deletion stream) {component, owner, cursor, rule, reason,
-        since_ms, nodes [path, status, version, points, ledgers, highest, error], marker (a row of markers, or None),
-        objects (texts)}, damages (reported replicas) [ledger, bookie, first, last, found (missing or digest),
+        since_ms, nodes [path, status, version, points, ledgers, highest, error], deletion (a row of deletions, or
+        None), objects (texts)}, damages (reported replicas) [ledger, bookie, first, last, found (missing or digest),
         confirmed, reporter, at_ms, checked_ms (0: not read by Trueup), detail].
         link: a row of links with path_reason, by_topic [topic, target_topic, partitions, stage (the first in the order
         of docs/links.md), stopped, lag_records, lag_ms, error] and copies [topic, place (the broker of a queue of
@@ -115,7 +115,7 @@ class Engine(Protocol):
         partition, offset (-1: not set), was and reason (why it is not set). Copied records remain.
         refill: restore the lost data of a link's target from its source; rows as of `describe` refill.
         topic: create a topic in directories selected by the strategy; rows of partition, broker, path.
-        deletion: order the deletion of a ledger; its row of `markers`.
+        deletion: order the deletion of a ledger; its row of `deletions`.
         replica-reports: remember replicas that a reader found damaged (``replicas``); new, their number. No change.
         """
 

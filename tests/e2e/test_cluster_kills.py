@@ -131,7 +131,7 @@ def test_kills_of_workers_and_of_the_driver_lose_nothing_and_do_nothing_twice(
         trueup.set("placement.max_marks", 50)
         trueup.set("placement.marks_per_s", 50)
         trueup.wait("no repair", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
-        trueup.until("no deletion", lambda: not trueup.api("markers"))
+        trueup.until("no deletion", lambda: not trueup.api("deletions"))
     streams = [Stream(pair, topic) for topic in topics.values()]
     trueup.until("the records to arrive", lambda: all(stream.arrived() for stream in streams))
     assert [stream.same() for stream in streams] == [True, True]

@@ -152,13 +152,13 @@ def confirmed(trueup: Trueup, ledgers: Sequence[int]) -> bool:
 
 def marked(trueup: Trueup, ledgers: Sequence[int]) -> set[int]:
     """Ledgers whose deletion is in progress."""
-    return {row["ledger"] for row in trueup.api("markers")} & set(ledgers)
+    return {row["ledger"] for row in trueup.api("deletions")} & set(ledgers)
 
 
 def missed(trueup: Trueup, ledgers: Sequence[int], bookie: str) -> list[int] | None:
     """Ledgers that, after several attempts, only this bookie has not confirmed as deleted. None until all others are
     confirmed as deleted."""
-    rows = [row for row in trueup.api("markers") if row["ledger"] in ledgers]
+    rows = [row for row in trueup.api("deletions") if row["ledger"] in ledgers]
     kept = [r["ledger"] for r in rows if r["pending"] == [bookie] and r["attempts"] > 1]
     others = set(ledgers) - set(kept)
     return kept if kept and others <= reached(trueup, "confirmed") else None

@@ -55,7 +55,7 @@ def test_a_killed_trueup_goes_on_with_an_order(
     trueup.kill()
     trueup.start()
     cluster.start("bookie1")
-    trueup.until("the deletion to be confirmed", lambda: not trueup.api("markers"))
+    trueup.until("the deletion to be confirmed", lambda: not trueup.api("deletions"))
     assert witness.client.look(witness.paths.ledger(ledger)) is None
 
 

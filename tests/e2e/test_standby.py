@@ -206,7 +206,7 @@ def settled(leader: Trueup) -> None:
     leader.set("placement.max_marks", 50)
     leader.set("placement.marks_per_s", 50)
     leader.wait("no repair", lambda status: not status["counts"]["drifted"] and not status["marks"]["ours"])
-    leader.until("no deletion", lambda: not leader.api("markers"))
+    leader.until("no deletion", lambda: not leader.api("deletions"))
 
 
 @pytest.mark.timeout(600 + 60 * ROUNDS)

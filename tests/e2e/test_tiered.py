@@ -67,7 +67,7 @@ def trueup(cluster: SandboxPulsar, lost: dict[str, list[int]], new_root: Callabl
 
 def blocked(trueup: Trueup, ledger: int) -> str | None:
     """The reason why a deletion is blocked."""
-    rows = [row for row in trueup.api("markers") if row["ledger"] == ledger and row["stage"] == "blocked"]
+    rows = [row for row in trueup.api("deletions") if row["ledger"] == ledger and row["stage"] == "blocked"]
     return rows[0]["detail"] if rows else None
 
 
@@ -135,7 +135,7 @@ def test_unreferenced_objects_are_reported_and_deleted_only_after_approval(
 
 
 def test_no_secret_is_shown_or_written(trueup: Trueup) -> None:
-    shown = "".join(trueup.get(path)[1] for path in ("api/status", "api/markers", "api/config", "metrics", "status"))
+    shown = "".join(trueup.get(path)[1] for path in ("api/status", "api/deletions", "api/config", "metrics", "status"))
     files = [trueup.process.log, *trueup.data.rglob("*.log")]
     written = [path for path in files if path.is_file() and SECRET.encode() in path.read_bytes()]
     assert (SECRET in shown, written) == (False, [])

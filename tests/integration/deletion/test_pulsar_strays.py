@@ -79,7 +79,7 @@ class Setting:
         self.declared = Declared(name, cluster="lab", list_s=1)
         self.policy = DeletionSettings(owners="pulsar", instance="x", exclusive=True, mode=mode, grace_s=60, retry_s=1)
         self.now_ms = 4_000_000_000_000
-        self.strays = self.begun()
+        self.orphans = self.begun()
 
     def begun(self) -> OrphanObjects:
         made = OrphanObjects(
@@ -113,17 +113,17 @@ class Setting:
     def reconcile(self, count: int = 1) -> None:
         for _ in range(count):
             self.now_ms += 2_000
-            self.strays.reconcile()
+            self.orphans.reconcile()
 
     def rules(self) -> dict[int, tuple[str, str, int]]:
         """Rule, owner and bytes by ledger."""
         rows = DeletionReport(
-            LiveSection(lambda: self.policy), Loop().markers, FakeCluster(), lambda: self.now_ms, strays=self.strays
+            LiveSection(lambda: self.policy), Loop().deletions, FakeCluster(), lambda: self.now_ms, orphans=self.orphans
         ).rows(100)
         return {row["ledger"]: (row["rule"].removeprefix("deletion."), row["owner"], row["bytes"]) for row in rows}
 
     def stages(self) -> dict[int, str]:
-        return {ledger: marker.stage.value for ledger, marker in self.strays.markers.markers.items()}
+        return {ledger: deletion.stage.value for ledger, deletion in self.orphans.reconciler.deletions.items()}
 
 
 @pytest.fixture
@@ -175,11 +175,11 @@ def test_only_approved_objects_are_deleted(make: Any) -> None:
     used, chosen, other = setting.put(UIDS[0], 5), setting.put(UIDS[1], 4), setting.put(UIDS[1], 3)
     setting.reconcile(5)
     waiting = setting.stages(), len(setting.keys())
-    setting.strays.markers.approve([4])
+    setting.orphans.reconciler.approve([4])
     setting.reconcile(3)
     kept = {key for pair in (used, other) for key in (pair.data_key, pair.index_key)}
     assert (waiting, setting.keys(), chosen.data_key in kept) == (({4: "marked", 3: "marked"}, 6), kept, False)
-    assert [row.outcome for row in setting.strays.markers.history.rows() if row.ledger == 4][-1] == "confirmed"
+    assert [row.outcome for row in setting.orphans.reconciler.history.rows() if row.ledger == 4][-1] == "confirmed"
 
 
 @pytest.mark.parametrize("parts", [0, 1])
@@ -189,7 +189,7 @@ def test_a_stale_upload_is_aborted_after_approval(make: Any, parts: int) -> None
     setting.upload(UIDS[0], 5)
     setting.upload(UIDS[1], 5, parts)
     setting.reconcile(3)
-    setting.strays.markers.approve([5])
+    setting.orphans.reconciler.approve([5])
     setting.reconcile(3)
     assert (setting.uploads(), setting.stages()) == (1, {})
 
@@ -233,13 +233,13 @@ def test_objects_that_changed_after_the_approval_are_kept(
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
     setting.reconcile(3)
-    setting.strays.markers.approve([4])
+    setting.orphans.reconciler.approve([4])
     setting.owned.meanwhile = lambda: meanwhile(setting)
     setting.owned.owners[OWNER] = setting.owned.owners[OWNER]
     setting.now_ms += 10
-    setting.strays.markers.reconcile()
-    marker = setting.strays.markers.markers[4]
-    assert (marker.stage.value, says in marker.detail, len(setting.keys())) == ("blocked", True, 2), marker
+    setting.orphans.reconciler.reconcile()
+    deletion = setting.orphans.reconciler.deletions[4]
+    assert (deletion.stage.value, says in deletion.detail, len(setting.keys())) == ("blocked", True, 2), deletion
 
 
 class Lying(ObjectStore):
@@ -280,7 +280,7 @@ def test_what_is_pointed_to_while_the_listing_runs_is_in_use(make: Any) -> None:
 def test_without_the_name_of_the_cluster_none_may_go(make: Any) -> None:
     setting = make()
     setting.declared = Declared(setting.bucket, list_s=1)
-    setting.strays = setting.begun()
+    setting.orphans = setting.begun()
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
     setting.upload(UIDS[1], 5)
@@ -299,7 +299,7 @@ def test_an_unreachable_store_is_reported_and_retried_with_back_off(make: Any) -
     begun_ms = setting.now_ms
     setting.reconcile(16)
     assert [(at - begun_ms) // 1000 for at in asked] == [2, 4, 6, 10, 18]
-    assert setting.strays.problems == {"archive": "expected an answer; found none; again"}
+    assert setting.orphans.problems == {"archive": "expected an answer; found none; again"}
 
 
 def test_a_killed_application_goes_on_with_what_was_approved(make: Any) -> None:
@@ -307,8 +307,8 @@ def test_a_killed_application_goes_on_with_what_was_approved(make: Any) -> None:
     setting.owned.lists(OWNER, 5)
     setting.put(UIDS[1], 4)
     setting.reconcile(3)
-    setting.strays.markers.approve([4])
-    setting.strays = setting.begun()
+    setting.orphans.reconciler.approve([4])
+    setting.orphans = setting.begun()
     setting.reconcile(3)
     assert (setting.keys(), setting.stages(), setting.journal.records) == (set(), {}, {(4).to_bytes(8, "big"): None})
 

@@ -12,7 +12,7 @@ from trueup.state.deletion.lifecycle import Deletion
 from trueup.state.placement.lifecycle import Repair
 from trueup.streams.bookkeeper.codec import ledger_bodies
 from trueup.streams.bookkeeper.topics import LEDGERS
-from trueup.streams.deletion.topics import MARKERS
+from trueup.streams.deletion.topics import DELETIONS
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.encode import FEW, blob, encode_all, long
 from trueup.streams.journal.topic import HISTORY
@@ -68,7 +68,7 @@ def test_named_tuples_are_encoded_as_mappings_are(drawn: list[dict[str, Any]], t
 def test_records_with_arrays_come_back() -> None:
     made = Deletion(1, "deletion.missing", "owner", 2, 3, 4, 5, bookies=("a:1", "b:1"))._asdict()
     record = {**made, "stage": str(made["stage"]), "bookies": ["a:1", "b:1"], "pending": []}
-    assert [decode(MARKERS, body) for body in encode_all(MARKERS, [record] * (FEW + 1))] == [record] * (FEW + 1)
+    assert [decode(DELETIONS, body) for body in encode_all(DELETIONS, [record] * (FEW + 1))] == [record] * (FEW + 1)
 
 
 @given(longs)

@@ -75,8 +75,8 @@ class Shelf:
         for owner, node in self.world.nodes.items():
             if any(copied.pair == found[0] for copied in node.copies.values()):
                 raise Violation(f"object {key} is in use by {owner} and was deleted")
-        marker = self.records.get(ledger_key(found[0].ledger))
-        if marker is None or marker["stage"] != "deleting" or not marker["approved"]:
+        deletion = self.records.get(ledger_key(found[0].ledger))
+        if deletion is None or deletion["stage"] != "deleting" or not deletion["approved"]:
             raise Violation(f"object {key} was deleted and nobody said yes")
         self.world.log.append(f"{self.world.now_ms} {key}: deleted by Trueup")
 

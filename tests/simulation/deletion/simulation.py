@@ -1,4 +1,4 @@
-"""Trueup's deletion over the simulated world: the real view, the real markers, and faults between them.
+"""Trueup's deletion over the simulated world: the real view, the real deletions, and faults between them.
 
 Observations arrive late, in portions and in any order between keys. The application crashes between any two of its
 steps and restarts from its journal and its checkpoint. The connector is a model of the guarded transaction.
@@ -45,7 +45,7 @@ class Crash(BaseException):
 
 class Journal:
     """An in-memory topic whose puts fail now and then, possibly after some records were written. ``confirmed``: ledgers
-    whose markers ended after their metadata were deleted."""
+    whose deletions ended after their metadata were deleted."""
 
     def __init__(self, random: Random) -> None:
         self.random, self.records, self.calm = random, dict[bytes, Any](), False
@@ -86,67 +86,67 @@ class Connector:
         there = self.world.ledgers
         return {i: DeletionItem(there[i].version, tuple(sorted(set(there[i].bookies)))) for i in ledgers if i in there}
 
-    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         self.maybe_dies()
-        return [self._one(marker) for marker in markers]
+        return [self._one(deletion) for deletion in deletions]
 
-    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         self.maybe_dies()
-        return [self._look(marker) for marker in markers]
+        return [self._look(deletion) for deletion in deletions]
 
-    def _look(self, marker: Deletion) -> DeletionResult:
-        if marker.ledger not in self.world.ledgers:
-            return DeletionResult(marker.ledger, "gone", "")
-        why = self.refuses(marker) or self.unverified(marker)
-        return DeletionResult(marker.ledger, "refused" if why else "ready", why)
+    def _look(self, deletion: Deletion) -> DeletionResult:
+        if deletion.ledger not in self.world.ledgers:
+            return DeletionResult(deletion.ledger, "gone", "")
+        why = self.refuses(deletion) or self.unverified(deletion)
+        return DeletionResult(deletion.ledger, "refused" if why else "ready", why)
 
-    def _one(self, marker: Deletion) -> DeletionResult:
+    def _one(self, deletion: Deletion) -> DeletionResult:
         """An event, the read of the owner, another event, then the transaction with its checks."""
-        world, number = self.world, marker.ledger
-        self.meanwhile(marker)
-        node = world.nodes.get(marker.owner)
+        world, number = self.world, deletion.ledger
+        self.meanwhile(deletion)
+        node = world.nodes.get(deletion.owner)
         if number not in world.ledgers:
             return DeletionResult(number, "gone", "")
-        if why := self.refuses(marker) or self.unverified(marker):
+        if why := self.refuses(deletion) or self.unverified(deletion):
             return DeletionResult(number, "refused", why)
         read = node.version if node else -1
-        self.meanwhile(marker)
+        self.meanwhile(deletion)
         lost = not self.calm and world.random.random() < 0.1
         if lost and world.random.random() < 0.5:
             return DeletionResult(number, "unknown", "the connection was lost")
         if number not in world.ledgers:
             return DeletionResult(number, "unknown" if lost else "gone", "")
-        if not self.holds(marker, read):
+        if not self.holds(deletion, read):
             return DeletionResult(number, "unknown" if lost else "refused", "what was read is another version")
-        self.execute(marker)
+        self.execute(deletion)
         self.maybe_dies()
         return DeletionResult(number, "unknown" if lost else "deleted", "")
 
-    def meanwhile(self, marker: Deletion) -> None:
+    def meanwhile(self, deletion: Deletion) -> None:
         if not self.calm and self.world.random.random() < 0.3:
-            self.world.meanwhile(marker.owner, marker.ledger)
+            self.world.meanwhile(deletion.owner, deletion.ledger)
         self.maybe_dies()
 
-    def refuses(self, marker: Deletion) -> str:
+    def refuses(self, deletion: Deletion) -> str:
         """The precondition that a fresh read does not satisfy."""
-        node, number = self.world.nodes.get(marker.owner), marker.ledger
+        node, number = self.world.nodes.get(deletion.owner), deletion.ledger
         if node is None:
             return "its owner is gone"
-        if marker.rule == DROPPED:
+        if deletion.rule == DROPPED:
             if not self.dropped(node, number):
                 return "its owner does not count it as deleted"
         elif number in node.listed or not self.superseded(node, number):
             return "it is listed" if number in node.listed else "nothing later is listed"
-        return "" if self.world.ledgers[number].version == marker.version else "its metadata were changed"
+        return "" if self.world.ledgers[number].version == deletion.version else "its metadata were changed"
 
     def dropped(self, node: Node, number: int) -> bool:
         return number in node.listed and number in node.copies and node.copies[number].dropped
 
-    def unverified(self, marker: Deletion) -> str:
+    def unverified(self, deletion: Deletion) -> str:
         """The defect of the copy that a deletion depends on."""
-        if marker.rule != DROPPED:
+        if deletion.rule != DROPPED:
             return ""
-        return "" if self.verified(self.world.nodes[marker.owner].copies[marker.ledger].pair) else "it is not whole"
+        return "" if self.verified(self.world.nodes[deletion.owner].copies[deletion.ledger].pair) else "it is not whole"
 
     def verified(self, pair: ObjectPair) -> bool:
         return self.world.whole(pair)
@@ -154,17 +154,17 @@ class Connector:
     def superseded(self, node: Node, number: int) -> bool:
         return any(other > number for other in node.listed)
 
-    def holds(self, marker: Deletion, read: int) -> bool:
+    def holds(self, deletion: Deletion, read: int) -> bool:
         """Whether the transaction's checks pass. ``read``: the version of the owner's node that was read."""
-        node = self.world.nodes.get(marker.owner)
-        return node is not None and node.version == read and self.unchanged(marker)
+        node = self.world.nodes.get(deletion.owner)
+        return node is not None and node.version == read and self.unchanged(deletion)
 
-    def unchanged(self, marker: Deletion) -> bool:
-        return self.world.ledgers[marker.ledger].version == marker.version
+    def unchanged(self, deletion: Deletion) -> bool:
+        return self.world.ledgers[deletion.ledger].version == deletion.version
 
-    def execute(self, marker: Deletion) -> None:
+    def execute(self, deletion: Deletion) -> None:
         """Delete the ledger, even if that is a violation."""
-        world, number = self.world, marker.ledger
+        world, number = self.world, deletion.ledger
         copies = [node.copies[number] for node in world.nodes.values() if number in node.copies]
         for copied in copies:
             if copied.dropped and not world.whole(copied.pair):
@@ -173,9 +173,9 @@ class Connector:
         for owner in OWNERS:
             if (number in world.listed(owner) and not dropped) or world.created.get(owner) == number:
                 raise Violation(f"ledger {number} is in use and was deleted")
-        if not dropped and not any(other > number for other in world.listed(marker.owner)):
+        if not dropped and not any(other > number for other in world.listed(deletion.owner)):
             raise Violation(f"ledger {number} was deleted and its owner lists no later one")
-        if world.ledgers[number].version != marker.version:
+        if world.ledgers[number].version != deletion.version:
             raise Violation(f"ledger {number} was deleted at another version than was decided on")
         recorded = self.journal.records.get(ledger_key(number))
         if recorded is None or recorded["stage"] != DeletionStage.DELETING:
@@ -203,10 +203,10 @@ class Parts(NamedTuple):
     """The components of a simulation, which tests replace by defective ones."""
 
     connector: type[Connector] = Connector
-    markers: type[DeletionReconciler] = DeletionReconciler
+    deletions: type[DeletionReconciler] = DeletionReconciler
     bucket: type[OwnerBucket] = OwnerBucket
     asked: type[Asked] = Asked
-    strays: type[OrphanObjects] = OrphanObjects
+    orphans: type[OrphanObjects] = OrphanObjects
 
 
 @dataclass
@@ -237,10 +237,10 @@ class Simulation:
         self.shelf = Shelf(self.world, self.object_journal.records, self.random)
         self.ends: dict[str, int] = {}
         self.crashes = 0
-        self.markers, self.strays = self._begin(), self._begin_strays()
+        self.deletions, self.orphans = self._begin(), self._begin_orphans()
 
-    def _begin_strays(self) -> OrphanObjects:
-        made = self.parts.strays(
+    def _begin_orphans(self) -> OrphanObjects:
+        made = self.parts.orphans(
             {"shelf": self.shelf}, {"shelf": StoreSettings("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
             self.parts.asked(self.world, self.shelf), self.object_journal, LiveSection(lambda: self.policy),  # type: ignore[arg-type]
             lambda *_: None, lambda: self.world.now_ms,
@@ -249,7 +249,7 @@ class Simulation:
         return made
 
     def _begin(self) -> DeletionReconciler:
-        made = self.parts.markers(
+        made = self.parts.deletions(
             self.connector, self.journal, LiveSection(lambda: self.policy), lambda: 1,  # type: ignore[arg-type]
             self._counted, lambda: self.world.now_ms, BUCKETS, self.connector.check,
         )  # fmt: skip
@@ -277,41 +277,41 @@ class Simulation:
     def _step(self) -> None:
         self.world.step()
         self.world.spoil()
-        for marker in self.markers.markers.values():
-            node = self.world.nodes.get(marker.owner)
+        for deletion in self.deletions.deletions.values():
+            node = self.world.nodes.get(deletion.owner)
             if (
-                marker.stage is DeletionStage.MARKED
+                deletion.stage is DeletionStage.MARKED
                 and node
-                and marker.ledger in node.copies
+                and deletion.ledger in node.copies
                 and self.random.random() < 0.3
             ):
-                self.world.spoil(node.copies[marker.ledger].pair.data_key)
+                self.world.spoil(node.copies[deletion.ledger].pair.data_key)
         self.policy = replace(self.policy, paused=self.random.random() < 0.3)
         self.world.now_ms += self.random.choice((10, 500, 3_000, 40_000))
         if self.random.random() < 0.6:
-            self._feed(self.markers)
+            self._feed(self.deletions)
         self._reconcile()
         self._approve()
 
     def _approve(self) -> None:
         """Now and then an operator approves the pending deletions, and the application may crash."""
         try:
-            self.strays.reconcile()
-            waiting = [m.ledger for m in self.strays.markers.markers.values() if m.stage is DeletionStage.MARKED]
+            self.orphans.reconcile()
+            waiting = [m.ledger for m in self.orphans.reconciler.deletions.values() if m.stage is DeletionStage.MARKED]
             if waiting and (self.connector.calm or self.random.random() < 0.3):
-                self.strays.markers.approve(waiting)
+                self.orphans.reconciler.approve(waiting)
         except Retry:
             pass
         if not self.connector.calm and self.random.random() < 0.05:
-            self.strays = self._begin_strays()
+            self.orphans = self._begin_orphans()
 
     def _reconcile(self) -> None:
-        before, acting = dict(self.markers.markers), self.markers
+        before, acting = dict(self.deletions.deletions), self.deletions
         try:
-            self.markers.reconcile()
+            self.deletions.reconcile()
         except Crash:
             self.crashes += 1
-            self.markers = self._begin()
+            self.deletions = self._begin()
         self._check(acting, before)
 
     def _check(self, acting: DeletionReconciler, before: Mapping[int, Deletion]) -> None:
@@ -319,8 +319,8 @@ class Simulation:
         recorded = {
             int.from_bytes(key, "big"): value for key, value in self.journal.records.items() if value is not None
         }
-        if acting is self.markers and not acting.blocked_reason and recorded.keys() != acting.markers.keys():
-            raise Violation(f"the journal knows {sorted(recorded)} and the application {sorted(acting.markers)}")
+        if acting is self.deletions and not acting.blocked_reason and recorded.keys() != acting.deletions.keys():
+            raise Violation(f"the journal knows {sorted(recorded)} and the application {sorted(acting.deletions)}")
         for entry in acting.history.rows():
             if entry.outcome == DeletionStage.GONE and entry.ledger in self.world.ledgers:
                 raise Violation(f"ledger {entry.ledger} is said to be gone and is there")
@@ -328,11 +328,11 @@ class Simulation:
             left = [b for b in self.world.ever[number] if number in self.world.held[b]]
             if number in self.world.ledgers or left:
                 raise Violation(f"ledger {number} is confirmed gone and there: {left}")
-        for number, marker in before.items():
-            if marker.stage is DeletionStage.GONE and number not in acting.markers and number in self.world.ledgers:
-                raise Violation(f"ledger {number} is there and its marker is gone")
+        for number, deletion in before.items():
+            if deletion.stage is DeletionStage.GONE and number not in acting.deletions and number in self.world.ledgers:
+                raise Violation(f"ledger {number} is there and its deletion is gone")
 
-    def _feed(self, markers: DeletionReconciler, asked: bool = False) -> None:
+    def _feed(self, deletions: DeletionReconciler, asked: bool = False) -> None:
         """Some changes are observed, with the current values."""
         self.waiting += self.world.changed
         self.world.changed = []
@@ -345,7 +345,7 @@ class Simulation:
                 continue
             found = self.parts.bucket(store).step(ledgers, nodes, asked)
             if found is not None:
-                markers.apply(bucket, 1 if asked else -1, found)
+                deletions.apply(bucket, 1 if asked else -1, found)
 
     def _ledgers(self, bucket: int, keys: Sequence[int]) -> OwnedLedgerTable:
         rows, names = [], {"": 0}
@@ -384,7 +384,7 @@ class Simulation:
             world.now_ms += 3_600_000
             for bookie in BOOKIES:
                 world.held[bookie] &= set(world.ledgers)
-            self._feed(self.markers)
+            self._feed(self.deletions)
             self._reconcile()
             self._approve()
         self._settled_objects()
@@ -393,14 +393,14 @@ class Simulation:
         over = {number for number, rule in wanted.items() if rule in ("deletion.forgotten", DROPPED)} - broken
         if superseded := sorted(over):
             raise Violation(f"forgotten and never deleted: {superseded}")
-        found = {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.markers.forgotten()}
+        found = {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.deletions.forgotten()}
         if found != wanted:
             raise Violation(f"the view says {found} and the cluster is {wanted}")
         ended = {
-            m.ledger for m in self.markers.markers.values() if m.stage is DeletionStage.BLOCKED and m.detail
+            m.ledger for m in self.deletions.deletions.values() if m.stage is DeletionStage.BLOCKED and m.detail
         } & broken
-        if self.markers.markers.keys() != ended or ended != broken:
-            raise Violation(f"never ended: {list(self.markers.markers.values())}, without a copy: {sorted(broken)}")
+        if self.deletions.deletions.keys() != ended or ended != broken:
+            raise Violation(f"never ended: {list(self.deletions.deletions.values())}, without a copy: {sorted(broken)}")
         if lost := sorted(set(self.connector.deleted) - self.journal.confirmed):
             raise Violation(f"deleted and never confirmed: {lost}")
 
@@ -417,7 +417,7 @@ class Simulation:
             assert pair is not None
             owner = self.world.objects[key].owner if key in self.world.objects else self._lister(pair[0].ledger)
             recorded = {
-                int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.strays.markers.forgotten()
+                int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row, _, _ in self.orphans.reconciler.forgotten()
             }
             # Objects beside a lost copy may be the only data left.
             stays = owner not in self.world.nodes or recorded.get(pair[0].ledger) == LOST

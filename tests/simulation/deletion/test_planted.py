@@ -42,14 +42,14 @@ def complaint(parts: Parts = Parts()) -> str:  # noqa: B008 - immutable
 class OwnerUnchecked(Connector):
     """The transaction does not check the version of the owner's node."""
 
-    def holds(self, marker: Deletion, read: int) -> bool:
-        return self.unchanged(marker)
+    def holds(self, deletion: Deletion, read: int) -> bool:
+        return self.unchanged(deletion)
 
 
 class LedgerUnchecked(Connector):
     """The transaction does not check the version of the ledger."""
 
-    def unchanged(self, marker: Deletion) -> bool:
+    def unchanged(self, deletion: Deletion) -> bool:
         return True
 
 
@@ -63,7 +63,7 @@ class Newest(Connector):
 class Unread(Connector):
     """Decides by the view alone, at the owner's version at the time of the transaction."""
 
-    def refuses(self, marker: Deletion) -> str:
+    def refuses(self, deletion: Deletion) -> str:
         return ""
 
 
@@ -119,7 +119,7 @@ class Half(DeletionReconciler):
     """Queries only one bookie."""
 
     def _begun(self, *given: Any) -> list[Deletion]:
-        return [marker._replace(bookies=marker.bookies[:1]) for marker in super()._begun(*given)]
+        return [deletion._replace(bookies=deletion.bookies[:1]) for deletion in super()._begun(*given)]
 
 
 class Eager(OwnerBucket):
@@ -157,10 +157,10 @@ class Blind(OwnerBucket):
         (Parts(connector=Unread), "is in use and was deleted"),
         (Parts(connector=Trusting), "is confirmed gone and there"),
         (Parts(connector=Deaf), "is confirmed gone and there"),
-        (Parts(markers=Half), "is confirmed gone and there"),
-        (Parts(markers=Late), "the journal does not say that it was ordered"),
-        (Parts(markers=Amnesic), "deleted and never confirmed"),
-        (Parts(markers=Forgetful), "the journal knows"),
+        (Parts(deletions=Half), "is confirmed gone and there"),
+        (Parts(deletions=Late), "the journal does not say that it was ordered"),
+        (Parts(deletions=Amnesic), "deleted and never confirmed"),
+        (Parts(deletions=Forgetful), "the journal knows"),
         (Parts(bucket=Eager), "the view says"),
         (Parts(bucket=Blind), "the view says"),
     ],
@@ -177,8 +177,8 @@ def test_an_unknown_outcome_taken_for_done_is_caught(monkeypatch: pytest.MonkeyP
 
 
 def test_an_order_that_is_never_looked_at_again_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def trusting(marker: Deletion, *given: Any) -> Deletion:
-        return marker if marker.stage is DeletionStage.DELETING else observed(marker, *given)
+    def trusting(deletion: Deletion, *given: Any) -> Deletion:
+        return deletion if deletion.stage is DeletionStage.DELETING else observed(deletion, *given)
 
     monkeypatch.setattr(loop, "observed", trusting)
     assert re.match(r"seed \d+: .*never (ended|deleted)", complaint())
@@ -194,13 +194,13 @@ class Unverified(Connector):
 class VerifiedOnce(Connector):
     """Verifies a copy at the decision only, not before the deletion."""
 
-    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         return [DeletionResult(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
-                DeletionResult(m.ledger, "refused", "it is not whole") for m in markers if self.pair(m)]  # fmt: skip
+                DeletionResult(m.ledger, "refused", "it is not whole") for m in deletions if self.pair(m)]  # fmt: skip
 
-    def pair(self, marker: Deletion) -> ObjectPair:
-        node = self.world.nodes.get(marker.owner)
-        return node.copies[marker.ledger].pair if node and marker.ledger in node.copies else ObjectPair("", -1)
+    def pair(self, deletion: Deletion) -> ObjectPair:
+        node = self.world.nodes.get(deletion.owner)
+        return node.copies[deletion.ledger].pair if node and deletion.ledger in node.copies else ObjectPair("", -1)
 
     def verified(self, pair: ObjectPair) -> bool:
         return True
@@ -247,7 +247,7 @@ class Unasked(OrphanObjects):
         (Parts(connector=VerifiedOnce), "its copy is not whole"),
         (Parts(connector=DataAlone), "its copy is not whole"),
         (Parts(asked=Stale), "object .* is in use by .* and was deleted"),
-        (Parts(strays=Unasked), "was deleted and nobody said yes"),
+        (Parts(orphans=Unasked), "was deleted and nobody said yes"),
     ],
     ids=["unverified", "verified once", "data alone", "stale owners", "unasked"],
 )

@@ -117,7 +117,7 @@ class FakeEngine:
         ]  # fmt: skip
         self.done: list[dict[str, Any]] = []
         self.unclaimed: list[dict[str, Any]] = []
-        self.deletions: list[dict[str, Any]] = []
+        self.in_progress: list[dict[str, Any]] = []
         self.owned: dict[str, Any] | None = None
         self.approved: list[str] = []
         self.connected: list[dict[str, Any]] = []
@@ -174,7 +174,7 @@ class FakeEngine:
             "next_ms": None, "bookies": ["a:1", "b:1"], "pending": [], "detail": "",
         }  # fmt: skip
         gone = {"id": "delete-20-v2", "ledger": 20, "stage": "gone-from-metadata", "pending": ["b:1"], "attempts": 3}
-        self.deletions = [waits, waits | gone | {"detail": "b:1: no answer"}]
+        self.in_progress = [waits, waits | gone | {"detail": "b:1: no answer"}]
         self.moves = [{
             "id": "delete-21-v2", "kind": "delete", "ledger": 21, "rule": "deletion.forgotten", "copies": None,
             "racks": None, "reason": f"{3 << 20} bytes of {owner}: the owner lists later ledgers and not this one",
@@ -186,7 +186,7 @@ class FakeEngine:
             "mode": "approve", "paused": False, "unreferenced": 2, "bytes": 6 << 20, "complete": True,
             "forgotten": [{"namespace": "public/default", "rule": "deletion.forgotten", **counted},
                           {"namespace": "public/old", "rule": "deletion.owner-gone", **counted}],
-            "markers": {"marked": 1, "gone-from-metadata": 1}, "oldest_ms": 15 * MINUTE,
+            "deletions": {"marked": 1, "gone-from-metadata": 1}, "oldest_ms": 15 * MINUTE,
         }}  # fmt: skip
         return self
 
@@ -231,7 +231,7 @@ class FakeEngine:
         asked = {"limit": query["limit"]} if "limit" in query else {}
         asked |= {"every": query["all"] == "true"} if noun == "ledgers" else {}
         asked |= {name: query[name] for name in SELECTORS if name in query}
-        found: list[dict[str, Any]] = getattr(self, noun)(**asked)
+        found: list[dict[str, Any]] = getattr(self, noun.replace("-", "_"))(**asked)
         return found
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
@@ -240,9 +240,11 @@ class FakeEngine:
         )
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
-        return getattr(
-            self, {"reset": "reset_link", "topic": "create_topic", "replica-reports": "replica_reports"}.get(verb, verb)
-        )(**names, **arguments)
+        methods = {
+            "reset": "reset_link", "deletion": "order_deletion", "topic": "create_topic",
+            "replica-reports": "replica_reports",
+        }  # fmt: skip
+        return getattr(self, methods.get(verb, verb))(**names, **arguments)
 
     def replica_reports(self, replicas: list[Any]) -> dict[str, int]:
         self.reported += replicas
@@ -261,7 +263,7 @@ class FakeEngine:
     def incomplete(self, noun: str) -> str:
         return self.lacking.get(noun, "")
 
-    def reads(self) -> list[dict[str, Any]]:
+    def read_priorities(self) -> list[dict[str, Any]]:
         return self.priorities
 
     def _placed(self, ledger: int, bookie: str = "", namespace: str = "") -> bool:
@@ -310,9 +312,9 @@ class FakeEngine:
         self._check()
         return deepcopy([row for row in self.unclaimed if row["owner"].startswith(namespace)][:limit])
 
-    def markers(self, namespace: str = "") -> list[dict[str, Any]]:
+    def deletions(self, namespace: str = "") -> list[dict[str, Any]]:
         self._check()
-        return deepcopy([row for row in self.deletions if row["owner"].startswith(namespace)])
+        return deepcopy([row for row in self.in_progress if row["owner"].startswith(namespace)])
 
     def bookies(self) -> list[dict[str, Any]]:
         self._check()
@@ -402,7 +404,7 @@ class FakeEngine:
             for row in self.judged if row["verdict"] == "drifted"
         ]  # fmt: skip
 
-    def deletion(self, ledger: int) -> dict[str, Any]:
+    def order_deletion(self, ledger: int) -> dict[str, Any]:
         if ledger != 100:
             raise Refused("a closed ledger", "open", "open it with recovery first")
         return {
@@ -457,10 +459,10 @@ class FakeEngine:
         found = next(row for row in self.members if row["bookie"] == bookie)
         return {**found, "if_lost": {"at_ms": NOW - 20_000, "error": "", "loss": loss(bookie, lost=2)}}
 
-    def marker(self, ledger: int) -> dict[str, Any]:
-        if found := next((row for row in self.deletions if row["ledger"] == ledger), None):
+    def deletion(self, ledger: int) -> dict[str, Any]:
+        if found := next((row for row in self.in_progress if row["ledger"] == ledger), None):
             return found
-        raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get markers`")
+        raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get deletions`")
 
     def what_if(self, kind: str) -> dict[str, Any]:
         names = sorted({b["rack" if kind == "rack" else "bookie"] for b in self.members})

@@ -60,7 +60,7 @@ def test_status_in_json_has_the_health(run: Run) -> None:
         (("ledgers", "--bookie", "b1:3181"), ["7", "21"]),
         (("ledgers", "--namespace", "public/billing"), ["21"]),
         (("ledgers", "--unreferenced", "--namespace", "public/old"), ["30"]),
-        (("markers", "--namespace", "public/default"), ["21", "20"]),
+        (("deletions", "--namespace", "public/default"), ["21", "20"]),
     ],
     ids=" ".join,
 )
@@ -107,7 +107,7 @@ def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> No
 LISTS = [
     (("get", "findings"), "findings"), (("get", "ledgers"), "ledgers"), (("get", "ledgers", "--all"), "all ledgers"),
     (("get", "ledgers", "--unreferenced"), "unreferenced"), (("get", "bookies"), "bookies"),
-    (("get", "marks"), "marks"), (("get", "markers"), "markers"), (("get", "links"), "links"),
+    (("get", "marks"), "marks"), (("get", "deletions"), "deletions"), (("get", "links"), "links"),
     (("get", "dirs"), "directories"), (("get", "actions"), "actions"), (("plan",), "plan"),
 ]  # fmt: skip
 

@@ -29,7 +29,7 @@ COMMANDS = tuple(
     text.split()
     for text in (
         "status", "get findings", "get findings --verdict drifted --limit 2", "get ledgers", "get ledgers --all",
-        "get ledgers --unreferenced", "get bookies", "get marks", "get markers", "get links", "get topics",
+        "get ledgers --unreferenced", "get bookies", "get marks", "get deletions", "get links", "get topics",
         "get topics --link east-west", "get dirs", "get dirs --kafka west", "get actions", "describe ledger 21",
         "describe link east-west", "describe broker east/1", "plan", "explain", "explain too-few-racks",
         "explain logdirs.uneven", "config get", "approve repair-100-v3", "describe link west-east",
@@ -38,8 +38,8 @@ COMMANDS = tuple(
 PATHS = (
     "/readyz", "/api", "/api/status", "/api/bookies", "/api/marks", "/api/plan", "/api/config", "/api/findings",
     "/api/findings?rule=placement.lost-member", "/api/findings?rule=x", "/api/ledgers", "/api/ledgers?all=true",
-    "/api/unreferenced", "/api/unreferenced?limit=1", "/api/markers", "/api/links", "/api/directories", "/api/actions",
-    "/api/actions?limit=1", "/api/rules", "/api/ledgers/21", "/api/ledgers/x", "/api/ledgers/9999",
+    "/api/unreferenced", "/api/unreferenced?limit=1", "/api/deletions", "/api/links", "/api/directories",
+    "/api/actions", "/api/actions?limit=1", "/api/rules", "/api/ledgers/21", "/api/ledgers/x", "/api/ledgers/9999",
     "/api/links/east-west", "/api/links/nothing", "/api/brokers/east/1", "/api/brokers/east/x",
     "/api/links/east-west/refill", "/api/bookies?x=1",
 )  # fmt: skip

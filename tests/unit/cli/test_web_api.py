@@ -99,7 +99,7 @@ def test_ledgers_are_chosen_by_bookie_and_namespace(client: FlaskClient) -> None
     assert [row["ledger"] for row in rows] == [7]
 
 
-@pytest.mark.parametrize("noun", ["unreferenced", "markers"])
+@pytest.mark.parametrize("noun", ["unreferenced", "deletions"])
 def test_deletions_are_chosen_by_namespace(client: FlaskClient, engine: FakeEngine, noun: str) -> None:
     engine.forgotten()
     found = [client.get(f"/api/{noun}?namespace=public/{name}").get_json() for name in ("default", "none")]
@@ -116,7 +116,7 @@ def test_deletions_are_chosen_by_namespace(client: FlaskClient, engine: FakeEngi
         ("findings?bookie=", "''"),
         ("ledgers?namespace=/default", "'/default'"),
         ("unreferenced?bookie=b:1", "bookie"),
-        ("markers?bookie=b:1", "bookie"),
+        ("deletions?bookie=b:1", "bookie"),
     ],
 )
 def test_a_selector_that_is_not_known_is_refused(client: FlaskClient, query: str, found: str) -> None:

@@ -224,12 +224,12 @@ def test_a_time_to_come_is_not_shown_as_past(client: FlaskClient, engine: FakeEn
 
 
 def test_a_number_that_is_not_known_is_not_shown_as_one(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeEngine, "marker", lambda *_, **__: {"ledger": 20, "attempts": -1, "bytes": -1})
+    monkeypatch.setattr(FakeEngine, "deletion", lambda *_, **__: {"ledger": 20, "attempts": -1, "bytes": -1})
     assert "<dt>attempts</dt><dd>-</dd></div><div><dt>bytes</dt><dd>-</dd>" in client.get("/ledgers/20/deletion").text
 
 
 def test_a_negative_age_or_size_is_not_shown_as_one(client: FlaskClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(FakeEngine, "marker", lambda *_, **__: {"ledger": 20, "oldest_ms": -5, "bytes": -5})
+    monkeypatch.setattr(FakeEngine, "deletion", lambda *_, **__: {"ledger": 20, "oldest_ms": -5, "bytes": -5})
     assert "<dt>oldest</dt><dd>-</dd></div><div><dt>bytes</dt><dd>-</dd>" in client.get("/ledgers/20/deletion").text
 
 

@@ -74,18 +74,18 @@ class FakeCluster:
     sought: list[str] = field(default_factory=list)
     unread: list[str] = field(default_factory=list)
 
-    def check(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        self.checked += [marker.ledger for marker in markers]
-        return [DeletionResult(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in markers]
+    def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
+        self.checked += [deletion.ledger for deletion in deletions]
+        return [DeletionResult(m.ledger, self.checks.get(m.ledger, "ready"), "so it is") for m in deletions]
 
     def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         return {i: DeletionItem(self.versions[i], ("a:1", "b:1")) for i in ledgers if i in self.versions}
 
-    def delete(self, markers: Sequence[Deletion]) -> list[DeletionResult]:
-        self.orders += [marker.ledger for marker in markers]
+    def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
+        self.orders += [deletion.ledger for deletion in deletions]
         if self.outcome == "deleted":
             self.versions = {i: v for i, v in self.versions.items() if i not in self.orders}
-        return [DeletionResult(marker.ledger, self.outcome, "so it is") for marker in markers]
+        return [DeletionResult(deletion.ledger, self.outcome, "so it is") for deletion in deletions]
 
     def held(self, asked: Mapping[int, Sequence[str]]) -> dict[int, dict[str, str]]:
         self.asked.append({ledger: tuple(bookies) for ledger, bookies in asked.items()})
@@ -117,7 +117,7 @@ def node(*ledgers: int, **more: Any) -> Pointers:
 
 
 class Loop:
-    """`DeletionReconciler` of one bucket over these fakes. ``marked`` creates markers whose grace period is over."""
+    """`DeletionReconciler` of one bucket over these fakes. ``marked`` creates deletions whose grace period is over."""
 
     def __init__(self, mode: str = "enforce", buckets: int = 1, **policy: Any) -> None:
         self.cluster, self.journal, self.now_ms = FakeCluster(), FakeJournal(), NOW
@@ -127,8 +127,10 @@ class Loop:
         self.first_epoch: int | None = 5
         self.buckets = buckets
         self.counted: list[tuple[str, int, float]] = []
-        self.markers = self.begun()
-        self.report = DeletionReport(LiveSection(lambda: self.policy), self.markers, self.cluster, lambda: self.now_ms)
+        self.deletions = self.begun()
+        self.report = DeletionReport(
+            LiveSection(lambda: self.policy), self.deletions, self.cluster, lambda: self.now_ms
+        )
 
     def begun(self) -> DeletionReconciler:
         """A reconciler that has loaded the journal."""
@@ -142,19 +144,19 @@ class Loop:
     def apply(self, *rows: dict[str, Any], bucket: int = 0, epoch: int = 5) -> "Loop":
         """The bucket reports these ledgers as unreferenced; all of them exist."""
         self.cluster.versions |= {row["ledger"]: row.get("version", 3) for row in rows}
-        self.markers.apply(bucket, epoch, leaks(*rows))
+        self.deletions.apply(bucket, epoch, leaks(*rows))
         return self
 
     def lacking(self, ledger: int, rule: str = "missing") -> "Loop":
         """The bucket reports this ledger as missing, and it does not exist."""
-        self.markers.apply(0, 5, leaks({"ledger": ledger, "rule": rule, "version": -1}))
+        self.deletions.apply(0, 5, leaks({"ledger": ledger, "rule": rule, "version": -1}))
         return self
 
     def reconcile(self, after_ms: int = 0) -> dict[int, DeletionStage]:
-        """One turn after this time. Returns the stage of every marker."""
+        """One turn after this time. Returns the stage of every deletion."""
         self.now_ms += after_ms
-        self.markers.reconcile()
-        return {ledger: marker.stage for ledger, marker in self.markers.markers.items()}
+        self.deletions.reconcile()
+        return {ledger: deletion.stage for ledger, deletion in self.deletions.deletions.items()}
 
     def change(self, **policy: Any) -> None:
         self.policy = replace(self.policy, **policy)

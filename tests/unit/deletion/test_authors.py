@@ -1,20 +1,20 @@
 """Who ordered or approved a deletion."""
 
 from trueup.state.deletion.lifecycle import Deletion
-from trueup.streams.deletion.reconciler import _record, marker_of
-from trueup.streams.deletion.report import marker_row
+from trueup.streams.deletion.reconciler import _record, deletion_of
+from trueup.streams.deletion.report import deletion_row
 from trueup.streams.deletion.topics import TOPICS
 from trueup.streams.journal.codec import decode, encode
 
-MARKERS = next(topic.name for topic in TOPICS if topic.name == "markers")
-MARKER = Deletion(7, "deletion.ordered", "", 1, 2, 3, 4, by="ada at 10.0.0.1")
+DELETIONS = next(topic.name for topic in TOPICS if topic.name == "deletions")
+DELETION = Deletion(7, "deletion.ordered", "", 1, 2, 3, 4, by="ada at 10.0.0.1")
 
 
 def test_the_author_survives_a_restart() -> None:
-    read = marker_of(decode(MARKERS, encode(MARKERS, _record(7, MARKER)[1])))
-    assert (read, marker_row(read)["by"]) == (MARKER, "ada at 10.0.0.1")
+    read = deletion_of(decode(DELETIONS, encode(DELETIONS, _record(7, DELETION)[1])))
+    assert (read, deletion_row(read)["by"]) == (DELETION, "ada at 10.0.0.1")
 
 
 def test_a_deletion_of_an_earlier_release_has_no_author() -> None:
-    body = encode(MARKERS, _record(7, MARKER._replace(by=""))[1])
-    assert marker_of(decode(MARKERS, body[:-1])) == MARKER._replace(by="")
+    body = encode(DELETIONS, _record(7, DELETION._replace(by=""))[1])
+    assert deletion_of(decode(DELETIONS, body[:-1])) == DELETION._replace(by="")

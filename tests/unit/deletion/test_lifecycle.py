@@ -1,4 +1,4 @@
-"""State transitions of a deletion marker by observation, time and result."""
+"""State transitions of a deletion deletion by observation, time and result."""
 
 import pytest
 
@@ -24,7 +24,7 @@ RULE = "deletion.forgotten"
 STILL = DeletionEvidence(True, RULE, 3)
 
 
-def marker(stage: DeletionStage = DeletionStage.SUSPECTED, **more: object) -> Deletion:
+def deletion(stage: DeletionStage = DeletionStage.SUSPECTED, **more: object) -> Deletion:
     made = Deletion(7, RULE, "t/n/persistent/x", 3, 1, 100, 50_000, stage, 50_000, bookies=("a:1", "b:1"))
     return made._replace(**more)  # type: ignore[arg-type]
 
@@ -34,11 +34,11 @@ def after(found: Deletion, seen: DeletionEvidence, now_ms: int) -> DeletionStage
 
 
 def test_it_is_marked_when_the_grace_is_over() -> None:
-    assert [after(marker(), STILL, at) for at in (59_999, 60_000)] == [DeletionStage.SUSPECTED, DeletionStage.MARKED]
+    assert [after(deletion(), STILL, at) for at in (59_999, 60_000)] == [DeletionStage.SUSPECTED, DeletionStage.MARKED]
 
 
 def test_however_short_the_grace_there_is_a_second_look() -> None:
-    found = [observed(marker(), STILL, 0, RETRY, at).stage for at in (50_000, 50_001)]
+    found = [observed(deletion(), STILL, 0, RETRY, at).stage for at in (50_000, 50_001)]
     assert found == [DeletionStage.SUSPECTED, DeletionStage.MARKED]
 
 
@@ -47,38 +47,38 @@ def test_however_short_the_grace_there_is_a_second_look() -> None:
     "seen", [DeletionEvidence(True), DeletionEvidence(True, RULE, 4), DeletionEvidence(True, "deletion.dropped", 3)]
 )
 def test_what_is_pointed_to_again_or_was_changed_is_let_go(stage: DeletionStage, seen: DeletionEvidence) -> None:
-    assert after(marker(stage), seen, 60_000) is DeletionStage.WITHDRAWN
+    assert after(deletion(stage), seen, 60_000) is DeletionStage.WITHDRAWN
 
 
 def test_what_changed_while_it_was_being_deleted_is_blocked() -> None:
-    assert after(marker(DeletionStage.DELETING), DeletionEvidence(True), 60_000) is DeletionStage.BLOCKED
+    assert after(deletion(DeletionStage.DELETING), DeletionEvidence(True), 60_000) is DeletionStage.BLOCKED
 
 
 @pytest.mark.parametrize("stage", [s for s in DeletionStage if s not in ENDS])
 def test_a_missing_ledger_is_gone_whatever_deleted_it(stage: DeletionStage) -> None:
-    assert after(marker(stage), DeletionEvidence(False), 60_000) is DeletionStage.GONE
+    assert after(deletion(stage), DeletionEvidence(False), 60_000) is DeletionStage.GONE
 
 
 def test_an_order_with_an_unknown_outcome_is_retried() -> None:
-    found = marker(DeletionStage.DELETING)
+    found = deletion(DeletionStage.DELETING)
     assert [after(found, STILL, at) for at in (79_999, 80_000)] == [DeletionStage.DELETING, DeletionStage.MARKED]
 
 
 def test_an_order_that_failed_waits_longer_each_time() -> None:
-    once = again(marker(DeletionStage.MARKED), 0, RETRY)
+    once = again(deletion(DeletionStage.MARKED), 0, RETRY)
     assert [again(once, 0, RETRY).next_ms, again(again(once, 0, RETRY), 0, RETRY).next_ms] == [2_000, 4_000]
 
 
 def test_it_never_waits_longer_than_an_hour() -> None:
-    assert again(marker(attempts=40), 0, RETRY).next_ms == 3_600_000
+    assert again(deletion(attempts=40), 0, RETRY).next_ms == 3_600_000
 
 
 def test_what_is_gone_has_all_its_bookies_to_ask() -> None:
-    assert advance(marker(DeletionStage.DELETING), DeletionEvent.DONE, 1).pending == ("a:1", "b:1")
+    assert advance(deletion(DeletionStage.DELETING), DeletionEvent.DONE, 1).pending == ("a:1", "b:1")
 
 
 def test_it_is_confirmed_when_no_bookie_is_left() -> None:
-    gone = marker(DeletionStage.GONE, pending=("a:1", "b:1"))
+    gone = deletion(DeletionStage.GONE, pending=("a:1", "b:1"))
     assert [answered(gone, left, 0, 1).stage for left in (("a:1",), ())] == [
         DeletionStage.GONE,
         DeletionStage.CONFIRMED,
@@ -86,37 +86,37 @@ def test_it_is_confirmed_when_no_bookie_is_left() -> None:
 
 
 def test_only_bookies_that_are_left_are_asked_again() -> None:
-    assert answered(marker(DeletionStage.GONE, pending=("a:1", "b:1")), ("b:1",), 0, 1).pending == ("b:1",)
+    assert answered(deletion(DeletionStage.GONE, pending=("a:1", "b:1")), ("b:1",), 0, 1).pending == ("b:1",)
 
 
 def test_a_deleted_ledger_that_is_back_is_blocked() -> None:
-    assert after(marker(DeletionStage.GONE), STILL, 80_000) is DeletionStage.BLOCKED
+    assert after(deletion(DeletionStage.GONE), STILL, 80_000) is DeletionStage.BLOCKED
 
 
 @pytest.mark.parametrize(("mode", "ledgers"), [("observe", []), ("approve", [8]), ("enforce", [7, 8])])
 def test_the_mode_decides_what_is_due(mode: str, ledgers: list[int]) -> None:
-    marked = [marker(DeletionStage.MARKED), marker(DeletionStage.MARKED, ledger=8, approved=True)]
+    marked = [deletion(DeletionStage.MARKED), deletion(DeletionStage.MARKED, ledger=8, approved=True)]
     assert [m.ledger for m in due(marked, mode, 10, 60_000)] == ledgers
 
 
 def test_the_longest_forgotten_goes_first() -> None:
-    marked = [marker(DeletionStage.MARKED, ledger=8), marker(DeletionStage.MARKED, ledger=9, since_ms=1)]
+    marked = [deletion(DeletionStage.MARKED, ledger=8), deletion(DeletionStage.MARKED, ledger=9, since_ms=1)]
     assert [m.ledger for m in due(marked, "enforce", 1, 60_000)] == [9]
 
 
 @pytest.mark.parametrize("stage", [s for s in DeletionStage if s is not DeletionStage.MARKED])
 def test_nothing_else_is_ever_due(stage: DeletionStage) -> None:
-    assert due([marker(stage, approved=True)], "enforce", 10, 60_000) == []
+    assert due([deletion(stage, approved=True)], "enforce", 10, 60_000) == []
 
 
 def test_what_waits_is_neither_deleted_nor_asked_for() -> None:
-    waiting = [marker(stage, next_ms=60_001) for stage in (DeletionStage.MARKED, DeletionStage.GONE)]
+    waiting = [deletion(stage, next_ms=60_001) for stage in (DeletionStage.MARKED, DeletionStage.GONE)]
     assert (due(waiting, "enforce", 10, 60_000), unconfirmed(waiting, 60_000)) == ([], [])
 
 
 def test_an_event_that_a_stage_does_not_know_is_refused() -> None:
     with pytest.raises(Refused, match="expected an event permitted in stage suspected; found confirm"):
-        advance(marker(), DeletionEvent.CONFIRM, 1)
+        advance(deletion(), DeletionEvent.CONFIRM, 1)
 
 
 def test_every_stage_is_reached_and_every_end_ends() -> None:

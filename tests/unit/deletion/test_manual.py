@@ -71,10 +71,10 @@ class Loop:
         for _ in range(count):
             self.now_ms += 1_000
             self.orders.reconcile()
-        return {ledger: marker.stage for ledger, marker in self.orders.markers.markers.items()}
+        return {ledger: deletion.stage for ledger, deletion in self.orders.reconciler.deletions.items()}
 
     def outcomes(self) -> list[str]:
-        return [step.outcome for step in self.orders.markers.history.rows()]
+        return [step.outcome for step in self.orders.reconciler.history.rows()]
 
 
 def test_what_is_ordered_goes_and_is_confirmed() -> None:
@@ -86,10 +86,10 @@ def test_what_is_ordered_goes_and_is_confirmed() -> None:
     )  # fmt: skip
 
 
-def test_the_marker_is_on_the_journal_before_anything_is_done() -> None:
+def test_the_deletion_is_on_the_journal_before_anything_is_done() -> None:
     loop = Loop()
-    marker = loop.orders.order(7)
-    assert (marker.stage, loop.journal.puts, loop.cluster.ordered) == (DeletionStage.SUSPECTED, [["suspected"]], [])
+    deletion = loop.orders.order(7)
+    assert (deletion.stage, loop.journal.puts, loop.cluster.ordered) == (DeletionStage.SUSPECTED, [["suspected"]], [])
 
 
 def test_an_order_outlives_the_application() -> None:
@@ -166,14 +166,14 @@ def test_a_bookie_that_is_silent_keeps_it_pending() -> None:
     loop = Loop()
     loop.cluster.holding = {"a:1": "no answer"}
     loop.orders.order(7)
-    assert (loop.passes(), loop.orders.markers.markers[7].pending) == ({7: DeletionStage.GONE}, ("a:1",))
+    assert (loop.passes(), loop.orders.reconciler.deletions[7].pending) == ({7: DeletionStage.GONE}, ("a:1",))
 
 
 def test_what_ended_is_listed_no_more() -> None:
     loop = Loop()
     loop.orders.order(7)
     policy = LiveSection(lambda: loop.policy)
-    report = DeletionReport(policy, loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    report = DeletionReport(policy, loop.orders.reconciler, loop.orders.owners, lambda: loop.now_ms)
     rows: list[Any] = [row["ledger"] for row in report.rows(10)]
     loop.passes()
     assert (rows, report.rows(10)) == ([7], [])
@@ -182,6 +182,8 @@ def test_what_ended_is_listed_no_more() -> None:
 def test_without_orders_a_deletion_by_an_operator_is_refused() -> None:
     loop = Loop()
     policy = replace(loop.policy, owners="pulsar")
-    report = DeletionReport(LiveSection(lambda: policy), loop.orders.markers, loop.orders.owners, lambda: loop.now_ms)
+    report = DeletionReport(
+        LiveSection(lambda: policy), loop.orders.reconciler, loop.orders.owners, lambda: loop.now_ms
+    )
     with pytest.raises(Refused, match=r"deletion\.owners operator"):
         report.order(7)

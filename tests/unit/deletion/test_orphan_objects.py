@@ -74,23 +74,23 @@ class Setting:
         self.shelf = Shelf(self.world, self.journal.records, Random(1))
         self.shelf.calm = True
         shelves: Any = {"archive": self.shelf}
-        self.strays = OrphanObjects(
+        self.orphans = OrphanObjects(
             shelves, {"archive": StoreSettings("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
             self.journal, LiveSection(lambda: self.loop.policy), lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
         self.report = DeletionReport(
             LiveSection(lambda: self.loop.policy),
-            self.loop.markers,
+            self.loop.deletions,
             self.loop.cluster,
             lambda: self.world.now_ms,
-            strays=self.strays,
+            orphans=self.orphans,
         )
         self.reconcile(3)
 
     def reconcile(self, count: int = 1) -> "Setting":
         for _ in range(count):
             self.world.now_ms += 2_000
-            self.strays.reconcile()
+            self.orphans.reconcile()
         return self
 
     def plan(self) -> list[tuple[str, str]]:
@@ -118,11 +118,11 @@ def test_all_that_waits_is_approved_at_once() -> None:
     assert {row.id for row in setting.approve()} == {"delete-7-v3", "delete-objects-7"}
 
 
-def test_both_are_in_the_list_the_totals_and_the_markers() -> None:
+def test_both_are_in_the_list_the_totals_and_the_deletions() -> None:
     report = Setting("approve").report
     assert {row["rule"] for row in report.rows(10)} == {"deletion.forgotten", "deletion.copy-forgotten"}
-    assert (report.status()["bytes"], report.status()["markers"]) == (110, {"marked": 2})
-    assert [row["bookies"] for row in report.markers() if row["id"] == "delete-objects-7"] == [
+    assert (report.status()["bytes"], report.status()["deletions"]) == (110, {"marked": 2})
+    assert [row["bookies"] for row in report.deletions() if row["id"] == "delete-objects-7"] == [
         [f"archive/{PAIR.data_key}", f"archive/{PAIR.index_key}"]
     ]
 
@@ -131,12 +131,12 @@ def test_what_is_done_to_objects_is_in_the_history() -> None:
     setting = Setting("approve")
     setting.approve("delete-objects-7")
     setting.reconcile(3)
-    rows = setting.strays.markers.history.rows()
+    rows = setting.orphans.reconciler.history.rows()
     assert (rows[-1].id, rows[-1].outcome) == ("delete-objects-7", "confirmed")
 
 
 def test_a_ledger_is_described_with_its_unreferenced_objects() -> None:
-    found = Setting("approve").strays.shown(7)
+    found = Setting("approve").orphans.shown(7)
     assert found[0] == f"archive/{PAIR.data_key}: 5 bytes, deletion.copy-forgotten"
 
 

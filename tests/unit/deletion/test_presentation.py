@@ -20,7 +20,7 @@ from trueup.streams.web.api import create_app, serve
 MIB = 1 << 20
 OWNER = "public/default/persistent/orders"
 USED = {
-    "component": "data", "owner": OWNER, "cursor": "", "rule": "", "reason": "", "since_ms": None, "marker": None,
+    "component": "data", "owner": OWNER, "cursor": "", "rule": "", "reason": "", "since_ms": None, "deletion": None,
     "nodes": [{"path": f"/managed-ledgers/{OWNER}", "status": "readable", "version": 4, "points": True, "ledgers": 2,
                "highest": 30, "error": ""}],
     "objects": ["archive/u-ledger-10: 5 bytes, deletion.copy-replaced"],
@@ -59,8 +59,8 @@ def test_what_cannot_be_asked_of_them(client: FlaskClient) -> None:
     assert client.get("/api/unreferenced?rule=x").status_code == 400
 
 
-def test_markers(client: FlaskClient) -> None:
-    assert [row["stage"] for row in client.get("/api/markers").get_json()] == ["marked", "gone-from-metadata"]
+def test_deletions(client: FlaskClient) -> None:
+    assert [row["stage"] for row in client.get("/api/deletions").get_json()] == ["marked", "gone-from-metadata"]
 
 
 def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient) -> None:
@@ -78,7 +78,7 @@ def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient)
 
 
 def test_the_page_shows_that_nothing_is_forgotten(client: FlaskClient, engine: FakeEngine) -> None:
-    engine.state["deletion"] |= {"forgotten": [], "markers": {}, "oldest_ms": None}
+    engine.state["deletion"] |= {"forgotten": [], "deletions": {}, "oldest_ms": None}
     shown = section(client.get("/").text, "deletion")
     assert ("No unreferenced ledgers." in shown, "in progress: none" in shown) == (True, True)
 
@@ -96,8 +96,8 @@ def test_metrics_of_what_is_forgotten_follow_what_there_is(client: FlaskClient, 
     assert (first, later) == ({mine: 3 * MIB, other: 3 * MIB}, {mine: 3 * MIB})
 
 
-def test_metrics_of_markers_name_every_stage_that_lasts(client: FlaskClient) -> None:
-    found = values(client.get("/metrics").text, "trueup_markers")
+def test_metrics_of_deletions_name_every_stage_that_lasts(client: FlaskClient) -> None:
+    found = values(client.get("/metrics").text, "trueup_deletions")
     assert found == {
         (stage.value,): float(stage in (DeletionStage.MARKED, DeletionStage.GONE))
         for stage in DeletionStage
@@ -105,10 +105,10 @@ def test_metrics_of_markers_name_every_stage_that_lasts(client: FlaskClient) -> 
     }
 
 
-def test_the_oldest_marker_in_seconds(client: FlaskClient, engine: FakeEngine) -> None:
-    first = values(client.get("/metrics").text, "trueup_oldest_marker_seconds")
+def test_the_oldest_deletion_in_seconds(client: FlaskClient, engine: FakeEngine) -> None:
+    first = values(client.get("/metrics").text, "trueup_oldest_deletion_seconds")
     engine.state["deletion"]["oldest_ms"] = None
-    assert (first, values(client.get("/metrics").text, "trueup_oldest_marker_seconds")) == ({(): 900.0}, {(): 0.0})
+    assert (first, values(client.get("/metrics").text, "trueup_oldest_deletion_seconds")) == ({(): 900.0}, {(): 0.0})
 
 
 def test_bytes_count_as_deleted_when_that_is_confirmed(metrics: Metrics) -> None:
@@ -156,17 +156,17 @@ def test_get_unreferenced_ledgers_where_there_are_none(run: Run, engine: FakeEng
     assert run("get", "ledgers", "--unreferenced") == (0, [["No", "unreferenced", "ledgers."]])
 
 
-def test_get_markers(run: Run) -> None:
-    code, lines = run("get", "markers")
+def test_get_deletions(run: Run) -> None:
+    code, lines = run("get", "deletions")
     assert (code, [line[0] for line in lines], lines[2][-5:]) == (
         0, ["LEDGER", "21", "20"], ["b:1", "15d", "b:1:", "no", "answer"],
     )  # fmt: skip
 
 
-def test_get_markers_in_json(engine: FakeEngine, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    run("get", "markers")
-    invoke(("get", "markers", "-o", "json"))
-    assert json.loads(capsys.readouterr().out) == engine.deletions
+def test_get_deletions_in_json(engine: FakeEngine, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    run("get", "deletions")
+    invoke(("get", "deletions", "-o", "json"))
+    assert json.loads(capsys.readouterr().out) == engine.in_progress
 
 
 def test_plan_shows_what_would_be_deleted_and_exits_with_3(run: Run) -> None:
@@ -192,7 +192,7 @@ def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> No
     engine.judged = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
     engine.owned = USED | {
         "rule": "deletion.forgotten", "reason": "later ones are listed", "since_ms": NOW - 25 * DAY // 2, "nodes": [],
-        "marker": engine.deletions[1], "objects": [],
+        "deletion": engine.in_progress[1], "objects": [],
     }  # fmt: skip
     _, lines = run("describe", "ledger", "20")
     text = [" ".join(line) for line in lines]

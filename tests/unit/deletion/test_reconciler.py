@@ -17,7 +17,7 @@ def test_what_is_forgotten_is_marked_deleted_and_confirmed_in_time() -> None:
     loop = Loop().apply(ONE)
     seen = [loop.reconcile().get(7), loop.reconcile(MINUTE - 1).get(7)]
     loop.reconcile(1)
-    assert (seen, [row.outcome for row in loop.markers.history.rows()]) == (
+    assert (seen, [row.outcome for row in loop.deletions.history.rows()]) == (
         [DeletionStage.SUSPECTED, DeletionStage.SUSPECTED],
         ["suspected", "marked", "deleting", "gone-from-metadata", "confirmed"],
     )
@@ -40,7 +40,7 @@ def test_a_blocked_reason_stops_everything(problem: str) -> None:
     loop = Loop().marked(7)
     loop.cluster.problem = problem
     loop.reconcile(MINUTE)
-    assert (loop.cluster.orders, loop.markers.blocked_reason) == ([], problem)
+    assert (loop.cluster.orders, loop.deletions.blocked_reason) == ([], problem)
 
 
 def test_in_observe_nothing_is_begun() -> None:
@@ -65,7 +65,7 @@ def test_what_is_gone_is_confirmed_in_observe_and_while_paused_too() -> None:
 
 def test_in_approve_only_what_was_approved_is_deleted() -> None:
     loop = Loop("approve").marked(7, 8)
-    loop.markers.approve([8])
+    loop.deletions.approve([8])
     loop.reconcile()
     assert loop.cluster.orders == [8]
 
@@ -73,17 +73,17 @@ def test_in_approve_only_what_was_approved_is_deleted() -> None:
 def test_only_what_is_marked_can_be_approved() -> None:
     loop = Loop("approve").apply(ONE)
     loop.reconcile()
-    assert loop.markers.approve([7]) == []
+    assert loop.deletions.approve([7]) == []
 
 
 def test_an_approval_that_the_journal_did_not_take_is_none() -> None:
     loop = Loop("approve").marked(7)
     loop.journal.fail = True
     with pytest.raises(Retry):
-        loop.markers.approve([7])
+        loop.deletions.approve([7])
     loop.journal.fail = False
     loop.reconcile()
-    assert not next(iter(loop.begun().markers.values())).approved
+    assert not next(iter(loop.begun().deletions.values())).approved
 
 
 def test_no_more_are_deleted_than_the_rate_allows() -> None:
@@ -96,7 +96,7 @@ def test_no_more_are_deleted_than_the_rate_allows() -> None:
 
 
 def test_the_longest_forgotten_are_begun_first_and_no_more_than_may_be() -> None:
-    loop = Loop(max_markers=2)
+    loop = Loop(max_deletions=2)
     loop.apply(*({"ledger": 7 + n, "since_ms": NOW - n} for n in range(3)))
     assert set(loop.reconcile()) == {8, 9}
 
@@ -104,7 +104,7 @@ def test_the_longest_forgotten_are_begun_first_and_no_more_than_may_be() -> None
 def test_one_that_a_node_of_another_bucket_points_to_is_not_begun() -> None:
     loop = Loop(buckets=2).apply(ONE).apply({"ledger": 7, "rule": "missing", "version": -1, "owner": OTHER}, bucket=1)
     loop.cluster.versions = {7: 3}
-    assert (loop.reconcile(MINUTE), list(loop.markers.forgotten())) == ({}, [])
+    assert (loop.reconcile(MINUTE), list(loop.deletions.forgotten())) == ({}, [])
 
 
 def test_an_unknown_state_of_the_cluster_is_a_blocked_reason(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_an_unknown_state_of_the_cluster_is_a_blocked_reason(monkeypatch: pytest
     loop = Loop().marked(7)
     monkeypatch.setattr(loop.cluster, "blocked_reason", lost)
     loop.reconcile()
-    assert (loop.markers.blocked_reason, loop.cluster.orders) == (
+    assert (loop.deletions.blocked_reason, loop.cluster.orders) == (
         "expected a response from ZooKeeper; found none; again",
         [],
     )
@@ -147,7 +147,7 @@ def test_only_bookies_without_confirmation_are_queried_again() -> None:
     loop = Loop().marked(7)
     loop.cluster.holding = {"b:1": "no answer"}
     loop.reconcile()
-    pending = loop.markers.markers[7]
+    pending = loop.deletions.deletions[7]
     loop.reconcile(MINUTE)
     assert (pending.pending, pending.detail, loop.cluster.asked[1]) == (("b:1",), "b:1: no answer", {7: ("b:1",)})
 
@@ -193,13 +193,13 @@ def test_a_journal_that_takes_nothing_stops_it_before_the_order() -> None:
     loop = Loop().marked(7)
     loop.journal.fail = True
     assert (loop.reconcile(), loop.cluster.orders) == ({7: DeletionStage.MARKED}, [])
-    assert loop.markers.blocked_reason.startswith("expected the journal")
+    assert loop.deletions.blocked_reason.startswith("expected the journal")
 
 
 def test_after_a_restart_it_goes_on_from_the_journal() -> None:
     loop = Loop().marked(7, 8)
     again = loop.begun()
-    assert again.markers == loop.markers.markers
+    assert again.deletions == loop.deletions.deletions
 
 
 @pytest.mark.parametrize(("first_epoch", "epochs"), [(None, [5, 5]), (5, [5]), (5, [5, 4]), (5, [5, -1])])
@@ -208,7 +208,7 @@ def test_until_every_bucket_answered_in_this_run_nothing_is_done(first_epoch: in
     loop.first_epoch = first_epoch
     for bucket, epoch in enumerate(epochs):
         loop.apply({"ledger": bucket}, bucket=bucket, epoch=epoch)
-    assert (loop.reconcile(), loop.markers.complete, loop.markers.blocked_reason) == (
+    assert (loop.reconcile(), loop.deletions.complete, loop.deletions.blocked_reason) == (
         {},
         False,
         "the view is not complete yet",
@@ -217,12 +217,12 @@ def test_until_every_bucket_answered_in_this_run_nothing_is_done(first_epoch: in
 
 def test_an_unrequested_report_of_a_bucket_does_not_retract_its_answer() -> None:
     loop = Loop().apply(ONE)
-    assert loop.apply(ONE, epoch=-1).markers.complete
+    assert loop.apply(ONE, epoch=-1).deletions.complete
 
 
 def test_the_history_forgets_nothing_of_what_goes_on() -> None:
     loop = Loop().marked(7)
-    assert [(row.id, row.kind, row.outcome) for row in loop.markers.history.rows()] == [
+    assert [(row.id, row.kind, row.outcome) for row in loop.deletions.history.rows()] == [
         ("delete-7-v3", "deletion", "suspected"), ("delete-7-v3", "deletion", "marked"),
     ]  # fmt: skip
 
@@ -250,8 +250,8 @@ def test_an_unverified_offload_blocks_with_a_reason_and_is_retried_with_back_off
         before = len(loop.cluster.checked)
         loop.reconcile(MINUTE if not second else 1000)
         looks += [second] * (len(loop.cluster.checked) - before)
-    marker = loop.markers.markers[7]
-    assert (looks, marker.stage, marker.detail, loop.cluster.orders) == (
+    deletion = loop.deletions.deletions[7]
+    assert (looks, deletion.stage, deletion.detail, loop.cluster.orders) == (
         [0, 1, 3, 7, 15],
         DeletionStage.BLOCKED,
         "so it is",
@@ -289,11 +289,11 @@ def test_the_offloads_verified_in_a_pass_are_limited() -> None:
 def test_a_long_pass_leaves_the_other_offloads_to_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = Loop("approve")
 
-    def slow(markers: Sequence[Deletion]) -> list[DeletionResult]:
+    def slow(deletions: Sequence[Deletion]) -> list[DeletionResult]:
         loop.now_ms += 6_000
-        return [DeletionResult(marker.ledger, "ready", "") for marker in markers]
+        return [DeletionResult(deletion.ledger, "ready", "") for deletion in deletions]
 
-    monkeypatch.setattr(loop.markers, "_check", slow)
+    monkeypatch.setattr(loop.deletions, "_check", slow)
     loop.apply(COPIED, {**COPIED, "ledger": 8})
     loop.reconcile()
     assert [sorted(loop.reconcile(MINUTE).values()) for _ in range(2)] == [
@@ -308,7 +308,7 @@ def test_one_that_its_owner_took_off_the_list_meanwhile_is_begun_anew_for_that_r
     loop.apply(ONE)
     loop.reconcile(MINUTE)
     loop.reconcile()
-    assert {marker.rule for marker in loop.markers.markers.values()} == {"deletion.forgotten"}
+    assert {deletion.rule for deletion in loop.deletions.deletions.values()} == {"deletion.forgotten"}
 
 
 def test_owners_without_a_node_are_sought_once() -> None:
@@ -329,7 +329,7 @@ def test_a_missing_ledger_that_exists_and_cannot_be_read_is_no_finding_until_it_
     loop = Loop(missing_s=0).lacking(7)
     loop.cluster.versions = {7: 3}
     loop.reconcile()
-    early = [row["ledger"] for row, *_ in loop.markers.forgotten()]
+    early = [row["ledger"] for row, *_ in loop.deletions.forgotten()]
     loop.cluster.versions = {}
     loop.reconcile(MINUTE)
-    assert (early, [row["ledger"] for row, *_ in loop.markers.forgotten()]) == ([], [7])
+    assert (early, [row["ledger"] for row, *_ in loop.deletions.forgotten()]) == ([], [7])

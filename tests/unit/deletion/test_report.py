@@ -42,7 +42,7 @@ def test_findings_are_selected_by_namespace_before_the_limit() -> None:
 
 def test_deletions_are_selected_by_namespace() -> None:
     report = Loop("approve").marked(7).report
-    assert [len(report.markers(namespace)) for namespace in ("public/default", "public/billing")] == [1, 0]
+    assert [len(report.deletions(namespace)) for namespace in ("public/default", "public/billing")] == [1, 0]
 
 
 def test_a_row_has_owner_rule_and_size() -> None:
@@ -95,11 +95,11 @@ def test_deletions_within_the_grace_do_not_wait_for_approval() -> None:
     assert planned(loop) == {7: "suspected"}
 
 
-def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_markers() -> None:
+def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_deletions() -> None:
     loop = Loop().marked(7)
     loop.cluster.holding = {"a:1": "no answer"}
     loop.reconcile()
-    assert (loop.report.plan(), stages(loop.report.markers())) == ([], {7: "gone-from-metadata"})
+    assert (loop.report.plan(), stages(loop.report.deletions())) == ([], {7: "gone-from-metadata"})
 
 
 def test_a_plan_names_what_it_was_decided_on() -> None:
@@ -115,7 +115,7 @@ def test_a_plan_names_what_it_was_decided_on() -> None:
 def test_approvals(ids: list[str] | None, given: list[int]) -> None:
     loop = Loop("approve").marked(7, 8)
     report = [row.about["ledger"] for row in loop.report.approve(waiting(loop.report.plan(), ids))]
-    assert (report, [m.ledger for m in loop.markers.markers.values() if m.approved]) == (given, given)
+    assert (report, [m.ledger for m in loop.deletions.deletions.values() if m.approved]) == (given, given)
 
 
 def test_what_was_approved_waits_no_more() -> None:
@@ -146,9 +146,9 @@ def test_a_schema_belongs_to_its_namespace_and_unowned_ledgers_to_none() -> None
     assert [row["namespace"] for row in loop.report.status()["forgotten"]] == ["", "public/default"]
 
 
-def test_the_status_counts_markers_by_stage_with_the_age_of_the_oldest() -> None:
+def test_the_status_counts_deletions_by_stage_with_the_age_of_the_oldest() -> None:
     status = Loop("approve").marked(7, 8).report.status()
-    assert (status["markers"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
+    assert (status["deletions"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
 
 
 def test_without_any_there_is_no_oldest() -> None:
@@ -164,7 +164,7 @@ def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None
     ]
     report = loop.report.ledger(7, DATA)
     nodes = [(n["status"], n["points"], n["highest"], n["error"]) for n in report["nodes"]]
-    assert (report["rule"], report["since_ms"], report["marker"]["stage"], nodes) == (
+    assert (report["rule"], report["since_ms"], report["deletion"]["stage"], nodes) == (
         "deletion.forgotten", NOW, "marked", [("readable", False, 9, ""), ("unreadable", False, None, "p/sub: byte 3")],
     )  # fmt: skip
 
@@ -173,7 +173,7 @@ def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
     loop = Loop().apply()
     loop.cluster.pointers = [node(7, 8)]
     report = loop.report.ledger(7, DATA)
-    assert (report["rule"], report["since_ms"], report["marker"], report["nodes"][0]["points"]) == (
+    assert (report["rule"], report["since_ms"], report["deletion"], report["nodes"][0]["points"]) == (
         "",
         None,
         None,

@@ -15,7 +15,7 @@ from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.connectors.kafka.journal.transactions import Body, Signed
 from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.settings.settings import JournalSettings
-from trueup.streams.deletion.topics import MARKERS
+from trueup.streams.deletion.topics import DELETIONS
 from trueup.streams.journal import channel
 from trueup.streams.journal import topic as topics
 from trueup.streams.journal.codec import encode
@@ -166,10 +166,10 @@ def test_a_record_of_the_old_key_is_read_during_a_rotation(broker: Broker, tmp_p
 
 
 def test_a_forged_order_does_not_end_a_start_and_is_reported(broker: Broker, tmp_path: Path) -> None:
-    broker.send([("trueup.c.markers", [b"\0" * 8], [b"forged"])], 0)
+    broker.send([("trueup.c.deletions", [b"\0" * 8], [b"forged"])], 0)
     made = journal(broker, tmp_path, KEY)
-    assert list(made.read(MARKERS)) == []
-    assert [bad.where for bad in made.unreadable.all()] == ["topic trueup.c.markers partition 0 offset 0"]
+    assert list(made.read(DELETIONS)) == []
+    assert [bad.where for bad in made.unreadable.all()] == ["topic trueup.c.deletions partition 0 offset 0"]
 
 
 PLACE = SignatureScope("trueup", "c", "config", b"key")

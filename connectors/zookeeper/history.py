@@ -9,7 +9,7 @@ from trueup.state.common.errors import Retry, Stop
 
 _TODO = (
     "nothing is changed; if ZooKeeper was restored from a copy or replaced on purpose, stop Trueup and run "
-    "`trueup journal begin-anew`"
+    "`trueup journal rebuild`"
 )
 
 

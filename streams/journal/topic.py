@@ -27,7 +27,7 @@ class JournalTopic(NamedTuple):
     partitioned: bool = False
     """Whether the topic has journal.partitions partitions instead of one."""
     observed: bool = False
-    """Whether `trueup journal begin-anew` empties the topic, as its records are based on observations of ZooKeeper."""
+    """Whether `trueup journal rebuild` empties the topic, as its records are based on observations of ZooKeeper."""
     unsigned: str = ""
     """Why the records are not signed with journal.key_file. Empty, which is the default: the records are signed."""
     configs: Mapping[str, str] = COMPACTED

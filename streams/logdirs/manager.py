@@ -62,17 +62,17 @@ class LogDirsManager:
         seen = self._journal.newest(DIRECTORIES) if declared else {}
         for kafka, found in seen.values():
             if (dirs := self.by_name.get(kafka)) is not None:
-                dirs.known = {**dirs.known, found.broker: BrokerState(found, None, dirs.leveller.of(found.broker))}
+                dirs.known = {**dirs.known, found.broker: BrokerState(found, None, dirs.balancer.of(found.broker))}
 
     def _dirs(self, name: str, ours: dict[int, OwnChanges]) -> LogDirsReconciler:
         say, settings = partial(self.note, name), self._live.now
         declared = settings.table(KafkaCluster)[name]
         endpoint = endpoint_of(name, declared)
-        leveller = DirectoryBalancer(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
+        balancer = DirectoryBalancer(ours, partial(self._keep, name), say, partial(self._metrics.move, name))
         return LogDirsReconciler(
             name,
             LiveSection.of(self._live, LogDirsSettings, name),
-            leveller,
+            balancer,
             lambda: self._connect(endpoint),
             self._clock,
             say,

@@ -77,10 +77,10 @@ class LogDirsReconciler:
     """The reconciler of one cluster. One thread reconciles; others may read its state and approve actions."""
 
     def __init__(
-        self, name: str, policy: LiveSection[LogDirsSettings], leveller: DirectoryBalancer,
+        self, name: str, policy: LiveSection[LogDirsSettings], balancer: DirectoryBalancer,
         connect: Callable[[], Client], clock: Callable[[], int], say: Say,
     ) -> None:  # fmt: skip
-        self.name, self._policy, self.leveller, self._connect = name, policy, leveller, connect
+        self.name, self._policy, self.balancer, self._connect = name, policy, balancer, connect
         self._clock, self._say = clock, say
         self._client: Client | None = None
         self._approved: dict[int, frozenset[str]] = {}
@@ -118,7 +118,7 @@ class LogDirsReconciler:
             self._part()
             return
         found = {}
-        for broker in sorted({*seen, *self.leveller.ours}):
+        for broker in sorted({*seen, *self.balancer.ours}):
             one = seen.get(broker, DescribedBroker(broker, None, "it is not registered"))
             found[broker] = self._one(one, self._clock())
         self.known, self.problem, self.at_ms = found, "", self._clock()
@@ -127,14 +127,14 @@ class LogDirsReconciler:
         """The state of one broker after this pass."""
         if one.broker is None:
             before = self.known.get(one.id)
-            return BrokerState(before.observed if before else None, None, self.leveller.of(one.id), one.error)
+            return BrokerState(before.observed if before else None, None, self.balancer.of(one.id), one.error)
         return self._unsettled(one.broker, now_ms) or self._settled(one.broker, now_ms)
 
     def _unsettled(self, broker: Broker, now_ms: int) -> BrokerState | None:
         """The state of a broker that does not show its changed settings yet; nothing is decided about it. None: it
         shows them."""
         try:
-            if self.leveller.shows(broker, self._throttled, now_ms):
+            if self.balancer.shows(broker, self._throttled, now_ms):
                 return None
             before, error = self.known.get(broker.id), None
         except TrueupError as found:
@@ -142,25 +142,25 @@ class LogDirsReconciler:
             before, error = None, str(found)
         decision = before.decision if before else None
         why = "" if decision else error or "it does not show its changed settings yet"
-        return BrokerState(observed(broker, now_ms), decision, self.leveller.of(broker.id), why)
+        return BrokerState(observed(broker, now_ms), decision, self.balancer.of(broker.id), why)
 
     def _settled(self, shown: Broker, now_ms: int) -> BrokerState:
         """Decide about one broker, and execute permitted changes."""
         with self._lock:
             approved = self._approved.pop(shown.id, frozenset())
         cordons = shown.cordons and now_ms >= self._no_cordons_until_ms.get(shown.id, 0)
-        ours = self.leveller.of(shown.id)
+        ours = self.balancer.of(shown.id)
         broker, ours = followed_by(ours._replace(approved=ours.approved | approved), shown, now_ms)
         broker = replace(broker, cordons=cordons)
         seen, decision = observed(broker, now_ms), None
         try:
             decision, throttled = self._decided(broker, ours, now_ms)
             ours = ours._replace(approved=ours.approved & _names(decision))
-            self.leveller.act(self.client, broker, ours, decision, throttled, now_ms)
+            self.balancer.act(self.client, broker, ours, decision, throttled, now_ms)
         except TrueupError as error:
             self._failed(broker, error, decision, now_ms)
-            return BrokerState(seen, decision, self.leveller.of(shown.id), str(error))
-        return BrokerState(cordoned(seen, decision.cordon), decision, self.leveller.of(shown.id))
+            return BrokerState(seen, decision, self.balancer.of(shown.id), str(error))
+        return BrokerState(cordoned(seen, decision.cordon), decision, self.balancer.of(shown.id))
 
     def _decided(self, broker: Broker, ours: OwnChanges, now_ms: int) -> tuple[Decision, int | None]:
         """The decision, and the rate limit of the broker, which is queried only if it is needed."""
@@ -192,7 +192,7 @@ class LogDirsReconciler:
     def left(self) -> list[str]:
         """Changes of Trueup on brokers that cannot be reverted now, with the reason."""
         found = []
-        for broker, ours in sorted(dict(self.leveller.ours).items()):
+        for broker, ours in sorted(dict(self.balancer.ours).items()):
             parts = (("a throttle", ours.throttles), ("cordons", ours.cordoned), ("moves", ours.moves))
             what = " and ".join(name for name, some in parts if some)
             known = self.known.get(broker)

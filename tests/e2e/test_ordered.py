@@ -1,5 +1,5 @@
 """`trueup delete ledger` on a BookKeeper without Pulsar: the ordered ledger is deleted from every bookie. The last test
-restores an older copy of the cluster's ZooKeeper and runs `trueup journal begin-anew`."""
+restores an older copy of the cluster's ZooKeeper and runs `trueup journal rebuild`."""
 
 import shutil
 from collections.abc import Callable, Iterator
@@ -83,11 +83,11 @@ def test_a_restored_zookeeper_is_noticed_and_begun_anew_with(
     shutil.copytree(copy, data)
     cluster.start("zookeeper")
     trueup.process.start()
-    trueup.wait("the copy to be noticed", lambda status: any("begin-anew" in each for each in status["problems"]))
-    ready, anew = trueup.get("readyz")[0], ["journal", "begin-anew", "-c", str(trueup.file), "--yes"]
-    running = command(*anew)
+    trueup.wait("the copy to be noticed", lambda status: any("rebuild" in each for each in status["problems"]))
+    ready, rebuild = trueup.get("readyz")[0], ["journal", "rebuild", "-c", str(trueup.file), "--yes"]
+    running = command(*rebuild)
     trueup.end()
-    done = command(*anew)
+    done = command(*rebuild)
     trueup.start()
     found = ready, running.code, done.code, trueup.api("status")["ledgers"]
     assert found == (503, 2, 0, held), (running, done)

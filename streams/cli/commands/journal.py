@@ -15,7 +15,7 @@ def journal() -> None:
     """Maintain the journal while Trueup does not run.
 
     \b
-    Example:  trueup journal begin-anew -c trueup.yaml --yes
+    Example:  trueup journal rebuild -c trueup.yaml --yes
     """
 
 
@@ -38,7 +38,7 @@ def repair(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     Example:  trueup journal repair -c trueup.yaml --yes
     """
     chosen = configuration.settings(path, pairs)
-    from trueup.streams.bookkeeper.anew import alone_with
+    from trueup.streams.bookkeeper.journal_rebuild import alone_with
     from trueup.streams.journal import repair as repairs
 
     with alone_with(chosen) as opened:
@@ -58,10 +58,10 @@ def repair(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     return codes.OK
 
 
-@journal.command("begin-anew", short_help="Remove all observations of ZooKeeper.")
+@journal.command("rebuild", short_help="Remove all observations of ZooKeeper.")
 @options.configuration
 @click.option("--yes", "certain", is_flag=True, help="Execute the removal. Without --yes the topics are only listed.")
-def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
+def rebuild(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     """Remove the observations of BookKeeper's ZooKeeper from the journal, and the decisions that are based on them.
 
     Use this command after ZooKeeper was restored from a copy or replaced: Trueup detects that the history differs from
@@ -72,16 +72,16 @@ def begin_anew(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     Exits with 3 without --yes.
 
     \b
-    Example:  trueup journal begin-anew -c trueup.yaml --yes
+    Example:  trueup journal rebuild -c trueup.yaml --yes
     """
     chosen = configuration.settings(path, pairs)
-    from trueup.streams.bookkeeper import anew
+    from trueup.streams.bookkeeper import journal_rebuild
 
     topics = observed_topics()
     if not certain:
         click.echo(f"Topics to be emptied: {', '.join(topics)}. To execute it, add --yes.")
         return codes.CHANGES
     with out.progress("removing observations"):
-        forgotten = anew.begin_anew(chosen, topics, observing())
+        forgotten = journal_rebuild.rebuild(chosen, topics, observing())
     click.echo(f"Emptied: {', '.join(forgotten)}. The next `trueup run` reads everything again.")
     return codes.OK

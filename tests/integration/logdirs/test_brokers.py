@@ -49,10 +49,10 @@ class Loop:
 
     def __init__(self, bootstrap: str) -> None:
         self.policy = Policy(mode="enforce", headroom_bytes=0, throttle_bytes_per_s=SLOW)
-        leveller = DirectoryBalancer({}, lambda *_: None, lambda *_: None, lambda *_: None)
+        balancer = DirectoryBalancer({}, lambda *_: None, lambda *_: None, lambda *_: None)
         endpoint = Endpoint("east", bootstrap, 0)
         self.dirs = LogDirsReconciler(
-            "east", LiveSection(lambda: self.policy), leveller, lambda: LogDirsClient(endpoint),
+            "east", LiveSection(lambda: self.policy), balancer, lambda: LogDirsClient(endpoint),
             lambda: time.time_ns() // 10**6, lambda *_: None,
         )  # fmt: skip
 
@@ -72,7 +72,7 @@ class Loop:
         return self.dirs.known[broker]
 
     def ours(self, broker: int) -> OwnChanges:
-        return self.dirs.leveller.of(broker)
+        return self.dirs.balancer.of(broker)
 
     def copying(self, broker: int) -> bool:
         return any(move.copied for move in self.ours(broker).moves)

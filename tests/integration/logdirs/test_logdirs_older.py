@@ -51,11 +51,11 @@ def test_a_cordon_is_refused_before_the_broker_accepts_what_it_does_not_heed(
 
 def test_the_fallback_of_strategy_size_is_reported(disks: LogDirsClient) -> None:
     result: list[tuple[object, ...]] = []
-    leveller = DirectoryBalancer(
+    balancer = DirectoryBalancer(
         {}, lambda *kept: result.append(kept), lambda *reported: result.append(reported), lambda *_: None
     )
     policy = LiveSection(lambda: Policy(mode="enforce", strategy=SIZE))
-    dirs = LogDirsReconciler("old", policy, leveller, lambda: disks, lambda: 1, leveller._say)
+    dirs = LogDirsReconciler("old", policy, balancer, lambda: disks, lambda: 1, balancer._say)
     dirs.reconcile()
     decision = dirs.known[NODE].decision
     assert decision is not None

@@ -142,7 +142,7 @@ def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied:
         f"expected {copied.tree.paths.ledger(TEMPORARY)} as written", "expected /managed-ledgers/t/ns/persistent/a as",
     ]  # fmt: skip
     assert [text[: len(word)] for text, word in zip(reported, words, strict=True)] == words
-    assert (len(copied.journal.all), copied.owned.all, "begin-anew" in reported[0]) == (seen, [], True)
+    assert (len(copied.journal.all), copied.owned.all, "rebuild" in reported[0]) == (seen, [], True)
 
 
 def test_a_capture_that_runs_notices_an_older_copy(copied: Copied) -> None:
@@ -152,7 +152,7 @@ def test_a_capture_that_runs_notices_an_older_copy(copied: Copied) -> None:
     seen = len(copied.journal.all)
     copied.restore()
     copied.outrun()
-    wait_until(lambda: "begin-anew" in capture.health().problem, WAIT_S, "the older copy to be noticed")
+    wait_until(lambda: "rebuild" in capture.health().problem, WAIT_S, "the older copy to be noticed")
     assert (capture.health().synced, len(copied.journal.all)) == (False, seen)
     capture.close()
 

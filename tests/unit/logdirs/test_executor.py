@@ -76,9 +76,9 @@ class Bench:
         self.client, self.policy = FakeBroker(), replace(POLICY, **policy)  # type: ignore[arg-type]
         self.notes: list[tuple[Any, ...]] = []
         self.now_ms, self.journal_down = 1, False
-        leveller = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
+        balancer = DirectoryBalancer({1: ours} if ours != NOTHING else {}, self.keep, self.say, lambda *_: None)
         self.dirs = LogDirsReconciler(
-            "east", LiveSection(lambda: self.policy), leveller, lambda: self.client, lambda: self.now_ms, self.say
+            "east", LiveSection(lambda: self.policy), balancer, lambda: self.client, lambda: self.now_ms, self.say
         )
 
     def keep(self, broker: int, ours: OwnChanges) -> None:
@@ -97,7 +97,7 @@ class Bench:
 
     @property
     def ours(self) -> OwnChanges:
-        return self.dirs.leveller.of(1)
+        return self.dirs.balancer.of(1)
 
 
 def arrived(bench: Bench) -> None:

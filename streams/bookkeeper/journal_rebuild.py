@@ -18,7 +18,7 @@ from trueup.streams.runtime.process.lock import alone, make_private
 from trueup.streams.runtime.process.patience import patiently
 
 
-def begin_anew(settings: Settings, topics: Sequence[str], queries: Sequence[str]) -> list[str]:
+def rebuild(settings: Settings, topics: Sequence[str], queries: Sequence[str]) -> list[str]:
     """Delete these topics and create them again, empty, and delete the checkpoints of these queries. Returns the names
     of the topics. Raises `BadSettings` while an application uses the data directory, and `Retry` or `Stop` if the
     journal does not execute it; a repetition deletes the rest."""

@@ -306,7 +306,7 @@ class Simulation:
         self.journal, self.checker = Journal(self.random), Checker(self.world)
         self.admin = Admin(self.world, self.checker)
         self.settings = ReadPrioritySettings(
-            admin=["http://b"], mode="enforce", priority=DECLARED, stall_looks=STALL_LOOKS, settle_looks=SETTLE_LOOKS,
+            admin=["http://b"], mode="enforce", declared=DECLARED, stall_looks=STALL_LOOKS, settle_looks=SETTLE_LOOKS,
             settle_s=SETTLE_S, unload=self.random.random() < 0.5,
         )  # fmt: skip
         self.reconciler = self._started()

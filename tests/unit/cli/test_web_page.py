@@ -219,7 +219,7 @@ def test_a_bookie_names_a_reading_that_failed(
 
 
 def test_a_time_to_come_is_not_shown_as_past(client: FlaskClient, engine: FakeEngine) -> None:
-    engine.forgotten().deletions[1]["next_ms"] = engine.state["now_ms"] + 90_000
+    engine.forgotten().in_progress[1]["next_ms"] = engine.state["now_ms"] + 90_000
     assert "<dt>next</dt><dd>in 1m30s</dd>" in client.get("/ledgers/20/deletion").text
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import trueup
 from trueup.streams.journal.history_row import ACTIONS
 from trueup.streams.runtime.format import bounded, cut
+from trueup.streams.runtime.passes import PASS
 
 LEVELS, FORMS = ("debug", "info", "warning", "error"), ("text", "json")
 SAME, EVERY_S, DOWNLOAD_S = 60, 60.0, 2.0
@@ -30,10 +31,9 @@ class LogFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
         """Format the message as one line."""
-        extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
         words = [
             cut(super().formatMessage(record).replace("\n", " "), LONGEST),
-            *(f"{k}={_word(v)}" for k, v in extras.items()),
+            *(f"{k}={_word(v)}" for k, v in _fields(record).items()),
         ]
         return " ".join(words)
 
@@ -50,10 +50,14 @@ class JsonLine(LogFormatter):
         }  # fmt: skip
         if isinstance(record.exc_info, tuple) and record.exc_info[0] is not None:
             own["stack"] = self.formatException(record.exc_info)
-        extras = {name: value for name, value in vars(record).items() if name not in _PLAIN}
-        return json.dumps(
-            own | {f"{k}_" if k in own else k: bounded(v, LONGEST) for k, v in extras.items()}, default=str
-        )
+        fields = {f"{k}_" if k in own else k: bounded(v, LONGEST) for k, v in _fields(record).items()}
+        return json.dumps(own | fields, default=str)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, object]:
+    """The fields of the record, and the pass of the thread that logs it."""
+    found = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+    return found | {"pass": PASS.get()} if PASS.get() else found
 
 
 class OncePerMinute(logging.Filter):

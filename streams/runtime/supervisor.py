@@ -18,6 +18,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import TrueupError
+from trueup.streams.runtime.passes import within
 
 log = logging.getLogger(__name__)
 FIRST_WAIT_S, LONGEST_WAIT_S = 1.0, 60.0
@@ -49,6 +50,8 @@ class Task:
     """Whether the task failed and has not succeeded since."""
     proven_s: float = PROVEN_S
     """The number of seconds without a failure after which the task counts as successful."""
+    passes: int = 0
+    """The number of passes of a loop that began."""
 
     def begin(self, now: float) -> None:
         """Record a start."""
@@ -116,12 +119,14 @@ class Supervisor:
 
     def _attempt(self, task: Task, step: Callable[[], None]) -> bool:
         """Whether it succeeded. A panic of an extension written in Rust is not an `Exception`."""
-        try:
-            self.gate()
-            step()
-        except BaseException as error:
-            self._failed(task, error)
-            return False
+        task.passes += 1
+        with within(task.name, task.passes):
+            try:
+                self.gate()
+                step()
+            except BaseException as error:
+                self._failed(task, error)
+                return False
         task.failing = False
         return True
 

@@ -8,16 +8,23 @@ from collections.abc import Callable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from trueup.streams.runtime.passes import within
+
 Sink = Callable[[DataFrame, int], None]
 """Receives a batch and its number."""
 
 
 def started(rows: DataFrame, name: str, every: str, sink: Sink, checkpoint: str) -> StreamingQuery:
     """Start a query that passes new and changed rows to ``sink``, at the interval ``every``."""
+
+    def batch(frame: DataFrame, number: int) -> None:
+        with within(name, number):
+            sink(frame, number)
+
     return (
         rows.writeStream.outputMode("update")
         .queryName(name)
-        .foreachBatch(sink)
+        .foreachBatch(batch)
         .trigger(processingTime=every)
         .option("checkpointLocation", checkpoint)
         .start()

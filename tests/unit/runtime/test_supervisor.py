@@ -1,5 +1,6 @@
 """An exception in a thread is reported with its location, removes readiness, and is followed by a retry."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from trueup.streams.api import Application
 from trueup.streams.config.live import Live
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.runtime import supervisor as module
+from trueup.streams.runtime.logs import LogFormatter
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.web.server import Server, claim
@@ -306,3 +308,12 @@ def test_names_of_tasks_are_known_before_these_fail() -> None:
     supervisor.query("a query", Flaky())
     closed(supervisor)
     assert names == ["a loop", "a listener", "a check", "a query"]
+
+
+def test_every_log_line_of_a_pass_names_it(supervisor: Supervisor) -> None:
+    lines = list[str]()
+    record = logging.makeLogRecord({"name": "streams.x", "msg": "decided", "levelname": "INFO"})
+    for _ in range(2):
+        supervisor.guarded("tally", lambda: lines.append(LogFormatter().format(record)))
+    lines.append(LogFormatter().format(record))
+    assert [line.partition("decided")[2] for line in lines] == [" pass=tally-1", " pass=tally-2", ""]

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.metrics import Metrics
 
 STREAMS: list[Descriptor] = [PLACEMENT, DELETION, REPLICATION, LOGDIRS, READ_PRIORITY]
-"""Streams are created, started and reported in this order."""
+"""Streams are created, started and reported in this order. Findings are those of the first one unless another one is
+named, and its sections begin the page."""
 
 
 def rules() -> "Rules":

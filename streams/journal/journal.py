@@ -71,9 +71,10 @@ class Journal:
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
         chosen = self.settings
         created = self.topics.create([
-            TopicSpec(self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
-                  expires if each.name == HISTORY else each.configs)
-            for each in declared()
+            TopicSpec(
+                self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
+                expires if each.name == HISTORY else each.configs,
+            ) for each in declared()
         ], timeout_s)  # fmt: skip
         try:  # the setting may have changed since the topic was created
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)

@@ -229,4 +229,17 @@ def _event(event: Row, now_ms: int) -> str:
     return f"{since(now_ms, event['at_ms'])} ago, {event['event']}{by}{detail}"
 
 
-COMMANDS = Commands(get=(ledgers, bookies, marks), describe=(ledger,))
+def _findings(app: Api) -> list[Column]:
+    return [
+        Column("LEDGER", lambda r: str(r["ledger"])),
+        Column("VERDICT", lambda r: r["verdict"]),
+        Column("RULE", lambda r: short(r["rule"])),
+        Column("COPIES", lambda r: r["copies"], number=True),
+        Column("RACKS", lambda r: r["racks"], number=True),
+        Column("REPAIR", lambda r: r["stage"] or ("held" if r["held"] else "marked" if r["marked"] else "")),
+        Column("SINCE", out.ago(app, "since_ms")),
+        Column("REASON", lambda r: r["reason"], clips=True),
+    ]
+
+
+COMMANDS = Commands(findings=_findings, get=(ledgers, bookies, marks), describe=(ledger,))

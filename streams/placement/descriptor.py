@@ -87,11 +87,15 @@ PLACEMENT = Descriptor(
     ),
     selectors=("bookie", "namespace"),
     things=(
-        ResourceKind("ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
-              template="placement/templates/ledger.html",
-              shown=("fragments", "changes", "mark", "owned", "claim", "held")),
-        ResourceKind("bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
-              shown=("if_lost",)),
+        ResourceKind(
+            "ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
+            template="placement/templates/ledger.html",
+            shown=("fragments", "changes", "mark", "owned", "claim", "held"),
+        ),
+        ResourceKind(
+            "bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
+            shown=("if_lost",),
+        ),
         ResourceKind("what-if", "what-if/<kind>"),
     ),
     kinds={

@@ -137,6 +137,9 @@ class Commands(NamedTuple):
     get: Sequence["Command"] = ()
     describe: Sequence["Command"] = ()
     groups: Sequence["Command"] = ()
+    findings: Callable[..., Sequence[Any]] | None = None
+    """Returns the columns (`terminal.out.Column`) of `trueup get findings` for a client of the application
+    (`terminal.client.Api`). None: the columns that the findings of all streams have."""
 
 
 class Descriptor(NamedTuple):

@@ -25,7 +25,6 @@ from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.journal.history import ANONYMOUS, ITSELF, WHO
-from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Noun, ResourceKind, Verb
 from trueup.streams.runtime.format import bounded
@@ -216,7 +215,7 @@ def _index(app: Flask) -> dict[str, list[str]]:
 
 def _findings(engine: Engine) -> list[Row]:
     _only("verdict", "rule", "limit", "stream", *SELECTORS)
-    stream = one_of("stream", tuple(each.name for each in STREAMS)) or PLACEMENT.name
+    stream = one_of("stream", tuple(each.name for each in STREAMS)) or STREAMS[0].name
     known = next(each for each in STREAMS if each.name == stream)
     if strange := sorted(set(SELECTORS) & set(request.args) - set(known.selectors)):
         has = f"selectors of the stream {stream}: {', '.join(known.selectors) or 'none'}"

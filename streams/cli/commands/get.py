@@ -2,9 +2,8 @@
 
 import click
 
-from trueup.streams.catalog import rules
+from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.cli.resources import Lists
-from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.runtime.format import short
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget
@@ -31,7 +30,7 @@ def get() -> None:
 @click.option("--verdict", type=click.Choice(VERDICTS[1:]), help="Show only findings with this verdict.")
 @click.option("--rule", metavar="RULE", help="Show only findings of this rule; `trueup explain` lists the rules.")
 @click.option(
-    "--stream", metavar="STREAM", default=PLACEMENT.name, show_default=True, help="Show findings of this stream."
+    "--stream", metavar="STREAM", default=STREAMS[0].name, show_default=True, help="Show findings of this stream."
 )
 @options.bookie
 @options.namespace
@@ -54,20 +53,8 @@ def findings(
         "findings", verdict=verdict, rule=full_rule(rule), limit=limit, stream=stream, bookie=bookie,
         namespace=namespace,
     )  # fmt: skip
-    return out.listing(output, found, _ledgers(app) if stream == PLACEMENT.name else _anything(app), "No findings.")
-
-
-def _ledgers(app: Api) -> list[Column]:
-    return [
-        Column("LEDGER", lambda r: str(r["ledger"])),
-        Column("VERDICT", lambda r: r["verdict"]),
-        Column("RULE", lambda r: short(r["rule"])),
-        Column("COPIES", lambda r: r["copies"], number=True),
-        Column("RACKS", lambda r: r["racks"], number=True),
-        Column("REPAIR", lambda r: r["stage"] or ("held" if r["held"] else "marked" if r["marked"] else "")),
-        Column("SINCE", out.ago(app, "since_ms")),
-        Column("REASON", lambda r: r["reason"], clips=True),
-    ]
+    columns = next((each.commands().findings for each in STREAMS if each.name == stream), None)
+    return out.listing(output, found, (columns or _anything)(app), "No findings.")
 
 
 def _anything(app: Api) -> list[Column]:

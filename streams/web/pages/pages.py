@@ -14,7 +14,6 @@ from trueup.state.access.tokens import Role
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
-from trueup.streams.placement.descriptor import PLACEMENT
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Descriptor, PageSection, ResourceKind
 from trueup.streams.runtime.format import age, ago, cut, many, short, since, size
@@ -135,7 +134,7 @@ class Pages:
             "overview.html", "/", 2, parts=shown, urgent=urgent, actions=self._actions(RECENT),
             bodies={name: self._body(section, status, URGENT) for name, section in shown.items()},
             outdated={name: self._outdated(section) for name, section in shown.items()},
-            first=[section.name for section in PLACEMENT.page],
+            first=[section.name for section in STREAMS[0].page], usual=STREAMS[0].name,
             trends={stream.name: self._sparks(stream, status) for stream in self._running()},
         )  # fmt: skip
 
@@ -167,7 +166,9 @@ class Pages:
 
     def _findings(self) -> Response:
         groups = self._groups()
-        stream = _chosen("stream", [each.name for each in STREAMS]) or next((g["stream"] for g in groups), "placement")
+        stream = _chosen("stream", [each.name for each in STREAMS]) or next(
+            (g["stream"] for g in groups), STREAMS[0].name
+        )
         known = next(each.rules for each in STREAMS if each.name == stream)
         rule, verdict = _chosen("rule", [each.id for each in known]), _chosen("verdict", VERDICTS)
         asked = _asked("q")

@@ -1,5 +1,5 @@
 # Trueup with everything it needs: the locked Python packages (a Java among them) and the locked jars.
-# The base is an exact version. To fix its content, too, add the digest that `docker buildx imagetools inspect` shows.
+# The base is an exact version. To also fix its content, add the digest that `docker buildx imagetools inspect` shows.
 FROM python:3.11.14-slim-bookworm AS build
 
 WORKDIR /build

@@ -289,7 +289,7 @@ class Write(Protocol):
         """Send the records, without waiting for the results where the system permits this."""
 
     def written(self) -> Mapping[LogId, Written]:
-        """Wait for the results. Records that did not fit into one request are sent here, too."""
+        """Wait for the results. Records that did not fit into one request are also sent here."""
 
 
 class CopyEnd(Protocol):

@@ -225,7 +225,7 @@ def _logback(root: Path) -> Path:
 
 
 def _pair() -> tuple[Port, Port]:
-    """A free port, and the one at a distance of `_FAST`, which is free, too."""
+    """A free port whose port at a distance of `_FAST` is also free."""
     while True:
         first = Port()
         try:

@@ -19,7 +19,7 @@ def name_of(value: object) -> str:
 
 def values_of(claims: Mapping[str, Any], path: str) -> list[str]:
     """The texts of a claim: of a list, or of a text with spaces in between. ``path``: its name, or names of nested
-    objects with dots in between; a claim whose name has dots is found, too."""
+    objects with dots in between; a claim whose name has dots is also found."""
     found: object = claims.get(path)
     if found is None:
         found = claims

@@ -1,6 +1,6 @@
 """Log directories of one broker, as DescribeLogDirs reports them, and the choice for its next partition.
 
-Both strategies of KIP-178 are functions of plain values that a broker plugin could call, too. Sizes are bytes; -1 is
+Both strategies of KIP-178 are functions of plain values that a broker plugin could also call. Sizes are bytes; -1 is
 a size that the broker did not report (before 3.3, an offline directory, no permission). Directories of one file system
 report the same volume; their free bytes are counted once.
 """
@@ -244,7 +244,7 @@ def _by_count(broker: Broker, passed: frozenset[str]) -> tuple[str, ...]:
 def _volumes(dirs: Sequence[LogDir]) -> NDArray[np.int64]:
     """Group directories with the same total and (nearly) the same usable bytes into one volume.
 
-    Two equal disks with equal contents are grouped, too. This is harmless: nothing needs to move between them, and
+    Two equal disks with equal contents are also grouped. This is harmless: nothing needs to move between them, and
     their free space is underestimated rather than overestimated.
     """
     found: list[int] = []

@@ -139,7 +139,7 @@ def _unmapped(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]
 def _deep(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
     classes = bench.bookie_classes
     odd = [bookie for bookie in found.bookies if classes.kind[classes.of.get(bookie, -1)] == BookieClass.ODD]
-    # Bookies outside the ensemble matter, too: any of them may have joined first.
+    # Bookies outside the ensemble also matter: any of them may have joined first.
     odd = odd or [bookie for bookie, at in classes.of.items() if classes.kind[at] == BookieClass.ODD]
     places = [(bookie, classes.racks[classes.rack[classes.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
     more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []

@@ -40,7 +40,7 @@ class _Part:
 class Queue:
     """Ledgers that were published and are not judged yet. Not safe for use from several threads at once.
 
-    Records in the journal at the start of a run wait, too, until the stream has passed them: ``started``.
+    Records in the journal at the start of a run also wait until the stream has passed them: ``started``.
     """
 
     def __init__(self) -> None:

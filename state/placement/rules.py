@@ -29,7 +29,7 @@ RULES = Rules([
         "placement.lost-member", _D, "a member is lost and can be replaced",
         "A closed ledger names a bookie that has been neither writable nor read-only for longer than "
         "placement.grace_s. Every entry still has a live replica, and BookKeeper's replaceBookie can select a "
-        "replacement. A fragment without entries counts, too: only its metadata must change.",
+        "replacement. A fragment without entries also counts: only its metadata must change.",
         "The ledger is marked under-replicated and a worker copies it. The replacement need not adhere: BookKeeper "
         "restores the replicas first and the placement later, and Trueup then judges the racks again. If the bookie "
         "returns, the ledger is true.",
@@ -38,7 +38,7 @@ RULES = Rules([
         "placement.too-few-racks", _D, "a write quorum spans too few racks",
         "A window of write-quorum bookies on the ring spans fewer racks than min(Qw, minNumRacksPerWriteQuorum). "
         "Every member is live, and BookKeeper's replacement algorithm can reach an ensemble that adheres. Windows "
-        "without entries count, too: BookKeeper's policy receives the ensemble and not the entries.",
+        "without entries also count: BookKeeper's policy receives the ensemble and not the entries.",
         "The ledger is marked without naming a bookie; a worker with repairedPlacementPolicyNotAdheringBookieEnabled "
         "moves replicas. If BookKeeper selects bookies randomly, several attempts may be necessary; the evidence "
         "shows this.",
@@ -108,7 +108,7 @@ RULES = Rules([
     Rule(
         "placement.open-older-fragment", _B, "open, and an older fragment has a lost member",
         "The ledger is open or in recovery. All members of its last fragment are live, but an earlier, complete "
-        "fragment names a lost bookie. A mark would cause workers to process the last fragment, too.",
+        "fragment names a lost bookie. A mark would cause workers to also process the last fragment.",
         "The ledger is not marked. It is repaired when it is closed.",
     ),
     Rule(
@@ -120,7 +120,7 @@ RULES = Rules([
     Rule(
         "placement.pending-member", _B, "a member is unavailable within the grace period, and the repair depends on it",
         "The ledger needs repair, and another member has been unavailable for less than placement.grace_s. A worker "
-        "would copy the data of that member, too, or could not read the only live replica.",
+        "would also copy the data of that member, or could not read the only live replica.",
         "The ledger is not marked until the bookie returns or the grace period ends.",
     ),
     Rule(

@@ -127,7 +127,7 @@ class Bucket:
             fresh, before = self._against_view(fresh)
         if not len(fresh):
             return fresh
-        # Several versions of a ledger in one batch are successive states, too.
+        # Several versions of a ledger in one batch are also successive states.
         before = concat([before, _repeated(arrived)])
         if len(before):
             self._know(self.former.merge(before, fresh, topology))

@@ -198,7 +198,7 @@ LINK_RULES = Rules([
     Rule(
         "alignment.right-revoked", _D, "an ACL was revoked at the source",
         "The target has an ACL that this link created, or that both clusters had, and the source no longer has it.",
-        "The ACL is revoked at the target, too. ACLs that only the target ever had remain.",
+        "The ACL is also revoked at the target. ACLs that only the target ever had remain.",
     ),
     Rule(
         "replication.group-behind", _D, "the target offset of a group is behind its source offset",

@@ -14,7 +14,7 @@ _TLS, _OTHERS = "tls.", ("timeout.ms", "replicator.source")
 class RocketMqCluster:
     """A RocketMQ cluster, version 5.3 or later. Links refer to it by its name."""
 
-    namesrv: str = key(doc="Name servers, host:port[;host:port...], as in namesrvAddr; commas are accepted, too")
+    namesrv: str = key(doc="Name servers, host:port[;host:port...], as in namesrvAddr; commas are also accepted")
     bit: int = key(
         doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
         "and never changed", least=0, most=BITS - 1,

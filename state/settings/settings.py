@@ -223,7 +223,7 @@ def _check_journal(draft: Draft) -> Iterator[str]:
         yield "journal.security: expected journal.bootstrap; found none, and the embedded broker makes its own login"
     if not journal.security:
         for name in sorted(settings_of_security(journal.options)):
-            yield f"journal.options.{name}: expected journal.security, which the Java client of Spark reads, too"
+            yield f"journal.options.{name}: expected journal.security, which the Java client of Spark also reads"
 
 
 def _check_racks(draft: Draft) -> Iterator[str]:

@@ -34,7 +34,7 @@ ANY = LedgerSelection()
 def not_too_many(count: int) -> None:
     """Raises `Refused` if so many ledgers are not read for one request."""
     if count > MOST:
-        todo = "select by --verdict or --rule, too; `trueup get ledgers` without --all"
+        todo = "also select by --verdict or --rule; `trueup get ledgers` without --all"
         raise Refused(f"a bookie or a namespace to be looked for among at most {MOST:,} ledgers", f"{count:,}", todo)
 
 

@@ -162,7 +162,7 @@ class Vote(Watcher):
         if not self.owns(votes[0]):
             self._holder = Holder(AuditorState.OTHER, votes[0].bookie)
         elif self._holder.role is not AuditorState.OURS:
-            # BookKeeper's Auditor writes this, too; BookKeeper's shell shows it.
+            # BookKeeper's Auditor also writes this, and BookKeeper's shell shows it.
             client.put(self._paths.election, mark_codec.vote(self._bookie), -1)
             self._holder = Holder(AuditorState.OURS, self._bookie)
 

@@ -25,7 +25,7 @@ NAMES = {
     "https.ca.location": "sasl.oauth.ca",
 }  # fmt: skip
 """Our keys by librdkafka's names."""
-_NO_TOKEN = "the token endpoint gives no token: check sasl.oauth.url, the id and ca, too"  # noqa: S105 - a text
+_NO_TOKEN = "the token endpoint gives no token: check sasl.oauth.url, the id and ca"  # noqa: S105 - a text
 _SIGNS = (
     (
         "certificate verify failed",

@@ -11,7 +11,7 @@ Pairs = tuple[tuple[str, str], ...]
 def key_of(metadata: Any, null: bool = False) -> bytes | None:
     """The key in metadata of a message, None: none. ``null``: whether the batch says that its messages have none.
 
-    A key that is marked as base64 but is none stays as it is: Pulsar's consumer gives it as text, too.
+    A key that is marked as base64 but is none stays as it is: Pulsar's consumer also gives it as text.
     """
     key: bytes = metadata.partition_key
     if not key and not metadata.HasField("partition_key"):

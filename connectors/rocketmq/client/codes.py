@@ -82,7 +82,7 @@ _PASSING = (ResponseCode.BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.
 _BUSY, _UNSURE = "busy", "UNKNOWN_ERROR"
 """Brokers report a busy page cache or commit log, and a failed write, as a system error (SendMessageProcessor.java)."""
 _STARTING = "NoSuchElementException"
-"""A broker that has just started has no samples for its figures yet (StoreStatsService.java): a system error, too."""
+"""The system error of a broker that has just started: it has no samples for figures yet (StoreStatsService.java)."""
 _EXCEEDED = "size exceeded"
 """Brokers refuse a batch that is too long with an exception (MessageExtEncoder.java), which is a system error."""
 _TODO: Mapping[int, str] = {

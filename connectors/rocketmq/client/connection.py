@@ -142,7 +142,7 @@ class RocketMqConnection(Closing):
             while self._lost is None and pending.opaque not in self._arrived and self._readable():
                 self._read(pending)
         except TrueupError:
-            return True  # `wait` raises it, too
+            return True  # `wait` also raises it
         return self._lost is not None or pending.opaque in self._arrived
 
     def ask(self, request: RocketMqRequest) -> RocketMqResponse:

@@ -118,7 +118,7 @@ class FormerMembers:
         """The memory under a new topology; returns itself if nothing changed.
 
         The time of bookies that returned starts, and ended pairs are removed. If ``restarted`` was increased, pairs
-        of bookies that registered since the drop are removed, too.
+        of bookies that registered since the drop are also removed.
         """
         if not len(self):
             return self

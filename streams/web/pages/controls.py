@@ -89,8 +89,8 @@ def approval(rows: Sequence[Row]) -> Button | None:
 
 def _says(waits: Sequence[Row]) -> str:
     lines = [does(row) for row in waits[:CERTAIN]]
-    more = many(len(waits) - CERTAIN, "other action is", "other actions are")
-    return " ".join(lines) + (f" {more} approved, too." if len(waits) > CERTAIN else "")
+    more = many(len(waits) - CERTAIN, "other action is also", "other actions are also")
+    return " ".join(lines) + (f" {more} approved." if len(waits) > CERTAIN else "")
 
 
 def does(row: Row) -> str:

@@ -271,7 +271,7 @@ def test_numbers_of_different_units_have_axes_of_their_own(client: FlaskClient, 
 def test_one_other_action_is_one(client: FlaskClient, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     some = [row for row in engine.plan() if row["stage"] == "awaiting approval"][:4]
     monkeypatch.setattr(engine, "plan", lambda: some)
-    assert "1 other action is approved, too" in client.get("/plan").text
+    assert "1 other action is also approved" in client.get("/plan").text
 
 
 def test_the_timeline_shows_selected_actions(client: FlaskClient) -> None:

@@ -93,7 +93,7 @@ class NativeRows(Native):
         body_at, body_end = block.body_at[rows], block.body_end[rows]
         head_at, more = body_at - batch.HEAD.size, np.diff(ends) + end - start
         data = np.frombuffer(content.data, np.uint8)
-        head = np.zeros((len(more), 4), ">i4")  # before the length of the body, which the response has, too
+        head = np.zeros((len(more), 4), ">i4")  # before the length of the body, which the response also has
         head[:, 0], head[:, 3] = batch.size_of(0, 0) + body_end - body_at + more, block.flags[rows]
         data[head_at[:, None] + np.arange(head.itemsize * 4)] = head.view(np.uint8)
         data[body_end], data[body_end + 1] = more >> 8, more & 0xFF

@@ -24,9 +24,9 @@ class Replaced:
 
 
 def state_of(path: str | Path) -> object:
-    """What changes when a file is written, replaced or removed, or its error does."""
+    """What changes when a file is written, replaced or removed, or its permissions, its owner or its error change."""
     try:
         found = os.stat(path)
     except OSError as error:
         return str(error.strerror)
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from trueup.connectors.replaced import Replaced
+from trueup.connectors.replaced import Replaced, state_of
 
 
 def test_a_file_that_is_written_again_is_noticed_once(tmp_path: Path) -> None:
@@ -26,3 +26,12 @@ def test_a_missing_file_is_no_error(tmp_path: Path) -> None:
     replaced = Replaced({"tls.certificate": str(tmp_path / "none")})
     (tmp_path / "none").write_text("now")
     assert replaced()
+
+
+def test_a_file_that_becomes_readable_is_noticed(tmp_path: Path) -> None:
+    file = tmp_path / "key.pem"
+    file.write_text("key")
+    file.chmod(0)
+    before = state_of(file)
+    file.chmod(0o600)
+    assert state_of(file) != before

@@ -146,9 +146,10 @@ class Kafka(LocalServer):
         """The ports of the last run by listener, or new ones for those that are in use."""
         names = [self.listener, "CONTROLLER", *(self._security.listeners if self._security else ())]
         record = self.root / "ports.json"
-        before = json.loads(record.read_text()) if record.exists() else []
+        before = _recorded(record)
         ports = {name: _port(number) for name, number in zip(names, [*before, *[0] * len(names)], strict=False)}
-        write_whole(record, json.dumps([port.number for port in ports.values()]))
+        if (numbers := [port.number for port in ports.values()]) != before:
+            write_whole(record, json.dumps(numbers))
         return ports
 
     def layout(self) -> dict[str, object]:
@@ -217,6 +218,15 @@ def _is_formatted(directory: Path) -> bool:
 def _addresses(ports: Mapping[str, Port]) -> str:
     """Addresses by listener name, in the form of server.properties."""
     return ",".join(f"{name}://{port}" for name, port in ports.items())
+
+
+def _recorded(record: Path) -> list[int]:
+    """The ports in a file. None if the file is not a list of ports: a power failure can leave it empty."""
+    try:
+        found = [int(number) for number in json.loads(record.read_text())]
+    except (OSError, ValueError, TypeError):
+        return []
+    return found if all(0 <= number < 1 << 16 for number in found) else []
 
 
 def _port(number: int) -> Port:

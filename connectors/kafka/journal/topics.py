@@ -43,6 +43,8 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 log = logging.getLogger(__name__)
 FLUSH_S = 30.0
 ASK_S, MARKED_S, TOGETHER_S = 2.0, 5.0, 0.02
+LARGEST = 16 << 20
+"""Maximum bytes of a record before compression. Brokers limit the bytes after it."""
 ANNOUNCED_MS = 5_000
 """An announcement that is not acknowledged within this time is dropped."""
 _PERMANENT = frozenset({
@@ -98,6 +100,7 @@ class TopicClient:
             "linger.ms": 5,
             "batch.size": 500_000,
             "queue.buffering.max.messages": 1_000_000,
+            "message.max.bytes": LARGEST,
             "delivery.report.only.error": True,
         }
         self._producer = Producer({**self._writes, "on_delivery": self._delivered})
@@ -228,12 +231,7 @@ class TopicClient:
                 self._transactions.write(parts, within_s)
                 return
             self._failed.clear()
-            for topic, all_keys, bodies in parts:
-                for key, body in zip(all_keys, bodies, strict=True):
-                    try:
-                        produce(self._producer, topic, key, body, partition)
-                    except BufferError:
-                        self._produce_later(topic, key, body, partition)
+            self._produce(parts, partition)
             left = self._producer.flush(within_s)
             if self._failed:
                 raise translated(self._failed[0], "write to the journal")
@@ -243,6 +241,18 @@ class TopicClient:
                 raise Retry("acknowledged records", f"{left} unacknowledged after {within_s:.0f} s", "try again")
         finally:
             self._lock.release()
+
+    def _produce(self, parts: Iterable[Part], partition: int) -> None:
+        """Add the records to the queue. Raises `Stop` for a record that is too large, after the ones before it."""
+        try:
+            for topic, keys, bodies in parts:
+                for key, body in zip(keys, bodies, strict=True):
+                    try:
+                        produce(self._producer, topic, key, body, partition)
+                    except BufferError:
+                        self._produce_later(topic, key, body, partition)
+        except KafkaException as error:
+            raise translated(error.args[0], "write to the journal") from error
 
     def _produce_later(self, topic: str, key: bytes, body: Body, partition: int) -> None:
         """Add a record to the queue when there is room."""
@@ -355,7 +365,8 @@ class Announcer:
     def __init__(self, client: Mapping[str, Any]) -> None:
         self._producer = Producer({
             **client, "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
-            "message.timeout.ms": ANNOUNCED_MS, "queue.buffering.max.messages": 10_000, "log_level": 0,
+            "message.timeout.ms": ANNOUNCED_MS, "queue.buffering.max.messages": 10_000,
+            "message.max.bytes": LARGEST, "log_level": 0,
         })  # fmt: skip
 
     def publish(self, topic: str, key: bytes, body: bytes) -> None:

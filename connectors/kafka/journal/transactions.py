@@ -56,6 +56,8 @@ class Transactions:
         self._translate, self._fenced = translate, fenced
         self._open = False
         """Whether the outcome of the last transaction is not known yet."""
+        self._cut = False
+        """Whether the open transaction lacks records and must not be committed."""
 
     def begin(self, within_s: float) -> None:
         """Take over the transactional.id. Raises `Retry`, or `Stop` without the permission."""
@@ -68,13 +70,16 @@ class Transactions:
         """Write these records atomically. Raises `Retry` with unknown outcome, or `Stop`."""
         until_s = time.monotonic() + within_s
         try:
-            if self._open:
+            if self._cut:
+                self._abort()
+            elif self._open:
                 self._commit(until_s)
             self._producer.begin_transaction()
-            self._open = True
+            self._open = self._cut = True
             for topic, keys, bodies in parts:
                 for key, body in zip(keys, bodies, strict=True):
                     self._produce(topic, key, body)
+            self._cut = False
             self._commit(until_s)
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
@@ -100,13 +105,16 @@ class Transactions:
                 self._open = False
                 return
 
+    def _abort(self) -> None:
+        self._producer.abort_transaction(ABORT_S)
+        self._open = self._cut = False
+
     def _failed(self, error: KafkaError) -> TrueupError:
         """End a failed transaction."""
         if error.code() in FENCED or error.fatal():
             self._fenced(f"the journal refused a write: {error.str()}")
             return Stop("to write to the journal as the leader", error.str(), "none: another instance leads")
-        if error.txn_requires_abort():
+        if error.txn_requires_abort() or self._cut:
             with suppress(KafkaException):
-                self._producer.abort_transaction(ABORT_S)
-                self._open = False
+                self._abort()
         return self._translate(error, "write to the journal")

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from trueup.connectors.kafka.journal import topics as module
-from trueup.connectors.kafka.journal.topics import TopicClient
+from trueup.connectors.kafka.journal.topics import LARGEST, TopicClient
+from trueup.state.common.errors import Stop
 
 
 class FullOnce:
@@ -33,3 +34,8 @@ def test_a_record_that_waits_for_room_keeps_its_partition(monkeypatch: pytest.Mo
     monkeypatch.setattr(module, "Producer", lambda _: full)
     TopicClient("127.0.0.1:1", {}).send([("t", [b"k"], [b"v"])], partition=3)
     assert full.sent == [("t", b"v", b"k", 3)]
+
+
+def test_a_record_that_is_too_large_needs_an_operator() -> None:
+    with pytest.raises(Stop):
+        TopicClient("127.0.0.1:1", {}).send([("t", [b"k"], [bytes(LARGEST + 1)])], 0.1)

@@ -28,7 +28,7 @@ from trueup.state.common.errors import Retry
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
-from trueup.streams.config.journal_topics import CHECK_S, JournalTopics
+from trueup.streams.config.journal_topics import CHECK_S, JournalTopics, recreated
 from trueup.streams.config.live import Live
 from trueup.streams.instance.alone import BEAT_S, Instance
 from trueup.streams.instance.election import Election
@@ -199,6 +199,7 @@ class Running:
             chosen = replace(chosen, bootstrap=broker.bootstrap, security=broker.security)
         journal = Journal(chosen.bootstrap, chosen, self._settings.cluster.name, shared=bool(self._settings.ha.id))
         self._created = self._wait(f"the journal at {chosen.bootstrap}", journal.create)
+        self._wait("the journal's topics", lambda: recreated(journal, self._created, now_ms()))
         self._history = History(journal, acts=not self._settings.ha.id)
         return journal
 

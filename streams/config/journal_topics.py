@@ -7,7 +7,7 @@ reads the cluster again.
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +24,7 @@ from trueup.state.instance.journal_topics import (
     unreadable,
 )
 from trueup.streams.config.live import Live
+from trueup.streams.journal.history import ITSELF
 from trueup.streams.journal.topic import CONFIG, declared
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,26 @@ class JournalTopicAdmin(Protocol):
         """The first offset of partition 0 of a topic."""
 
 
+class ConfigWriter(Protocol):
+    """The methods of `streams.journal.journal.Journal` that `recreated` uses."""
+
+    def topic(self, what: str) -> str:
+        """The full name of a topic."""
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        """Write records."""
+
+
+def recreated(journal: ConfigWriter, created: Sequence[str], now_ms: int) -> None:
+    """Write into the config topic that it was missing, if this start created it beside other topics of the journal.
+
+    The process that creates the topic need not be the one that leads: a standby also creates topics. Raises `Retry`.
+    """
+    if journal.topic(CONFIG) in created and len(created) < len(declared()):
+        record = {"name": CONFIRMED, "value": json.dumps(UNCONFIRMED), "at_ms": now_ms, "by": ITSELF}
+        journal.put([(CONFIG, CONFIRMED.encode(), record)])
+
+
 class JournalTopics:
     """The topics of one run. ``created``: the full names of those that this start created; ``file``: the file
     that holds the place of the config topic by its name; ``problems``: what an operator has to correct."""
@@ -67,6 +88,8 @@ class JournalTopics:
     def start(self) -> None:
         """Decide whether settings may have been lost since the last run. Raises `Retry`."""
         states = self._journal.states()
+        if self._config not in states:
+            raise Retry(f"topic {self._config}", "none", "restart an instance: it creates what is missing")
         self._before = {name: state.id for name, state in states.items()}
         self._judge(states)
         self._first = False
@@ -120,8 +143,6 @@ class JournalTopics:
         return not self._live.restraint and self._before[self._config] == config.id
 
     def _doubt(self, config: JournalTopicState, why: str) -> None:
-        if not self._live.now.journal.confirmed and self._config in self._created:
-            self._live.set(CONFIRMED, UNCONFIRMED)  # the next start must not take the topic for a new one
         self._live.restrain(
             f"settings may have been lost: {self._config}: {why}; every mode is observe; set lost settings again, then "
             f"run `trueup config set {CONFIRMED} {config.place}`"

@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 
 from tests.configuration import parse
-from trueup.state.common.errors import BadSettings
+from trueup.state.common.errors import BadSettings, Retry
 from trueup.state.instance.journal_topics import JournalTopicState, expiring, lost
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.replication.settings import LinkSettings
-from trueup.streams.config.journal_topics import LOOKS, JournalTopics
+from trueup.streams.config.journal_topics import LOOKS, JournalTopics, recreated
 from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import encode
 from trueup.streams.journal.journal import Journal, JournalRecord
@@ -77,6 +77,7 @@ def broker() -> Broker:
 @pytest.fixture
 def start(broker: Broker, tmp_path: Path) -> Callable[..., tuple[Live, JournalTopics]]:
     def started(created: Sequence[str] = (), file: str = "kept.json") -> tuple[Live, JournalTopics]:
+        recreated(broker, created, 0)
         live = Live(BASE, cast("Journal", broker), lambda: 0)
         live.load()
         topics = JournalTopics(broker, live, list(created), tmp_path / file)
@@ -242,3 +243,16 @@ def test_records_expire_by_a_limit_and_a_policy(policy: str, ms: int, size: int,
 
 def test_a_first_run_whose_topic_already_lost_records_is_doubted() -> None:
     assert lost(JournalTopicState("i", 7), "", "", created=False, others=True) == "records before offset 7 were deleted"
+
+
+def test_what_a_standby_created_is_doubted_by_every_instance_that_leads(broker: Broker, start: Start) -> None:
+    broker.anew()
+    recreated(broker, [CONFIG], 0)  # by the standby, which does not lead
+    live, _ = start(file="another.json")
+    assert modes(live) == OBSERVE
+
+
+def test_without_the_config_topic_an_instance_does_not_lead(broker: Broker, start: Start) -> None:
+    del broker.found[CONFIG]
+    with pytest.raises(Retry):
+        start()

@@ -236,7 +236,8 @@ class Application:
 
     def actions(self, limit: int, wanted: Callable[[dict[str, Any]], bool] | None = None) -> Rows:
         """Executed actions, newest first; with ``wanted`` those of the newest ones that it selects."""
-        return self._history.latest(limit, wanted)
+        found = self._history.latest(limit, wanted)
+        return found if wanted else LimitedRows(found, max(len(found), len(self._history.rows())))
 
     def grouped(self, stream: str) -> Mapping[str, int]:
         """Findings of a stream by rule."""

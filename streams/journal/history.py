@@ -97,7 +97,13 @@ class History:
             return [row for row in self._rows if ledger is None or row.ledger == ledger]
 
     def _read(self, limit: int) -> list[HistoryRow]:
-        if self._journal is None:
-            return []
-        found = {record.key: record.value for record in self._journal.read(HISTORY, last=limit)}
-        return [row for row in found.values() if row is not None]
+        """At least this number of the newest rows, or all."""
+        before, offsets = -1, limit
+        while self._journal is not None:
+            found = {record.key: record.value for record in self._journal.read(HISTORY, last=offsets)}
+            rows = [row for row in found.values() if row is not None]
+            # Transactions also occupy offsets, so there may be more rows among more offsets.
+            if len(rows) >= limit or len(rows) == before:
+                return rows
+            before, offsets = len(rows), 2 * offsets
+        return []

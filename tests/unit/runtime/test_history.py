@@ -98,3 +98,21 @@ def test_a_long_detail_is_bounded() -> None:
     made = History()
     made.add(STEP._replace(detail="x" * 100_000))
     assert len(made.rows()[0].detail) == history.DETAIL
+
+
+class Marked(FakeJournal):
+    """A journal with a transaction marker after each row; a marker occupies an offset."""
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]], _within_s: float = 0.0) -> None:
+        for what, key, value in records:
+            marker = JournalRecord(b"marker %d" % len(self.records), None, what, 0)
+            self.records += [JournalRecord(key, value, what, 0), marker]
+
+
+def test_markers_of_transactions_do_not_take_the_place_of_rows() -> None:
+    journal = Marked()
+    writer = kept(journal)
+    writer.add(*steps(200))
+    writer.save()
+    standby = History(journal, acts=False)  # type: ignore[arg-type]
+    assert len(standby.latest(50)) == 50

@@ -24,6 +24,7 @@ from trueup.streams.config.check import problems
 from trueup.streams.journal import topic
 from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.history import History
+from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.topic import INSTANCES, JournalTopic
 from trueup.streams.rows import Row
 from trueup.streams.runtime.checks import ok
@@ -31,7 +32,16 @@ from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, ResourceKind, Verb
 from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 from trueup.streams.runtime.spark.listener import Listener
-from trueup.streams.runtime.stream import AWAITING, Filter, Finding, ObservationSource, PlanRow, Stream, StreamStatus
+from trueup.streams.runtime.stream import (
+    AWAITING,
+    Filter,
+    Finding,
+    LimitedRows,
+    ObservationSource,
+    PlanRow,
+    Stream,
+    StreamStatus,
+)
 from trueup.streams.web.api import create_app, serve
 
 ROOT = Path(__file__).parents[3]
@@ -430,3 +440,9 @@ def test_doctor_looks_at_it() -> None:
 
 def test_its_commands_are_in_the_docs(application: Application) -> None:
     assert "## trueup get piles" in docs.commands()
+
+
+def test_a_list_of_actions_says_how_many_there_are(application: Application) -> None:
+    application._history.add(*[HistoryRow(at, f"pile-{at}", "pile", "grown") for at in range(60)])
+    found = application.actions(50)
+    assert (len(found), isinstance(found, LimitedRows) and found.total) == (50, 60)

@@ -32,13 +32,16 @@ _CONSUMER, _DEBUGGER = -1, -2
 """Replica ids: for the end that a consumer sees, and for the leader's end (ReplicaManager.fetchOffset)."""
 _METADATA, _LIST_OFFSETS, _DESCRIBE_PRODUCERS = 10, 2, 0  # versions of all brokers from 2.8 on
 SETTLE_S = 0.5
+_RESTS, _LONGEST_REST_S = 10, 60.0
 T = TypeVar("T")
 
 
 class KafkaClient:
     """Leaders as of the last `refresh`, and one connection per broker for short requests.
 
-    Requests about partitions return a result or an error for each of them.
+    Requests about partitions return a result or an error for each of them. A broker to which no connection can be
+    opened rests for ten times as long as the attempt took, at most a minute: one that hangs must not take the time of
+    the partitions of the others. Requests to it then fail at once, with the error of the attempt.
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -50,6 +53,7 @@ class KafkaClient:
         self._leaders: dict[LogId, int | TrueupError] = {}
         self._ids: dict[str, bytes] = {}
         self._asking: dict[tuple[str, int], BrokerConnection] = {}
+        self._resting: dict[tuple[str, int], tuple[float, Retry]] = {}
 
     def cluster_id(self) -> str:
         """The id of the cluster. Raises as `refresh`, and `Retry` while the cluster has none."""
@@ -116,7 +120,7 @@ class KafkaClient:
     def take(self, node: int) -> BrokerConnection:
         """A connection to a broker for exclusive use; the caller closes or returns it. Raises `Retry` and `Stop`."""
         address = self._address_of(node)
-        return self._asking.pop(address, None) or connect(*address, self._settings)
+        return self._asking.pop(address, None) or self._connected(address)
 
     def give(self, node: int, connection: BrokerConnection) -> None:
         """Return a connection without outstanding requests."""
@@ -275,9 +279,11 @@ class KafkaClient:
         return found
 
     def _ask_any(self, request: Callable[[], Any], version: int = _METADATA) -> Any:
-        """The response of the first broker that responds: connected ones first, then known ones, then bootstrap."""
+        """The response of the first broker that responds: connected ones first, then known ones, then bootstrap, then
+        those that rest."""
         last: Retry | None = None
-        for address in dict.fromkeys((*self._asking, *self._nodes.values(), *self._bootstrap)):
+        addresses = dict.fromkeys((*self._asking, *self._nodes.values(), *self._bootstrap))
+        for address in sorted(addresses, key=lambda address: self._rest_of(address) is not None):
             try:
                 return self._ask(address, request, version)
             except Retry as error:
@@ -302,8 +308,24 @@ class KafkaClient:
 
     def _connection(self, address: tuple[str, int]) -> BrokerConnection:
         if address not in self._asking:
-            self._asking[address] = connect(*address, self._settings)
+            self._asking[address] = self._connected(address)
         return self._asking[address]
+
+    def _connected(self, address: tuple[str, int]) -> BrokerConnection:
+        began_s = time.monotonic()
+        try:
+            connection = connect(*address, self._settings)
+        except Retry as error:
+            now_s = time.monotonic()
+            self._resting[address] = now_s + min(_LONGEST_REST_S, _RESTS * (now_s - began_s)), error
+            raise
+        self._resting.pop(address, None)
+        return connection
+
+    def _rest_of(self, address: tuple[str, int]) -> Retry | None:
+        """Why no connection to a broker is opened now; None: it is connected or does not rest."""
+        until_s, error = self._resting.get(address, (0.0, None))
+        return None if address in self._asking or time.monotonic() >= until_s else error
 
     def _drop(self, address: tuple[str, int]) -> None:
         with contextlib.suppress(KeyError):
@@ -312,6 +334,8 @@ class KafkaClient:
     def _address_of(self, node: int) -> tuple[str, int]:
         if node not in self._nodes:
             raise Retry(f"broker {node} of {self.endpoint.name}", "an unknown broker", "retrying with new metadata")
+        if (rest := self._rest_of(self._nodes[node])) is not None:
+            raise Retry(rest.expected, rest.found, rest.todo)
         return self._nodes[node]
 
     def _forget(self, topic: str) -> None:

@@ -31,6 +31,8 @@ _FETCHED_HEAD = struct.Struct(">ihi")
 _INT = struct.Struct(">i")
 _SHORT = struct.Struct(">h")
 _NONE = _INT.pack(0)
+_SMALL_PART = 8
+"""A part of a response is small if the response is more than this number of times larger."""
 
 _ASK_AGAIN = {2, 45, 46, 59}
 """CORRUPT_MESSAGE, and sequence errors: the partition's position at the target is read again."""
@@ -94,9 +96,16 @@ def fetched(body: memoryview) -> dict[LogId, Fetched]:
             count, at = _counted(body, at + _ANSWER_PARTITION.size, _ABORTED.size)
             aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)] if count else ()
             size, at = _counted(body, at + _ABORTED.size * count)
-            found[LogId(topic, number)] = Fetched(error, end, start, aborted, body[at : at + size])
+            found[LogId(topic, number)] = Fetched(error, end, start, aborted, records_of(body, at, size))
             at += size
     return found
+
+
+def records_of(body: memoryview, at: int, size: int) -> memoryview:
+    """The writable bytes of the records at a place of a response. They are a view of the response, unless they are a
+    small part of it: records wait for their target, and a view keeps the whole response in memory."""
+    records = body[at : at + size]
+    return memoryview(bytearray(records)) if _SMALL_PART * size < len(body) else records
 
 
 def produce_body(batches: Mapping[LogId, Part], wait_ms: int) -> list[Part]:

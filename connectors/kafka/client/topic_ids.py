@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
-from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced, problem
+from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced, problem, records_of
 from trueup.connectors.kafka.protocol.varints import unsigned
 from trueup.state.common.errors import BadBytes
 
@@ -124,7 +124,7 @@ def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, F
             aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)]
             at += _ABORTED.size * count + 4  # the preferred replica
             size, at = _count(body, at)
-            found[LogId(name, number)] = Fetched(error, end, start, aborted, body[at : at + size])
+            found[LogId(name, number)] = Fetched(error, end, start, aborted, records_of(body, at, size))
             at = _tags(body, at + size)
         at = _tags(body, at)
     return found

@@ -72,6 +72,7 @@ class Target:
         counts, ours = track.place.counts, self.last
         own: dict[int, deque[CopiedBatch]] = {}
         stored: dict[int, UncountedRecords] = {}
+        counted = track.place.floor
         for offset, batch in self.log:
             header = header_of(batch)
             tag = tag_of(header.producer_id)
@@ -85,6 +86,8 @@ class Target:
                     None,
                 )
                 own.setdefault(header.producer_id, deque()).append(found)
+            elif tag and tag.writer_id == FLOW:
+                counted = max(counted, offset + header.records)
             if tag and tag.writer_id == FLOW and track.by_record:
                 stored.setdefault(header.producer_id, UncountedRecords(counts.get(header.producer_id, 0))).add(
                     header._replace(offset=offset), memoryview(batch), "the target"
@@ -92,7 +95,7 @@ class Target:
         last = {p: batches[-1].last_sequence for p, batches in own.items()} | ours
         beyond = {p: s for p, s in last.items() if ahead(following(s), counts.get(p, 0)) > 0}
         records = {p: stored[p] for p in beyond} if track.by_record else {}
-        return ResumePoint(self.end, frozenset(ours), beyond, own, whole=True, records=records)
+        return ResumePoint(self.end, frozenset(ours), beyond, own, counted, True, records)
 
 
 def batch_of(offset: int, numbers: Sequence[int], span: int, producer: int, sequence: int) -> bytes:
@@ -319,14 +322,15 @@ def values_of_ours(target: Target) -> dict[int, list[int]]:
     return found
 
 
-def wanted(made: list[Shape]) -> dict[int, list[int]]:
-    """Expected values by producer id."""
+def wanted(made: list[Shape], start: int = 0) -> dict[int, list[int]]:
+    """Expected values by producer id, from a source offset on."""
     found: dict[int, list[int]] = {}
     offset = 0
     for producer, kept, span in made:
         if producer != FROM_TARGET:
             path = 1 << EAST | (1 << NORTH if producer == FROM_NORTH else 0)
-            found.setdefault(producer_id(path, FLOW), []).extend(offset + number for number in kept)
+            values = found.setdefault(producer_id(path, FLOW), [])
+            values += (offset + number for number in kept if offset + number >= start)
         offset += span
     return {producer: numbers for producer, numbers in found.items() if numbers}
 
@@ -338,6 +342,37 @@ def test_every_record_once_in_order(made: list[Shape], steps: list[Step], first:
     start = Position(0, {"target": 0, **ids}) if first else Position()
     target, _ = run(source_log(made), steps, start)
     assert values_of_ours(target) == wanted(made)
+
+
+@settings(max_examples=100, deadline=None)
+@given(shapes(), STEPS, st.integers(0, 25))
+def test_every_record_from_an_offset_on_once_in_order(made: list[Shape], steps: list[Step], start: int) -> None:
+    """The offset may be inside a batch."""
+    log = source_log(made)
+    start = min(start, header_of(log[-1]).following)
+    target, _ = run(log, steps, Position(start, {"target": 0}))
+    assert values_of_ours(target) == wanted(made, start)
+
+
+def test_a_batch_is_copied_from_the_position_on() -> None:
+    log, target = [batch_of(10 * n, range(10), 10, LOCAL, 0) for n in range(3)], Target()
+    copier = Copier(log, target, Position(15, {}, chosen=True))
+    to_the_end(copier)
+    copier.progress()
+    assert (values_of_ours(target), copier.runs) == ({producer_id(1, FLOW): [*range(15, 30)]}, [Run(15, 0, 15)])
+
+
+@pytest.mark.parametrize("kept", [range(10), (0, 7, 8, 9)], ids=["dense", "compacted"])
+@pytest.mark.parametrize("by_record", [False, True])
+def test_a_batch_that_was_copied_from_the_position_on_is_recognised(kept: Sequence[int], by_record: bool) -> None:
+    log, target, position = [batch_of(0, kept, 10, LOCAL, 0)], Target(), Position(5, {"target": 0})
+    to_the_end(Copier(log, target, position))
+    log.append(batch_of(10, range(10), 10, LOCAL, 0))
+    after = Copier(log, target, position)
+    after.track.by_record = by_record
+    after.lose_answers(0)
+    to_the_end(after)
+    assert values_of_ours(target) == {producer_id(1, FLOW): [n for n in kept if n >= 5] + [*range(10, 20)]}
 
 
 @settings(max_examples=100, deadline=None)
@@ -365,6 +400,33 @@ def test_a_source_that_was_compacted_during_a_pause_is_copied_on() -> None:
     to_the_end(after)
     assert values_of_ours(target) == {producer_id(1, FLOW): list(range(60))}
     assert after.track.progress(0, PartitionStatus("", False)).skipped == 3
+
+
+@pytest.mark.parametrize("start", [5, 10, 15])
+def test_a_source_that_deleted_records_which_are_not_counted_is_copied_on(start: int) -> None:
+    log, target = [batch_of(10 * n, range(10), 10, LOCAL, 0) for n in range(3)], Target()
+    to_the_end(Copier(log[:2], target, Position()))
+    after = Copier(log[start // 10 :], target, Position())
+    after.track.skip_to(start)
+    to_the_end(after)
+    assert values_of_ours(target) == {producer_id(1, FLOW): list(range(30))}
+
+
+def test_a_source_that_kept_an_empty_batch_of_records_which_are_not_counted_is_copied_on() -> None:
+    log, target = [batch_of(10 * n, range(10), 10, LOCAL, 0) for n in range(3)], Target()
+    to_the_end(Copier(log[:2], target, Position()))
+    to_the_end(Copier([batch_of(0, [], 10, LOCAL, 0), *log[1:]], target, Position()))
+    assert values_of_ours(target) == {producer_id(1, FLOW): list(range(30))}
+
+
+def test_a_position_behind_deleted_records_is_reported_once_those_of_the_target_are_counted() -> None:
+    log, target = [batch_of(10 * n, range(10), 10, LOCAL, 0) for n in range(3)], Target()
+    to_the_end(Copier(log[:2], target, Position(0, {"target": 0})))
+    after = Copier(log, target, Position(0, {"target": 0}))
+    after.track.skip_to(5)
+    early = after.progress().offset
+    to_the_end(after)
+    assert (early, after.progress().offset) == (0, 30)
 
 
 def test_a_target_with_records_that_the_source_never_had_stops() -> None:

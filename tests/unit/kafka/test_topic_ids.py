@@ -75,6 +75,26 @@ def test_a_fetch_is_answered_by_id() -> None:
     assert found == wanted
 
 
+@pytest.mark.parametrize("by_id", [True, False])
+def test_a_small_part_of_a_response_does_not_keep_the_rest_in_memory(by_id: bool) -> None:
+    topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
+    parts = [
+        part(
+            partition_index=n, error_code=0, high_watermark=50, last_stable_offset=40, log_start_offset=2,
+            aborted_transactions=None, preferred_read_replica=-1, records=b"x" * size,
+        )
+        for n, size in ((0, 100), (1, 1 << 20))
+    ]  # fmt: skip
+    answer = FetchResponse(
+        throttle_time_ms=0, error_code=0, session_id=0,
+        responses=[topic(topic="one", topic_id=UUID(bytes=ONE), partitions=parts)],
+    )  # fmt: skip
+    body = memoryview(bytearray(HEADER + encoded(answer) if by_id else encoded(answer, FETCH_VERSION)))
+    found = fetched_by_id(body, NAMES) if by_id else fetched(body)
+    views = [found[LogId("one", n)].records.obj is body.obj for n in (0, 1)]
+    assert (views, found[LogId("one", 0)].records) == ([False, True], b"x" * 100)
+
+
 @pytest.mark.parametrize(("code", "kind"), [(6, Retry), (29, Stop)])
 def test_an_error_of_the_whole_fetch_is_not_an_empty_response(code: int, kind: type[TrueupError]) -> None:
     answer = FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, responses=[])

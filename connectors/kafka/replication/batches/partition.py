@@ -36,17 +36,18 @@ _REREADS = 3
 
 class SentBatch:
     """A batch in flight, or one that the target has. ``count``: next sequence number of its producer after it;
-    ``following``: source offset after it and after everything that was skipped behind it."""
+    ``following``: source offset after it and after everything that was skipped behind it; ``removed``: number of
+    offsets before that without a record, which uncounted records at the target may have."""
 
     __slots__ = (
-        "batch", "count", "done", "dropped", "first_ms", "following", "found", "producer", "records", "size", "skipped",
-        "source", "stretches", "target",
+        "batch", "count", "done", "dropped", "first_ms", "following", "found", "producer", "records", "removed", "size",
+        "skipped", "source", "stretches", "target",
     )  # fmt: skip
 
     def __init__(self, header: BatchHeader, batch: memoryview, stretches: list[tuple[int, int]] | None) -> None:
         self.source, self.following, self.records = header.offset, header.following, header.records
         self.first_ms, self.size, self.batch, self.stretches = header.first_ms, len(batch), batch, stretches
-        self.producer = self.count = self.dropped = 0
+        self.producer = self.count = self.dropped = self.removed = 0
         self.target, self.done, self.skipped = -1, False, False
         self.found: list[Run] = []
 
@@ -97,7 +98,7 @@ class Track:
         self._stored: dict[int, UncountedRecords] = {}
         self.by_record = self._cut = self._fetched = False
         self._reported = assignment.position
-        self._removed = 0
+        self._removed = self._passed = 0
         self._floor, self._seen = self.place.floor, -1
         self._newest_ms = -1
         self._bad = 0
@@ -142,7 +143,7 @@ class Track:
         self._seen, self._fetched = -1, False
         self._known, self._alone, self._whole = set(resume_point.known), False, resume_point.whole
         self.place.chosen = False
-        self._stored, self._cut, self._removed = resume_point.records, resume_point.cut, 0
+        self._stored, self._cut, self._removed = resume_point.records, resume_point.cut, self._passed
         self.by_record = bool(self._stored)
         if self.by_record:
             self._own, self.target_end = {}, max(self.target_end, resume_point.floor)
@@ -253,13 +254,14 @@ class Track:
 
     def progress(self, now_ms: int, status: PartitionStatus) -> Progress:
         """The progress since the last call. Nothing is reported but the state while this would put records of the
-        copy at the target before others that precede them at the source."""
+        copy at the target before others that precede them at the source, or the position behind removed offsets that
+        uncounted records at the target may have: a resume could not recognise these."""
         report = partial(
             Progress, self.source, self.target, source_start=self.source_start, source_end=self.source_end,
             lag_ms=self._lag_ms(now_ms), path="batches", error=status.error, stopped=status.stopped,
         )  # fmt: skip
         settled = self._settled
-        if not settled and self._mixed:
+        if not settled and (self._mixed or self._passed):
             return report(self._reported)
         self._reported = self.place.position()
         found = report(
@@ -294,23 +296,38 @@ class Track:
         return self._write(header, batch, producer)
 
     def _write(self, header: BatchHeader, batch: memoryview, producer: int) -> None:
-        found = self._found(header, batch, producer) if producer in self._stored else []
-        if len(found) == header.records:
-            return self._append(header, SentBatch(header, batch, None), producer, self._stored[producer].count, found)
+        before = self._before(header, batch)
+        if before == header.records:
+            return self._pass(header.following, 0)
+        found = self._found(header, batch, producer, before) if producer in self._stored else []
+        first = before + len(found)
+        left = header._replace(records=header.records - first)
+        if not left.records:
+            entry = SentBatch(header._replace(records=len(found)), batch, None)
+            return self._append(header, entry, producer, self._stored[producer].count, found)
         stretches = None
-        if found or not header.dense or header.attributes & APPEND_TIME:
-            batch, stretches = dense(header, batch, self._where, len(found))
-        entry = SentBatch(header, batch, stretches)
-        entry.records -= len(found)
+        if first or not header.dense or header.attributes & APPEND_TIME:
+            batch, stretches = dense(header, batch, self._where, first)
+        entry = SentBatch(left, batch, stretches)
         self._skipped += len(found)
         sequence = self._counts.get(producer, 0)
         entry.producer, entry.count = producer, (sequence + entry.records) & _SEQUENCES
-        if producer in self._last and self._there(entry, header, batch, sequence):
+        if producer in self._last and self._there(entry, left, batch, sequence):
             return self._append(header, entry, producer, entry.count)
         readdress(batch, producer, sequence, header.attributes & CODEC)
         self.queue.append(entry)
         self.queued += entry.size
         return self._append(header, entry, producer, entry.count, found, done=False)
+
+    def _before(self, header: BatchHeader, batch: memoryview) -> int:
+        """The number of records of the batch that are before the position: an operator, a point in time, or the path
+        ``records`` may set it inside a batch, and the source may delete the first records of a batch."""
+        passed = self.reached - header.offset
+        if passed <= 0:
+            return 0
+        before = sum(delta < passed for delta, _ in marks(header, batch, self._where))
+        self._removed -= passed - before
+        return before
 
     def _append(
         self,
@@ -324,23 +341,24 @@ class Track:
         """Add a batch behind those that are not counted yet. ``done``: the target has it."""
         entry.producer, entry.count, entry.found, entry.done, entry.skipped = producer, count, [*found], done, done
         self._counts[producer] = count
+        entry.removed = self._removed
         self._newest_ms = header.last_ms
         self._pending.append(entry)
         if done:
             self._settle()
 
-    def _found(self, header: BatchHeader, batch: memoryview, producer: int) -> list[Run]:
-        """The first records of the batch that the target has. If that is not all of them, the others were never copied,
-        and the producer goes on behind its last record there. Raises `Stop` if the target has records that the source
-        cannot have had."""
+    def _found(self, header: BatchHeader, batch: memoryview, producer: int, first: int) -> list[Run]:
+        """The records of the batch, from the number ``first`` on, that the target has. If that is not all of them, the
+        others were never copied, and the producer goes on behind its last record there. Raises `Stop` if the target has
+        records that the source cannot have had."""
         stored, found = self._stored[producer], list[Run]()
-        for delta, mark in marks(header, batch, self._where):
+        for delta, mark in marks(header, batch, self._where)[first:]:
             there = stored.take(mark, self._removed)
             if there is None:
                 break
             self._removed -= there[0]
             found.append(Run(header.offset + delta, there[1], 1))
-        if len(found) < header.records:
+        if first + len(found) < header.records:
             last = self._last.pop(producer)
             if stored.gap and self._whole:
                 raise self._hole(header)
@@ -393,10 +411,10 @@ class Track:
     def _pass(self, offset: int, dropped: int) -> None:
         """Mark the source up to here as needing no writes, once everything before it is done."""
         if self._pending:
-            self._pending[-1].following = offset
+            self._pending[-1].following, self._pending[-1].removed = offset, self._removed
             self._pending[-1].dropped += dropped
         else:
-            self.place.offset = offset
+            self.place.offset, self._passed = offset, 0 if self._counted else self._removed
             self._dropped += dropped
 
     def _settle(self) -> None:
@@ -405,6 +423,7 @@ class Track:
             entry = pending.popleft()
             place.offset, self.begun = entry.following, True
             place.counts[entry.producer] = entry.count
+            self._passed = 0 if self._counted else entry.removed
             self._dropped += entry.dropped
             if entry.skipped:
                 self._skipped += entry.records

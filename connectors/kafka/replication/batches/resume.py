@@ -18,7 +18,7 @@ from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, BatchHeader, digest, walk
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 from trueup.connectors.kafka.replication.batches.stored import UncountedRecords
-from trueup.state.common.errors import BadBytes, Stop, TrueupError
+from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import tag_of
 
 _READ_BYTES = 4 << 20
@@ -204,6 +204,7 @@ class _TargetScan:
             step *= _STEP_GROWS
 
     def _read(self, start: int, missing: Mapping[int, int]) -> Iterator[tuple[BatchHeader, memoryview]]:
+        """The batches from an offset on, at least up to ``until``. Raises `Retry` if the leader returns fewer."""
         at, waits, self._bytes = start, 0, 0
         leader = self._target.leader(self._partition)
         while at < self._until or (missing and waits < _WAITS):
@@ -215,17 +216,24 @@ class _TargetScan:
                     at = header.following
                     self._bytes += len(batch)
                     yield header, batch
-            if at == begun:
+            if begun < at < self._until:
+                waits = 0  # each response of a broker that limits its clients may be followed by an empty one
+            elif at == begun:
                 waits += 1
                 if waits >= _WAITS:
-                    return
+                    break
+        if at < self._until:
+            raise Retry(
+                f"the records of {self._partition} of {self._target.endpoint.name} from offset {at} to {self._until}",
+                f"none in {_WAITS} responses", "check the quotas of its brokers for this client; retrying",
+            )  # fmt: skip
 
     def _fetch(self, leader: int, at: int) -> memoryview:
+        """Records from an offset on. A broker that limits its clients returns none (KIP-219)."""
         where = self._partition
         answer = self._target.fetch(leader, {where: at}, _READ_BYTES, _READ_BYTES, _WAIT_MS).get(where)
         if answer is None:
-            name, todo = self._target.endpoint.name, "check the address"
-            raise BadBytes(f"a response from {name}", 0, f"records of {where}", "other records", todo)
+            return memoryview(b"")
         if answer.error:
             raise problem(answer.error, f"read {where} of {self._target.endpoint.name}")
         return answer.records

@@ -11,7 +11,7 @@ Heartbeats and dead letters of any link, and copies of them, are no data.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from trueup.state.common.patterns import matches, regex_of
@@ -105,8 +105,8 @@ class LinkNames:
         example of each expression."""
         found: dict[str, list[Place]] = {}
         if self._renaming:
-            for place in self._examples() if names is None else _places(names):
-                for way in self._ways([place], []):
+            for place in dict.fromkeys(self._examples() if names is None else _places(names)):
+                for way in self._ways(place):
                     found.setdefault(way[0], way[1])
         return found
 
@@ -116,27 +116,44 @@ class LinkNames:
                 for name in [pattern] if regex_of(pattern) is None else _examples(pattern):
                     yield link.source, name
 
-    def _ways(self, places: list[Place], taken: list[str]) -> Iterator[tuple[str, list[Place]]]:
-        """The circles that begin at the first of ``places``; ``taken``: the links between them."""
-        cluster, topic = places[-1]
-        for name, link in self._links.items():
-            if link.source != cluster or link.into or name in taken or not self._copies(link, topic):
-                continue
-            after = link.target, target_of(topic, link.rename, "", link.source)
-            way, used = [*places, after], [*taken, name]
-            if after[0] != places[0][0]:
-                yield from self._ways(way, used)
-            elif after[1] != places[0][1] and self._again(after[1], used):
-                yield next(one for one in reversed(used) if self._links[one].rename != "{topic}"), way
+    def _ways(self, start: Place) -> Iterator[tuple[str, list[Place]]]:
+        """The circles that begin at a place, each with the last renaming link on it. The links of a circle also copy
+        the topic that comes around."""
+        for end in dict.fromkeys(way[-1][1] for _, way in self._returning(start, "")):
+            for renamed, way in self._returning(start, end):
+                if way[-1][1] == end:
+                    yield renamed[-1], way
 
-    def _again(self, topic: str, taken: Iterable[str]) -> bool:
-        """Whether these links also copy a topic that came around."""
-        for name in taken:
-            link = self._links[name]
-            if not topics_of(link.topics, link.exclude, [topic], self._prefix):
-                return False
-            topic = target_of(topic, link.rename, "", link.source)
-        return True
+    def _returning(self, start: Place, again: str) -> Iterator[tuple[Sequence[str], list[Place]]]:
+        """The ways from a place to another topic of its cluster, with the renaming links on them; a link renames once.
+        ``again``: a topic that the links of a way also copy; empty: none.
+
+        The number of ways between two clusters grows with the factorial of the number of links. What can follow a step
+        depends only on the topics that arrive and the links that renamed them, so each such step is taken once.
+        """
+        pending = [(start, again, tuple[str, ...](), [start])]
+        seen = {pending[0][:3]}
+        for (cluster, topic), second, renamed, way in pending:
+            for name, link in self._links.items():
+                renames = link.rename != "{topic}"
+                if link.source != cluster or link.into or (renames and name in renamed):
+                    continue
+                if not self._copies(link, topic) or (second and not self._accepts(link, second)):
+                    continue
+                after = link.target, target_of(topic, link.rename, "", cluster)
+                later = target_of(second, link.rename, "", cluster) if second else ""
+                used = (*renamed, name) if renames else renamed
+                if (step := (after, later, used)) in seen:
+                    continue
+                seen.add(step)
+                if after[0] != start[0]:
+                    pending.append((*step, [*way, after]))
+                elif after[1] != start[1]:
+                    yield used, [*way, after]
+
+    def _accepts(self, link: LinkSettings, topic: str) -> bool:
+        """Whether the patterns of a link match a topic."""
+        return bool(topics_of(link.topics, link.exclude, [topic], self._prefix))
 
     def _copies(self, link: LinkSettings, name: str) -> bool:
         return bool(self.copied(link, [name]))

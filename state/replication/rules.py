@@ -148,9 +148,9 @@ LINK_RULES = Rules([
     Rule(
         "replication.group-untranslated", _U, "the target offset of a group is not known",
         "The group's offset is before the beginning of the offset map, where the source still has records that were "
-        "not copied; or nothing has been copied yet; or the partition is stopped; or another link copies records to "
-        "the topic that do not come to the source; or it is a share group (KIP-932), which has no offset per "
-        "partition.",
+        "not copied; or nothing has been copied yet; or the partition is stopped; or the journal lost the part of the "
+        "offset map that contains the offset; or another link copies records to the topic that do not come to the "
+        "source; or it is a share group (KIP-932), which has no offset per partition.",
         "Nothing is committed for the group. An offset after the last copied record is committed when the records "
         "have arrived. An offset before the first record of the source is translated as that record. For an offset "
         "before the map, and where another link copies to the topic, an operator must choose; a share group starts "
@@ -184,7 +184,8 @@ LINK_RULES = Rules([
     ),
     Rule(
         "alignment.origin-unknown", _B, "a topic's settings differ, and either side may be its origin",
-        "Links copy the topic in both directions, and none of them created it: clients created it on both clusters. "
+        "Links copy the topic in both directions, and none of them created it, because clients created it on both "
+        "clusters; or both of them created it, each after a loss, and the journal does not show which was the last. "
         "Settings are copied only from the origin of a topic to its copy.",
         "No setting is changed on either side, and the copy continues. Set the same values on both topics.",
     ),

@@ -57,6 +57,8 @@ class Copy:
     """The number of target offsets between the link's records, in this run, that hold no record of the link."""
     refill: Refill | None = None
     """The refill in progress, or None."""
+    refilled: bool = False
+    """Whether a refill reached its end in this run and no command set the position since."""
     written: dict[int, int] = field(default_factory=dict)
     """The digest of each part of the map that is in the journal, by the number of the part."""
 
@@ -80,7 +82,7 @@ class Copy:
     def moved(self, target: LogId) -> None:
         """Restart in another target partition; progress in the former one does not apply."""
         self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None
-        self.path, self.resume_states, self.target_id = "", {}, ""
+        self.path, self.resume_states, self.target_id, self.refilled = "", {}, "", False
 
     def exclude(self, why: str) -> None:
         """Exclude the partition from leases until a reset."""
@@ -100,7 +102,7 @@ class Copy:
         self.reset, self.set_back, self.again_ms, self.sets = reason, True, 0, self.sets + 1
         self.error, self.stopped, self.excluded = "", False, False
         self.source_id, self.target_id = ids
-        self.refill = None
+        self.refill, self.refilled = None, False
 
     def anew(self, offset: int, reason: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
         """Copy from this offset as if nothing had been copied, because a log was replaced or lost its records."""
@@ -116,6 +118,12 @@ class Copy:
         ends = (held.source_id, self.source_id), (held.target_id, self.target_id)
         return held.target == self.target and all(not then or then == now for then, now in ends)
 
+    def cover(self) -> None:
+        """Extend the map to the position without claiming what the target has of the records before it: the records of
+        the map were lost or are older than the position."""
+        if self.map.until < self.position.offset:
+            self.map = self.map.extend((), self.position.offset, self.start, whole=False)
+
     def take(self, progress: Progress, now_ms: int) -> None:
         """Apply acknowledged progress."""
         self.last, self.at_ms = progress, now_ms
@@ -124,6 +132,8 @@ class Copy:
             self.error, self.stopped = progress.error, progress.stopped
         if self.set_back and not len(self.map):
             return  # that lease may have written to a log that is gone
+        if self.map.begin < 0:
+            self.cover()
         records = sum(run.records for run in progress.runs)
         self.map = self.map.extend(
             progress.runs, progress.position.offset, self.start, progress.target_end,
@@ -134,7 +144,7 @@ class Copy:
         self.position, self.path = progress.position, progress.path or self.path
         self.resume_states[self.path] = progress.position.resume_state
         if self.refill is not None and self.offset >= self.refill.until:
-            self.refill = None
+            self.refill, self.refilled = None, True
         if progress.source_start > self.map.begin:
             self.map = self.map.prune(progress.source_start)
 
@@ -213,6 +223,10 @@ def load(journal: Journal, problems: MutableMapping[bytes, str] | None = None) -
             except WRONG as error:  # parts that do not belong together; translation begins anew
                 log.warning("offset map not readable", extra={"link": link, "log": str(source), "problem": str(error)})
             made.written = {number: digest(part) for number, part in known.items()}
+    for copy in (copy for copies in found.values() for copy in copies.values()):
+        # What lies before a chosen position was skipped, as an operator decided.
+        if not copy.position.chosen:
+            copy.cover()
     return found
 
 

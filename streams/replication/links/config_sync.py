@@ -6,6 +6,7 @@ only after the actions that must precede them.
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
 
@@ -32,16 +33,24 @@ FINAL = ("refused", "skipped")
 
 
 class CreatedTopics:
-    """Topics that a link created at its target. ``remember``: the function that stores them, so that they survive
-    restarts."""
+    """Topics that a link created at its target. A topic is removed when an opposite link creates a copy of it.
+    ``remember``: the function that stores them, so that they survive restarts. Safe to use from several threads."""
 
     def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
         self._topics = frozenset(_names(text))
-        self._remember = remember
+        self._remember, self._changing = remember, threading.Lock()
 
     def add(self, topics: Iterable[str]) -> None:
         """Add topics before the link creates them."""
-        after = self._topics | set(topics)
+        with self._changing:
+            self._become(self._topics | set(topics))
+
+    def discard(self, topics: Iterable[str]) -> None:
+        """Remove topics before an opposite link creates copies of them."""
+        with self._changing:
+            self._become(self._topics - set(topics))
+
+    def _become(self, after: frozenset[str]) -> None:
         if after != self._topics:
             self._remember(json.dumps(sorted(after)))
             self._topics = after
@@ -52,14 +61,16 @@ class CreatedTopics:
 
 
 class Aligner:
-    """The alignment of one link. One thread reconciles, several threads read."""
+    """The alignment of one link. One thread reconciles, several threads read. ``backwards``: the alignments of all
+    links from the target to the source, also of those that copy nothing now."""
 
     def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right],
                  opposite: Callable[[], "Aligner | None"], note: Note, remember: Callable[[str], None],
-                 made: CreatedTopics | None = None) -> None:  # fmt: skip
+                 made: CreatedTopics | None = None,
+                 backwards: Callable[[], Iterable["Aligner"]] = tuple) -> None:  # fmt: skip
         self._link, self._alignment, self._note, self._opposite = link, alignment, note, opposite
         self._made, self._disputed = made or CreatedTopics(), frozenset[str]()
-        self._remember = remember
+        self._remember, self._backwards = remember, backwards
         self._rights = set(rights)
         self._known: frozenset[str] = frozenset()
         self._approved: set[str] = set()
@@ -84,7 +95,7 @@ class Aligner:
         self._answer_for(
             self._rights | {a.right for a in due.values() if a.right and a.kind in (ChangeKind.ALLOW, ChangeKind.DENY)}
         )
-        self._made.add(action.topic for action in due.values() if action.kind is ChangeKind.CREATE)
+        self._create(action.topic for action in due.values() if action.kind is ChangeKind.CREATE)
         outcomes = self._alignment.apply(list(due.values())) if due else []
         done = [outcome for outcome in outcomes if outcome.result == "done"]
         before = self._refused
@@ -102,6 +113,14 @@ class Aligner:
         )
         if failed is not None:
             raise failed
+
+    def _create(self, topics: Iterable[str]) -> None:
+        """Store that this link creates these topics at the target, so that the source is their origin even if an
+        opposite link created them there before."""
+        if created := list(topics):
+            self._made.add(created)
+            for other in self._backwards():
+                other._made.discard(other._link.called(created).values())
 
     def _hold(self, name: str, action: Action) -> TargetHold:
         row = self._row(name, action, self._link.declared.mode)
@@ -139,23 +158,25 @@ class Aligner:
         return {name_of(self._link.name, action): action for action in actions}
 
     def _origins(self, called: Mapping[str, str]) -> frozenset[str]:
-        """Source topics that the opposite link copies back, except those that this link created at the target."""
+        """Source topics that the opposite link copies back, except those that only this link created."""
         if (opposite := self._opposite()) is None:
             return frozenset()
         back = opposite._link.called(called.values())
         return frozenset(
-            name for name, target in called.items() if back.get(target) == name and target not in self._made
-        )
+            name for name, target in called.items()
+            if back.get(target) == name and (target not in self._made or name in opposite._made)
+        )  # fmt: skip
 
     def _dispute(self, seen: TopicPairs, policy: AlignmentPolicy) -> None:
         """Note once each topic whose settings differ and whose origin is unknown."""
         opposite = self._opposite()
         found = frozenset(
             topic for topic in disputed(seen.source, seen.target, policy)
-            if opposite is not None and topic not in opposite._made
+            if opposite is not None and (topic not in opposite._made or policy.topics[topic] in self._made)
         )  # fmt: skip
         for topic in sorted(found - self._disputed):
-            text = f"{topic}: its settings differ, it is copied in both directions, and no link created it"
+            made = "both links" if policy.topics[topic] in self._made else "no link"
+            text = f"{topic}: its settings differ, it is copied in both directions, and {made} created it"
             self._note(self._link.name, "found", "alignment.origin-unknown", text, "alignment.origin-unknown")
         self._disputed = found
 

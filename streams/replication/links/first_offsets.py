@@ -25,6 +25,8 @@ class FirstOffsets:
         # Topics that existed at the source when these patterns were set; None: not known yet.
         self._there: frozenset[str] | None = frozenset() if copied else None
         self._known: dict[LogId, int] = {}
+        # Partitions of these topics that did not answer; they are asked again, and do not count as new.
+        self._open: set[LogId] = set()
         self._lock = threading.Lock()
 
     def changed(self, declared: Declared, facts: LinkFacts) -> None:
@@ -44,14 +46,18 @@ class FirstOffsets:
         may be copied now or not."""
         with self._lock:
             self._choose(declared, facts)
-            there = (self._there or frozenset()) - {log.topic for log in (*copied, *self._known)}
-        logs = facts.source.topics
-        if new := [log for name in topics if name in there for log in logs[name]]:
-            self._known.update(self._ask(declared, new))
+            there = (self._there or frozenset()) - {log.topic for log in (*copied, *self._known, *self._open)}
+        logs, chosen = facts.source.topics, set(topics)
+        self._open = {log for log in self._open if log.topic in chosen}
+        self._open.update(log for name in chosen & there for log in logs[name])
+        if self._open and (asked := sorted(self._open.intersection(log for name in chosen for log in logs[name]))):
+            found = self._ask(declared, asked)
+            self._known.update(found)
+            self._open -= found.keys()
 
     def of(self, declared: Declared, fresh: Sequence[LogId]) -> Mapping[LogId, int]:
         """The first offsets of new partitions; unknown ones are left out."""
-        since = [log for log in fresh if log not in self._known]
+        since = [log for log in fresh if log not in self._known and log not in self._open]
         later = self._ask(replace(declared, start="earliest"), since) if since else {}
         return {**self._known, **later}
 

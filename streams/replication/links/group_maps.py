@@ -7,6 +7,7 @@ same records to the source. Records that no link brings to the source were not r
 translation in a log to which another link copies such records.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -52,15 +53,18 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
 
 
 def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
-    """Mappings of target offsets to source offsets, from the offset map of this link only."""
+    """Mappings of target offsets to source offsets, from the offset map of this link only. An offset in a log to which
+    several logs are copied is not translated."""
     copies, starts = _copies(link), link.snapshot.facts.target.logs
     # A link that forwards brings the records of all other links to the target.
     others = () if link.declared.forward else links
     writers = _writers(link, others, link.declared.source, {copy.source for copy in copies})
-    found = dict[LogId, OffsetMapping]()
+    found, sharing = dict[LogId, OffsetMapping](), Counter(copy.target for copy in copies)
     for copy in copies:
         start, _ = starts.get(copy.target, (-1, -1))
         reason = STOPPED if copy.excluded else ""
+        if sharing[copy.target] > 1:
+            reason = f"several logs of the source are copied to {copy.target}"
         if not reason and (steps := writers.get(copy.source)):
             reason = _elsewhere(steps[0].link, copy.source, copy.target)
         found[copy.target] = OffsetMapping(

@@ -154,7 +154,8 @@ class Mover:
         """The groups without an offset at the target, each with the reason."""
         found = dict.fromkeys(self._there.shares, NO_OFFSETS)
         for row in self._to_target:
-            if row.action in ("waiting", "failed") and row.group not in found:
+            held = row.committed < 0 <= row.translated  # the offset is in the row of the partition with a commit
+            if row.action in ("waiting", "failed") and row.group not in found and not held:
                 found[row.group] = (
                     f"{row.source} at {row.committed}: {row.reason}" if row.committed >= 0 else row.reason
                 )
@@ -163,5 +164,6 @@ class Mover:
     def lag(self) -> int:
         """The maximum number of records by which a group is behind at the target; -1: unknown."""
         rows = self.checkpoints
-        unknown = self._link.declared.groups and (not self._looked or any(row.committed < 0 for row in rows))
+        unread = any(row.committed < 0 and row.action == "failed" for row in rows)
+        unknown = self._link.declared.groups and (not self._looked or unread)
         return -1 if unknown else max((row.lag for row in rows), default=0)

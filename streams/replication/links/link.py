@@ -260,6 +260,7 @@ class Link:
         """A copy without a position; one whose position is not readable is not new, and waits for a reset."""
         copy = Copy(source, target, start)
         if problem := self._unreadable.get(source):
+            copy.start = 0  # any earlier record may have been copied
             copy.exclude(f"its position in the journal is not readable: {problem}; `trueup link reset` sets another")
         return copy
 
@@ -284,9 +285,16 @@ class Link:
         """Orders that end copiers which may still be copying, so that their progress is known exactly."""
         with self.lock:
             self._number += 1
-            last = [order._replace(number=self._number, lease_s=0.0, last=True) for order in self._held]
+            last = [self._closing(order) for order in self._held]
             self._hold(last if any(not order.last for order in self._held) else [])
             return list(self._held)
+
+    def _closing(self, order: LeaseOrder) -> LeaseOrder:
+        """The order that ends this one. It begins at the present positions: a copier in another process opens there."""
+        path, held = order.lease.path, order.lease.assignments
+        known = ((each, self.copies[each.source]) for each in held)
+        now = tuple(e._replace(position=c.place(path)) if c.holds(e) and not c.set_back else e for e, c in known)
+        return order._replace(number=self._number, lease_s=0.0, last=True, lease=replace(order.lease, assignments=now))
 
     def take(self, answers: Sequence[LeaseResult]) -> None:
         """Process the answers of the last round."""

@@ -28,6 +28,7 @@ from trueup.streams.replication.links.group_sync import Mover
 from trueup.streams.replication.links.link import Link, Note
 from trueup.streams.replication.links.snapshot import NOTHING, AcknowledgedEnds, LinkFacts, ids, look, seen
 from trueup.streams.replication.links.status import LinkStatus
+from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
 
@@ -94,6 +95,7 @@ class LinkMonitor:
             link, sides.alignment(), rights_from(memory.get(name, "[]")), self._opposite_aligner, note,
             lambda text: remember(name, text),
             CreatedTopics(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
+            lambda: [watch.aligner for watch in self.backwards()],
         )  # fmt: skip
         self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
         self.mover = Mover(
@@ -108,7 +110,8 @@ class LinkMonitor:
         self._looking = threading.Lock()
         self._noted: set[tuple[LogId, str]] = set()
         self._looks, self._settled = dict[LogId, tuple[int, CopyObservation]](), AcknowledgedEnds()
-        self.second, self.replaced, self._refilling = "", "", 0
+        self.second, self.replaced = "", ""
+        self._refilling, self._cancelled = set[LogId](), set[LogId]()
 
     def begin(self, supervisor: Supervisor) -> None:
         """Start the loops."""
@@ -153,10 +156,20 @@ class LinkMonitor:
         return replace(look(copy, NOTHING, self.alone), copied_end=self._settled.end(copy, lag_s, time.monotonic()))
 
     def _end_refill(self) -> None:
-        with self.link.lock:
-            left = sum(copy.refill is not None for copy in self.link.copies.values())
+        """Note the end of a refill when no partition is in it any more."""
+        link, target = self.link, self.link.declared.target
+        with link.lock:
+            left = {source for source, copy in link.copies.items() if copy.refill is not None}
+            ended = [link.copies[source] for source in self._refilling - left if source in link.copies]
+            self._cancelled |= {copy.source for copy in ended if not copy.refilled}
         if self._refilling and not left:
-            self.note(self.link.name, "refill", "done", f"the lost data of {self.link.declared.target} was restored")
+            if self._cancelled:
+                reset = many(len(self._cancelled), "partition")
+                text = f"a reset of {reset} ended the refill before the lost data of {target} was restored"
+                self.note(link.name, "refill", "cancelled", text)
+            else:
+                self.note(link.name, "refill", "done", f"the lost data of {target} was restored")
+            self._cancelled = set()
         self._refilling = left
 
     @property

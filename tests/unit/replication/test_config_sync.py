@@ -83,9 +83,11 @@ class Rig:
         self.link, self.target, self.notes = FakeLink(mode), FakeTarget(result), list[tuple[str, ...]]()
         self.memory = list[str]() if memory is None else memory
         self.opposite: Aligner | None = None
+        self.backwards = list[Aligner]()
         self.aligner = Aligner(
             self.link, self.target, [], lambda: self.opposite,  # type: ignore[arg-type]
             lambda *output: self.notes.append(output), self.memory.append, CreatedTopics(),
+            lambda: self.backwards,
         )  # fmt: skip
 
     def reconcile(self) -> "Rig":
@@ -211,13 +213,14 @@ def test_a_source_topic_that_is_another_one_is_not_followed() -> None:
 class Pair:
     """A topic that links copy in both directions, with a different retention at each end."""
 
-    def __init__(self, made: str = "") -> None:
+    def __init__(self, *made: str) -> None:
         self.here, self.there = Rig("enforce"), Rig("enforce")
         self.here.opposite, self.there.opposite = self.there.aligner, self.here.aligner
+        self.here.backwards, self.there.backwards = [self.there.aligner], [self.here.aligner]
         for rig, mine, theirs in ((self.here, "1000", "2000"), (self.there, "2000", "1000")):
             rig.target.look = seen(mine, theirs)  # type: ignore[method-assign]
         for name, rig in (("here", self.here), ("there", self.there)):
-            if name == made:
+            if name in made:
                 rig.aligner._made.add(["orders"])
 
     def reconcile(self) -> tuple[list[Action], list[Action]]:
@@ -234,10 +237,20 @@ def test_settings_go_to_the_copy_and_never_to_its_origin(made: str, changed: lis
     assert [len(applied) for applied in Pair(made).reconcile()] == changed
 
 
-def test_without_a_known_origin_nothing_is_set_and_that_is_reported_once() -> None:
-    pair = Pair()
+@pytest.mark.parametrize("made", [(), ("here", "there")], ids=["no link created it", "both links created it"])
+def test_without_a_known_origin_nothing_is_set_and_that_is_reported_once(made: tuple[str, ...]) -> None:
+    pair = Pair(*made)
     pair.reconcile()
     assert (pair.reconcile(), [note[2] for note in pair.here.notes]) == (([], []), ["alignment.origin-unknown"])
+
+
+def test_a_topic_that_a_link_creates_again_after_a_loss_is_the_copy_though_it_was_the_origin() -> None:
+    pair = Pair("there")
+    found, pair.here.target.look = pair.here.target.look, FakeTarget().look  # type: ignore[method-assign]
+    pair.here.opposite = None  # the target has no topic that could be copied back
+    pair.here.reconcile()
+    pair.here.target.look, pair.here.opposite = found, pair.there.aligner  # type: ignore[method-assign]
+    assert [[action.kind.name for action in applied] for applied in pair.reconcile()] == [["CREATE", "SECURE"], []]
 
 
 def test_a_topic_that_a_link_makes_is_a_copy_also_after_a_restart() -> None:
@@ -245,3 +258,10 @@ def test_a_topic_that_a_link_makes_is_a_copy_also_after_a_restart() -> None:
     made = CreatedTopics("[]", kept.append)
     made.add(["orders"])
     assert "orders" in CreatedTopics(kept[-1])
+
+
+def test_a_topic_that_another_link_creates_is_no_copy_of_the_first_also_after_a_restart() -> None:
+    kept = list[str]()
+    made = CreatedTopics('["bills", "orders"]', kept.append)
+    made.discard(["orders", "pays"])
+    assert [name in CreatedTopics(kept[-1]) for name in ("bills", "orders")] == [True, False]

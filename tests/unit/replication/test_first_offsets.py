@@ -7,7 +7,7 @@ import pytest
 from tests.unit.replication.test_link import ZERO, Rig, facts
 from trueup.connectors.contract import LogId
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.streams.replication.links.snapshot import LinkFacts
+from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
 
 
 class Starts:
@@ -91,3 +91,33 @@ def test_a_partition_added_while_topics_change_is_copied_from_its_beginning(late
     late.set("topics", ["orders", "pays"])
     late.link.update(facts=facts(3, 3))
     assert begun_at(late, "orders", 2) == 0
+
+
+class Down(Starts):
+    """The leader of partition 0 does not answer while ``down``."""
+
+    down = True
+
+    def __call__(self, declared: Declared, sources: Iterable[LogId]) -> dict[LogId, int]:
+        answers = super().__call__(declared, sources)
+        return {log: at for log, at in answers.items() if not (self.down and log == ZERO)}
+
+
+def test_a_partition_that_did_not_answer_the_first_look_begins_at_the_start_of_the_link() -> None:
+    rig = Rig(start="latest")
+    rig.starts = starts = Down()
+    rig.round(100, 100)
+    waits = ZERO not in rig.link.copies
+    starts.down = False
+    assert (waits, begun_at(rig, "orders")) == (True, 100)
+
+
+def test_a_topic_that_was_deleted_before_it_answered_begins_at_0_when_it_is_made_again() -> None:
+    rig = Rig(start="latest")
+    rig.starts = starts = Down()
+    rig.round(100, 100)
+    rig.link.update(facts=facts(0, 2)._replace(source=ClusterSnapshot({})))
+    rig.link.orders()
+    starts.down = False
+    rig.link.update(facts=facts())
+    assert begun_at(rig, "orders") == 0

@@ -45,6 +45,10 @@ def test_the_journal_is_internal_under_its_own_prefix():
     assert [internal(name, "keeper") for name in ("keeper.east.config", "keepers")] == [True, False]
 
 
+def test_a_pattern_leaves_out_the_heartbeats_of_the_proxies_of_rocketmq():
+    assert topics_of(["/.*/"], [], ["orders", "DefaultHeartBeatSyncerTopic"], "trueup") == ["orders"]
+
+
 def test_a_template_names_the_target_topic():
     assert target_of("orders", "{source}.{topic}", source="east") == "east.orders"
 

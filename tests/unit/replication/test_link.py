@@ -314,6 +314,12 @@ def test_another_path_is_taken_when_the_last_one_is_closed(rig: Rig) -> None:
     )
 
 
+def test_the_last_path_is_closed_at_the_positions_that_were_reported(rig: Rig) -> None:
+    rig.round(30, 40)
+    rig.link.update(choice=PathChoice("records", "small batches"))
+    assert [e.position.offset for order in rig.link.orders() for e in order.lease.assignments] == [30, 40]
+
+
 def test_a_path_that_is_used_again_has_its_resume_state(rig: Rig) -> None:
     for path, offset in (("batches", 10), ("records", 11), ("batches", 12)):
         rig.link.update(choice=PathChoice(path, ""))

@@ -1,5 +1,6 @@
 """Which topics a link copies if others rename their copies, write heartbeats or dead letters."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.configuration import parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.replication.leases import target_of
+from trueup.state.replication.leases import target_of, topics_of
 from trueup.state.replication.names import LinkNames, original, shown
 from trueup.state.replication.settings import LinkSettings
 
@@ -87,6 +88,7 @@ def test_without_dead_letters_such_a_name_is_a_topic_as_any() -> None:
 CLUSTERS = st.sampled_from("abc")
 TEMPLATES = st.sampled_from(["{topic}", PREFIXED, "{topic}.copy", "backup-{topic}", "{source}-{topic}.{topic}"])
 LINKS = st.lists(st.tuples(CLUSTERS, CLUSTERS, TEMPLATES).filter(lambda one: one[0] != one[1]), max_size=5)
+ENDS = st.tuples(CLUSTERS, CLUSTERS).filter(lambda one: one[0] != one[1])
 
 
 @settings(max_examples=50)
@@ -113,6 +115,56 @@ def test_a_circle_of_names_is_shown() -> None:
 def test_names_that_do_not_come_around_again_are_no_circle(topics: tuple[str, ...]) -> None:
     links = {"there": link("west", "east", topics), "back": link("east", "west", topics, rename="old.{topic}")}
     assert (LinkNames(links).circles(), LinkNames(both()).circles()) == ({}, {})
+
+
+def all_ways(names: LinkNames, links: dict[str, LinkSettings], start: str) -> set[str]:
+    """The last renaming links of all circles of topic x of a cluster, from every sequence of different links."""
+    found, pending = set[str](), [(start, "x", tuple[str, ...]())]
+    for cluster, topic, taken in pending:
+        for name, one in links.items():
+            if one.source != cluster or name in taken or not names.copied(one, [topic]):
+                continue
+            after, way = target_of(topic, one.rename, "", one.source), (*taken, name)
+            if one.target != start:
+                pending.append((one.target, after, way))
+            elif after != "x" and accepted([links[each] for each in way], after):
+                found.add(next(each for each in reversed(way) if links[each].rename != "{topic}"))
+    return found
+
+
+def accepted(way: Sequence[LinkSettings], topic: str) -> bool:
+    """Whether these links, one after the other, also copy a topic."""
+    for one in way:
+        if not topics_of(one.topics, one.exclude, [topic], "trueup"):
+            return False
+        topic = target_of(topic, one.rename, "", one.source)
+    return True
+
+
+@settings(max_examples=200)
+@given(st.lists(st.tuples(ENDS, TEMPLATES, st.sampled_from(["/.*/", "x", "/.*x/", "/x.*/"])), max_size=6))
+def test_every_circle_of_names_is_found(chosen: list[tuple[tuple[str, str], str, str]]) -> None:
+    links = {f"l{at}": link(*ends, (pattern,), rename=name) for at, (ends, name, pattern) in enumerate(chosen)}
+    names = LinkNames(links)
+    expected = {name for cluster in "abc" for name in all_ways(names, links, cluster)}
+    assert expected <= names.circles({cluster: ["x"] for cluster in "abc"}).keys()
+
+
+def test_circles_are_found_in_few_steps_however_many_links_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    spokes = [f"s{number}" for number in range(12)]
+    links = {f"{spoke}-hub": link(spoke, "hub") for spoke in spokes} | {
+        f"hub-{spoke}": link("hub", spoke) for spoke in spokes
+    }
+    links["hub-archive"] = link("hub", "archive", rename=PREFIXED)
+    steps, copies = list[str](), LinkNames._copies
+
+    def counted(names: LinkNames, one: LinkSettings, topic: str) -> bool:
+        steps.append(topic)
+        assert len(steps) <= 1_000
+        return copies(names, one, topic)
+
+    monkeypatch.setattr(LinkNames, "_copies", counted)
+    assert LinkNames(links).circles() == {}
 
 
 def problems(links: dict[str, dict[str, Any]]) -> list[str]:

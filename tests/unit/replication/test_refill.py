@@ -236,8 +236,51 @@ def test_a_refill_ends_at_its_fence_and_reports_it(rig: Rig) -> None:
     rig.copy(rig.watches["west-east"].link)
     rig.world.logs["east"] = dict(WHOLE)
     rig.look()
-    assert [note[2] for note in rig.notes if note[1] == "refill"] == ["begun", "done"]
+    assert outcomes(rig) == ["begun", "done"]
     assert rig.errors("west-east") == {""}
+
+
+def outcomes(rig: Rig) -> list[str]:
+    return [note[2] for note in rig.notes if note[1] == "refill"]
+
+
+def test_a_refill_whose_partitions_were_reset_is_cancelled(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    rig.look()
+    rig.reset("west-east", "latest")
+    rig.look()
+    assert outcomes(rig) == ["begun", "cancelled"]
+
+
+def test_a_refill_of_which_one_partition_was_reset_is_cancelled_when_the_others_have_ended(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    rig.look()
+    Resetting(rig.watches["west-east"], ["orders-0"], "latest").begin()
+    rig.look()
+    while_it_runs = outcomes(rig)
+    rig.copy(rig.watches["west-east"].link)
+    rig.world.logs["east"] = dict(WHOLE)
+    rig.look()
+    assert (while_it_runs, outcomes(rig)) == (["begun"], ["begun", "cancelled"])
+
+
+def test_a_refill_that_follows_a_cancelled_one_is_done_at_its_end(rig: Rig) -> None:
+    rig.world.lose()
+    rig.look()
+    rig.refill()
+    rig.look()
+    rig.reset("west-east", "earliest")
+    rig.look()
+    rig.refill()
+    rig.look()
+    rig.copy(rig.watches["west-east"].link)
+    rig.world.logs["east"] = dict(WHOLE)
+    rig.look()
+    assert outcomes(rig) == ["begun", "cancelled", "begun", "done"]
 
 
 def test_what_has_lost_nothing_is_not_refilled(rig: Rig) -> None:

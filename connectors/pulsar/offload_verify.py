@@ -73,14 +73,16 @@ class Tiered:
 
     def store(self, copy: OffloadedCopy) -> ObjectStore:
         """The only store that has a copy's bucket. Raises `Stop` if there is none, or more than one."""
-        found = [store for store in self.stores.values() if _is_at(store, copy)]
+        found = [store for store in self.stores.values() if is_at(store, copy)]
         if len(found) == 1:
             return found[0]
         where = f"bucket {copy.bucket or '(not recorded)'} of {copy.endpoint or 'AWS'}, driver {copy.driver}"
         raise Stop(f"one entry of stores: for {where}", str(len(found)), "add the store, or set its endpoint")
 
 
-def _is_at(store: ObjectStore, copy: OffloadedCopy) -> bool:
+def is_at(store: ObjectStore, copy: OffloadedCopy) -> bool:
+    """Whether a copy may be in this store: it names the bucket, and no endpoint but that of the store. The endpoint is
+    unknown if the settings of the store or the record of the copy have none."""
     place = store.place
     alike = copy.endpoint.rstrip("/") == place.endpoint.rstrip("/") or not copy.endpoint or not place.endpoint
     return bool(copy.bucket) and place.bucket == copy.bucket and alike

@@ -11,6 +11,7 @@ from itertools import chain
 from trueup.connectors.pulsar.layout import NodeKind, PulsarPaths
 from trueup.connectors.pulsar.nodes import place_of, pointers_of
 from trueup.connectors.pulsar.offload_index import pair_of
+from trueup.connectors.pulsar.offload_verify import is_at
 from trueup.connectors.pulsar.queries import FORBIDDEN, below
 from trueup.connectors.s3.store import ObjectStore, Upload
 from trueup.connectors.zookeeper.client import ZooKeeperClient
@@ -20,8 +21,6 @@ from trueup.state.deletion.orphan_objects import LOST, LedgerOrphans, ObjectMeta
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 _UPLOAD = "?uploadId="
-LOST_AT_ONCE = 1_000
-"""Maximum number of copies missing in a listing that one search reads individually."""
 
 
 def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
@@ -103,16 +102,10 @@ class OrphanSearch:
 
     def _lost(self, now: Referenced, here: set[str]) -> list[LedgerOrphans]:
         """Complete copies that belong in this bucket and lack an object."""
-        place = self._store.place
-        ends = ("", place.endpoint.rstrip("/"))
-        wanted = [
-            copy.pair for copy in now.copies.values()
-            if copy.complete and copy.bucket == place.bucket and copy.endpoint.rstrip("/") in ends
-            and not {copy.pair.data_key, copy.pair.index_key} <= here
-        ]  # fmt: skip
+        wanted = [copy.pair for copy in now.copies.values() if copy.complete and is_at(self._store, copy)]
         gone = [
             (pair.ledger, key)
-            for pair in wanted[:LOST_AT_ONCE] for key in (pair.data_key, pair.index_key)
+            for pair in wanted for key in (pair.data_key, pair.index_key)
             if key not in here and self._store.head(key) is None
         ]  # fmt: skip
         return [

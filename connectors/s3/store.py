@@ -7,7 +7,7 @@ store that does not respond, or is busy), `Stop` (denied, no such bucket), `Unkn
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
@@ -16,14 +16,16 @@ from typing import Any, NamedTuple, TypeVar
 from botocore.exceptions import BotoCoreError, ClientError, ConnectTimeoutError, NoCredentialsError, SSLError
 
 from trueup.connectors.tls import tls_of
-from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError, Unknown
+from trueup.state.common.errors import BadSettings, Refused, Retry, Stop, TrueupError, Unknown
 from trueup.state.deletion.stores import StoreSettings as Declared
 
 TRIES, CONNECT_S, ANSWER_S = 3, 5.0, 30.0
 _RANGE = re.compile(r"bytes (\d{1,19})-\d{1,19}/(\d{1,19})", re.ASCII)
 TOGETHER = 1_000
 """Maximum keys per request of S3."""
-_GONE = frozenset({"404", "NoSuchKey", "NotFound", "NoSuchUpload"})
+_NO_KEY, _NO_UPLOAD = frozenset({"NoSuchKey"}), frozenset({"NoSuchUpload"})
+_NO_HEAD = _NO_KEY | {"404", "NotFound"}
+"""The codes of a missing object in a response without a body. Any web server sends the same response."""
 _LATER = frozenset({"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable",
                     "OperationAborted", "Throttling", "503", "500", "429"})  # fmt: skip
 _T = TypeVar("_T")
@@ -31,6 +33,10 @@ _T = TypeVar("_T")
 
 class NoAccess(Stop):
     """The store refuses requests, or an object changed during a read. Nothing is known about the object."""
+
+
+class NoSuchBytes(Refused):
+    """The object was deleted during a read, or ends before the requested bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,34 +115,41 @@ class ObjectStore:
     def objects(self) -> Iterator[list[Object]]:
         """Every object, page by page. Concurrent writes and deletions may or may not be included."""
         pages = self._client.get_paginator("list_objects_v2").paginate(Bucket=self.place.bucket)
-        for page in self._pages("list objects", pages):
+        for page in self._pages("list objects", pages, "Name"):
             yield [Object(o["Key"], o["Size"], _ms(o["LastModified"])) for o in page.get("Contents", [])]
 
     def uploads(self) -> Iterator[list[Upload]]:
         """Every incomplete multipart upload, page by page."""
         pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self.place.bucket)
-        for page in self._pages("list uploads", pages):
+        for page in self._pages("list uploads", pages, "Bucket"):
             yield [Upload(u["Key"], u["UploadId"], _ms(u["Initiated"])) for u in page.get("Uploads", [])]
 
     def head(self, key: str) -> Head | None:
-        """An object, or None if it does not exist."""
-        found = self._call(f"read {key}", lambda: self._client.head_object(Bucket=self.place.bucket, Key=key))
+        """An object, or None if it does not exist. Raises `NoAccess` if the response is not S3's."""
+        what, where = f"read {key}", {"Bucket": self.place.bucket}
+        found = self._call(what, lambda: self._client.head_object(**where, Key=key), absent=_NO_HEAD)
         if found is None:
+            # A proxy with another path sends 404 too. Only a listing has a body that shows whose response it is.
+            page = self._call(what, lambda: self._client.list_objects_v2(**where, Prefix=key, MaxKeys=1))
+            self._of_bucket(what, page, "Name")
             return None
+        if "ETag" not in found or "LastModified" not in found:
+            raise _foreign(f"{self.place} to {what}")
         return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], _metadata(found))
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
-        """``count`` bytes of an object, fewer at its end. Raises `Stop` if it was deleted or replaced."""
+        """``count`` bytes of an object, fewer at its end. Raises `NoSuchBytes` if it was deleted or ends before
+        ``offset``, `NoAccess` if it was replaced."""
         where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
         what = f"read {key} from byte {offset}"
-        found = self._call(what, lambda: self._client.get_object(**where, IfMatch=tag)["Body"].read())
+        found = self._call(what, lambda: self._client.get_object(**where, IfMatch=tag)["Body"].read(), absent=_NO_KEY)
         if found is None:
-            raise Stop(f"{key} in {self.place}", "none", "it was deleted meanwhile")
+            raise NoSuchBytes(f"{key} in {self.place}", "none", "it was deleted meanwhile")
         return bytes(found)
 
     def begin(self, key: str, offset: int, count: int) -> ObjectStart | None:
         """``count`` bytes of an object, fewer at its end, with what `read` needs for further ones: one request, where
-        `head` and `read` are two. None if it does not exist. Raises `Stop` if it ends before ``offset``."""
+        `head` and `read` are two. None if it does not exist. Raises `NoSuchBytes` if it ends before ``offset``."""
         where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
 
         def get() -> ObjectStart:
@@ -148,7 +161,7 @@ class ObjectStore:
                 raise Stop(f"{self.place} to return {expected}", seen, "use a store that supports ranges")
             return ObjectStart(content, int(size[2]), found["ETag"], _metadata(found))
 
-        return self._call(f"read {key} from byte {offset}", get)
+        return self._call(f"read {key} from byte {offset}", get, absent=_NO_KEY)
 
     def delete(self, keys: Sequence[str]) -> list[str]:
         """Delete these objects, then check each. Returns those that still exist."""
@@ -162,33 +175,47 @@ class ObjectStore:
         """Abort an upload. Returns whether it is gone."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id}
         what = f"abort the upload of {upload.key}"
-        self._call(what, lambda: self._client.abort_multipart_upload(**where), lost=Unknown)
+        self._call(what, lambda: self._client.abort_multipart_upload(**where), Unknown, _NO_UPLOAD)
         return not self.holds(upload)
 
     def holds(self, upload: Upload) -> bool:
         """Whether an upload exists. It may have no parts yet."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id, "MaxParts": 1}
-        found = self._call(f"read the upload of {upload.key}", lambda: self._client.list_parts(**where))
+        what = f"read the upload of {upload.key}"
+        found = self._call(what, lambda: self._client.list_parts(**where), absent=_NO_UPLOAD)
         return found is not None
 
     def parts(self, upload: Upload) -> list[int]:
         """Bytes of each part of an upload."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id}
         pages = self._client.get_paginator("list_parts").paginate(**where)
-        return [part["Size"] for page in self._pages("list parts", pages) for part in page.get("Parts", [])]
+        found = self._pages("list parts", pages, absent=_NO_UPLOAD)
+        return [part["Size"] for page in found for part in page.get("Parts", [])]
 
-    def _pages(self, what: str, pages: Any) -> Iterator[Mapping[str, Any]]:
+    def _pages(
+        self, what: str, pages: Any, field: str = "", absent: Set[str] = frozenset()
+    ) -> Iterator[Mapping[str, Any]]:
+        """Each page. Its ``field``, if not empty, is the name of the bucket."""
         each = iter(pages)
-        while (page := self._call(what, lambda: next(each, None))) is not None:
+        while (page := self._call(what, lambda: next(each, None), absent=absent)) is not None:
+            if field:
+                self._of_bucket(what, page, field)
             yield page
 
-    def _call(self, what: str, call: Callable[[], _T], lost: type[TrueupError] = Retry) -> _T | None:
-        """The result of the call, None if the object does not exist."""
+    def _of_bucket(self, what: str, page: Mapping[str, Any] | None, field: str) -> None:
+        """Raise `NoAccess` unless the page names the bucket, which a page that is not S3's does not."""
+        if page is None or page.get(field) != self.place.bucket:
+            raise _foreign(f"{self.place} to {what}")
+
+    def _call(
+        self, what: str, call: Callable[[], _T], lost: type[TrueupError] = Retry, absent: Set[str] = frozenset()
+    ) -> _T | None:
+        """The result of the call, None after an error with a code of ``absent``."""
         try:
             return call()
         except ClientError as error:
             code = str(error.response.get("Error", {}).get("Code", ""))
-            if code in _GONE:
+            if code in absent:
                 return None
             raise _refused(f"{self.place} to {what}", code, error) from None
         except (BotoCoreError, OSError) as error:
@@ -235,13 +262,19 @@ def _named(variable: str, environment: Mapping[str, str]) -> str | None:
     return environment[variable]
 
 
+def _foreign(expected: str) -> NoAccess:
+    return NoAccess(expected, "a response that is not S3's", "check the endpoint, and proxies before the store")
+
+
 def _refused(expected: str, code: str, error: ClientError) -> TrueupError:
     """Only the error code is shown: the rest of the response may repeat the request."""
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     if code in _LATER or status >= 500:
         return Retry(expected, f"{code or status}", "the request is retried later")
+    if code == "404":  # the status: the response has no code of S3
+        return _foreign(expected)
     if code == "InvalidRange" or status == 416:
-        return Stop(expected, "the end of the object", "the object is shorter than expected; restore it")
+        return NoSuchBytes(expected, "the end of the object", "the object is shorter than expected; restore it")
     if code == "PreconditionFailed" or status == 412:
         return NoAccess(expected, "another object of the same name", "it was overwritten meanwhile")
     todo = "correct the bucket, its region, or the permissions of the credentials"

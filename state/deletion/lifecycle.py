@@ -77,7 +77,7 @@ class Deletion(NamedTuple):
     """The size of the ledger or of the objects, in bytes."""
     since_ms: int
     """When the ledger was first observed as unreferenced. For an ordered deletion: when it was ordered. For objects:
-    when the newest of them was written."""
+    when the newest of them was written, or when a later listing of the run first contained them as unreferenced."""
     stage: DeletionStage = DeletionStage.SUSPECTED
     at_ms: int = 0
     approved: bool = False

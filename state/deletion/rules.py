@@ -6,9 +6,10 @@ from trueup.state.deletion.orphan_objects import FORGOTTEN, LOST, REPLACED, UNOW
 _D, _B, _U = Verdict.DRIFTED, Verdict.BLOCKED, Verdict.UNKNOWN
 NOTHING_DONE = "Nothing is deleted. "
 PERSON = (
-    "Once the objects are older than deletion.grace_s, they wait for `trueup approve`, also in mode enforce. Then the "
-    "owner is read again, objects are deleted and multipart uploads aborted, and each is looked up until it is gone. "
-    "It cannot be undone."
+    "Once the objects are older than deletion.grace_s, they wait for `trueup approve`, also in mode enforce. "
+    "Objects that become unreferenced after the first listing of a run wait for that whole time. After the approval, "
+    "the owner is read again, objects are deleted and multipart uploads aborted, and each is looked up until it is "
+    "gone. It cannot be undone."
 )
 DROPPED = "deletion.dropped"
 """The only rule for ledgers that are still in their owner's list."""

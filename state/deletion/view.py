@@ -13,6 +13,7 @@ import numpy as np
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.block_store import Store
 from trueup.state.common.bucket_log import BLOCK_ROWS, BucketLog, LogShape
+from trueup.state.common.rules import Verdict
 from trueup.state.deletion.orphan_objects import LOST
 from trueup.state.deletion.owned_ledgers import (
     NO_LEDGERS,
@@ -61,6 +62,21 @@ def settled(part: Leaks, before_ms: int) -> Leaks:
     """The same without ledgers that are missing since ``before_ms`` (ms since the epoch) or later."""
     fresh = np.isin(part.rows["rule"], _MISSING) & (part.rows["since_ms"] > before_ms)
     return replace(part, rows=part.rows[~fresh]) if fresh.any() else part
+
+
+def entered(parts: Sequence[Leaks], before: Sequence[Leaks], now_ms: int) -> Sequence[Leaks]:
+    """The same. A ledger that may be deleted, and might not in ``before``, the previous view, counts as unreferenced
+    since ``now_ms`` (ms since the epoch) at the earliest: the time of its row is of itself and its owner, and does not
+    show that another node referenced it until now."""
+    known = _deletable(before)
+    known = known[np.argsort(known["ledger"], kind="stable")]
+    return [_not_before(part, known, now_ms) for part in parts]
+
+
+def departed(parts: Sequence[Leaks], before: Sequence[Leaks]) -> set[int]:
+    """Ids of ledgers that might be deleted in ``before``, the previous view, and may not in ``parts``."""
+    found: list[int] = np.setdiff1d(_deletable(before)["ledger"], _deletable(parts)["ledger"]).tolist()
+    return set(found)
 
 
 def confirmed(part: Leaks, absent: Set[int]) -> Leaks:
@@ -128,6 +144,24 @@ class OwnerBucket:
 
 _MISSING = [LEAK_RULES.code(rule) for rule in ("deletion.missing", LOST)]
 _COMPARED = ["ledger", "since_ms", "version", "state", "length", "rule"]
+
+
+def _deletable(parts: Sequence[Leaks]) -> Rows:
+    rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
+    found: Rows = rows[rows["verdict"] == Verdict.DRIFTED]
+    return found
+
+
+def _not_before(part: Leaks, known: Rows, now_ms: int) -> Leaks:
+    at = np.flatnonzero(part.rows["verdict"] == Verdict.DRIFTED)
+    if not len(at):
+        return part
+    rows, earliest = part.rows.copy(), np.full(len(at), now_ms, np.int64)
+    if len(known):
+        place = np.minimum(np.searchsorted(known["ledger"], rows["ledger"][at]), len(known) - 1)
+        earliest = np.where(known["ledger"][place] == rows["ledger"][at], known["since_ms"][place], earliest)
+    rows["since_ms"][at] = np.maximum(rows["since_ms"][at], earliest)
+    return replace(part, rows=rows)
 
 
 def _present(table: OwnedLedgerTable) -> OwnedLedgerTable:

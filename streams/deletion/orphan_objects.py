@@ -81,12 +81,24 @@ class OrphanObjects:
         return replace(policy, mode="approve") if policy.mode == "enforce" else policy
 
     def reconcile(self) -> None:
-        """List the stores that are due, then do what is due."""
+        """List the stores that are due, then do what is due. Nothing is due until every store was listed: a deletion
+        in a store that is not would look ended."""
         with self._acting:
             for name in self._stores:
                 if self._due_ms[name] <= self._clock():
                     self._list(name)
-            self.reconciler.reconcile()
+            if self.unlisted():
+                self.reconciler.blocked_reason = f"stores not listed yet: {', '.join(self.unlisted())}"
+            else:
+                self.reconciler.reconcile()
+
+    def unlisted(self) -> list[str]:
+        """The stores of which no listing succeeded in this run."""
+        return sorted(self._stores.keys() - self._found.keys())
+
+    def stopped(self) -> str:
+        """Why deletions of objects are blocked; empty if they are not, and without stores."""
+        return self.reconciler.blocked_reason if self._stores else ""
 
     def _list(self, name: str) -> None:
         """List one store. A failure is reported, and the listing is repeated with increasing delays."""
@@ -117,8 +129,6 @@ class OrphanObjects:
         return found
 
     def _report(self) -> None:
-        if self._found.keys() != self._stores.keys():
-            return  # findings of a store that is not listed yet would look deleted
         found = self._all()
         now_ms = self._clock()
         self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}
@@ -133,7 +143,7 @@ class OrphanObjects:
             }  # fmt: skip
             for name, value in row.items():
                 rows[name][at] = value
-        self.reconciler.apply(0, 0, Leaks(rows, tuple(names), 0))
+        self.reconciler.apply(0, -1 if self.unlisted() else 0, Leaks(rows, tuple(names), 0))
 
     def shown(self, ledger: int) -> list[str]:
         """Orphan and missing objects of a ledger, with their size."""

@@ -35,7 +35,7 @@ from trueup.state.deletion.orphan_objects import ORPHANS
 from trueup.state.deletion.rules import DROPPED, LEAK_RULES
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.verdicts import Rows
-from trueup.state.deletion.view import Leaks, agreed, confirmed, settled
+from trueup.state.deletion.view import Leaks, agreed, confirmed, departed, entered, settled
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.query import leaks_of
 from trueup.streams.deletion.target import OUTCOMES, Check, DeletionResult, DeletionTarget, ready
@@ -91,7 +91,9 @@ class DeletionReconciler:
         self._acting = threading.RLock()
         self.lock = threading.RLock()
         self._answers: dict[int, Leaks] = {}
-        self._view: Sequence[Leaks] | None = None
+        self._view: Sequence[Leaks] = ()
+        self._followed = False  # whether the view was complete before, so that an entry of a ledger is recognized
+        self._departed = set[int]()  # ledgers that left the view since the deletions last agreed with it
         self._epochs: dict[int, int] = {}
         self._leaks: Mapping[int, UnreferencedLedger] | None = None
         self.deletions: dict[int, Deletion] = {}
@@ -114,13 +116,19 @@ class DeletionReconciler:
     def apply(self, bucket: int, epoch: int, leaks: Leaks) -> None:
         """Apply the answer of one bucket; ``epoch`` -1: without a request."""
         with self.lock:
-            self._answers[bucket], self._view, self._leaks = leaks, None, None
+            self._answers[bucket], self._leaks = leaks, None
             self._epochs[bucket] = max(epoch, self._epochs.get(bucket, -1))
+            before, view = self._view, agreed(list(self._answers.values()))
+            if self._followed:
+                view = entered(view, before, self._clock())
+                self._departed |= departed(view, before)
+            self._view = view
 
     def lose_view(self) -> None:
         """The view was lost: nothing is known until every bucket has reported again."""
         with self._acting, self.lock:
-            self._answers, self._epochs, self._view, self._leaks = {}, {}, None, None
+            self._answers, self._epochs, self._view, self._leaks = {}, {}, (), None
+            self._followed, self._departed = False, set()
             self.blocked_reason = "the view is not complete yet"
 
     @property
@@ -137,8 +145,6 @@ class DeletionReconciler:
             return [confirmed(part, self._absent) for part in self._all()]
 
     def _all(self) -> Sequence[Leaks]:
-        if self._view is None:
-            self._view = agreed(list(self._answers.values()))
         before_ms = self._clock() - int(self._policy.current.missing_s * 1000)
         return [settled(part, before_ms) for part in self._view]
 
@@ -153,6 +159,8 @@ class DeletionReconciler:
             if not self.complete:
                 self.blocked_reason = "the view is not complete yet"
                 return
+            with self.lock:
+                self._followed = True
             before = self.blocked_reason
             try:
                 self._doubt(self._clock())
@@ -190,7 +198,11 @@ class DeletionReconciler:
 
     def _observe(self, now_ms: int) -> None:
         """Apply the view to the deletions, and create new ones."""
-        policy, leaks = self._policy.current, self._due()
+        with self.lock:
+            leaks, left = self._due(), frozenset(self._departed)
+        if left:  # a reference in between counts although the ledger may be unreferenced again
+            leaks = {ledger: leak for ledger, leak in leaks.items() if ledger not in left}
+        policy = self._policy.current
         looked = sorted(m.ledger for m in self.deletions.values() if _unsure(m, m.ledger in leaks))
         there = self._target.find(looked) if looked else {}
         grace_ms, retry_ms = int(policy.grace_s * 1000), int(policy.retry_s * 1000)
@@ -214,6 +226,8 @@ class DeletionReconciler:
         if policy.mode != "observe":
             changed += self._begun(leaks, policy, now_ms)
         self._take(changed)
+        with self.lock:
+            self._departed -= left
 
     def _verified(
         self, resting: Iterable[tuple[Deletion, Deletion]], retry_ms: int, begun_ms: int

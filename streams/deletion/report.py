@@ -92,16 +92,20 @@ class DeletionReport:
         reasons = [] if synced else [f"owners of ledgers: {problem or 'not all read yet'}"]
         return reasons if reasons or self._deletions.complete else ["the deletion view is not complete yet"]
 
+    def incomplete(self) -> list[str]:
+        """Why findings may be missing: the reasons of `not_ready`, and stores that are not listed yet."""
+        names = self._orphans.unlisted() if self._orphans else []
+        return [*self.not_ready(), *([f"stores not listed yet: {', '.join(names)}"] if names else [])]
+
     def stopped(self) -> list[str]:
         """Why deletions are blocked, which nodes of owners cannot be read, and which stores are not listed."""
-        policy, blocked_reason = self._policy.current, self._deletions.blocked_reason
+        reason, of_objects = self._deletions.blocked_reason, self._orphans.stopped() if self._orphans else ""
+        blocked = [f"deletions are blocked: {reason}"] if reason else []
+        if of_objects not in ("", reason):
+            blocked.append(f"deletions of objects are blocked: {of_objects}")
         stores = self._orphans.problems if self._orphans else {}
         problems = [f"store {name} is not listed: {problem}" for name, problem in sorted(stores.items())]
-        return (
-            self._owners.problems()
-            + problems
-            + ([f"deletions are blocked: {blocked_reason}"] if blocked_reason and policy.mode != "observe" else [])
-        )
+        return self._owners.problems() + problems + (blocked if self._policy.current.mode != "observe" else [])
 
     def sources(self, now_ms: int) -> list[ObservationSource]:
         """The nodes that reference ledgers."""

@@ -103,8 +103,10 @@ class DeletionStream(Stream):
         )  # fmt: skip
 
     def incomplete(self, noun: str) -> Sequence[str]:
-        """Why the unreferenced ledgers are not known yet."""
-        return self._report.not_ready() if noun in ("unreferenced", "deletions", "plan") else []
+        """Why the unreferenced ledgers and objects are not known yet."""
+        if noun == "deletions":
+            return self._report.not_ready()
+        return self._report.incomplete() if noun in ("unreferenced", "plan") else []
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
         """Unreferenced ledgers, or pending deletions."""

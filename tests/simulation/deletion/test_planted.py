@@ -154,7 +154,7 @@ class Blind(OwnerBucket):
         (Parts(connector=LedgerUnchecked), "was deleted at another version"),
         (Parts(connector=Newest), "its owner lists no later one"),
         (Parts(connector=Newest, bucket=Eager), "(is in use and was deleted|.*lists no later one)"),
-        (Parts(connector=Unread), "is in use and was deleted"),
+        (Parts(connector=Unread), "(is in use and was deleted|.*lists no later one)"),
         (Parts(connector=Trusting), "is confirmed gone and there"),
         (Parts(connector=Deaf), "is confirmed gone and there"),
         (Parts(deletions=Half), "is confirmed gone and there"),

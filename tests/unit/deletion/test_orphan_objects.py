@@ -1,5 +1,6 @@
 """Orphan objects: their names, report, plan and approval."""
 
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
 from tests.simulation.deletion.world import OWNERS, Node, Stored, World
 from tests.unit.deletion.fake_deletion import FakeJournal, Loop
+from trueup.connectors.pulsar.orphan_objects import OrphanSearch
+from trueup.connectors.s3.store import BucketLocation, Head, NoAccess, Object, Upload
 from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.deletion.orphan_objects import ObjectMetadata, Referenced, StoredPart, judged
 from trueup.state.deletion.owners import OwnerStatus
@@ -62,6 +65,33 @@ def test_what_objects_are_called(found: str, expected: str) -> None:
     assert found == expected
 
 
+class Down:
+    """A store that cannot be listed until ``listed``; it is empty."""
+
+    place = BucketLocation("old")
+    listed = False
+
+    def objects(self) -> Iterator[list[Object]]:
+        if not self.listed:
+            raise NoAccess("old to list objects", "InvalidAccessKeyId", "correct the credentials")
+        return iter(())
+
+    def uploads(self) -> Iterator[list[Upload]]:
+        return iter(())
+
+    def delete(self, keys: Sequence[str]) -> list[str]:
+        return list(keys)
+
+
+class Blocked(Asked):
+    """Owners with a reason that blocks deletions."""
+
+    problem = ""
+
+    def blocked_reason(self) -> str:
+        return self.problem
+
+
 class Setting:
     """Two objects of a ledger that its owner does not list, and an unreferenced ledger."""
 
@@ -73,11 +103,19 @@ class Setting:
         self.loop, self.journal = Loop(mode).marked(7), FakeJournal()
         self.shelf = Shelf(self.world, self.journal.records, Random(1))
         self.shelf.calm = True
-        shelves: Any = {"archive": self.shelf}
+        self.asked = Blocked(self.world, self.shelf)
+        self.start()
+        self.reconcile(3)
+
+    def start(self, **others: Any) -> "Setting":
+        """Start, or start again, with these stores besides."""
+        shelves: Any = {"archive": self.shelf, **others}
+        declared = {name: StoreSettings(name, cluster=CLUSTER, list_s=1) for name in shelves}
         self.orphans = OrphanObjects(
-            shelves, {"archive": StoreSettings("archive", cluster=CLUSTER, list_s=1)}, Asked(self.world, self.shelf),
+            shelves, declared, self.asked,
             self.journal, LiveSection(lambda: self.loop.policy), lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
         )  # fmt: skip
+        self.orphans.load()
         self.report = DeletionReport(
             LiveSection(lambda: self.loop.policy),
             self.loop.deletions,
@@ -85,7 +123,7 @@ class Setting:
             lambda: self.world.now_ms,
             orphans=self.orphans,
         )
-        self.reconcile(3)
+        return self
 
     def reconcile(self, count: int = 1) -> "Setting":
         for _ in range(count):
@@ -153,6 +191,96 @@ def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
     ]
 
 
+def test_what_a_store_lost_is_reported_while_another_store_cannot_be_listed() -> None:
+    setting = Setting("observe")
+    setting.loop.change(missing_s=0)
+    node = setting.world.nodes[OWNERS[0]]
+    node.listed = [7, 9]
+    lost = OffloadedCopy(ObjectPair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
+    node.copies[7] = lost  # type: ignore[assignment]
+    setting.start(old=Down()).reconcile()
+    assert "deletion.copy-lost" in [row["rule"] for row in setting.report.rows(10)]
+
+
+def test_while_a_store_is_not_listed_deletions_remain_and_nothing_is_deleted() -> None:
+    setting = Setting("approve")
+    setting.approve("delete-objects-7")
+    setting.start(old=Down()).reconcile(3)
+    assert (setting.plan()[1], len(setting.world.objects)) == (("delete-objects-7", "marked"), 2)
+
+
+def test_once_every_store_is_listed_what_was_approved_before_the_start_is_deleted() -> None:
+    setting, old = Setting("approve"), Down()
+    setting.approve("delete-objects-7")
+    setting.start(old=old).reconcile()
+    old.listed = True
+    setting.reconcile(10)
+    assert setting.world.objects == {}
+
+
+def test_stores_that_are_not_listed_yet_are_named_where_the_list_is_incomplete() -> None:
+    setting = Setting("approve").start(old=Down()).reconcile()
+    assert setting.report.incomplete()[-1:] == ["stores not listed yet: old"]
+
+
+def test_the_reason_that_blocks_deletions_of_objects_is_a_problem() -> None:
+    setting = Setting("approve").start(old=Down()).reconcile()
+    assert "deletions of objects are blocked: stores not listed yet: old" in setting.report.stopped()
+
+
+def test_a_reason_that_blocks_all_deletions_is_reported_once() -> None:
+    setting = Setting("approve")
+    setting.loop.cluster.problem = setting.asked.problem = "not synchronized yet"
+    setting.loop.reconcile()
+    setting.reconcile()
+    assert setting.report.stopped() == ["deletions are blocked: not synchronized yet"]
+
+
 def test_in_observe_what_would_be_begun_is_planned() -> None:
     setting = Setting("observe")
     assert ("delete-objects-7", "suspected") in setting.plan()
+
+
+class Empty:
+    """A store without objects, at this location."""
+
+    def __init__(self, place: BucketLocation) -> None:
+        self.place = place
+
+    def objects(self) -> Iterator[list[Object]]:
+        yield []
+
+    def uploads(self) -> Iterator[list[Upload]]:
+        yield []
+
+    def head(self, _key: str) -> Head | None:
+        return None
+
+
+def lost(place: BucketLocation, endpoint: str, count: int = 1) -> int:
+    """The number of ledgers with a lost copy, of ``count`` copies that name this endpoint."""
+    pairs = [ObjectPair(PAIR.uid, ledger) for ledger in range(count)]
+    copies = {pair: OffloadedCopy(pair, True, "aws-s3", place.bucket, endpoint) for pair in pairs}
+    now = Referenced(copies, {pair.ledger: OWNER for pair in pairs}, {OWNER: OwnerStatus.READABLE})
+    store: Any = Empty(place)
+    return len({orphan.ledger for orphan in OrphanSearch("archive", store, "lab").orphans(lambda: now)})
+
+
+def test_every_lost_copy_is_found() -> None:
+    assert lost(BucketLocation("shelf"), "", 1_500) == 1_500
+
+
+@pytest.mark.parametrize(
+    ("declared", "recorded", "expected"),
+    [
+        ("", "", 1),
+        ("", "https://s3.eu-central-1.amazonaws.com", 1),
+        ("http://minio:9000", "", 1),
+        ("http://minio:9000/", "http://minio:9000", 1),
+        ("http://minio:9000", "http://other:9000", 0),
+    ],
+)
+def test_a_copy_is_lost_in_the_store_whose_location_its_record_permits(
+    declared: str, recorded: str, expected: int
+) -> None:
+    assert lost(BucketLocation("shelf", endpoint=declared), recorded) == expected

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, Loop
+from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, Loop, leaks
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.streams.deletion.target import DeletionResult
@@ -105,6 +105,58 @@ def test_one_that_a_node_of_another_bucket_points_to_is_not_begun() -> None:
     loop = Loop(buckets=2).apply(ONE).apply({"ledger": 7, "rule": "missing", "version": -1, "owner": OTHER}, bucket=1)
     loop.cluster.versions = {7: 3}
     assert (loop.reconcile(MINUTE), list(loop.deletions.forgotten())) == ({}, [])
+
+
+def test_a_ledger_that_another_topic_referenced_until_now_is_kept_for_the_grace_period() -> None:
+    loop = Loop(buckets=2).apply({"ledger": 4, "since_ms": NOW - 10 * MINUTE})
+    other = {"ledger": 4, "rule": "missing", "version": -1, "owner": OTHER}
+    loop.deletions.apply(1, 5, leaks(other))
+    loop.reconcile()
+    loop.deletions.apply(1, -1, leaks())
+    stages = [loop.reconcile(after_ms).get(4) for after_ms in (0, 1, MINUTE - 2, 1)]
+    assert (stages[:3], loop.cluster.orders) == ([DeletionStage.SUSPECTED] * 3, [4])
+
+
+def test_a_ledger_that_a_topic_of_its_bucket_referenced_until_now_is_kept_for_the_grace_period() -> None:
+    loop = Loop().apply()
+    loop.reconcile()
+    loop.apply({"ledger": 4, "since_ms": NOW - 10 * MINUTE})
+    stages = [loop.reconcile(after_ms).get(4) for after_ms in (0, 1, MINUTE - 2, 1)]
+    assert (stages[:3], loop.cluster.orders) == ([DeletionStage.SUSPECTED] * 3, [4])
+
+
+def test_what_is_unreferenced_in_the_first_complete_view_keeps_its_time() -> None:
+    loop = Loop(buckets=2).apply(bucket=0).apply({"ledger": 4, "since_ms": NOW - 10 * MINUTE}, bucket=1)
+    loop.reconcile()
+    loop.reconcile(1)
+    assert loop.cluster.orders == [4]
+
+
+def test_after_a_loss_of_the_view_the_times_of_the_next_complete_one_count() -> None:
+    loop = Loop().apply()
+    loop.reconcile()
+    loop.deletions.lose_view()
+    loop.apply({"ledger": 4, "since_ms": NOW - 10 * MINUTE}).reconcile()
+    loop.reconcile(1)
+    assert loop.cluster.orders == [4]
+
+
+def test_a_ledger_that_was_referenced_while_deletions_were_blocked_is_kept_for_the_grace_period() -> None:
+    loop = Loop().marked(7)
+    loop.cluster.problem = "not synchronized yet"
+    loop.reconcile()
+    loop.apply().apply(ONE)
+    loop.cluster.problem = ""
+    for after_ms in (1, 1, MINUTE - 3):
+        loop.reconcile(after_ms)
+    assert (loop.deletions.deletions[7].stage, loop.cluster.orders) == (DeletionStage.SUSPECTED, [])
+
+
+def test_a_ledger_is_listed_as_unreferenced_since_it_entered_the_view() -> None:
+    loop = Loop().apply()
+    loop.reconcile(MINUTE)
+    loop.apply({"ledger": 4, "since_ms": NOW - 10 * MINUTE})
+    assert [row["since_ms"] for row in loop.report.rows(1)] == [NOW + MINUTE]
 
 
 def test_an_unknown_state_of_the_cluster_is_a_blocked_reason(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,7 @@ from trueup.connectors.pulsar.offload_index import (
     Index,
 )
 from trueup.connectors.s3.store import ObjectStart, ObjectStore
-from trueup.state.common.errors import BadBytes, Refused, Stop
+from trueup.state.common.errors import BadBytes, Refused
 from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
 
@@ -43,7 +43,8 @@ class NoSuchObject(Refused):
 
 class OffloadReader:
     """The entries of one offloaded ledger. Raises `NoSuchObject` if an object is missing, `BadBytes` if one is
-    damaged, `Stop` if it was replaced or is not that ledger, `Retry` if the store does not respond."""
+    damaged, `Refused` if it was deleted during the read, was cut or is not that ledger, `Retry` if the store does not
+    respond, and other `Stop` if it denies access or the object was replaced."""
 
     def __init__(self, store: ObjectStore, copy: OffloadedCopy, owner: str) -> None:
         self._store, self._pair = store, copy.pair
@@ -85,13 +86,13 @@ class OffloadReader:
     def _index(self) -> Index:
         found = offload_index.index_of(self._whole(self._pair.index_key), f"{self._where}-index")
         if found.claim.component is not Component.DATA:
-            raise Stop(f"a ledger of {self._owner} in {self._where}", "one of no topic", _TODO)
+            raise Refused(f"a ledger of {self._owner} in {self._where}", "one of no topic", _TODO)
         self._is_of(found.claim.owner)
         return found
 
     def _is_of(self, owner: str) -> None:
         if owner != self._owner:
-            raise Stop(f"a ledger of {self._owner} in {self._where}", f"one of {owner or 'no topic'}", _TODO)
+            raise Refused(f"a ledger of {self._owner} in {self._where}", f"one of {owner or 'no topic'}", _TODO)
 
     def _small(self) -> memoryview | None:
         """The data object if it fits into one range."""
@@ -115,7 +116,7 @@ class OffloadReader:
         """The index object."""
         begun = self._begun(key, 0, _INDEX_BYTES)
         if begun.size > LONGEST_INDEX:
-            raise Stop(f"an index of at most {LONGEST_INDEX} bytes", str(begun.size), _TODO)
+            raise BadBytes(f"{self._where}-index", LONGEST_INDEX, "the end of the index", f"{begun.size} bytes", _TODO)
         rest = begun.size - len(begun.content)
         return begun.content + (self._store.read(key, len(begun.content), rest, begun.tag) if rest else b"")
 

@@ -63,13 +63,19 @@ def other(priority: ReadPriority) -> ReadPriority:
     return next(one for one in ReadPriority if one is not priority)
 
 
-def stored(ensembles: Sequence[Sequence[str]], write_quorum: int, answers: Mapping[str, CopyState]) -> CopyState:
+def stored(
+    ensembles: Sequence[Sequence[str]], write_quorum: int, answers: Mapping[str, CopyState], entries: int | None = None
+) -> CopyState:
     """The state of a BookKeeper ledger from its bookies: each is WHOLE (it has the ledger), GONE (it has not), DOWN
-    (not registered) or UNKNOWN. Every write set, ``write_quorum`` consecutive bookies of an ensemble, must have one
-    bookie with the ledger; a ledger is as good as its worst write set."""
+    (not registered) or UNKNOWN. Every write set that has an entry, ``write_quorum`` consecutive bookies of an ensemble,
+    must have one bookie with the ledger; a ledger is as good as its worst write set.
+
+    ``entries``: the number of entries in the last ensemble, which are in its first write sets; None if that is not
+    known."""
     worst = CopyState.WHOLE
-    for ensemble in ensembles:
-        for first in range(len(ensemble)):
+    for at, ensemble in enumerate(ensembles, 1):
+        sets = len(ensemble) if entries is None or at < len(ensembles) else min(len(ensemble), entries)
+        for first in range(sets):
             bookies = {ensemble[(first + step) % len(ensemble)] for step in range(min(write_quorum, len(ensemble)))}
             worst = max(worst, _set({answers.get(one, CopyState.UNKNOWN) for one in bookies}), key=_SEVERITY.index)
     return worst

@@ -47,8 +47,13 @@ def count(found: Sequence[LedgerRange]) -> int:
 
 
 def trimmed(ledgers: Sequence[LedgerInfo], start: EntryPosition) -> bool:
-    """Whether the ledger of an offset left the topic, and possibly entries that were not read."""
-    return start != BEGIN and all(info.ledger != start.ledger for info in ledgers)
+    """Whether the ledger of an offset left the topic, and possibly entries that were not read.
+
+    Brokers trim ledgers from the oldest one on. A ledger that left before an older one had no entries: a broker that
+    opens a topic drops such ledgers (ManagedLedgerImpl.initializeBookKeeper)."""
+    if start == BEGIN or any(info.ledger == start.ledger for info in ledgers):
+        return False
+    return start.entry > 0 or all(info.ledger > start.ledger for info in ledgers)
 
 
 def limited(ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosition, most: int) -> EntryPosition:

@@ -25,6 +25,8 @@ class LedgerRange(NamedTuple):
     """The first entry."""
     last: int | None
     """The last entry, which is included. None if the range ends at the last readable entry of the ledger."""
+    confirmed: bool = True
+    """Whether the ledger is known to have the last entry. If not, the range may end before it."""
 
 
 def position_of(text: str) -> EntryPosition:
@@ -47,5 +49,5 @@ def parts(ledgers: Sequence[LedgerInfo], first: EntryPosition | None, last: Entr
         if last and info.ledger == last.ledger:
             end = last.entry if end is None else min(end, last.entry)
         if end is None or begin <= end:
-            chosen.append(LedgerRange(info, begin, end))
+            chosen.append(LedgerRange(info, begin, end, confirmed=end is None or bool(info.closed_ms)))
     return chosen

@@ -32,7 +32,8 @@ def _brokers(settings: Settings, name: str) -> Iterator[Check]:
 def _check(row: str, seen: DescribedBroker, strategy: str) -> Check:
     broker = seen.broker
     if broker is None:
-        return fail(row, seen.error, "grant the user DESCRIBE on the cluster, and check that the broker responds")
+        todo = "grant the user DESCRIBE and DESCRIBE_CONFIGS on the cluster, and check that the broker responds"
+        return fail(row, seen.error, todo)
     if offline := [d.path for d in broker.dirs if not d.online]:
         return warn(
             row, f"offline: {', '.join(offline)}", "repair the disk; no replica is moved on this broker until then"

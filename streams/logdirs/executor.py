@@ -39,6 +39,9 @@ class BrokerRequests(Protocol):
     def cordon(self, broker: int, paths: list[str]) -> None:
         """Exclude exactly these directories from new partitions."""
 
+    def cordoned(self, broker: int) -> frozenset[str]:
+        """The cordoned directories in the settings of the broker, offline ones included."""
+
 
 class ChangedSettings(NamedTuple):
     """Settings that were changed on a broker and that it must show."""
@@ -133,10 +136,11 @@ class DirectoryBalancer:
     ) -> OwnChanges:
         if decision.cordon is None:
             return intended
-        levers.cordon(broker.id, sorted(decision.cordon))
-        self._alter(broker.id, now_ms, cordoned=decision.cordon)
+        wanted = decision.cordon | _hidden(levers, broker, ours)
+        levers.cordon(broker.id, sorted(wanted))
+        self._alter(broker.id, now_ms, cordoned=wanted)
         now = decision.cordon - _others(broker, ours)
-        closed = ", ".join(sorted(decision.cordon)) or "no directory"
+        closed = ", ".join(sorted(wanted)) or "no directory"
         self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
         return intended._replace(cordoned=now)
 
@@ -215,3 +219,10 @@ def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: i
 def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:
     """Directories that other clients cordoned."""
     return frozenset(d.path for d in broker.dirs if d.cordoned) - ours.cordoned
+
+
+def _hidden(levers: BrokerRequests, broker: Broker, ours: OwnChanges) -> frozenset[str]:
+    """Offline directories that other clients cordoned. The broker does not report their cordons, and a change of the
+    setting replaces all of them."""
+    offline = frozenset(d.path for d in broker.dirs if not d.online)
+    return levers.cordoned(broker.id) & offline - ours.cordoned if offline else frozenset()

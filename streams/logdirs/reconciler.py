@@ -44,6 +44,9 @@ class Client(Protocol):
     def cordon(self, broker: int, paths: list[str]) -> None:
         """Exclude exactly these directories from new partitions."""
 
+    def cordoned(self, broker: int) -> frozenset[str]:
+        """The cordoned directories in the settings of the broker, offline ones included."""
+
     def close(self) -> None:
         """Close all connections."""
 

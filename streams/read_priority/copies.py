@@ -15,7 +15,7 @@ from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
 from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
 from trueup.connectors.s3.store import NoAccess
 from trueup.connectors.zookeeper.client import ZooKeeperClient
-from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.ledgers import MANY, Ledgers
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.read_priority.copies import UNCHECKED, CopyCheck, CopyState, LedgerCopies, stored
@@ -108,7 +108,9 @@ class CopyChecker:
                 made = CopyCheck(CopyState.UNKNOWN, "unreadable metadata", now_ms)
             else:
                 states = {b: _state(answer, b in registered) for b, answer in answers[ledger].items()}
-                worst = stored(there[ledger], int(found.quorum[rows[ledger]]), states)
+                entries = int(found.entries[rows[ledger]])
+                known = None if entries == MANY else entries
+                worst = stored(there[ledger], int(found.quorum[rows[ledger]]), states, known)
                 made = CopyCheck(worst, _detail(ledger, states, reasons), now_ms)
             self._known[ledger] = made, self._known[ledger][1]
 

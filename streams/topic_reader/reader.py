@@ -111,7 +111,8 @@ class TopicReader:
 
     def read(self, topic: PulsarTopic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
-        `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions."""
+        `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions and for
+        entries whose only tiers refuse access."""
         chunks = Chunks(str(topic))
         for part in parts(since(self.ledgers(topic), wanted.from_ms), wanted.first, wanted.last):
             for served in self.entries(topic, part):

@@ -1,7 +1,7 @@
 """kafka-python's administrative client with corrections."""
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka import errors as kafka_errors
@@ -33,7 +33,8 @@ class _Place:
 
 class CleanClient(KafkaAdminClient):  # type: ignore[misc]
     """An admin client that leaves no thread behind when it cannot connect, that refreshes its metadata for unknown
-    brokers and the controller, and that sets the offsets of many groups at once.
+    brokers and the controller, that raises refusals to describe or alter settings, and that sets the offsets of many
+    groups at once.
 
     Its metadata are at most five minutes old. A broker that was down when they were read is not in them, and every
     request to it would fail until the next read. The cached controller is used until it reports that it is not the
@@ -77,6 +78,20 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
             raise kafka_errors.for_code(answer.error_code)(answer.error_message)
         described: dict[str, Any] = answer.to_dict()
         return described
+
+    @staticmethod
+    def _alter_configs_process_responses(responses: Iterable[Any]) -> None:
+        """kafka-python's own returns a refusal as text that looks like a result."""
+        _raise_refused(responses)
+
+    @classmethod
+    def _describe_configs_process_responses(
+        cls, responses: Sequence[Any], config_filter: str = "modified"
+    ) -> dict[str, Any]:
+        """kafka-python's own returns a refused resource as one without settings."""
+        _raise_refused(result for response in responses for result in response.results)
+        found: dict[str, Any] = super()._describe_configs_process_responses(responses, config_filter)
+        return found
 
     @staticmethod
     def _parse_group_offsets(group: Any) -> dict[LogId, int]:
@@ -129,6 +144,13 @@ def commit_request(group: str, offsets: Places) -> Any:
         group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None, retention_time_ms=-1,
         topics=[_Topic(name=topic, partitions=places) for topic, places in topics.items()], max_version=7,
     )  # fmt: skip
+
+
+def _raise_refused(results: Iterable[Any]) -> None:
+    for one in results:
+        if one.error_code:
+            refused = kafka_errors.for_code(one.error_code)
+            raise refused(one.error_message or refused.description)
 
 
 def _refusals(answer: Any) -> dict[LogId, str]:

@@ -2,7 +2,8 @@
 
 DescribeLogDirs (KIP-113; bytes since KIP-827, cordons since KIP-1066), AlterReplicaLogDirs (KIP-113), and two dynamic
 settings of a broker: ``replica.alter.log.dirs.io.max.bytes.per.second`` and ``cordoned.log.dirs``. kafka-python
-neither raises refusals of a broker nor checks the error of a whole response: this module does both.
+neither raises refusals of a broker nor checks the error of a whole response: this module does both for directories, and
+`CleanClient` for settings.
 """
 
 import threading
@@ -25,6 +26,8 @@ from trueup.state.logdirs.model import Broker, LogDir, Replicas
 
 THROTTLE = "replica.alter.log.dirs.io.max.bytes.per.second"
 CORDON = "cordoned.log.dirs"
+_ALL = "*"
+"""The value of `CORDON` that cordons all directories (KIP-1066)."""
 _TOGETHER = 16
 _RECORDED = (3, 9)
 """UNKNOWN_TOPIC_OR_PARTITION and REPLICA_NOT_AVAILABLE: the broker uses the directory when the replica is created."""
@@ -175,6 +178,15 @@ class LogDirsClient(Closing):
             raise Stop(f"broker {broker} to support {CORDON}", "a broker before 4.3", "upgrade it, or use no cordons")
         self._set(broker, CORDON, chosen or None)
 
+    def cordoned(self, broker: int) -> frozenset[str]:
+        """The paths in the setting of cordons, which include those of offline directories. Raises `TrueupError`."""
+        try:
+            value = (self._settings([broker], CORDON).get(broker) or "").strip()
+            paths = self._profile(broker).order if value == _ALL else value.split(",")
+        except kafka_errors.KafkaError as error:
+            raise _translated(error, f"{CORDON} of broker {broker}") from error
+        return frozenset(path.strip() for path in paths if path.strip())
+
     def create_topic(self, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
         """Create a topic with the given brokers by partition. Raises `Refused` for a name, assignment or setting that
         the brokers do not accept, and other `TrueupError`."""
@@ -204,6 +216,9 @@ class LogDirsClient(Closing):
                     broker, None, "DescribeLogDirs: an empty response; DESCRIBE on the cluster is required"
                 )
             return DescribedBroker(broker, _broker(broker, answer.results, self._profile(broker)))
+        except kafka_errors.AuthorizationError as error:
+            found = f"DescribeConfigs: {_name(error.errno)}; DESCRIBE_CONFIGS on the cluster is required"
+            return DescribedBroker(broker, None, found)
         except kafka_errors.KafkaError as error:
             self._profiles.pop(broker, None)  # it may return with a newer version
             away = isinstance(error, kafka_errors.UnknownBrokerIdError)
@@ -233,17 +248,11 @@ class LogDirsClient(Closing):
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {key: value})
         try:
             if value is None:
-                results = self._admin.reset_configs([resource], raise_on_unknown=False)
+                self._admin.reset_configs([resource], raise_on_unknown=False)
             else:
-                results = self._admin.alter_configs([resource], raise_on_unknown=False)
+                self._admin.alter_configs([resource], raise_on_unknown=False)
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"{key} of broker {broker} set to {value}") from error
-        for answers in results.values():
-            for answer in answers.values():
-                if getattr(answer, "errno", 0):
-                    raise Stop(
-                        f"{key} of broker {broker} set to {value}", _name(answer.errno), "check the broker's log"
-                    )
 
 
 def _broker(number: int, results: Sequence[Any], profile: Profile) -> Broker:

@@ -58,6 +58,11 @@ def _plain(schema: Any) -> Any:
     return found
 
 
+def full_name(name: str, space: str) -> str:
+    """The name of a type with its namespace. ``space``: the namespace that encloses it; empty: none."""
+    return name if "." in name or not space else f"{space}.{name}"
+
+
 class AvroTypes:
     """Types of Spark for one parsed schema. Raises `Refused`."""
 
@@ -87,7 +92,7 @@ class AvroTypes:
     def _by_name(self, name: str, space: str) -> DataType:
         if name in _PRIMITIVE:
             return _PRIMITIVE[name]()
-        full = name if "." in name or not space else f"{space}.{name}"
+        full = full_name(name, space)
         if full in self._open or full not in self._named:
             raise self._unfit("types that are defined before, without recursion")
         found: DataType = self._named[full]
@@ -105,8 +110,7 @@ class AvroTypes:
         return _LOGICAL.get((kind, str(schema.get("logicalType"))), lambda: self._by_name(kind, space))()
 
     def _defined(self, kind: str, schema: Mapping[str, Any], space: str) -> DataType:
-        name, space = str(schema.get("name")), str(schema.get("namespace") or space)
-        full = name if "." in name or not space else f"{space}.{name}"
+        full = full_name(str(schema.get("name")), str(schema.get("namespace") or space))
         space = full.rpartition(".")[0]
         if kind == "enum":
             self._named[full] = StringType()

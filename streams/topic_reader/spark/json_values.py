@@ -7,39 +7,57 @@ converted into each other: Jackson would read them, but they are more probably w
 import base64
 import datetime
 import decimal
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
+
+from trueup.streams.topic_reader.spark.avro_types import full_name
 
 Read = Callable[[Any], Any]
 
 
+def parsed_json(value: bytes) -> Any:
+    """A value as JSON, in which numbers with a fraction or an exponent are decimals: a float has 17 digits at most.
+    Raises `ValueError`, `ArithmeticError`, `RecursionError`."""
+    return json.loads(value, parse_float=decimal.Decimal)
+
+
 def reader_of(schema: Any) -> Read:
-    """A function that converts parsed JSON by this Avro schema, and raises `ValueError` or `TypeError` if it differs.
+    """A function that converts JSON of `parsed_json` by this Avro schema, and raises `ValueError` or `TypeError` if it
+    differs.
 
     ``schema`` is one for which `avro_types.AvroTypes` has a type."""
-    return _reader(schema, {})
+    return _reader(schema, {}, "")
 
 
-def _reader(schema: Any, named: dict[str, Read]) -> Read:
+def _reader(schema: Any, named: dict[str, Read], space: str) -> Read:
+    """``named``: the types that are defined before, by full name; ``space``: the enclosing namespace."""
     if isinstance(schema, list):
-        return _reader(next(each for each in schema if each != "null"), named)
+        return _reader(next(each for each in schema if each != "null"), named, space)
     if isinstance(schema, str):
-        return _PLAIN.get(schema) or named[schema.rpartition(".")[2]]
+        return _PLAIN.get(schema) or named[full_name(schema, space)]
     kind = schema["type"]
     if not isinstance(kind, str):
-        return _reader(kind, named)
+        return _reader(kind, named, space)
     if kind == "array":
-        return _list(_reader(schema["items"], named))
+        return _list(_reader(schema["items"], named, space))
     if kind == "map":
-        return _map(_reader(schema["values"], named))
+        return _map(_reader(schema["values"], named, space))
+    if kind in ("record", "enum", "fixed"):
+        return _defined(kind, schema, named, space)
+    return _LOGICAL[schema["logicalType"]] if "logicalType" in schema else _reader(kind, named, space)
+
+
+def _defined(kind: str, schema: Mapping[str, Any], named: dict[str, Read], space: str) -> Read:
+    full = full_name(str(schema.get("name")), str(schema.get("namespace") or space))
+    space = full.rpartition(".")[0]
     if kind == "record":
-        read = _record({field["name"]: _reader(field["type"], named) for field in schema["fields"]})
+        read = _record({field["name"]: _reader(field["type"], named, space) for field in schema["fields"]})
     elif "logicalType" in schema:
         read = _LOGICAL[schema["logicalType"]]
     else:
-        read = _PLAIN[{"enum": "string", "fixed": "bytes"}.get(kind, kind)]
-    if "name" in schema:
-        named[str(schema["name"]).rpartition(".")[2]] = read
+        read = _PLAIN["string" if kind == "enum" else "bytes"]
+    named[full] = read
     return read
 
 
@@ -61,18 +79,23 @@ def _bytes(found: Any) -> Any:
 
 
 def _number(found: Any) -> Any:
-    if isinstance(found, int | float) and not isinstance(found, bool):
+    if isinstance(found, int | float | decimal.Decimal) and not isinstance(found, bool):
         return found
     raise TypeError(type(found).__name__)
 
 
+def _amount(found: Any) -> Any:
+    """A number of units of time, which are exact if it has no fraction."""
+    return float(found) if isinstance(found, decimal.Decimal) else _number(found)
+
+
 def _date(found: Any) -> Any:
-    return None if found is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=_number(found))
+    return None if found is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=_amount(found))
 
 
 def _time(unit: str) -> Read:
     begin = datetime.datetime.fromtimestamp(0, datetime.UTC)
-    return lambda found: None if found is None else begin + datetime.timedelta(**{unit: _number(found)})
+    return lambda found: None if found is None else begin + datetime.timedelta(**{unit: _amount(found)})
 
 
 def _decimal(found: Any) -> Any:

@@ -2,7 +2,6 @@
 
 import datetime
 import io
-import json
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from trueup.connectors.pulsar.schemas import SchemaType, StoredSchema, version_o
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.streams.topic_reader.schemas import SchemaHistory
 from trueup.streams.topic_reader.spark.avro_types import AvroTypes, parsed
-from trueup.streams.topic_reader.spark.json_values import reader_of
+from trueup.streams.topic_reader.spark.json_values import parsed_json, reader_of
 
 _NUMBERS: Mapping[SchemaType, tuple[str, Callable[[], DataType]]] = {
     SchemaType.BOOLEAN: (">i1", BooleanType), SchemaType.INT8: (">i1", ByteType), SchemaType.INT16: (">i2", ShortType),
@@ -38,6 +37,11 @@ _NUMBERS: Mapping[SchemaType, tuple[str, Callable[[], DataType]]] = {
     SchemaType.TIMESTAMP: (">i8", TimestampType), SchemaType.LOCALDATE: (">i8", DateType),
 }  # fmt: skip
 """Fixed-size numbers, big-endian, as Pulsar's client encodes them; times in ms since 1970, dates in days."""
+_EPOCH, _DAY_MS = datetime.date(1970, 1, 1).toordinal(), 86_400_000
+_DAYS = datetime.date.min.toordinal() - _EPOCH, datetime.date.max.toordinal() - _EPOCH
+_TIMES = _DAYS[0] * _DAY_MS, (_DAYS[1] + 1) * _DAY_MS - 1
+_RANGES = {SchemaType.DATE: _TIMES, SchemaType.TIMESTAMP: _TIMES, SchemaType.LOCALDATE: _DAYS}
+"""The first and the last number of the years 1 to 9999, which Spark supports; others could wrap around."""
 _RECORDS = (SchemaType.AVRO, SchemaType.JSON)
 _TODO = "read the values as bytes (value_type: bytes), or have those null (undecodable: null)"
 _BAD = (
@@ -136,12 +140,15 @@ class Values:
         return value
 
     def _numbers(self, rows: Sequence[ValueRow], width: np.dtype[Any], kind: Any) -> Any:
-        """All values at once if each has the right size, else None."""
+        """All values at once if each has the right size and is in the range of its type, else None."""
         values = [b"\0" * width.itemsize if row.value is None or row.encrypted else row.value for row in rows]
         if any(len(value) != width.itemsize for value in values):
             return None
         absent = np.array([row.value is None or row.encrypted for row in rows])
         numbers = np.frombuffer(b"".join(values), width).astype(width.newbyteorder("="))
+        limits = _RANGES.get(self._schema.kind)
+        if limits is not None and ((numbers < limits[0]) | (numbers > limits[1])).any():
+            return None
         return _typed(numbers, self._schema.kind, kind, absent)
 
     def _value(self, row: ValueRow) -> Any:
@@ -172,7 +179,7 @@ class Values:
             return self._alone
         if kind is SchemaType.JSON:
             read = reader_of(parsed(self._schema.definition, "the schema of the values"))
-            return lambda value: read(json.loads(value))
+            return lambda value: read(parsed_json(value))
         return _avro(self._written(raw), self._schema.definition)
 
     def _written(self, raw: bytes | None) -> bytes:

@@ -33,6 +33,7 @@ WITHOUT_CALLER = {
 """Modules that only tests use, and the reason to keep each."""
 LIBRARIES_CALL = frozenset(
     [
+        "_alter_configs_process_responses",
         "_parse_group_offsets",
         "_read_header",
         "consumeMessage",

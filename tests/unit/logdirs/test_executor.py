@@ -28,6 +28,8 @@ class FakeBroker:
         self.broker: Broker | None = Broker(1, DIRS, replicas(ROWS))
         self.log: list[tuple[Any, ...]] = []
         self.limit = 0
+        self.setting: list[str] = []
+        """The paths in the setting of cordons. An offline directory does not show its own."""
         self.answer = "started"
         self.deaf = self.away = False
         self.stale: tuple[Broker, int] | None = None
@@ -59,8 +61,11 @@ class FakeBroker:
     def cordon(self, broker: int, paths: list[str]) -> None:
         self.log.append(("cordon", *paths))
         assert self.broker is not None
-        dirs = tuple(d._replace(cordoned=d.path in paths) for d in self.broker.dirs)
-        self.broker = replace(self.broker, dirs=dirs)
+        dirs = tuple(d._replace(cordoned=d.online and d.path in paths) for d in self.broker.dirs)
+        self.broker, self.setting = replace(self.broker, dirs=dirs), paths
+
+    def cordoned(self, broker: int) -> frozenset[str]:
+        return frozenset(self.setting)
 
     def close(self) -> None:
         self.log.append(("close",))
@@ -276,6 +281,20 @@ def test_a_cordon_of_ours_is_taken_back_while_its_directory_is_offline() -> None
     bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False), large))
     bench.reconcile()
     assert (("cordon",) in bench.client.log, bench.ours) == (True, NOTHING)
+
+
+@pytest.mark.parametrize(("own", "left"), [((), ["/large", "/small"]), (("/small",), ["/large"])])
+def test_a_cordon_of_another_client_on_an_offline_directory_remains(own: tuple[str, ...], left: list[str]) -> None:
+    third = LogDir("/third", 300 * GB, 250 * GB)
+    bench = Bench(OwnChanges(frozenset({*own, "/third"})), mode="observe")
+    assert bench.client.broker is not None
+    small, large = bench.client.broker.dirs
+    bench.client.broker = replace(bench.client.broker, dirs=(small, large, third))
+    bench.client.cordon(1, ["/small", "/large", "/third"])
+    small, *others = bench.client.broker.dirs
+    bench.client.broker = replace(bench.client.broker, dirs=(small._replace(online=False, cordoned=False), *others))
+    bench.reconcile()
+    assert sorted(bench.client.setting) == left
 
 
 def test_a_move_that_an_offline_directory_keeps_from_ending_is_a_problem() -> None:

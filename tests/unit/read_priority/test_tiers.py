@@ -75,7 +75,7 @@ def test_a_position_in_a_trimmed_ledger_stands_for_the_next_one() -> None:
 
 
 def test_an_end_in_the_open_ledger_is_kept() -> None:
-    assert parts(LEDGERS, EntryPosition(9, 1), EntryPosition(9, 4)) == [LedgerRange(OPEN, 1, 4)]
+    assert parts(LEDGERS, EntryPosition(9, 1), EntryPosition(9, 4)) == [LedgerRange(OPEN, 1, 4, confirmed=False)]
 
 
 def test_a_closed_ledger_without_entries_has_no_part() -> None:

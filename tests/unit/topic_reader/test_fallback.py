@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry
-from trueup.state.common.errors import BadBytes, Refused, Retry, TrueupError
+from trueup.state.common.errors import BadBytes, Refused, Retry, Stop, TrueupError
 from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier
@@ -14,6 +14,7 @@ from trueup.streams.topic_reader.fallback import Fallback, LostEntries, read
 COUNT = 6
 INFO = LedgerInfo(7, COUNT, 100, 1_000, OffloadedCopy(ObjectPair("u", 7), True))
 GONE, SILENT = Refused("it", "none", "look"), Retry("it", "silence", "wait")
+DENIED = Stop("it", "403", "grant the right")
 
 
 class FakeTier:
@@ -68,6 +69,34 @@ def test_entries_that_no_tier_has_are_an_error_with_their_range() -> None:
 def test_entries_of_a_silent_tier_are_not_lost() -> None:
     with pytest.raises(Retry):
         served(FakeTier({2: SILENT}), FakeTier({2: GONE}))
+
+
+@pytest.mark.parametrize("other", [GONE, DENIED])
+def test_entries_of_a_tier_that_denies_access_are_not_lost(other: TrueupError) -> None:
+    with pytest.raises(Stop, match=r"403.*grant the right") as found:
+        served(FakeTier({2: other}), FakeTier({2: DENIED}))
+    assert not isinstance(found.value, LostEntries)
+
+
+def test_entries_behind_the_end_of_every_tier_are_lost_one_by_one() -> None:
+    with pytest.raises(LostEntries, match="the end after 3") as found:
+        served(FakeTier(count=4), FakeTier(count=4))
+    assert not found.value.whole
+
+
+def of_open_ledger(confirmed: bool) -> int:
+    """The number of entries that are read of an open ledger with four of them, up to the sixth."""
+    part, sources = LedgerRange(LedgerInfo(7), 0, 5, confirmed), {Tier.BOOKKEEPER: FakeTier(count=4)}
+    return len(list(read(part, ReadPriority.BOOKKEEPER_FIRST, sources, lambda entry, _: entry, lambda _: None)))
+
+
+def test_an_open_ledger_that_ends_before_a_confirmed_entry_is_read_again_later() -> None:
+    with pytest.raises(Retry, match="the end after 3"):
+        of_open_ledger(confirmed=True)
+
+
+def test_an_open_ledger_may_end_before_an_entry_that_is_not_confirmed() -> None:
+    assert of_open_ledger(confirmed=False) == 4
 
 
 def test_a_tier_that_ends_early_has_failed() -> None:

@@ -40,6 +40,13 @@ class FakeLedgers:
         if len(ledgers) > 1:
             del ledgers[min(ledgers)]
 
+    def reload(self, name: str) -> None:
+        """A broker opens the topic: it drops ledgers without entries, and adds one."""
+        ledgers = self.sizes[f"persistent://{NAMESPACE}/{name}"]
+        for ledger in [ledger for ledger, size in ledgers.items() if not size]:
+            del ledgers[ledger]
+        self.roll(name)
+
     def matching(self, namespace: str, pattern: str) -> list[PulsarTopic]:
         return [topic_of(name) for name in sorted(self.sizes)]
 
@@ -122,6 +129,17 @@ def test_a_ledger_that_was_read_to_its_end_may_be_trimmed() -> None:
     at = found.next(at, None, until)
     topics.trim("a")
     assert entries(found, at, found.next(at, None, None)) == [(2, 0)]
+
+
+def test_a_stream_that_read_all_goes_on_after_a_broker_opened_its_idle_topic() -> None:
+    topics = FakeLedgers()
+    start = rewritten(topics)
+    topics.roll("a")
+    idle = progress(topics).next(start, None, None)
+    topics.reload("a")
+    topics.write("a", 2)
+    after = progress(topics).next(idle, None, None)
+    assert (idle, entries(progress(topics), idle, after)) == ({"persistent://t/ns/a": "2:0"}, [(3, 0), (3, 1)])
 
 
 def test_a_deleted_topic_is_an_error_or_is_left_out() -> None:

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from botocore.exceptions import ClientError
 
 from tests.offloaded import Written, offloaded
 from trueup.connectors.pulsar import offload_read
 from trueup.connectors.pulsar.offload_read import NoSuchObject, OffloadReader
-from trueup.connectors.s3.store import BucketLocation, ObjectStart
-from trueup.state.common.errors import BadBytes, Stop
+from trueup.connectors.s3.store import BucketLocation, ObjectStart, ObjectStore
+from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.topic_reader.sources import TieredSource
@@ -199,3 +200,31 @@ def test_a_small_object_of_another_topic_is_refused() -> None:
     store.metadata = {"managedledgername": "t/ns/persistent/b"}
     with pytest.raises(Stop, match="t/ns/persistent/b"):
         small(store)
+
+
+class RefusingS3:
+    """A client of S3 whose store refuses every read of an object with this code."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+
+    def get_object(self, **asked: object) -> object:
+        raise ClientError({"Error": {"Code": self.code}}, "GetObject")
+
+
+@pytest.mark.parametrize(("code", "proof"), [("InvalidRange", True), ("NoSuchKey", True), ("AccessDenied", False)])
+def test_only_an_object_that_was_cut_or_deleted_proves_that_its_entries_are_gone(code: str, proof: bool) -> None:
+    store = ObjectStore(BucketLocation("bucket"))
+    store._made = RefusingS3(code)
+    with pytest.raises(Stop) as found:
+        store.read("key", 7, 1, "tag")
+    assert isinstance(found.value, Refused) is proof
+
+
+@pytest.mark.parametrize("written", [offloaded(ENTRIES, owner="t/ns/persistent/b"), Written(b"", b"x" * 20, ())])
+def test_an_object_without_this_ledger_proves_that_its_entries_are_gone(
+    written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(offload_read, "LONGEST_INDEX", len(offloaded(ENTRIES).index))
+    with pytest.raises((Refused, BadBytes)):
+        entries(FakeStore(written))

@@ -42,11 +42,12 @@ def test_an_offset_at_the_end_of_a_closed_ledger_moves_to_the_next_one() -> None
 
 
 def test_an_offset_in_a_ledger_that_left_the_topic_is_trimmed() -> None:
-    assert [offsets.trimmed(LEDGERS, at) for at in (EntryPosition(4, 0), EntryPosition(5, 9), BEGIN)] == [
-        True,
-        False,
-        False,
-    ]
+    places = [(EntryPosition(2, 0), True), (EntryPosition(4, 1), True), (EntryPosition(5, 9), False), (BEGIN, False)]
+    assert [offsets.trimmed(LEDGERS, at) for at, _ in places] == [expected for _, expected in places]
+
+
+def test_an_offset_in_a_ledger_without_entries_that_left_behind_an_older_one_is_not_trimmed() -> None:
+    assert not offsets.trimmed(LEDGERS, EntryPosition(4, 0))
 
 
 def test_every_topic_with_a_backlog_gets_entries() -> None:

@@ -9,6 +9,7 @@ from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.messages import ManagedLedger
 from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import BadBytes, Refused, Stop, TrueupError
+from trueup.state.read_priority.positions import EntryPosition
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import LostEntries
 from trueup.streams.topic_reader.reader import SKEW_MS, Range, ReadOptions, ReadReport, TopicReader
@@ -102,6 +103,19 @@ def test_a_ledger_that_no_tier_has_is_skipped_at_once() -> None:
     cluster.fails[7, 1] = GONE
     found = cluster.given_out(options=ReadOptions(skip_missing=True), report=report)
     assert (found, report.missing) == ([(7, 0), *entries(8)], {7: COUNT - 1})
+
+
+def test_entries_of_a_tier_that_denies_access_are_not_skipped() -> None:
+    cluster = FakeCluster(7, 8)
+    cluster.fails[7, 2] = Stop("entry 2", "UNAUTHORIZED", "log in")
+    with pytest.raises(Stop, match="UNAUTHORIZED"):
+        cluster.given_out(options=ReadOptions(skip_missing=True))
+
+
+def test_a_read_to_a_position_that_is_not_confirmed_yet_ends_at_the_last_confirmed_entry() -> None:
+    cluster = FakeCluster(7, 8)
+    cluster.closed_ms[8] = 0
+    assert cluster.given_out(Range(last=EntryPosition(8, 99))) == entries(7, 8)
 
 
 def test_a_message_of_a_transaction_ends_the_read_unless_it_is_wanted() -> None:

@@ -5,6 +5,7 @@ import json
 import struct
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import Any
 
 import fastavro
@@ -123,6 +124,31 @@ def test_a_value_of_another_size_is_an_error_that_names_the_message() -> None:
         column(ValueSchema(SchemaType.INT32), bytes(4), bytes(5))
 
 
+_OUTSIDE = [
+    (SchemaType.TIMESTAMP, 253_402_300_800_000), (SchemaType.TIMESTAMP, 1 << 62),
+    (SchemaType.DATE, -62_135_596_800_001), (SchemaType.LOCALDATE, 2_932_897),
+    (SchemaType.LOCALDATE, 1 << 32), (SchemaType.LOCALDATE, -(1 << 40)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "number"), _OUTSIDE)
+def test_a_time_outside_of_the_years_1_to_9999_is_null_or_an_error(kind: SchemaType, number: int) -> None:
+    raw = struct.pack(">q", number)
+    (found, other) = column(ValueSchema(kind), raw, bytes(8), strict=False)
+    assert (found, other.year) == (None, 1970)
+    with pytest.raises(BadBytes, match="message 0"):
+        column(ValueSchema(kind), raw)
+
+
+@pytest.mark.parametrize(("kind", "number", "value"), [
+    (SchemaType.TIMESTAMP, 253_402_300_799_999, datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
+    (SchemaType.DATE, -62_135_596_800_000, datetime(1, 1, 1, tzinfo=UTC)),
+    (SchemaType.LOCALDATE, 2_932_896, date.max), (SchemaType.LOCALDATE, -719_162, date.min),
+])  # fmt: skip
+def test_the_first_and_the_last_time_are_values(kind: SchemaType, number: int, value: Any) -> None:
+    assert column(ValueSchema(kind), struct.pack(">q", number)) == [value]
+
+
 def test_avro_values_are_records() -> None:
     schema = ValueSchema(SchemaType.AVRO, json.dumps(RECORD).encode())
     (found,) = column(schema, avro(RECORD, ORDER))
@@ -147,6 +173,46 @@ def test_json_values_are_records() -> None:
     (found,) = column(schema, json.dumps(value).encode())
     assert {**found, "counts": dict(found["counts"])} == ORDER
     assert column(schema, b'{"id": 1}') == [{**dict.fromkeys(ORDER), "id": 1}]
+
+
+def json_of(fields: list[dict[str, Any]], value: str) -> Any:
+    """The value of a JSON schema of a record ``shop.Order`` with these fields."""
+    definition = {"type": "record", "name": "Order", "namespace": "shop", "fields": fields}
+    (found,) = column(ValueSchema(SchemaType.JSON, json.dumps(definition).encode()), value.encode())
+    return found
+
+
+def test_types_of_the_same_short_name_are_different() -> None:
+    billing, shipping = (
+        {"type": "record", "name": "Address", "namespace": f"shop.{space}", "fields": [{"name": field, "type": "int"}]}
+        for space, field in (("Billing", "box"), ("Shipping", "street"))
+    )
+    types = (billing, shipping, "shop.Billing.Address", {"type": "shop.Shipping.Address"})
+    names = ("a", "b", "c", "d")
+    value = {"a": {"box": 1}, "b": {"street": 2}, "c": {"box": 3}, "d": {"street": 4}}
+    fields = [{"name": name, "type": one} for name, one in zip(names, types, strict=True)]
+    assert json_of(fields, json.dumps(value)) == value
+
+
+def test_a_type_is_named_in_the_namespace_of_its_record() -> None:
+    inner = {"type": "fixed", "name": "Hash", "size": 1}
+    fields = [{"name": "a", "type": inner}, {"name": "b", "type": "Hash"}, {"name": "c", "type": "shop.Hash"}]
+    assert json_of(fields, '{"a": "/w==", "b": "/w==", "c": "/w=="}') == dict.fromkeys("abc", b"\xff")
+
+
+def test_a_decimal_in_json_has_all_of_its_digits() -> None:
+    kind = {"type": "bytes", "logicalType": "decimal", "precision": 38, "scale": 18}
+    found = json_of([{"name": "sum", "type": kind}], '{"sum": 12345678901234567.890123456789012345}')
+    assert found == {"sum": Decimal("12345678901234567.890123456789012345")}
+
+
+def test_numbers_with_a_fraction_are_read_as_double_date_and_time() -> None:
+    fields = [
+        {"name": "x", "type": "double"}, {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ]  # fmt: skip
+    expected = {"x": 0.1, "day": date(1970, 1, 2), "at": datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=UTC)}
+    assert json_of(fields, '{"x": 0.1, "day": 1.0, "at": 1000.5}') == expected
 
 
 @pytest.mark.parametrize("value", [b"", b"[", b"[1]", b'{"id": "1"}', b'{"tags": 3}', b'{"raw": "?"}', b"\xff",

@@ -1,0 +1,75 @@
+"""Checks of ledgers in BookKeeper by the responses of their bookies."""
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+
+import pytest
+
+from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer
+from trueup.connectors.bookkeeper.metadata.queries import Registered
+from trueup.connectors.pulsar.offload_verify import Tiered
+from trueup.state.bookkeeper.ledgers import MANY, Ledgers, row
+from trueup.state.read_priority.copies import CopyState
+from trueup.state.read_priority.tiers import LedgerInfo
+from trueup.streams.read_priority import copies
+from trueup.streams.read_priority.copies import CopyChecker, LedgerToCheck
+
+BOOKIES = ("a", "b", "c", "d")
+
+
+class FakeMetadata:
+    """A cluster with one ledger."""
+
+    paths = SimpleNamespace()
+
+    def __init__(self, found: Ledgers) -> None:
+        self.found = found
+
+    def session(self) -> None:
+        """No session is needed."""
+
+    def read(self, ledgers: Sequence[int]) -> Ledgers:
+        return self.found
+
+
+def state_of(
+    entries: int, held: str, monkeypatch: pytest.MonkeyPatch, ensembles: Sequence[Sequence[str]] = (BOOKIES,)
+) -> CopyState:
+    """The state of a ledger on four bookies, of which those in ``held`` have it; two hold each entry."""
+
+    def presence(asked: Mapping[int, Sequence[str]], *_: object, **__: object) -> object:
+        return {
+            ledger: {one: PresenceAnswer.HELD if one in held else PresenceAnswer.GONE for one in members}
+            for ledger, members in asked.items()
+        }
+
+    monkeypatch.setattr(copies, "presence", presence)
+    registered = Registered(dict.fromkeys(BOOKIES, 1), {}, set(), {}, {})
+    monkeypatch.setattr(copies.queries, "registered", lambda *_: registered)
+    cluster = FakeMetadata(row(7, *ensembles, quorum=2, entries=entries))
+    checker = CopyChecker(cluster, Tiered({}), lambda: None, lambda: 1)  # type: ignore[arg-type]
+    wanted = LedgerToCheck("t/n/a", "t/n/a", "t/n/persistent/a", LedgerInfo(7, 1, 10, 1))
+    checker.check([wanted], 1, 0, lambda _: False)
+    (found,) = checker.of([wanted])
+    return found.bookkeeper.state
+
+
+@pytest.mark.parametrize(
+    ("entries", "held", "expected"),
+    [
+        (1, "ab", CopyState.WHOLE), (1, "b", CopyState.WHOLE), (1, "cd", CopyState.GONE), (2, "ab", CopyState.WHOLE),
+        (3, "ab", CopyState.GONE), (4, "abc", CopyState.WHOLE), (4, "bc", CopyState.GONE), (0, "", CopyState.WHOLE),
+        (9, "ab", CopyState.GONE), (MANY, "ab", CopyState.GONE),
+    ],
+)  # fmt: skip
+def test_a_write_set_that_no_entry_has_is_not_missing(
+    entries: int, held: str, expected: CopyState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert state_of(entries, held, monkeypatch) is expected
+
+
+@pytest.mark.parametrize(("held", "expected"), [("ac", CopyState.WHOLE), ("ab", CopyState.GONE)])
+def test_of_a_ledger_whose_last_ensemble_has_no_entry_the_others_count(
+    held: str, expected: CopyState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert state_of(0, held, monkeypatch, [BOOKIES, ("e", "f", "g", "h")]) is expected

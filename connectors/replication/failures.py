@@ -16,15 +16,16 @@ from trueup.connectors.replication.transforms import Attempt, Record, entry_poin
 from trueup.state.common.errors import BadSettings
 
 WHY = "trueup-failed-"
-"""Prefix of the headers of a dead letter: -reason, -link, -topic, -partition, -offset, -records; all text."""
+"""Prefix of the headers of a dead letter: -reason, -link, -topic, -partition, -offset, -timestamp, -records; all text.
+-timestamp is that of the record, in ms since 1970; -1: none."""
 
 
 class FailurePolicy(Protocol):
     """A lease's policy for refused records."""
 
-    def handle(self, failure: Failure, record: Record) -> str:
-        """Handle one record. Returns empty text if it was handled, otherwise why its partition must stop. Raises
-        `Retry`."""
+    def handle(self, failure: Failure, record: Record, now_ms: int) -> str:
+        """Handle one record. Returns empty text if it was handled, otherwise why its partition must stop. ``now_ms``:
+        the present in ms since 1970. Raises `Retry`."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -65,7 +66,7 @@ def failure_of(lease: Lease, source: LogId, record: Record, reason: str, records
 
 
 class _Stop:
-    def handle(self, failure: Failure, _record: Record) -> str:
+    def handle(self, failure: Failure, _record: Record, _now_ms: int) -> str:
         return f"{place(failure)} was refused: {failure.reason}; change the target to accept it, or change failures"
 
     def close(self) -> None:
@@ -76,7 +77,7 @@ class _Hooked:
     def __init__(self, hook: Hook) -> None:
         self._hook = hook
 
-    def handle(self, failure: Failure, _record: Record) -> str:
+    def handle(self, failure: Failure, _record: Record, _now_ms: int) -> str:
         """Call the hook. An exception, or a result other than one bool, counts as not handled."""
         answer: Sequence[bool] = ()
         with Attempt() as attempt:
@@ -97,15 +98,17 @@ class _DeadLetters:
     def __init__(self, lease: Lease, letters: DeadLetterWriter) -> None:
         self._lease, self._letters = lease, letters
 
-    def handle(self, failure: Failure, record: Record) -> str:
-        """Write the unchanged record to the topic, with headers for the reason and the origin."""
+    def handle(self, failure: Failure, record: Record, now_ms: int) -> str:
+        """Write the record to the topic, with headers for the reason and the origin. Its timestamp is the present: by
+        its own the broker would delete an old record soon after it counts as handled, or refuse it."""
         topic = self._lease.dead_letters.replace("{topic}", failure.source.topic)
         details = {
             "reason": failure.reason, "link": failure.link, "topic": failure.source.topic,
-            "partition": failure.source.number, "offset": failure.offset, "records": failure.records,
+            "partition": failure.source.number, "offset": failure.offset, "timestamp": record.timestamp,
+            "records": failure.records,
         }  # fmt: skip
         headers: Headers = [*record.headers, *((WHY + name, str(value).encode()) for name, value in details.items())]
-        problem = self._letters.write(topic, record, headers)
+        problem = self._letters.write(topic, record._replace(timestamp=now_ms), headers)
         if problem:
             return f"{place(failure)} was refused ({failure.reason}) and also by {topic}: {problem}; create or widen it"
         return ""

@@ -77,9 +77,10 @@ class Checkpoint(NamedTuple):
     source: LogId
     target: LogId
     committed: int
-    """The offset that is committed here. -1: unknown."""
+    """The offset that is committed here. -1: none, or unknown."""
     translated: int = NEVER
-    """The translation of the offset that is committed here. -1: unknown."""
+    """The translation of the offset that is committed here; of the first offset here if none is committed. -1:
+    unknown."""
     present: int = NEVER
     """The offset that is committed there. -1: none."""
     lag: int = 0
@@ -91,7 +92,8 @@ class Checkpoint(NamedTuple):
     due      the translated offset would be committed there, but changes are not permitted
     kept     the translated offset is committed there already, or the group is ahead there (``reason``)
     active   the group has members there; nothing is changed
-    waiting  there is no translation yet, or the topic there is not the copied one (``reason``)
+    waiting  there is no translation yet, or the topic there is not the copied one, or nothing is committed here and
+             another partition here, in which the group has an offset, is copied to the same one there (``reason``)
     failed   a cluster refused the request, or did not respond (``reason``)
     """
     reason: str = ""
@@ -175,8 +177,8 @@ class GroupSync:
         decrease, except for groups in ``reset``. Nothing is changed unless ``change``."""
         if not committed.groups or not mappings:
             return []
-        translate = _translations(mappings, committed.ids)
-        found = {group: _rows(group, here, mappings, translate) for group, here in committed.groups.items()}
+        translate, sharing = _translations(mappings, committed.ids), _sharing(mappings)
+        found = {group: _rows(group, here, mappings, sharing, translate) for group, here in committed.groups.items()}
         if asked := self._unsure(found, reset):
             self._present |= self._target.offsets(asked)
             self._states = self._target.states()
@@ -266,12 +268,16 @@ Translate = Callable[[LogId, int], tuple[Translation, int]]
 
 
 def _translations(mappings: Mapping[LogId, OffsetMapping], ids: Mapping[str, str]) -> Translate:
-    """`OffsetMapping.translate` by source partition. ``ids``: the ids of the topics in which offsets were committed, by
-    name. Results are cached, because most groups commit the same few offsets."""
+    """`OffsetMapping.translate` by source partition; `NEVER` is translated as the first offset. ``ids``: the ids of the
+    topics in which offsets were committed, by name. Results are cached, because most groups commit the same few
+    offsets."""
     meant: dict[LogId, OffsetMapping] = {}
 
     @cache
     def translate(source: LogId, offset: int) -> tuple[Translation, int]:
+        if offset == NEVER:  # without an offset there is none of another topic with that name
+            mapping = mappings[source]
+            return mapping.translate(max(mapping.start, mapping.there.begin))
         if source not in meant:
             mapping = mappings[source]
             other = f"{source.topic} at the source is not the copied topic"
@@ -282,16 +288,30 @@ def _translations(mappings: Mapping[LogId, OffsetMapping], ids: Mapping[str, str
     return translate
 
 
-def _rows(group: str, here: Answer, mappings: Mapping[LogId, OffsetMapping], translate: Translate) -> list[Checkpoint]:
-    """The desired rows at the target; the present offsets there are not known yet."""
+def _sharing(mappings: Mapping[LogId, OffsetMapping]) -> Mapping[LogId, Sequence[LogId]]:
+    """The source partitions of each target that has several."""
+    found: dict[LogId, list[LogId]] = {}
+    for source, mapping in mappings.items():
+        found.setdefault(mapping.to, []).append(source)
+    return {target: sources for target, sources in found.items() if len(sources) > 1}
+
+
+def _rows(
+    group: str, here: Answer, mappings: Mapping[LogId, OffsetMapping], sharing: Mapping[LogId, Sequence[LogId]],
+    translate: Translate,
+) -> list[Checkpoint]:  # fmt: skip
+    """The desired rows at the target; the present offsets there are not known yet. ``sharing``: see `_sharing`."""
     if isinstance(here, TrueupError):
         return []
+    targets = {mappings[source].to for source in here if source in mappings} if sharing else set[LogId]()
+    unread = [(source, NEVER) for target in targets for source in sharing.get(target, ()) if source not in here]
     rows = []
-    for source, offset in sorted(here.items()):
+    for source, offset in sorted([*here.items(), *unread]):
         if (mapping := mappings.get(source)) is not None:
             found, lag = translate(source, offset)
             known = NEVER if found.offset is None else found.offset
-            rows.append(Checkpoint(group, source, mapping.to, offset, known, NEVER, lag, "waiting", found.reason))
+            reason = f"nothing is committed in {source}" if offset == NEVER != known else found.reason
+            rows.append(Checkpoint(group, source, mapping.to, offset, known, NEVER, lag, "waiting", reason))
     return _least(rows)
 
 
@@ -313,7 +333,7 @@ def _least(rows: list[Checkpoint]) -> list[Checkpoint]:
 
 
 def _judged(row: Checkpoint, present: int, state: str, reset: bool) -> Checkpoint:
-    if row.translated == NEVER:
+    if NEVER in (row.translated, row.committed):
         return _with(row, present, row.action, row.reason)
     if row.translated == present:
         return _with(row, present, "kept")

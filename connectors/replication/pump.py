@@ -25,7 +25,7 @@ from trueup.connectors.replication.rate_limit import Rate
 from trueup.connectors.replication.resume import Resume
 from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.replication.track import Lane, LogTrack
-from trueup.connectors.replication.transforms import Attempt, Record, Transform, entry_point
+from trueup.connectors.replication.transforms import Attempt, Record, Transform, entry_point, returned
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import HEADER
 
@@ -160,7 +160,7 @@ class PumpCopier:
 
     def progress(self) -> list[Progress]:
         """The progress since the last call."""
-        now_ms = int(time.time() * 1_000)
+        now_ms = _now_ms()
         return [track.progress(now_ms) for track in self._tracks.values()]
 
     def close(self) -> None:
@@ -365,7 +365,7 @@ class PumpCopier:
         """Apply the policy to a record. Returns whether the copy continues after it."""
         failure = failure_of(self._lease, track.source, record, reason)
         try:
-            problem = self._policy.handle(failure, record)
+            problem = self._policy.handle(failure, record, _now_ms())
         except Retry as error:  # the response to a dead letter was lost
             self._lose(track, error)
             return False
@@ -423,7 +423,7 @@ class Tagging:
                 continue
             record: Record | None = None
             with Attempt() as attempt:
-                record = self._transform(_record(source, records, at))
+                record = returned(self._transform(_record(source, records, at)))
             if attempt.error:
                 problem = f"the transform failed: {attempt.error}"
                 return Tagged(_columns(rows), dropped, filtered, problem)
@@ -465,6 +465,10 @@ class WriterLetters:
 
 def _go_on() -> bool:
     return True
+
+
+def _now_ms() -> int:
+    return int(time.time() * 1_000)
 
 
 def _is_new(records: Columns) -> bool:

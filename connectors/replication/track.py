@@ -140,9 +140,12 @@ class LogTrack:
         resume_state = {END: self.floor} if self.floor >= 0 else {}
         if self.place[0] == self.offset and self.place[1] >= 0:
             resume_state[PLACE] = self.place[1]
+        # Before the target was read, earlier copies may be at it: a position would let the next lease pass over the
+        # records after them.
+        position = Position(self.offset, resume_state, self.chosen) if self.begun else Position()
         error, self.error = self.error, self.error if self.stopped or not self.known else ""
         return Progress(
-            self.source, self.lane.target, Position(self.offset, resume_state, self.chosen), runs,
+            self.source, self.lane.target, position, runs,
             source_start=self.bounds.start, source_end=self.bounds.end, target_end=target_end,
             lag_ms=self._lag_ms(now_ms), path=PATH, error=error, stopped=self.stopped, **vars(counts),
         )  # fmt: skip

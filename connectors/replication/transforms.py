@@ -7,6 +7,9 @@ from typing import Any, NamedTuple
 
 from trueup.state.common.errors import BadSettings
 
+INT64 = 1 << 63
+"""The first positive number that does not fit into 64 bits."""
+
 
 class Record(NamedTuple):
     """A record of the source."""
@@ -29,13 +32,55 @@ the same record after a crash, so it must be deterministic."""
 def entry_point(name: str, setting: str) -> Callable[..., Any]:
     """The function with the name ``module:function``. Raises `BadSettings`."""
     module, _, function = name.partition(":")
-    try:
+    found: object = None
+    with Attempt() as attempt:
         found = getattr(importlib.import_module(module), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise BadSettings([f"{setting}: {name}: {error}; set a module:function that workers can import"]) from error
+    if attempt.error:
+        raise BadSettings([f"{setting}: {name}: {attempt.error}; set a module:function that workers can import"])
     if not callable(found):
         raise BadSettings([f"{setting}: {name} is not a function; set module:function"])
-    return found  # type: ignore[no-any-return]
+    return found
+
+
+def returned(result: object) -> Record | None:
+    """The result of a transform. Raises `TypeError` and `ValueError` if it is not a record that can be written."""
+    if result is None:
+        return None
+    if not isinstance(result, Record):
+        raise TypeError(f"expected a Record or None; found {_kind(result)}")
+    _check_bytes("key", result.key)
+    _check_bytes("value", result.value)
+    _check_timestamp(result.timestamp)
+    _check_headers(result.headers)
+    return result
+
+
+def _check_bytes(part: str, found: object) -> None:
+    if found is not None and not isinstance(found, bytes):
+        raise TypeError(f"expected bytes or None as {part}; found {_kind(found)}")
+
+
+def _check_timestamp(found: object) -> None:
+    if not isinstance(found, int) or isinstance(found, bool):
+        raise TypeError(f"expected an int as timestamp; found {_kind(found)}")
+    if not -INT64 <= found < INT64:
+        raise ValueError(f"expected a timestamp of 64 bits; found {found}")
+
+
+def _check_headers(found: object) -> None:
+    if not isinstance(found, tuple | list):
+        raise TypeError(f"expected a tuple or list of headers; found {_kind(found)}")
+    for header in found:
+        if not isinstance(header, tuple) or len(header) != 2:
+            raise TypeError(f"expected headers of the form (name, value); found {_kind(header)}")
+        name, value = header
+        if not isinstance(name, str):
+            raise TypeError(f"expected a str as name of a header; found {_kind(name)}")
+        _check_bytes(f"value of header {name!r}", value)
+
+
+def _kind(found: object) -> str:
+    return f"{type(found).__name__}" + (f" of {len(found)} items" if isinstance(found, tuple) else "")
 
 
 class Attempt:

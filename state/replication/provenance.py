@@ -18,6 +18,8 @@ WHOLE = 0x5455
 SINGLE = range(0x5480, 0x5500)
 """The marks of batches of records that were copied one by one. Each producer chooses one of them."""
 BITS, WRITERS = 32, 1 << 16
+DIGITS = 2
+"""The maximum number of digits of a bit. An application may write any text into a header."""
 _BIT = "#"
 
 
@@ -87,7 +89,9 @@ def token_of(name: str, bit: int) -> str:
 def bit_of(token: str) -> int | None:
     """The bit in a token; None: it is not one of a cluster with a bit."""
     _, found, bit = token.rpartition(_BIT)
-    return int(bit) if found and bit.isascii() and bit.isdecimal() and int(bit) < BITS else None
+    if not found or len(bit) > DIGITS or not bit.isascii() or not bit.isdecimal():
+        return None
+    return number if (number := int(bit)) < BITS else None
 
 
 def tokens_of(value: bytes | None) -> tuple[str, ...]:

@@ -443,7 +443,7 @@ def test_a_dead_letter_topic_takes_what_the_target_refuses(records: Harness) -> 
     copy = records.copy(records.lease(topic, failures="dead-letter", dead_letters=letters)).to_the_end()
     [(_, letter)] = records.read("west", letters)
     assert (contents(records.read("west", topic)), copy.totals["dismissed"]) == (numbered(600, since_ms=TODAY_MS), 1)
-    assert (letter.key, letter.value) == (POISON.key, POISON.value)
+    assert (letter.key, letter.value, letter.timestamp > POISON.timestamp) == (POISON.key, POISON.value, True)
 
 
 @pytest.mark.parametrize(

@@ -12,3 +12,11 @@ def fail_at_five(record: Record) -> Record:
     if record.offset == 5:
         raise ValueError("no five")
     return record
+
+
+def true_at_five(record: Record) -> object:
+    return True if record.offset == 5 else record
+
+
+def text_at_five(record: Record) -> object:
+    return record._replace(value="five") if record.offset == 5 else record  # type: ignore[arg-type]

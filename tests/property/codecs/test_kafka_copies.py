@@ -17,12 +17,13 @@ from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Posit
 from trueup.connectors.kafka.replication.records import decode, encode
 from trueup.connectors.kafka.replication.records.decode import DecodedRecords, decoded
 from trueup.connectors.kafka.replication.records.encode import BatchProducer, records_of
+from trueup.connectors.kafka.replication.tags import Paths
 from trueup.connectors.replication.headers import MARK, prefix_of
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.replication.pump import Tagged, Tagging, _runs
 from trueup.connectors.rocketmq.replication.records import incoming as arrays
-from trueup.state.replication.provenance import HEADER
+from trueup.state.replication.provenance import HEADER, producer_id
 
 ORDERS = LogId("orders", 0)
 OURS = prefix_of(7, ORDERS)
@@ -136,6 +137,21 @@ def test_a_path_has_the_order_of_the_header_if_that_names_the_same_clusters() ->
     records = [copied(record, b"west#1,north#2"), copied(record, b"west#1")]
     headers = [[*row[4]] for row in rows_of(read(records, [b"north#2,west#1"] * 2))]
     assert headers == [[(HEADER, b"west#1,north#2")], [(HEADER, b"north#2,west#1")]]
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_a_header_with_a_number_of_thousands_of_digits_is_read_as_any_other(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decode, "LEAST", 16)
+    record = copied((b"k", b"v", 0, []), b"north#" + b"9" * 5_000)
+    batches = [
+        (header._replace(producer_id=producer_id(0b11, 7)), body)
+        for header, body in (batch_of([record], [0], at) for at in range(count))
+    ]
+    paths = Paths(Lease("link", EAST, WEST, 7, "records", (), clusters={"east": 0, "west": 1}))
+    found = decoded(batches, "here", paths.text).columns
+    assert [row[4] for row in rows_of(found)] == [[(HEADER, b"east#0,west#1")]] * count
 
 
 @pytest.mark.parametrize("path", [b"north#2", b"north#2,south#3", LONG])

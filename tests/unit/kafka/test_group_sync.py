@@ -1,6 +1,7 @@
 """Translation of group offsets to the target cluster, without a cluster."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -210,6 +211,49 @@ def test_a_partition_that_is_stopped_holds_those_that_go_into_the_same() -> None
     ways = {HERE: OffsetMapping(THERE, COPIED), other: OffsetMapping(THERE, COPIED, blocked_reason="it is stopped")}
     rows = sync(Cluster({"g": {HERE: 4, other: 1}}), Cluster({}), ways)
     assert [row.action for row in rows] == ["waiting"] * 2
+
+
+US = LogId("us", 0)
+EU_BEHIND_US = OffsetMapping(THERE, OffsetMap().extend([(0, 50, 100)], 100, 0), ids=("eu id", ""))
+"""A log whose 100 records follow those of `US` there."""
+
+
+def merged(us: OffsetMapping, committed: Mapping[LogId, int]) -> tuple[list[Any], list[Any]]:
+    """The rows and the commits of a group whose topics are copied into one, with the ids of those that it reads."""
+    source, target = Cluster({"g": committed}, {"g": "stable"}), Cluster({})
+    source.topic_ids = {HERE.topic: "eu id", US.topic: "us id"}
+    groups = GroupSync(source, target)  # type: ignore[arg-type]
+    found = groups.committed(["g"], {HERE.topic, US.topic})
+    rows = groups.sync_commits(found, {HERE: EU_BEHIND_US, US: replace(us, ids=("us id", ""))})
+    return [(row.source, row.translated, row.action, row.reason) for row in rows], target.commits
+
+
+def test_a_group_begins_at_the_first_record_of_a_topic_of_the_same_target_in_which_it_committed_nothing() -> None:
+    rows, commits = merged(OffsetMapping(THERE, OffsetMap().extend([(0, 0, 50)], 50, 0)), {HERE: 100})
+    assert (commits, rows[1]) == ([("g", {THERE: 0})], (US, 0, "waiting", "nothing is committed in us-0"))
+
+
+def test_records_that_the_retention_of_such_a_topic_deleted_are_not_waited_for() -> None:
+    us = OffsetMapping(THERE, OffsetMap().extend([(0, 0, 50)], 50, 0), start=20)
+    assert merged(us, {HERE: 100})[1] == [("g", {THERE: 20})]
+
+
+def test_such_a_topic_without_records_holds_no_group_back() -> None:
+    us = OffsetMapping(THERE, OffsetMap().extend([], 0, 0, clear=150))
+    assert merged(us, {HERE: 100})[1] == [("g", {THERE: 150})]
+
+
+@pytest.mark.parametrize(
+    "us", [OffsetMapping(THERE, OffsetMap()), OffsetMapping(THERE, COPIED, blocked_reason="it is stopped")]
+)
+def test_while_the_place_of_the_records_of_such_a_topic_is_unknown_the_group_waits(us: OffsetMapping) -> None:
+    rows, commits = merged(us, {HERE: 100})
+    assert (commits, [row[2] for row in rows]) == ([], ["waiting", "waiting"])
+
+
+def test_a_topic_of_another_target_in_which_a_group_committed_nothing_has_no_row() -> None:
+    us = OffsetMapping(LogId("us-there", 0), OffsetMap().extend([(0, 0, 50)], 50, 0))
+    assert merged(us, {HERE: 100}) == ([(HERE, 150, "moved", "")], [("g", {THERE: 150})])
 
 
 def test_a_commit_without_a_response_is_reported() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from tests.replication.links import LOG, copied, fake_link
 from trueup.connectors.contract import LogId
+from trueup.state.replication.offset_map import OffsetMap
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.group_maps import mappings, mappings_back
 
@@ -114,3 +115,10 @@ def test_the_way_back_needs_the_records_of_the_other_links(forward: bool, expect
     link = copied("east-west", (0, 0, 10), forward=forward)
     back = mappings_back(link, [link, copied("north-east", (0, 5, 5))])[LOG]
     assert back.translate(8)[0].offset == expected
+
+
+def test_offsets_of_a_log_to_which_several_logs_are_copied_are_not_translated_back(link: Any) -> None:
+    other = LogId("invoices", 0)
+    link.copies[other] = Copy(other, LOG, 0, map=OffsetMap().extend([(0, 5, 5)], 5, 0))
+    reason = "several logs of the source are copied to orders-0"
+    assert mappings_back(link, [link])[LOG].translate(8)[0] == (None, reason)

@@ -27,7 +27,7 @@ class Rig:
             declared=declared,
             snapshot=LinkSnapshot(),
         )
-        groups = SimpleNamespace()
+        groups = SimpleNamespace(shares=())
         self.mover = Mover(  # type: ignore[arg-type]
             self.link, groups, groups, lambda: self.link, list, lambda *note: self.notes.append(note)
         )
@@ -42,6 +42,13 @@ class Rig:
     @property
     def summaries(self) -> list[str]:
         return [note[3].partition(":")[0] for note in self.notes]
+
+    def pass_with(self, *rows: Checkpoint) -> None:
+        """One observation and one pass with these rows."""
+        self.mover._looked = True
+        self.mover._committed = CommittedOffsets({"billing": {}})
+        self.mover._sync = lambda *_: list(rows)  # type: ignore[method-assign]
+        self.mover.reconcile()
 
 
 def moved(group: str, number: int) -> Checkpoint:
@@ -75,3 +82,21 @@ def test_a_new_group_is_reported_at_once(rig: Rig) -> None:
     rig.round("billing", "mail")
     rig.round("billing")
     assert rig.summaries == ["1 group, 2 partitions", "2 groups, 4 partitions"]
+
+
+HELD = Checkpoint("billing", LogId("us", 0), LogId("all", 0), -1, 0, 0, 3, "waiting", "nothing is committed in us-0")
+FAILED = Checkpoint("billing", LogId("us", 0), LogId("all", 0), -1, action="failed", reason="no response")
+
+
+def test_a_partition_in_which_nothing_is_committed_leaves_the_lag_known(rig: Rig) -> None:
+    rig.pass_with(moved("billing", 0), HELD)
+    known = rig.mover.lag()
+    rig.pass_with(moved("billing", 0), FAILED)
+    assert (known, rig.mover.lag()) == (3, -1)
+
+
+def test_a_group_that_is_held_by_such_a_partition_has_an_offset_at_the_target(rig: Rig) -> None:
+    rig.pass_with(moved("billing", 0), HELD)
+    held = rig.mover.untranslated()
+    rig.pass_with(moved("billing", 0), HELD._replace(translated=-1, reason="nothing was copied yet"))
+    assert (held, rig.mover.untranslated()) == ({}, {"billing": "nothing was copied yet"})

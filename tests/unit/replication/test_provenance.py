@@ -6,6 +6,7 @@ from trueup.state.replication.provenance import (
     SINGLE,
     Tag,
     birth_in,
+    bit_of,
     onward,
     path_with,
     producer_id,
@@ -55,9 +56,13 @@ def test_a_path_has_the_names_that_are_known_and_all_bits():
     assert path_with(("east#0", "west#2", "#3")) == 0b1101
 
 
-@pytest.mark.parametrize("token", ["gone", "#", "#32", "#x", "#-1", "#\u0661", "east#0x", ""])
+@pytest.mark.parametrize("token", ["gone", "#", "#32", "#x", "#-1", "#\u0661", "east#0x", "#000", ""])
 def test_other_tokens_have_no_bit(token: str):
     assert path_with((token,)) == 0
+
+
+def test_a_number_of_thousands_of_digits_is_no_bit():
+    assert bit_of("x#" + "9" * 5_000) is None
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from typing import ClassVar
 import pytest
 
 from tests.conformance import hooks
-from tests.conformance.harness import Harness, Written, contents, numbered, untrue
-from tests.conformance.memory import CompletedWrite, MemoryCluster, MemoryReader, MemoryTails, MemoryWriter
+from tests.conformance.harness import LONG_AGO_MS, POISON, Harness, Written, contents, numbered, untrue
+from tests.conformance.memory import CompletedWrite, MemoryCluster, MemoryLink, MemoryReader, MemoryTails, MemoryWriter
 from trueup.connectors.contract import Lease, LogId, Position
 from trueup.connectors.replication import pump
 from trueup.connectors.replication.ports import Columns, Read, SystemPorts
@@ -378,6 +378,23 @@ def test_how_far_a_log_is_behind_shows_while_the_server_of_its_target_is_down(ta
     assert ("expected a server" in row.error, row.source_end) == (True, 500)
 
 
+def test_a_log_whose_target_is_away_when_its_first_lease_opens_goes_on_after_earlier_copies(
+    target_away: Harness,
+) -> None:
+    there, away = target_away.topic(), target_away.topic()
+    target_away.write("east", away, {0: numbered(100)})
+    target_away.copy(target_away.lease(away)).to_the_end()
+    target_away.write("east", away, {0: numbered(100, 100)})
+    TargetAway.away = {away}
+    late = target_away.assignment(away)._replace(start=200)
+    lease = target_away.lease(there, assignments=(target_away.assignment(there), late))
+    with closing(target_away.connector.open(lease)) as copier:
+        [position] = [row.position for row in copier.progress() if row.source.topic == away]
+    TargetAway.away = set()
+    target_away.copy(replace(lease, assignments=(late._replace(position=position),))).to_the_end()
+    assert (position, contents(target_away.read("west", away))) == (Position(), numbered(200))
+
+
 def test_topics_copied_into_one_log_stay_in_order_and_distinguishable(harness: Harness) -> None:
     one, other, into = (harness.topic() for _ in range(3))
     harness.write("east", one, {0: numbered(1_500, name=b"one ")})
@@ -412,6 +429,14 @@ def test_a_transform_changes_records_and_leaves_some_out(harness: Harness) -> No
     assert (contents(harness.read("west", topic)), copy.totals["filtered"]) == (wanted, 50)
 
 
+@pytest.mark.parametrize("transform", ["true_at_five", "text_at_five"])
+def test_a_transform_that_returns_no_record_stops_its_log_before_it(harness: Harness, transform: str) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(10)})
+    [row] = harness.copy(harness.lease(topic, transform=TRANSFORMS + transform)).to_the_end().rows.values()
+    assert (row.stopped, row.position.offset) == (True, 5)
+
+
 def test_the_copy_goes_on_behind_a_record_that_a_hook_takes_from_a_transform(harness: Harness) -> None:
     topic, hook = harness.topic(), "tests.conformance.hooks:handle"
     harness.write("east", topic, {0: numbered(10)})
@@ -420,6 +445,19 @@ def test_the_copy_goes_on_behind_a_record_that_a_hook_takes_from_a_transform(har
     copy = harness.copy(lease).to_the_end()
     assert contents(harness.read("west", topic)) == [*numbered(5), *numbered(4, 6)]
     assert ([failure.offset for failure in hooks.seen], copy.totals["dismissed"]) == ([5], 1)
+
+
+def test_a_dead_letter_has_the_present_as_timestamp_and_that_of_its_record_as_header(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pump, "time", SimpleNamespace(**{**vars(time), "time": lambda: 1_800_000_000.5}))
+    topic, letters = harness.narrow_topic(), harness.topic()
+    harness.write("east", topic, {0: [POISON._replace(timestamp=LONG_AGO_MS)]})
+    harness.copy(harness.lease(topic, failures="dead-letter", dead_letters=letters)).to_the_end()
+    with closing(MemoryLink(harness.west.endpoint())) as link:
+        [letter] = link.call("all", harness.west.log(letters, 0))
+    kept = dict(letter.headers)["trueup-failed-timestamp"]
+    assert (letter.stamp, kept) == (1_800_000_000_500, b"%d" % LONG_AGO_MS)
 
 
 def test_a_record_that_the_reader_refuses_stops_its_log_after_those_before_it(damaged: Harness) -> None:

@@ -35,13 +35,15 @@ SYSTEMS = {
         ),
         "bootstrap",
     ),
-    # Valid names, and internal ones: TopicValidator.java. Further internal topics, whose names other systems may use,
-    # or which are those of brokers and clusters, are left out by the cluster's client.
+    # Valid names, and internal ones: TopicValidator.java, and that of its proxies: ProxyConfig.java. Further internal
+    # topics, whose names other systems may use, or which are those of brokers and clusters, are left out by the
+    # cluster's client.
     "rocketmq": System(
         "RocketMQ", re.compile(r"[%|a-zA-Z0-9_-]{1,127}"),
         re.compile(
             r"rmq_sys_.*|RMQ_SYS_(?:(?:ROCKSDB_)?TRANS_(?:OP_)?HALF|TRACE)_TOPIC|%(?:RETRY|DLQ|SYS)%.*"
             r"|SCHEDULE_TOPIC_XXXX(?:_V2)?|TBW102|SELF_TEST_TOPIC|OFFSET_MOVED_EVENT|TRANS_CHECK_MAX_TIME_TOPIC"
+            r"|DefaultHeartBeatSyncerTopic"
         ),
         "namesrv",
     ),

@@ -7,6 +7,7 @@ at which brokers register; therefore all name servers are asked, and what any of
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +87,17 @@ class RocketMqClient(Closing):
                 raise _bad_bytes(response, error) from error
         self._masters = dict(found)
         return found
+
+    def refresh(self) -> None:
+        """Find masters that changed: a former one that stays up as a replica does not close its connections. A broker
+        that no name server knows now keeps its master: a name server that was just started knows none."""
+        known = self._masters
+        with suppress(Retry):
+            self._masters = known | self.masters()
+
+    def replaced(self, broker: str, connection: RocketMqConnection) -> bool:
+        """Whether this connection is not to the master of the broker, as of the last request for it."""
+        return self._masters.get(broker, connection.name) != connection.name
 
     def topics(self) -> list[str]:
         """The names of all topics, sorted."""

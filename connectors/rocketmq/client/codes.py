@@ -77,7 +77,8 @@ STORED = frozenset(
         ResponseCode.FLUSH_SLAVE_TIMEOUT,
     }
 )
-"""Responses to a message that the master has stored; the last three: not yet on its disk, or not on a slave."""
+"""Responses to a message that the master has stored; the last three: not yet on its disk, or not on a slave. Its queue
+may not show the message then (`dispatch`)."""
 _PASSING = (ResponseCode.BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
 _BUSY, _UNSURE = "busy", "UNKNOWN_ERROR"
 """Brokers report a busy page cache or commit log, and a failed write, as a system error (SendMessageProcessor.java)."""

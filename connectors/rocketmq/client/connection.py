@@ -1,6 +1,5 @@
 """A connection to a name server or broker: requests are pipelined, and responses found by their number (opaque)."""
 
-import select
 import socket
 import ssl
 import time
@@ -9,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from trueup.connectors.closing import Closing
+from trueup.connectors.readiness import readable
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode, problem
 from trueup.connectors.rocketmq.protocol import frames
 from trueup.connectors.rocketmq.protocol.frames import Credentials, FrameHeader
@@ -161,7 +161,7 @@ class RocketMqConnection(Closing):
     def _readable(self) -> bool:
         if self._end > self._at or (isinstance(self._socket, ssl.SSLSocket) and self._socket.pending()):
             return True
-        return bool(select.select([self._socket], [], [], 0)[0])
+        return bool(readable([self._socket], 0.0))
 
     def _read(self, pending: PendingRequest) -> None:
         """Read one frame, for this request or another."""

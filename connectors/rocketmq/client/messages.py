@@ -18,6 +18,8 @@ from trueup.state.common.errors import Stop
 READERS, WRITERS = "CID_RMQ_SYS_TRUEUP", "TRUEUP"
 """The consumer group of pulls: brokers accept groups with this prefix that were not created. The producer group."""
 _SUSPEND, _SUBSCRIPTION = 2, 4
+_LOOK_S = 5.0
+"""Seconds between two looks of a broker at the pulls that it holds (PullRequestHoldService.java)."""
 _TEMPLATE, _TEMPLATE_QUEUES = "no.template", 4
 """The topic whose settings a topic gets that the broker creates for a message (autoCreateTopicEnable). No topic can
 have this name, so that a broker creates none (TopicConfigManager.java): it answers that the topic does not exist."""
@@ -50,18 +52,19 @@ class SendResult(NamedTuple):
     message_ids: tuple[str, ...]
     durable: bool
     """Whether the messages are stored as the settings of the broker demand. If not, the master has stored them, but
-    they are not yet on its disk, or not on a slave."""
+    they are not yet on its disk, or not on a slave, and it may not add them to their queue before they are."""
 
 
 def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = READERS) -> RocketMqRequest:
-    """Ask for up to ``most`` messages from this offset on; the broker holds the request up to about ``wait_s`` while
-    there are none. Brokers limit a response also by their settings maxTransfer*OnMessageIn*."""
+    """Ask for up to ``most`` messages from this offset on; the broker holds the request for ``wait_s`` while there
+    are none, and up to `_LOOK_S` longer. Brokers limit a response also by their settings maxTransfer*OnMessageIn*."""
     fields: dict[str, object] = {
         "consumerGroup": group, "topic": log.topic, "queueId": log.number, "queueOffset": offset, "maxMsgNums": most,
         "sysFlag": _SUBSCRIPTION | (_SUSPEND if wait_s else 0), "commitOffset": 0,
         "suspendTimeoutMillis": int(wait_s * 1000), "subscription": "*", "subVersion": 0, "expressionType": "TAG",
     }  # fmt: skip
-    return RocketMqRequest(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=wait_s)
+    held_s = wait_s + _LOOK_S if wait_s else 0.0
+    return RocketMqRequest(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=held_s)
 
 
 def pulled(response: RocketMqResponse, together: bool = False) -> PullResult:

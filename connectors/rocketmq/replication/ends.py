@@ -34,7 +34,9 @@ class RocketMqEnd:
         return self._bindings[log]
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
-        """Start and end of queues, after everything that their brokers acknowledged is visible."""
+        """Start and end of queues, after everything that their brokers acknowledged is visible. Their masters are read
+        first; reads and writes that follow go to them."""
+        self._client.refresh()
         return bounds(self._client, logs)
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:

@@ -20,10 +20,10 @@ from trueup.state.common.systems import internal
 ACTIVE, EMPTY, UNKNOWN = "active", WITHOUT_MEMBERS[1], "unknown"
 OWN = re.compile(
     rf"CID_RMQ_SYS_.*|{GROUP.pattern}|CID_(?:ONSAPI_(?:PERMISSION|OWNER|PULL)|ONS-HTTP-PROXY)|SELF_TEST_[CP]_GROUP"
-    r"|(?:TOOLS|FILTERSRV|__MONITOR|SCHEDULE|DEFAULT)_CONSUMER"
+    r"|(?:TOOLS|FILTERSRV|__MONITOR|SCHEDULE|DEFAULT)_CONSUMER|CID_DefaultHeartBeatSyncerTopic"
 )
-"""Groups of RocketMQ itself and of its tools (MixAll.java, PREDEFINE_GROUP_SET and CID_RMQ_SYS_PREFIX), and of
-Trueup."""
+"""Groups of RocketMQ itself and of its tools (MixAll.java, PREDEFINE_GROUP_SET and CID_RMQ_SYS_PREFIX), of its proxies
+(AbstractSystemMessageSyncer.java), and of Trueup."""
 
 
 class States(Mapping[str, str]):

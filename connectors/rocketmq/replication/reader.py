@@ -3,13 +3,13 @@
 Pulls have connections of their own, one per broker: a broker whose responses are not read stops to read requests.
 """
 
-import select
 import time
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from trueup.connectors.contract import Lease, LogId
+from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.replication.track import PLACE
@@ -26,7 +26,7 @@ from trueup.state.replication.provenance import token_of
 MOST, LEAST = 4_000, 32
 """Messages that one pull asks for: of all queues together, and of one at least."""
 HELD_S = 5.0
-"""Seconds for which a broker holds a pull from the end of a queue."""
+"""Seconds for which a broker is asked to hold a pull from the end of a queue."""
 
 
 class RocketMqReader(RocketMqEnd):
@@ -44,7 +44,10 @@ class RocketMqReader(RocketMqEnd):
         }
 
     def seek(self, places: Mapping[LogId, int]) -> None:
-        """Read these queues from these offsets. Pulls in flight from other offsets are given up."""
+        """Read these queues from these offsets. Pulls in flight from other offsets, or to former masters, are given
+        up."""
+        for broker in [broker for broker, one in self._open.items() if self._client.replaced(broker, one)]:
+            self._drop(broker)
         kept = {
             log: queue for log, queue in self._queues.items()
             if queue.pending is not None and queue.rows is None and places.get(log) == queue.wanted
@@ -67,7 +70,7 @@ class RocketMqReader(RocketMqEnd):
             left_s = until_s - time.monotonic()
             if failed or ready or left_s <= 0:
                 break
-            select.select([c for c in self._open.values() if not c.lost], [], [], left_s)
+            readable([c for c in self._open.values() if not c.lost], left_s)
         share = max(1, most // max(1, len(ready)))
         found = {log: self._given(log, share) for log in ready} | failed
         self._pull()  # while these are written; the next call repeats what fails

@@ -54,7 +54,8 @@ class RocketMqTails:
         return found
 
     def _connection(self, broker: str) -> RocketMqConnection:
-        if broker not in self._open or self._open[broker].ended():
+        kept = self._open.get(broker)
+        if kept is None or kept.ended() or self._client.replaced(broker, kept):
             self._drop(broker)
             self._open[broker] = self._client.connect(broker)
         return self._open[broker]

@@ -2,17 +2,24 @@
 
 A broker handles the requests of one connection on several threads, so that two requests for a queue could be stored in
 either order. Requests for different queues are in flight together, on one connection per broker.
+
+A broker that waits in vain for its disk or its replicas reports that, and may not show the messages until they are
+there. They count as acknowledged when their queue shows them. A queue that does not show them in time has no bounds
+until it does: messages that a read of its tail does not find would be sent again.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns, Written, following
+from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.cluster import WRITABLE, RocketMqClient
 from trueup.connectors.rocketmq.client.codes import Illegal, NoRoute
 from trueup.connectors.rocketmq.client.connection import PendingRequest, RocketMqConnection, RocketMqRequest
+from trueup.connectors.rocketmq.client.dispatch import WAIT_S, unconfirmed, wait_shown
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.connectors.rocketmq.protocol.batch import MessageBatch
 from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
@@ -24,6 +31,8 @@ from trueup.state.common.errors import Stop, TrueupError
 
 BATCH_BYTES = 1 << 20
 """Maximum size of a request with several messages. Brokers accept 4 MB by default (maxMessageSize)."""
+SHOWN_S = WAIT_S
+"""Seconds for which a write waits until its queues show what their brokers stored without confirming it."""
 
 
 class RocketMqWriter(RocketMqEnd):
@@ -33,6 +42,11 @@ class RocketMqWriter(RocketMqEnd):
         super().__init__(lease.target)
         self._tails, self._encoder = RocketMqTails(self._client, self.binding), Encoder(untouched(lease))
         self._connections = _Connections(self._client)
+
+    def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
+        """See `RocketMqEnd.bounds`. An error for a queue that does not show messages which its broker stored."""
+        found = super().bounds(logs)
+        return {log: self._connections.shown(log, end) for log, end in found.items()}
 
     def tails(self) -> RocketMqTails:
         """The reader of queues' tails."""
@@ -76,22 +90,42 @@ class RocketMqWriter(RocketMqEnd):
 
 
 class _Connections:
-    """One connection to each broker."""
+    """One connection to each broker, and the ends of queues that do not show what was stored through it: whether the
+    broker still has that when the connection is lost is not known."""
 
     def __init__(self, client: RocketMqClient) -> None:
         self._client = client
         self._open: dict[str, RocketMqConnection] = {}
+        self._hidden: dict[LogId, tuple[int, RocketMqConnection]] = {}
 
     def renew(self) -> None:
-        """Give up those that their brokers closed. Nothing is in flight."""
-        for broker in [broker for broker, connection in self._open.items() if connection.ended()]:
-            self._open.pop(broker).close()
+        """Give up those that their brokers closed, and those to former masters. Nothing is in flight."""
+        for broker, connection in [*self._open.items()]:
+            if connection.ended() or self._client.replaced(broker, connection):
+                self._open.pop(broker).close()
 
     def of(self, broker: str) -> RocketMqConnection:
         """The connection of this write, which stays the same when it is lost: all its requests are."""
         if broker not in self._open:
             self._open[broker] = self._client.connect(broker)
         return self._open[broker]
+
+    def await_shown(self, log: LogId, end: int, until_s: float) -> None:
+        """Wait for the end of a queue whose broker stored messages without confirming them. Raises as `wait_shown`."""
+        self._hidden[log] = end, self._open[log.place]
+        wait_shown(self._client, log, end, until_s)
+        del self._hidden[log]
+
+    def shown(self, log: LogId, found: Bounds | TrueupError) -> Bounds | TrueupError:
+        """The bounds of a queue, or an error while it does not show what was stored. Nothing is in flight."""
+        if log not in self._hidden or not isinstance(found, Bounds):
+            return found
+        self.renew()
+        end, connection = self._hidden[log]
+        if found.end < end and self._open.get(log.place) is connection:
+            return unconfirmed(log, end, found.end)
+        del self._hidden[log]
+        return found
 
     def close(self) -> None:
         """Close them."""
@@ -106,6 +140,7 @@ class _RocketMqWrite:
     def __init__(self, connections: _Connections, sendings: Sequence["_QueueSend"]) -> None:
         self._connections, self._sendings = connections, sendings
         self._left: list[_QueueSend] = []
+        self._shown_s = 0.0
         for one in sendings:
             one.next()
 
@@ -142,6 +177,9 @@ class _RocketMqWrite:
             return False
         try:
             sent = messages.sent(self._connections.of(one.log.place).wait(one.pending))
+            if not sent.durable and sent.queue == one.log.number:
+                self._shown_s = self._shown_s or time.monotonic() + SHOWN_S
+                self._connections.await_shown(one.log, one.end(sent), self._shown_s)
         except Illegal as error:
             one.refused = error.found
         except TrueupError as error:
@@ -175,6 +213,10 @@ class _QueueSend:
     def begin(self) -> None:
         """The request is sent now."""
         self._sent = self._next
+
+    def end(self, sent: messages.SendResult) -> int:
+        """The offset after the batch that was sent last."""
+        return sent.offset + self._sent
 
     def stored(self, sent: messages.SendResult) -> None:
         """Record the offsets of the batch that was sent last."""

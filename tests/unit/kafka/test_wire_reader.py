@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.descriptors import taken
 from tests.unit.kafka.test_pending import batch, values
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
@@ -58,6 +59,12 @@ class Broker:
 
 
 @pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    with taken():
+        yield
+
+
+@pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     made = Broker()
     monkeypatch.setattr(KafkaClient, "refresh", lambda *_: None)
@@ -88,6 +95,12 @@ def test_the_next_records_are_asked_for_while_others_are_written(broker: Broker,
     broker.log, broker.end = batch(0, [b"a", b"b"]), 2
     assert values(polled(reader)) == [b"a", b"b"]
     assert broker.asked == [0, 2]
+
+
+@pytest.mark.usefixtures("many_descriptors", "broker")
+def test_a_poll_waits_for_a_leader_behind_many_descriptors(reader: WireReader, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Broker, "buffered", False)
+    assert reader.poll(100, 0.01) == {}
 
 
 def test_a_seek_to_the_next_record_keeps_what_was_read(broker: Broker, reader: WireReader) -> None:

@@ -1,11 +1,13 @@
 """The writer of the generic pump, with brokers that respond as told."""
 
+import socket
 import struct
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
 
+from tests.unit.descriptors import taken
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.fetch_produce import problem, text
@@ -17,6 +19,7 @@ from trueup.connectors.kafka.replication.records import writer as wire
 from trueup.connectors.kafka.replication.records.encode import BATCH_BYTES
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.kafka.replication.records.writer import WireWriter
+from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.replication.provenance import HEADER, SINGLE, Tag, producer_id, tag_of
@@ -81,7 +84,7 @@ class Broker:
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Broker:
     made = Broker()
-    monkeypatch.setattr(wire.select, "select", lambda ready, *_: ([], [], []))
+    monkeypatch.setattr(wire, "readable", lambda *_: [])
     monkeypatch.setattr(wire, "_AGAIN_S", 0.0)
     monkeypatch.setattr(KafkaClient, "refresh", lambda *_: None)
     monkeypatch.setattr(KafkaClient, "leader", lambda *_: 1)
@@ -114,6 +117,18 @@ def test_sequence_numbers_go_on_from_write_to_write(broker: Broker, writer: Wire
     assert [*writer.write({A: columns(4)})[A].offsets] == [2, 3, 4, 5]
     assert places(broker.stored[0]) == [(0, 0, 2), (0, 2, 4)]
     assert places(broker.stored[1]) == [(0, 0, 3)]
+
+
+def test_a_connection_is_kept_behind_many_descriptors(
+    broker: Broker, writer: WireWriter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wire, "readable", readable)
+    with taken():
+        here, there = socket.socketpair()
+        with here, there:
+            monkeypatch.setattr(Broker, "fileno", lambda _: here.fileno(), raising=False)
+            assert [[*writer.write({A: columns(1)})[A].offsets] for _ in range(2)] == [[0], [1]]
+    assert broker.closed == 0
 
 
 def test_a_write_that_is_prepared_while_another_is_in_flight_goes_on_after_it(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.descriptors import SELECTABLE, taken
 from tests.unit.rocketmq.peers import Handler, Peer, answer, frame
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client.codes import RequestCode
@@ -41,6 +42,12 @@ def test_a_response_is_seen_to_have_arrived_without_waiting() -> None:
         first, second = connection.submit(READ), connection.submit(READ)
         wait_until(lambda: connection.arrived(second), 60.0, "the response")
         assert not connection.arrived(first)
+
+
+def test_a_connection_is_looked_at_behind_many_descriptors() -> None:
+    with taken(), linked(answer) as connection:
+        connection.ask(READ)
+        assert (connection.fileno() > SELECTABLE, connection.ended()) == (True, False)
 
 
 def test_a_lost_connection_is_seen_without_waiting() -> None:

@@ -206,6 +206,11 @@ def test_without_topics_their_existence_is_not_asked_for(servers: Servers) -> No
     assert servers.names.requests == []
 
 
+def test_the_group_in_which_proxies_receive_heartbeats_is_none_of_an_application() -> None:
+    """AbstractSystemMessageSyncer.java, getSystemMessageConsumerId."""
+    assert OWN.fullmatch("CID_DefaultHeartBeatSyncerTopic")
+
+
 @pytest.mark.parametrize("name", ["trueup-cluster-west", "CID_ONSAPI_OTHER", "CID_SYS_RMQ_TRANS", "MY_TOOLS_CONSUMER"])
 def test_a_group_of_an_application_is_one_whatever_its_name_begins_with(name: str) -> None:
     """MixAll.java: PREDEFINE_GROUP_SET, CID_RMQ_SYS_PREFIX."""

@@ -40,9 +40,12 @@ def test_a_message_that_is_not_on_disk_or_slave_yet_is_sent(code: int, durable: 
 @pytest.mark.parametrize(("wait_s", "flag"), [(0.0, 4), (1.5, 6)])
 def test_a_pull_that_may_wait_is_held(wait_s: float, flag: int) -> None:
     request = messages.pull(LOG, 0, 1, wait_s)
-    assert (request.fields["sysFlag"], request.fields["suspendTimeoutMillis"], request.wait_s) == (
-        flag, int(wait_s * 1000), wait_s,
-    )  # fmt: skip
+    assert (request.fields["sysFlag"], request.fields["suspendTimeoutMillis"]) == (flag, int(wait_s * 1000))
+
+
+@pytest.mark.parametrize(("wait_s", "answered_s"), [(0.0, 0.0), (5.0, 10.0)])
+def test_a_held_pull_may_be_answered_when_the_broker_looks_at_it_next(wait_s: float, answered_s: float) -> None:
+    assert messages.pull(LOG, 0, 1, wait_s).wait_s == answered_s
 
 
 @pytest.mark.parametrize(("commit", "kind"), [(True, 8), (False, 12)])

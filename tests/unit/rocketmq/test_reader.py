@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.descriptors import taken
 from tests.unit.rocketmq.broker import BROKER, LOG, broker, lease
 from tests.unit.rocketmq.peers import answer
 from tests.unit.rocketmq.stored_messages import Message
@@ -63,6 +64,15 @@ def test_messages_are_read_to_the_end(pulls: dict[RequestCode, Any]) -> None:
         found = reads(reader, 2)
         reader.close()
     assert [(read.records.values, read.next, read.idle) for read in found] == [((b"a",), 1, False), ((b"b",), 2, True)]
+
+
+def test_messages_are_read_behind_many_descriptors(pulls: dict[RequestCode, Any]) -> None:
+    with taken(), broker(pulls) as peer:
+        reader = RocketMqReader(lease(peer))
+        reader.seek({LOG: 0})
+        [read] = reads(reader, 1)
+        reader.close()
+    assert read.records.values == (b"a",)
 
 
 def test_no_more_messages_are_given_than_were_asked_for() -> None:

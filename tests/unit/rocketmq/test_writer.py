@@ -1,20 +1,27 @@
 """The writer of links, on a broker whose responses a test sets."""
 
 import itertools
+import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.unit.rocketmq.broker import LOG, broker, lease
 from tests.unit.rocketmq.peers import answer
+from tests.unit.rocketmq.test_ends import TOPIC
+from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.ports import Columns, Written
+from trueup.connectors.replication.tail import Bounds
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
+from trueup.connectors.rocketmq.replication import writer as writer_module
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.writer import BATCH_BYTES, RocketMqWriter
 from trueup.state.common.errors import Retry, Stop, Unknown
 
 PLACE = {"queueId": "0", "msgId": "A"}
+FIGURES = json.dumps({"table": {"commitLogMaxOffset": "100", "dispatchBehindBytes": "0"}}).encode()
 
 
 def write(
@@ -54,14 +61,62 @@ def test_bodies_of_different_compression_are_not_in_one_batch() -> None:
     assert [*written.offsets] == [10, 11, 12, 13]
 
 
+def hidden(*ends: int, code: int = ResponseCode.FLUSH_DISK_TIMEOUT) -> dict[RequestCode, Callable[..., bytes]]:
+    """A broker that stores a message at offset 3 without confirming it. ``ends``: the ends of the queue that it reports
+    one after another, the last one for ever."""
+    left = list(ends)
+    return {
+        RequestCode.SEND_BATCH: lambda request: answer(request, code, queueOffset="3", **PLACE),
+        RequestCode.MAX_OFFSET: lambda request: answer(request, offset=str(left.pop(0) if len(left) > 1 else left[0])),
+        RequestCode.MIN_OFFSET: lambda request: answer(request, offset="0"),
+        RequestCode.BROKER_RUNTIME: lambda request: answer(request, body=FIGURES),
+        RequestCode.TOPIC_CONFIG: lambda request: answer(request, body=json.dumps(TOPIC).encode()),
+    }
+
+
 @pytest.mark.parametrize(
     "code", [ResponseCode.FLUSH_DISK_TIMEOUT, ResponseCode.FLUSH_SLAVE_TIMEOUT, ResponseCode.SLAVE_NOT_AVAILABLE]
 )
-def test_what_is_not_yet_on_disk_or_slave_is_stored(code: int) -> None:
-    def respond(request: dict[str, Any]) -> bytes:
-        return answer(request, code, queueOffset="3", **PLACE)
+@pytest.mark.parametrize("ends", [(4,), (3, 3, 4)])
+def test_what_is_not_yet_on_disk_or_slave_is_acknowledged_when_its_queue_shows_it(code: int, ends: list[int]) -> None:
+    with broker(hidden(*ends, code=code)) as peer, closing(RocketMqWriter(lease(peer, "kafka"))) as writer:
+        assert writer.write({LOG: of([b"a"])})[LOG] == Written(range(3, 4))
 
-    assert write(respond, of([b"a"]))[0] == Written(range(3, 4))
+
+def test_what_its_queue_does_not_show_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "SHOWN_S", 0.05)
+    with broker(hidden(3)) as peer, closing(RocketMqWriter(lease(peer, "kafka"))) as writer:
+        written = writer.write({LOG: of([b"a"])})[LOG]
+    assert ([*written.offsets], type(written.error), "ends at 3" in str(written.error)) == ([], Retry, True)
+
+
+def test_all_queues_of_a_write_wait_together_for_what_they_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one is asked for once: the time of the write is over."""
+    monkeypatch.setattr(writer_module, "SHOWN_S", 0.05)
+    with broker(hidden(3)) as peer, closing(RocketMqWriter(lease(peer, "kafka"))) as writer:
+        second = LOG._replace(topic="other")
+        writer.write(dict.fromkeys((LOG, second), of([b"a"])))
+        asked = [
+            request["extFields"]["topic"] for request in peer.requests if request["code"] == RequestCode.MAX_OFFSET
+        ]
+    assert asked.count(second.topic) == 1
+
+
+def test_a_queue_has_no_end_until_it_shows_what_was_stored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the same messages would be sent again."""
+    monkeypatch.setattr(writer_module, "SHOWN_S", 0.0)
+    with broker(hidden(3, 3, 4)) as peer, closing(RocketMqWriter(lease(peer, "kafka"))) as writer:
+        writer.write({LOG: of([b"a"])})
+        ends = [writer.bounds([LOG])[LOG] for _ in range(2)]
+    assert (type(ends[0]), ends[1]) == (Retry, Bounds(0, 4))
+
+
+def test_a_broker_that_started_again_may_have_lost_what_its_queue_did_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "SHOWN_S", 0.0)
+    with broker(hidden(3)) as peer, closing(RocketMqWriter(lease(peer, "kafka"))) as writer:
+        writer.write({LOG: of([b"a"])})
+        peer.cut()
+        wait_until(lambda: isinstance(writer.bounds([LOG])[LOG], Bounds), 60.0, "an end of the queue")
 
 
 @pytest.mark.parametrize(("code", "remark"), [

@@ -3,7 +3,6 @@
 Only committed records are given (read_committed, KIP-98).
 """
 
-import select
 import time
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -26,6 +25,7 @@ from trueup.connectors.kafka.replication.records.decode import Texts
 from trueup.connectors.kafka.replication.records.pending import Damaged, PendingRecords
 from trueup.connectors.kafka.replication.records.topic_identity import Identity
 from trueup.connectors.kafka.replication.tags import Paths
+from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
 from trueup.state.common.backoff import backoff
@@ -83,7 +83,7 @@ class WireReader:
             if ready or left_s <= 0:
                 break
             waiting = [fetch.connection for fetch in self._fetches.values() if fetch.asked]
-            select.select(waiting, [], [], min(left_s, self._pause_s()))
+            readable(waiting, min(left_s, self._pause_s()))
         share = max(1, most // max(1, len(ready)))
         found = {log.id: self._given(log, share) for log in ready}
         self._ask()  # while these are written
@@ -127,9 +127,7 @@ class WireReader:
     def _receive(self) -> None:
         """Read the responses that arrived."""
         asked = {node: fetch for node, fetch in self._fetches.items() if fetch.asked}
-        ready, _, _ = (
-            select.select([fetch.connection for fetch in asked.values()], [], [], 0) if asked else ((), (), ())
-        )
+        ready = readable([fetch.connection for fetch in asked.values()], 0.0) if asked else []
         for node, fetch in asked.items():
             if fetch.connection not in ready and not fetch.connection.buffered:
                 continue

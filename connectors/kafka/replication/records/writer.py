@@ -9,7 +9,6 @@ that is still on its way is refused once a partition has a batch of the next one
 clusters its records passed (`producers`).
 """
 
-import select
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -35,6 +34,7 @@ from trueup.connectors.kafka.replication.records.errors import MISSING, OF_RECOR
 from trueup.connectors.kafka.replication.records.producers import Producers
 from trueup.connectors.kafka.replication.records.target import KafkaTarget
 from trueup.connectors.kafka.replication.tags import Paths
+from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns, Written, following
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -191,7 +191,7 @@ class WireWriter(KafkaTarget):
     def _connection(self, node: int) -> BrokerConnection:
         """The connection to a leader, without outstanding responses. One that its broker closed is replaced."""
         kept = self._open.get(node)
-        if kept is not None and select.select([kept], [], [], 0)[0]:
+        if kept is not None and readable([kept], 0.0):
             self._open.pop(node).close()
         if node not in self._open:
             self._open[node] = self._client.take(node)
@@ -199,7 +199,7 @@ class WireWriter(KafkaTarget):
 
     def _answers(self, node: int, names: Mapping[bytes, str], until_s: float) -> dict[LogId, Produced]:
         connection = self._open[node]
-        if not connection.buffered and not select.select([connection], [], [], max(0.0, until_s - time.monotonic()))[0]:
+        if not connection.buffered and not readable([connection], max(0.0, until_s - time.monotonic())):
             raise Retry("acknowledged records", "the target did not respond in time", _TODO)
         body = connection.receive()
         return produced_by_id(body, names) if names else produced(body)

@@ -53,6 +53,15 @@ class SettledTopology:
     notes: tuple[str, ...]
 
 
+def next_epoch(before: Topology | None, now_ms: int) -> int:
+    """The epoch of the topology after this one.
+
+    Buckets keep the highest epoch that they have seen. An epoch is at least the time in ms, and so exceeds earlier
+    epochs even if the journal lost the newest topology or all of them.
+    """
+    return max(now_ms, before.epoch + 1 if before else 1)
+
+
 def settle(seen: Sequence[Sighting], before: Topology | None, policy: MembershipPolicy, now_ms: int) -> SettledTopology:
     """Fold a complete list of sightings into the topology.
 
@@ -74,7 +83,7 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
         still = before is not None and bool(before.held) and before.released >= 0
         released = before.released if before is not None and still else policy.release_hold
     after = Topology(
-        epoch=before.epoch + 1 if before else 1,
+        epoch=next_epoch(before, now_ms),
         at_ms=now_ms,
         bookies=tuple(bookies),
         min_racks=policy.min_racks,

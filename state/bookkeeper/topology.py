@@ -47,6 +47,7 @@ class Topology:
     """All bookies ever registered, and the policy that ledgers are judged by."""
 
     epoch: int
+    """The number of this value: at least ``at_ms``, and higher than that of every earlier value."""
     at_ms: int
     bookies: tuple[Bookie, ...]
     min_racks: int = 2

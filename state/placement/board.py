@@ -25,7 +25,7 @@ HOLD = "the release of the hold"
 
 @dataclass(frozen=True, slots=True)
 class ClearedFindings:
-    """Ledgers that stopped being findings with one answer."""
+    """Ledgers that stopped being findings with one answer, on the board or in the bucket."""
 
     ledger: Rows
     """The id of each ledger."""
@@ -101,17 +101,21 @@ class Board:
     def apply(self, bucket: int, answer: BucketAnswer) -> ClearedFindings:
         """Apply one bucket's answer, as `aged` returns it. Idempotent."""
         before = self._findings.get(bucket, NO_FINDINGS)
-        after = answer.findings if answer.full else merged(before, answer.findings)
+        after = merged(NO_FINDINGS if answer.full else before, answer.findings)
         self._findings[bucket], self._all = after, None
         self._former[bucket], self._all_former = answer.former, None
-        self._epochs[bucket] = answer.epoch
+        # Findings of a change say nothing about the rest of the bucket.
+        if answer.full or bucket in self._epochs:
+            self._epochs[bucket] = answer.epoch
         if answer.ledgers >= 0:
             self._ledgers[bucket] = answer.ledgers
-        gone = before[~np.isin(before["ledger"], after["ledger"])]
+        deleted = answer.findings[answer.findings["rule"] == RULES.code(GONE_RULE)]
+        known = before[~np.isin(before["ledger"], after["ledger"])]
+        # A finding of an earlier run whose ledger was deleted was never on this board: only its bucket knows it.
+        gone = np.concatenate([known, deleted[~np.isin(deleted["ledger"], known["ledger"])]])
         self._ages.forget(gone["ledger"])
-        deleted = answer.findings["ledger"][answer.findings["rule"] == RULES.code(GONE_RULE)]
-        wrong = gone["verdict"] != Verdict.UNKNOWN
-        return ClearedFindings(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted), wrong)
+        wrong = ~np.isin(gone["verdict"], [Verdict.UNKNOWN, Verdict.TRUE])
+        return ClearedFindings(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted["ledger"]), wrong)
 
     @property
     def findings(self) -> Rows:
@@ -134,7 +138,7 @@ class Board:
         return sum(self._ledgers.values())
 
     def settled(self, buckets: int, epoch: int) -> bool:
-        """Whether every bucket has answered for this epoch or a later one."""
+        """Whether every bucket has reported all its findings, and has judged for this epoch or a later one."""
         return len(self._epochs) == buckets and min(self._epochs.values()) >= epoch
 
     def finding(self, ledger: int) -> Rows | None:
@@ -225,9 +229,18 @@ def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings
     return max(0, policy.max_marks - int(ours.sum()) - pending - min(int(others.sum()), policy.max_marks // 2))
 
 
-def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
-    """A worker that holds the lock finishes first and removes the mark itself."""
-    mark = board.mark(repair.ledger)
-    if mark is not None and int(mark["version"]) == HIDDEN:
+def is_ours(mark: Rows | None, repair: Repair) -> bool:
+    """Whether this is the mark of the repair. A lock without a mark, a mark that may not be read, and a mark that
+    another writer changed are not."""
+    if mark is None or int(mark["version"]) in (-1, HIDDEN):
         return False
-    return mark is None or not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS
+    return int(mark["ctime_ms"]) == repair.mark_ctime_ms
+
+
+def _may_leave(repair: Repair, board: Board, now_ms: int) -> bool:
+    """Whether the mark of the repair can be removed. A worker that holds the lock finishes first and removes the mark
+    itself."""
+    mark = board.mark(repair.ledger)
+    if mark is None or not is_ours(mark, repair):
+        return False
+    return not mark["locked"] or now_ms - repair.at_ms >= LOCKED_MS

@@ -6,7 +6,7 @@ import numpy as np
 
 from trueup.state.bookkeeper.marks import HIDDEN
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.board import Board, lookup
+from trueup.state.placement.board import Board, is_ours, lookup
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import Rows
@@ -20,11 +20,7 @@ def unseen(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> list[int
     ordered = [r for r in repairs.values() if r.stage is RepairStage.ORDERED]
     healed = lookup(board.findings, np.array([r.ledger for r in ordered], np.int64)) < 0
     due = [r for r, true in zip(ordered, healed.tolist(), strict=True) if true or now_ms - r.at_ms >= SETTLE_MS]
-    return [r.ledger for r in due if not _is_ours(board.mark(r.ledger), r)]
-
-
-def _is_ours(mark: Rows | None, repair: Repair) -> bool:
-    return mark is not None and int(mark["version"]) >= 0 and int(mark["ctime_ms"]) == repair.mark_ctime_ms
+    return [r.ledger for r in due if not is_ours(board.mark(r.ledger), r)]
 
 
 def observe(
@@ -89,7 +85,7 @@ def _observed(
         return advance(repair, RepairEvent.GO, now_ms, "the ledger was deleted")
     if mark is not None and int(mark["version"]) == HIDDEN:
         return repair  # it may be ours or not
-    ours, locked = _is_ours(mark, repair), mark is not None and bool(mark["locked"])
+    ours, locked = is_ours(mark, repair), mark is not None and bool(mark["locked"])
     repair = _marked(repair, ours, locked, policy, now_ms)
     verdict = Verdict(int(finding["verdict"])) if finding is not None else Verdict.TRUE
     # Until the lookup finds no mark, the order may still be executed.
@@ -97,17 +93,18 @@ def _observed(
         return repair
     if verdict is Verdict.TRUE:
         return _healed(repair, ours, now_ms)
-    held = finding is not None and bool(finding["held"])
-    if (held or verdict is Verdict.BLOCKED) and repair.stage in _LAPSE:
-        # Keep an order that was given up: its mark may still appear and must then be withdrawn.
-        return _lapsed(repair, now_ms, "a mass loss is held" if held else "no remedy exists any more")
     first_wait_ms = int(policy.decline_retry_s * 1000)
+    # Only our own mark is withdrawn: a repair that has none left does not wait for a withdrawal, whatever the verdict.
     if not ours and repair.stage is RepairStage.LEAVING:
         return advance(repair, RepairEvent.VANISH, now_ms, repair.detail)
     if not ours and repair.stage is RepairStage.STUCK:
         return declined(repair, now_ms, first_wait_ms)
     if not ours and repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and not locked:
         return advance(repair, RepairEvent.VANISH, now_ms, "the mark was removed")
+    held = finding is not None and bool(finding["held"])
+    if (held or verdict is Verdict.BLOCKED) and repair.stage in _LAPSE:
+        # Keep an order that was given up: its mark may still appear and must then be withdrawn.
+        return _lapsed(repair, now_ms, "a mass loss is held" if held else "no remedy exists any more")
     settled = repair.stage is RepairStage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
     if settled or repair.stage is RepairStage.ORDERED:
         return declined(repair, now_ms, first_wait_ms)

@@ -46,8 +46,8 @@ class BucketAnswer:
 
     epoch: int
     full: bool
-    """Whether the findings are all findings of the bucket. Otherwise they replace those of the same ledgers, and the
-    verdict TRUE removes a finding."""
+    """Whether the findings are all findings of the bucket. Otherwise they replace those of the same ledgers. A row with
+    the verdict TRUE removes a finding; a full answer has such rows only for ledgers that were deleted."""
     ledgers: int
     """The number of ledgers in the bucket that exist; -1 if they were not counted in this batch."""
     findings: Rows
@@ -98,9 +98,11 @@ class Bucket:
     def _judge_all(self, topology: Topology) -> Rows:
         view = self.view()
         verdicts = judge(view, topology, self.former.at(topology.at_ms))
-        findings = _findings(view, verdicts, np.full(len(view), topology.at_ms), self.findings)
-        self._keep(findings[np.argsort(findings["ledger"], kind="stable")])
-        return self.findings
+        # Without its row, a finding whose ledger was deleted could not be told from one that was repaired.
+        deleted = (view.state == LedgerState.GONE) & np.isin(view.ledger, self.findings["ledger"])
+        findings = _findings(view, verdicts, np.full(len(view), topology.at_ms), self.findings, also=deleted)
+        self._keep(merged(NO_FINDINGS, findings))
+        return findings
 
     def _judge(self, fresh: Ledgers, topology: Topology) -> Rows:
         if not len(fresh):

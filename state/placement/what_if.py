@@ -15,6 +15,8 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.arrays import spans
 from trueup.state.placement.policy.fragments import FragmentStage, fewest, stages
 
+NOW = "now"
+"""The name of the loss without any failure: that of the bookies that are missing already."""
 NAMED = 10
 """Maximum number of ledgers that a loss names."""
 _STORED = (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)
@@ -49,12 +51,18 @@ class FailureEffect:
 
 
 class WhatIf:
-    """Folds ledgers into the losses of these failures. ``failures``: the bookies of each failure, by its name;
-    ``missing``: the bookies that are not registered now; ``writable``: the bookies that accept entries now."""
+    """Folds ledgers into the losses of these failures, and into the loss without any failure, `NOW`. ``failures``: the
+    bookies of each failure, by its name; ``known``: the bookies that have a cookie or a registration; ``registered``:
+    the bookies that are registered now; ``writable``: the bookies that accept entries now."""
 
-    def __init__(self, failures: Mapping[str, Set[str]], missing: Set[str], writable: Set[str]) -> None:
-        self._failures, self._missing, self._writable = failures, missing, writable
-        self.losses = {name: FailureEffect(name, len(bookies)) for name, bookies in failures.items()}
+    def __init__(
+        self, failures: Mapping[str, Set[str]], known: Set[str], registered: Set[str], writable: Set[str]
+    ) -> None:
+        self._failures, self._registered, self._writable = failures, registered, writable
+        # A bookie that was decommissioned has no cookie: only the ledgers name it.
+        self.missing = {*known} - registered
+        everything = {NOW: self.missing, **failures}
+        self.losses = {name: FailureEffect(name, len(bookies)) for name, bookies in everything.items()}
         self.ledgers = 0
 
     def add(self, rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> None:
@@ -62,8 +70,12 @@ class WhatIf:
         first entry of each fragment. Unreadable and deleted ledgers do not count."""
         self.ledgers += int(np.isin(rows.state, _STORED).sum())
         rings = _Rings.of(rows, last_entry, length, first_entry)
-        missing = np.array([one in self._missing for one in rows.names], bool)
-        for name, bookies in self._failures.items():
+        named = np.zeros(len(rows.names), bool)
+        named[rows.members] = True
+        missing = named & np.array([one not in self._registered for one in rows.names], bool)
+        self.missing.update(rows.names[at] for at in np.flatnonzero(missing).tolist())
+        self.losses[NOW].bookies = len(self.missing)
+        for name, bookies in {NOW: self.missing, **self._failures}.items():
             dead = np.array([one in bookies for one in rows.names], bool)
             left = len(self._writable - bookies)
             for ring in rings:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from trueup.state.bookkeeper.membership import MembershipPolicy, settle
+from trueup.state.bookkeeper.membership import MembershipPolicy, next_epoch, settle
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Retry
@@ -139,7 +139,8 @@ class TopologyKeeper:
             topology = settled.topology
             if self._unpublished and not settled.changed and self.topology is not None:
                 # Every bucket must answer once in a run, and it answers only a new epoch.
-                topology = replace(topology, epoch=self.topology.epoch + 1, at_ms=self._clock())
+                now_ms = self._clock()
+                topology = replace(topology, epoch=next_epoch(self.topology, now_ms), at_ms=now_ms)
             if settled.changed or self._unpublished:
                 self._unpublished = True
                 self.topology = topology

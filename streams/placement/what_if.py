@@ -13,7 +13,6 @@ from trueup.state.placement.what_if import FailureEffect, WhatIf
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.checks import OPEN_S, OpenCluster, locations
 
-NOW = "now"
 RACK, BOOKIE = "rack", "bookie"
 
 
@@ -25,7 +24,7 @@ class WhatIfAnswer:
     """The losses by the name of the failure, and the loss without any failure as `NOW`."""
     ledgers: int
     missing: Sequence[str]
-    """The bookies that are not registered now."""
+    """The bookies that are not registered now, including those that only ledgers name."""
     writable: int
     unread: int
     """The number of ledgers whose metadata are not readable."""
@@ -40,8 +39,8 @@ def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[
         paths = queries.paths_of(client, settings.cluster.ledgers_root)
         registered = queries.registered(client, paths)
         places = locations(OpenCluster(settings, client, paths), registered)
-        missing = {*places} - {*registered.writable} - {*registered.readonly}
-        what = WhatIf({NOW: missing, **chosen(kind, names, places)}, missing, {*registered.writable})
+        writable = {*registered.writable}
+        what = WhatIf(chosen(kind, names, places), {*places}, writable | {*registered.readonly}, writable)
         unread = 0
         for batch in queries.snapshot(client, paths, 0):
             _fold(what, batch)
@@ -49,7 +48,7 @@ def answer(settings: Settings, kind: str, names: Sequence[str], read: Callable[[
             read(what.ledgers)
     finally:
         client.shut()
-    return WhatIfAnswer(what.losses, what.ledgers, sorted(missing), len(registered.writable), unread)
+    return WhatIfAnswer(what.losses, what.ledgers, sorted(what.missing), len(writable), unread)
 
 
 def chosen(kind: str, names: Sequence[str], places: Mapping[str, str]) -> dict[str, Set[str]]:

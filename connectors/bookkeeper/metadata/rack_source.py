@@ -75,7 +75,10 @@ class RackSource:
             self._known.update(found)
             self._answered_ms.update(dict.fromkeys(found, now_ms))
             self._problem = problem
-            self._next_ms = now_ms + (min(AGAIN_MS, self._refresh_ms) if problem else self._refresh_ms)
+            # Bookies that registered while the script ran do not wait for the next refresh.
+            unasked = self._wanted.difference(hosts, self._known)
+            wait_ms = min(AGAIN_MS, self._refresh_ms) if problem else self._refresh_ms
+            self._next_ms = 0 if unasked else now_ms + wait_ms
         if news:
             self._changed()
 

@@ -77,12 +77,12 @@ def host_of(bookie: str, hosts: Mapping[str, str] = NO_HOSTS) -> str:
     return host.strip("[]") if colon and port.isdigit() else bookie
 
 
-def address_of(host: str) -> str:
-    """The result of Java's InetAddress.getByName(host).getHostAddress(); the host if it has no address."""
+def address_of(host: str) -> str | None:
+    """The result of Java's InetAddress.getByName(host).getHostAddress(); None if no address was found."""
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        return host
+        return None
     first = min(found, key=lambda entry: entry[0] != socket.AF_INET)
     text = str(first[4][0])
     if first[0] == socket.AF_INET6:
@@ -115,6 +115,7 @@ class StaticRacks:
 
     def __init__(self, table: Mapping[str, str]) -> None:
         self._table = {name: normal(rack) for name, rack in table.items()}
+        self._addresses: dict[str, str] = {}
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By id, else by host, else by address."""
@@ -125,7 +126,11 @@ class StaticRacks:
         for name in (bookie, host):
             if name in self._table:
                 return self._table[name]
-        return self._table.get(address_of(host))
+        address = address_of(host)
+        if address is not None:
+            self._addresses[host] = address
+        # A lookup that fails says nothing about the rack: the last address holds.
+        return self._table.get(self._addresses.get(host, host))
 
     def named(self, bookie: str) -> str | None:
         """By id."""
@@ -147,6 +152,7 @@ class Script:
     def __init__(self, path: str | os.PathLike[str], most: int = 100, limit_s: float = SCRIPT_S) -> None:
         self._path, self._most, self._limit_s = str(Path(path).absolute()), most, limit_s
         self._known: dict[str, str] = {}
+        self._addresses: dict[str, str] = {}
         try:
             self._run([])
         except Retry as error:
@@ -168,8 +174,16 @@ class Script:
         return UNKNOWN_RACK
 
     def locations(self, hosts: Sequence[str]) -> tuple[dict[str, str], str]:
-        """The locations that the script returns, by host, and the problem with any other host. Blocks."""
-        addresses = {host: address_of(host) for host in hosts}
+        """The locations that the script returns, by host, and the problem with any other host. Blocks.
+
+        A host whose lookup fails keeps its last address: BookKeeper looks it up once, and what the script returns for
+        a name that it does not know would replace the location. The script is called with the name of a host that
+        never had an address, as by BookKeeper (NetUtils.resolveNetworkLocation).
+        """
+        for host in hosts:
+            if (address := address_of(host)) is not None:
+                self._addresses[host] = address
+        addresses = {host: self._addresses.get(host, host) for host in hosts}
         distinct, found, problem = sorted({*addresses.values()}), dict[str, str](), ""
         for at in range(0, len(distinct), self._most):
             try:

@@ -51,7 +51,7 @@ def folded(found: list[One], dead: set[str], missing: set[str], writable: set[st
     ])  # fmt: skip
     last = np.array([-1 if one.open else one.last for one in found])
     length = np.array([0 if one.open else 100 * (one.last + 1) for one in found])
-    what = WhatIf({"loss": dead}, missing, writable)
+    what = WhatIf({"loss": dead}, set(BOOKIES), set(BOOKIES) - missing, writable)
     what.add(rows, last, length, np.array([first for one in found for first, _ in one.fragments]))
     return what.losses["loss"]
 

@@ -61,7 +61,23 @@ def test_the_same_again_changes_nothing():
 
 
 def test_a_change_raises_the_epoch():
-    assert run((5, seen("b1"))).topology.epoch == started().epoch + 1
+    assert run((5, seen("b1"))).topology.epoch > started().epoch
+
+
+def test_the_first_epoch_is_above_those_of_a_topology_that_was_lost():
+    lost = run((1_005, seen("b1")), (1_010, seen()), before=started(1_000)).topology
+    assert started(1_020).epoch > lost.epoch
+
+
+def test_the_epoch_after_an_old_topology_is_above_those_of_newer_ones_that_were_lost():
+    old = started(1_000)
+    lost = run((1_005, seen("b1")), (1_010, seen()), before=old).topology
+    assert run((1_020, seen("b1")), before=old).topology.epoch > lost.epoch
+
+
+def test_the_epoch_rises_when_the_clock_was_set_back():
+    before = started(1_000)
+    assert run((5, seen("b1")), before=before).topology.epoch > before.epoch
 
 
 def test_a_change_of_policy_is_a_change():

@@ -1,5 +1,7 @@
 """Rack maps resolve racks as BookKeeper's placement policy does."""
 
+import socket
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import psutil
@@ -52,9 +54,9 @@ def test_the_published_host_goes_before_that_in_the_id(bookie: str, hosts: dict[
 
 @pytest.mark.parametrize(
     ("host", "address"),
-    [("127.0.0.7", "127.0.0.7"), ("::1", "0:0:0:0:0:0:0:1"), ("no such host", "no such host")],
+    [("127.0.0.7", "127.0.0.7"), ("::1", "0:0:0:0:0:0:0:1"), ("no such host", None)],
 )
-def test_addresses_are_written_as_java_writes_them(host: str, address: str) -> None:
+def test_addresses_are_written_as_java_writes_them(host: str, address: str | None) -> None:
     assert address_of(host) == address
 
 
@@ -278,3 +280,71 @@ def test_a_source_is_asked_for_a_new_bookie_at_once(tmp_path: Path) -> None:
     asked.source.resolve([*BOOKIES, "127.0.0.3:3181"])
     asked.source.ask(0.0)
     assert asked.source.health().unknown == 0
+
+
+class Slow(Script):
+    """A script during whose first run something happens."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.during: Callable[[], object] | None = None
+
+    def locations(self, hosts: Sequence[str]) -> tuple[dict[str, str], str]:
+        during, self.during = self.during, None
+        if during is not None:
+            during()
+        return super().locations(hosts)
+
+
+def test_a_source_is_asked_at_once_for_a_bookie_that_registers_while_the_script_runs(tmp_path: Path) -> None:
+    slow = Slow(script(tmp_path, PER_ADDRESS))
+    source = RackSource(slow, 300_000, lambda: None, lambda: 1_000)
+    source.resolve(BOOKIES[:1])
+    slow.during = lambda: source.resolve(BOOKIES)
+    source.ask(0.0)
+    source.ask(0.0)
+    assert list(source.resolve(BOOKIES).values()) == ["/r1", "/r2"]
+
+
+class Names:
+    """Name resolution of the hosts bk-1 and bk-2, which can fail."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.addresses = {"bk-1": "127.0.0.1", "bk-2": "127.0.0.2"}
+        monkeypatch.setattr(socket, "getaddrinfo", self.find)
+
+    def find(self, host: str, *_: object, **__: object) -> list[tuple[object, ...]]:
+        if host not in self.addresses:
+            raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (self.addresses[host], 0))]
+
+
+@pytest.fixture
+def names(monkeypatch: pytest.MonkeyPatch) -> Names:
+    return Names(monkeypatch)
+
+
+NAMED = ["bk-1:3181", "bk-2:3181"]
+
+
+def test_a_host_whose_lookup_fails_keeps_its_address(tmp_path: Path, names: Names) -> None:
+    asked = Asked(tmp_path)
+    asked.source.resolve(NAMED)
+    asked.source.ask(0.0)
+    del names.addresses["bk-2"]
+    asked.now_ms += 300_000
+    asked.source.ask(0.0)
+    assert list(asked.source.resolve(NAMED).values()) == ["/r1", "/r2"]
+
+
+def test_a_host_that_never_had_an_address_is_asked_by_its_name(tmp_path: Path, names: Names) -> None:
+    names.addresses.clear()
+    asked = Script(script(tmp_path, 'for a in "$@"; do echo "/of-$a"; done'))
+    assert list(asked.resolve(NAMED).values()) == ["/of-bk-1", "/of-bk-2"]
+
+
+def test_a_table_keeps_the_rack_of_a_host_without_an_address(names: Names) -> None:
+    table = StaticRacks({"127.0.0.1": "/r1", "127.0.0.2": "/r2"})
+    before = table.resolve(NAMED)
+    names.addresses.clear()
+    assert (before, table.resolve(NAMED)) == ({"bk-1:3181": "/r1", "bk-2:3181": "/r2"}, before)

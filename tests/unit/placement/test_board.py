@@ -228,6 +228,41 @@ def test_a_mark_of_somebody_else_is_not_taken_for_ours():
     assert repairs == {}
 
 
+FOREIGN = mark(1, ctime=99)
+TAKEN_BACK = pytest.mark.parametrize(
+    "found",
+    [finding(1, "placement.lost-member", held=1), finding(1, "placement.pending-member")],
+    ids=["held", "no remedy"],
+)
+
+
+@TAKEN_BACK
+def test_a_mark_that_another_writer_changed_is_not_withdrawn(found: Rows):
+    repairs, seen = {1: marked(1)}, board(found, marks=FOREIGN)
+    observe(seen, repairs, ENFORCE, NOW)
+    assert plan(seen, repairs, ENFORCE, NOW, 99).withdrawals == ()
+
+
+@TAKEN_BACK
+def test_a_repair_whose_mark_another_writer_changed_ends(found: Rows):
+    repairs, seen = {1: marked(1)}, board(found, marks=FOREIGN)
+    observe(seen, repairs, ENFORCE, NOW)
+    observe(seen, repairs, ENFORCE, NOW)
+    assert repairs == {}
+
+
+@pytest.mark.parametrize("stage", [RepairStage.LEAVING, RepairStage.STUCK])
+@pytest.mark.parametrize(
+    "seen",
+    [FOREIGN, np.array([(1, -1, -1, 1)], MARK), NO_MARKS],
+    ids=["of another", "only a lock", "none"],
+)
+def test_only_a_mark_of_the_repair_is_withdrawn(stage: RepairStage, seen: Rows):
+    repair = marked(1)._replace(stage=stage)
+    due = plan(board(finding(1, BLIND), marks=seen), {1: repair}, ENFORCE, NOW + LOCKED_MS, 99)
+    assert due.withdrawals == ()
+
+
 def test_an_order_that_was_not_looked_for_is_never_given_up():
     repairs = {1: advance(Repair(1, "r", 3, 0), RepairEvent.ORDER, NOW)}
     observe(board(finding(1)), repairs, ENFORCE, NOW + 100 * SETTLE_MS)
@@ -352,6 +387,12 @@ def test_the_view_is_complete_when_every_bucket_spoke_for_the_epoch():
     before = made.settled(2, 1)
     made.apply(1, BucketAnswer(1, True, 0, NO_FINDINGS))
     assert (before, made.settled(2, 1), made.settled(2, 2)) == (False, True, False)
+
+
+def test_a_bucket_that_only_reported_changes_has_not_answered():
+    made = Board()
+    made.apply(0, BucketAnswer(40, False, -1, finding(1)))
+    assert not made.settled(1, 1)
 
 
 def test_an_approval_that_lapses_leaves_the_memory_of_an_earlier_order():

@@ -3,6 +3,7 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.rules import Verdict
+from trueup.state.placement.board import Board
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.view import Bucket, BucketAnswer, merged
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
@@ -156,10 +157,45 @@ def test_drift_keeps_the_time_it_began():
     assert answer.findings["since_ms"].tolist() == [1_000]
 
 
+GONE = row(1, quorum=0, state=LedgerState.GONE, mzxid=8)
+
+
 def test_a_deleted_ledger_is_no_longer_a_finding():
     driven = started(bad(1))
-    gone = row(1, quorum=0, state=LedgerState.GONE, mzxid=8)
-    assert verdicts(driven.step(gone)) == {1: "TRUE"}
+    assert verdicts(driven.step(GONE)) == {1: "TRUE"}
+
+
+def applied(*answers: BucketAnswer | None) -> list[bool]:
+    """Whether each ledger that stopped being a finding with the last of these answers was deleted."""
+    board = Board()
+    for answer in answers:
+        assert answer is not None
+        cleared = board.apply(0, answer)
+    return cleared.deleted.tolist()
+
+
+def test_a_ledger_that_is_deleted_together_with_a_new_epoch_is_cleared_as_deleted():
+    driven = Driven()
+    assert applied(driven.step(bad(1), topology(1)), driven.step(GONE, topology(2))) == [True]
+
+
+def test_a_ledger_that_was_deleted_before_the_first_answer_of_a_run_is_cleared_as_deleted():
+    driven = started(bad(1))
+    assert applied(driven.step(GONE, topology(2))) == [True]
+
+
+def test_a_deleted_ledger_is_reported_once():
+    driven = started(bad(1))
+    driven.step(GONE, topology(2))
+    assert verdicts(driven.step(concat([]), topology(3))) == {}
+
+
+def test_a_deleted_ledger_in_a_full_answer_is_no_finding():
+    board, driven = Board(), started(bad(1), bad(2))
+    answer = driven.step(GONE, topology(2))
+    assert answer is not None
+    board.apply(0, answer)
+    assert board.findings["ledger"].tolist() == [2]
 
 
 def test_a_deleted_ledger_is_not_raised_by_a_late_row():

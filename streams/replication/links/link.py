@@ -32,7 +32,8 @@ from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseRe
 from trueup.streams.replication.reports import Report, ReportMessage
 
 log = logging.getLogger(__name__)
-SAFE = frozenset({"batches"})
+BATCHES = "batches"
+SAFE = frozenset({BATCHES})
 """Paths on which two concurrent copiers never duplicate a record."""
 STOPPED_AGAIN_MS = 30_000
 LATE_MS = 5_000
@@ -179,11 +180,18 @@ class Link:
         assert choice is not None
         if choice.path == self.path:
             return True
-        if self._exact:
+        if self._exact or (self._cannot_close() and not self._held):
             log.info("path", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
             self.path = choice.path
             return True
         return not self._held
+
+    def _cannot_close(self) -> bool:
+        """Whether the present path refuses the settings of the link (`batches.copier`), so that no lease can end what
+        it began. The next path starts at the positions in the journal, and what a killed copier wrote after them is
+        written again."""
+        declared = self.declared
+        return self.path == BATCHES and bool(declared.transform or declared.failures != "stop")
 
     def wanted(self) -> dict[LogId, LogId]:
         """The source partitions to copy now, with their target partitions."""

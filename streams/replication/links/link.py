@@ -86,7 +86,7 @@ class Link:
         self._taken: dict[int, tuple[str, int]] = {}  # attempt and last report, by part of the held orders
         self._dirty: set[LogId] = set()  # reported, but not in the journal yet
         self._ending = False
-        self._exact = not self.path  # the journal is exact: no copier is open, none failed
+        self._closed: set[LogId] = set()  # the journal holds exactly what they copied on `Copy.path`
 
     def update(self, **changes: Unpack[Changes]) -> None:
         """Replace `snapshot` with one that has these changes."""
@@ -117,7 +117,7 @@ class Link:
         with self.lock:
             self._term, self._number = uuid.uuid4().hex, 0
             self._hold([])
-            self._exact = self._exact and not self.rounds
+            self._closed.clear()
         self._save(())
 
     def _hold(self, orders: list[LeaseOrder]) -> None:
@@ -146,12 +146,12 @@ class Link:
     def orders(self) -> list[LeaseOrder]:
         """The leases of the next round; none if there is nothing to copy."""
         self._save(())
-        if not self.may_copy() or not self._take_path():
+        if not self.may_copy():
             return self._last_orders()
         wanted = self.wanted()
         self._begin_new(wanted)
         with self.lock:
-            due = {s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)}
+            due = self._on_one_path({s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)})
             for copy in due.values():
                 copy.set_back = False
                 copy.meet(ids(copy, self.snapshot.facts))
@@ -161,7 +161,7 @@ class Link:
             tasks = max(1, min(self.declared.tasks, self.snapshot.slots))
             this = LeaseRound(self.path, self._term, self._number, tasks, self._alone_s())
             self._hold(self._orders.of(this, [(copy, self.behind(copy)) for copy in due.values()]))
-            self._exact = False
+            self._closed -= {source for source, copy in due.items() if copy.path in ("", self.path)}
             return list(self._held)
 
     def _due(self, copy: Copy) -> bool:
@@ -173,25 +173,36 @@ class Link:
         stopped = declared.mode == "observe" or declared.paused or seen.blocked_reason or self._ending
         return not stopped and seen.choice is not None
 
-    def _take_path(self) -> bool:
-        """Whether leases may be granted now. The path changes only if the journal holds exactly what the present path
-        copied: a path does not recognise records of another path."""
+    def _on_one_path(self, due: dict[LogId, Copy]) -> dict[LogId, Copy]:
+        """Those of these copies that may get a lease now, all on `path`; none while leases must end first.
+
+        A copy changes its path only if the journal holds exactly what it copied on the last one: a path does not
+        recognise records of another path. Copies for which this is not known, such as after a crash or a pause, get a
+        lease on their last path first, and the others wait for its end.
+        """
         choice = self.snapshot.choice
         assert choice is not None
-        if choice.path == self.path:
-            return True
-        if self._exact or (self._cannot_close() and not self._held):
+        unknown = {
+            source: copy
+            for source, copy in due.items()
+            if copy.path not in ("", choice.path) and source not in self._closed and not self._refused(copy.path)
+        }
+        if unknown:
+            if self._held and not all(order.last for order in self._held):
+                return {}
+            self.path = min(copy.path for copy in unknown.values())
+            return {source: copy for source, copy in unknown.items() if copy.path == self.path}
+        if self.path != choice.path:
             log.info("path", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
             self.path = choice.path
-            return True
-        return not self._held
+        return due
 
-    def _cannot_close(self) -> bool:
-        """Whether the present path refuses the settings of the link (`batches.copier`), so that no lease can end what
-        it began. The next path starts at the positions in the journal, and what a killed copier wrote after them is
-        written again."""
+    def _refused(self, path: str) -> bool:
+        """Whether a path refuses the settings of the link (`batches.copier`), so that no lease can end what it began.
+        The next path starts at the positions in the journal, and what a killed copier wrote after them is written
+        again."""
         declared = self.declared
-        return self.path == BATCHES and bool(declared.transform or declared.failures != "stop")
+        return path == BATCHES and bool(declared.transform or declared.failures != "stop")
 
     def wanted(self) -> dict[LogId, LogId]:
         """The source partitions to copy now, with their target partitions."""
@@ -315,7 +326,9 @@ class Link:
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
             self._ended()
-            self._exact = all(order.last for order in self._held) and not any(a.error for a in answers)
+            for order, answer in zip(self._held, answers, strict=True):
+                if order.last and answer.error is None:
+                    self._closed |= {each.source for each in order.lease.assignments}
         self.grown.set()
         self._save(())
 

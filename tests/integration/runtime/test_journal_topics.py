@@ -13,7 +13,7 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.journal.topics import TopicClient, TopicSpec
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
-from trueup.streams.config.journal_topics import JournalTopics
+from trueup.streams.config.journal_topics import JournalTopics, recreated
 from trueup.streams.config.live import Live
 from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import CONFIG
@@ -40,6 +40,7 @@ class Run:
         })  # fmt: skip
         self.journal = Journal(broker.bootstrap, settings.journal, "c")
         created = self.journal.create()
+        recreated(self.journal, created, 0)
         self.live = Live(settings, self.journal, lambda: 0)
         self.live.load()
         self.topics = JournalTopics(self.journal, self.live, created, data / "journal-topics.json")

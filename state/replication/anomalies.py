@@ -171,14 +171,19 @@ def worth_while(record_bytes: float) -> float:
     return BATCH_US / (RECORD_US + BYTE_US * max(0.0, record_bytes))
 
 
+def single_records(transform: bool, failures: str) -> str:
+    """Why a link with these settings cannot copy whole batches; empty if it can."""
+    if transform:
+        return "transform processes every record"
+    return f"refused records are handled one by one (failures: {failures})" if failures != "stop" else ""
+
+
 def _blocked_reason(facts: PartitionFacts) -> str:
     """Why whole batches cannot be copied; empty if they can."""
     if "batches" not in facts.paths:
         return "only single records can be copied between these systems"
-    if facts.transform:
-        return "transform processes every record"
-    if facts.failures != "stop":
-        return f"refused records are handled one by one (failures: {facts.failures})"
+    if reason := single_records(facts.transform, facts.failures):
+        return reason
     if facts.into:
         return f"all topics go into {facts.into}"
     if 0 <= facts.magic < 2:

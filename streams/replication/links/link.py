@@ -17,6 +17,7 @@ from typing import Protocol, Unpack
 from trueup.connectors.contract import Assignment, Endpoint, LogId, Progress
 from trueup.state.common.errors import Refused, Retry, TrueupError
 from trueup.state.common.patterns import matches, regex_of
+from trueup.state.replication.anomalies import single_records
 from trueup.state.replication.leases import target_of
 from trueup.state.replication.names import LinkNames
 from trueup.state.replication.provenance import Refill
@@ -188,7 +189,7 @@ class Link:
             if copy.path not in ("", choice.path) and source not in self._closed and not self._refused(copy.path)
         }
         if unknown:
-            if self._held and not all(order.last for order in self._held):
+            if any(not order.last for order in self._held):
                 return {}
             self.path = min(copy.path for copy in unknown.values())
             return {source: copy for source, copy in unknown.items() if copy.path == self.path}
@@ -202,7 +203,7 @@ class Link:
         The next path starts at the positions in the journal, and what a killed copier wrote after them is written
         again."""
         declared = self.declared
-        return path == BATCHES and bool(declared.transform or declared.failures != "stop")
+        return path == BATCHES and bool(single_records(bool(declared.transform), declared.failures))
 
     def wanted(self) -> dict[LogId, LogId]:
         """The source partitions to copy now, with their target partitions."""
@@ -325,10 +326,9 @@ class Link:
                     self._report(order, report, now_ms)
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
-            self._ended()
-            for order, answer in zip(self._held, answers, strict=True):
-                if order.last and answer.error is None:
+                elif order.last:
                     self._closed |= {each.source for each in order.lease.assignments}
+            self._ended()
         self.grown.set()
         self._save(())
 

@@ -27,6 +27,7 @@ from trueup.connectors.kafka.replication.batches.sender import Sender
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import Retry, Stop, TrueupError
+from trueup.state.replication.anomalies import single_records
 
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 MISSING_S = 5.0
@@ -317,7 +318,7 @@ def _identified(cluster: KafkaClient, topic: str, meant: bytes) -> bytes:
 
 
 def _check(lease: Lease) -> None:
-    if lease.transform or lease.failures != "stop":
+    if single_records(bool(lease.transform), lease.failures):
         raise Stop(
             f"link {lease.link} without a transform and with failures: stop",
             f"transform {lease.transform!r} and failures {lease.failures!r}",

@@ -131,7 +131,7 @@ class Running:
 
     def _watch_topics(self) -> None:
         """Compare the topics of the journal with those of earlier runs, now and from now on."""
-        topics = JournalTopics(self._journal, self._live, self._created, self._data / "journal-topics.json")
+        topics = JournalTopics(self._journal, self._live, self._data / "journal-topics.json")
         self._wait("the topics of the journal", topics.start)
         self._topics = topics
         self._supervisor.loop("journal topics", partial(topics.check, self._ending.fail), CHECK_S)

@@ -60,12 +60,11 @@ def unreadable(topics: Mapping[str, JournalTopicState]) -> list[str]:
     return []
 
 
-def lost(config: JournalTopicState, confirmed: str, remembered: str, created: bool, others: bool) -> str:
+def lost(config: JournalTopicState, confirmed: str, remembered: str) -> str:
     """Why settings of the topic may have been lost; empty if they were not.
 
-    ``confirmed``: the value of journal.confirmed; ``remembered``: the place that the data directory holds, which both
-    are empty in the first run; ``created``: whether this start created the topic; ``others``: whether other topics of
-    the journal existed then.
+    ``confirmed``: the value of journal.confirmed; ``remembered``: the place that the data directory holds. Both are
+    empty in the first run.
     """
     if confirmed == config.place:
         return ""
@@ -78,8 +77,6 @@ def lost(config: JournalTopicState, confirmed: str, remembered: str, created: bo
         replaced = known.rpartition("@")[0] != config.id
         why = "the topic was deleted and created again" if replaced else "its oldest records were deleted"
         return f"{why}: expected {known}; found {config.place}"
-    if created and others:
-        return "the topic was missing at the start, while other topics of the journal existed"
     return f"records before offset {config.begin} were deleted" if config.begin else ""
 
 

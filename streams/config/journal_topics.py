@@ -23,7 +23,7 @@ from trueup.state.instance.journal_topics import (
     replaced,
     unreadable,
 )
-from trueup.streams.config.live import Live
+from trueup.streams.config.live import Live, written
 from trueup.streams.journal.history import ITSELF
 from trueup.streams.journal.topic import CONFIG, declared
 
@@ -49,33 +49,25 @@ class JournalTopicAdmin(Protocol):
     def begin(self, what: str) -> int:
         """The first offset of partition 0 of a topic."""
 
-
-class ConfigWriter(Protocol):
-    """The methods of `streams.journal.journal.Journal` that `recreated` uses."""
-
-    def topic(self, what: str) -> str:
-        """The full name of a topic."""
-
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         """Write records."""
 
 
-def recreated(journal: ConfigWriter, created: Sequence[str], now_ms: int) -> None:
+def recreated(journal: JournalTopicAdmin, created: Sequence[str], now_ms: int) -> None:
     """Write into the config topic that it was missing, if this start created it beside other topics of the journal.
 
     The process that creates the topic need not be the one that leads: a standby also creates topics. Raises `Retry`.
     """
     if journal.topic(CONFIG) in created and len(created) < len(declared()):
-        record = {"name": CONFIRMED, "value": json.dumps(UNCONFIRMED), "at_ms": now_ms, "by": ITSELF}
-        journal.put([(CONFIG, CONFIRMED.encode(), record)])
+        journal.put([written(CONFIRMED, json.dumps(UNCONFIRMED), now_ms, ITSELF)])
 
 
 class JournalTopics:
-    """The topics of one run. ``created``: the full names of those that this start created; ``file``: the file
-    that holds the place of the config topic by its name; ``problems``: what an operator has to correct."""
+    """The topics of one run. ``file``: the file that holds the place of the config topic by its name; ``problems``:
+    what an operator has to correct."""
 
-    def __init__(self, journal: JournalTopicAdmin, live: Live, created: list[str], file: Path) -> None:
-        self._journal, self._live, self._created, self._file = journal, live, frozenset(created), file
+    def __init__(self, journal: JournalTopicAdmin, live: Live, file: Path) -> None:
+        self._journal, self._live, self._file = journal, live, file
         self._config = journal.topic(CONFIG)
         self._compacted = {
             journal.topic(each.name) for each in declared() if each.configs.get("cleanup.policy") == "compact"
@@ -134,9 +126,7 @@ class JournalTopics:
         ]  # fmt: skip
 
     def _lost(self, config: JournalTopicState) -> str:
-        confirmed = self._live.now.journal.confirmed
-        others = len(self._created) < len(self._before)
-        return lost(config, confirmed, self._remembered(), self._config in self._created, others)
+        return lost(config, self._live.now.journal.confirmed, self._remembered())
 
     def _held(self, config: JournalTopicState) -> bool:
         """Whether this run began with all settings of this topic, which lost records since."""

@@ -26,6 +26,12 @@ LONGEST_NAME = 200
 T = TypeVar("T")
 
 
+def written(name: str, text: str | None, at_ms: int, by: str) -> tuple[str, bytes, dict[str, object] | None]:
+    """The record of a live key for `Journal.put`. ``text``: the value as JSON; None removes the record."""
+    record: dict[str, object] = {"name": name, "value": text, "at_ms": at_ms, "by": by}
+    return CONFIG, name.encode(), None if text is None else record
+
+
 class Live:
     """The effective settings. Reading ``now`` is safe from any thread.
 
@@ -88,10 +94,9 @@ class Live:
             raise BadSettings([f"{name}: expected the settings of the journal to be complete; found: {self.restraint}"])
         text = None if value is None else json.dumps(wanted)
         by = WHO.get()
-        record = None if text is None else {"name": name, "value": text, "at_ms": self._clock(), "by": by}
         self._own[name, text] += 1
         try:
-            self._journal.put([(CONFIG, name.encode(), record)])
+            self._journal.put([written(name, text, self._clock(), by)])
         except TrueupError:
             self._own[name, text] -= 1
             raise
@@ -113,10 +118,7 @@ class Live:
             self._own[name, text] += 1
         now_ms = self._clock()
         try:
-            self._journal.put(
-                (CONFIG, name.encode(), {"name": name, "value": text, "at_ms": now_ms, "by": ITSELF})
-                for name, text in texts.items()
-            )
+            self._journal.put(written(name, text, now_ms, ITSELF) for name, text in texts.items())
         except TrueupError:
             self._own.subtract(texts.items())
             raise

@@ -43,7 +43,7 @@ class Run:
         recreated(self.journal, created, 0)
         self.live = Live(settings, self.journal, lambda: 0)
         self.live.load()
-        self.topics = JournalTopics(self.journal, self.live, created, data / "journal-topics.json")
+        self.topics = JournalTopics(self.journal, self.live, data / "journal-topics.json")
         self.topics.start()
 
     @property

@@ -80,7 +80,7 @@ def start(broker: Broker, tmp_path: Path) -> Callable[..., tuple[Live, JournalTo
         recreated(broker, created, 0)
         live = Live(BASE, cast("Journal", broker), lambda: 0)
         live.load()
-        topics = JournalTopics(broker, live, list(created), tmp_path / file)
+        topics = JournalTopics(broker, live, tmp_path / file)
         topics.start()
         return live, topics
 
@@ -242,7 +242,7 @@ def test_records_expire_by_a_limit_and_a_policy(policy: str, ms: int, size: int,
 
 
 def test_a_first_run_whose_topic_already_lost_records_is_doubted() -> None:
-    assert lost(JournalTopicState("i", 7), "", "", created=False, others=True) == "records before offset 7 were deleted"
+    assert lost(JournalTopicState("i", 7), "", "") == "records before offset 7 were deleted"
 
 
 def test_what_a_standby_created_is_doubted_by_every_instance_that_leads(broker: Broker, start: Start) -> None:

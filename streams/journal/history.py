@@ -98,12 +98,13 @@ class History:
 
     def _read(self, limit: int) -> list[HistoryRow]:
         """At least this number of the newest rows, or all."""
-        before, offsets = -1, limit
-        while self._journal is not None:
+        if self._journal is None:
+            return []
+        offsets = limit
+        while True:
             found = {record.key: record.value for record in self._journal.read(HISTORY, last=offsets)}
             rows = [row for row in found.values() if row is not None]
             # Transactions also occupy offsets, so there may be more rows among more offsets.
-            if len(rows) >= limit or len(rows) == before:
+            if len(rows) >= limit or offsets >= self._journal.span(HISTORY):
                 return rows
-            before, offsets = len(rows), 2 * offsets
-        return []
+            offsets *= 2

@@ -119,6 +119,10 @@ class Journal:
         """The first offset of partition 0 of a topic. Raises `Retry`."""
         return self.topics.ranges(self.topic(what))[0][0]
 
+    def span(self, what: str) -> int:
+        """The number of offsets of the largest partition of a topic. Raises `Retry`."""
+        return max(end - begin for begin, end in self.topics.ranges(self.topic(what)).values())
+
     def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = FLUSH_S) -> None:
         """Write (topic, key, record or None) and wait until all are acknowledged, for about ``within_s`` at most.
         Raises `Retry`, or `Stop` for a permanent error."""

@@ -31,6 +31,9 @@ class FakeJournal:
     def read(self, what: str, last: int) -> list[JournalRecord]:
         return [record for record in self.records if record.where == what][-last:]
 
+    def span(self, what: str) -> int:
+        return sum(record.where == what for record in self.records)
+
 
 def kept(journal: FakeJournal) -> History:
     return History(journal)  # type: ignore[arg-type]

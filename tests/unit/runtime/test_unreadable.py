@@ -54,6 +54,9 @@ class Broker:
     def read(self, topic: str, last: int | None = None) -> Iterator[TopicRecord]:
         return (entry for entry in list(self.entries) if entry.topic == topic)
 
+    def ranges(self, topic: str) -> dict[int, tuple[int, int]]:
+        return {0: (0, len(self.entries))}
+
     def identities(self, topics: Iterable[str]) -> dict[str, str]:
         return {entry.topic: "id" for entry in self.entries}
 

@@ -37,7 +37,7 @@ from confluent_kafka.admin import (
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
-from trueup.connectors.kafka.journal.transactions import Body, Part, Transactions, produce
+from trueup.connectors.kafka.journal.transactions import Part, Transactions, enqueue
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 log = logging.getLogger(__name__)
@@ -231,7 +231,10 @@ class TopicClient:
                 self._transactions.write(parts, within_s)
                 return
             self._failed.clear()
-            self._produce(parts, partition)
+            try:
+                enqueue(self._producer, parts, partition)
+            except KafkaException as error:
+                raise translated(error.args[0], "write to the journal") from error
             left = self._producer.flush(within_s)
             if self._failed:
                 raise translated(self._failed[0], "write to the journal")
@@ -241,26 +244,6 @@ class TopicClient:
                 raise Retry("acknowledged records", f"{left} unacknowledged after {within_s:.0f} s", "try again")
         finally:
             self._lock.release()
-
-    def _produce(self, parts: Iterable[Part], partition: int) -> None:
-        """Add the records to the queue. Raises `Stop` for a record that is too large, after the ones before it."""
-        try:
-            for topic, keys, bodies in parts:
-                for key, body in zip(keys, bodies, strict=True):
-                    try:
-                        produce(self._producer, topic, key, body, partition)
-                    except BufferError:
-                        self._produce_later(topic, key, body, partition)
-        except KafkaException as error:
-            raise translated(error.args[0], "write to the journal") from error
-
-    def _produce_later(self, topic: str, key: bytes, body: Body, partition: int) -> None:
-        """Add a record to the queue when there is room."""
-        while True:
-            self._producer.poll(0.1)
-            with suppress(BufferError):
-                produce(self._producer, topic, key, body, partition)
-                return
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

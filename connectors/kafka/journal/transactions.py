@@ -45,6 +45,19 @@ def produce(producer: Producer, topic: str, key: bytes, body: Body, partition: i
         producer.produce(topic, body, key, partition)
 
 
+def enqueue(producer: Producer, parts: Iterable[Part], partition: int = -1) -> None:
+    """`produce` for each record; waits for room while the queue is full."""
+    for topic, keys, bodies in parts:
+        for key, body in zip(keys, bodies, strict=True):
+            while True:
+                try:
+                    produce(producer, topic, key, body, partition)
+                except BufferError:
+                    producer.poll(0.1)
+                else:
+                    break
+
+
 class Transactions:
     """The producer with this transactional.id. Used by one thread at a time. ``fenced``: called when another producer
     took the id over, or when the client cannot continue."""
@@ -76,22 +89,11 @@ class Transactions:
                 self._commit(until_s)
             self._producer.begin_transaction()
             self._open = self._cut = True
-            for topic, keys, bodies in parts:
-                for key, body in zip(keys, bodies, strict=True):
-                    self._produce(topic, key, body)
+            enqueue(self._producer, parts)
             self._cut = False
             self._commit(until_s)
         except KafkaException as error:
             raise self._failed(error.args[0]) from error
-
-    def _produce(self, topic: str, key: bytes, body: Body) -> None:
-        while True:
-            try:
-                produce(self._producer, topic, key, body)
-            except BufferError:
-                self._producer.poll(0.1)
-            else:
-                return
 
     def _commit(self, until_s: float) -> None:
         """Commit the open transaction. A commit without a response is repeated: the brokers apply it once."""

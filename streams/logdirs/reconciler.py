@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
-from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
+from trueup.connectors.kafka.logdirs.client import DescribedBroker
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.logdirs.decision import Decision, OwnChanges, cordon_name, decide, followed_by, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY
@@ -16,14 +16,14 @@ from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker, cordoned, observed
 from trueup.streams.config.live import LiveSection
-from trueup.streams.logdirs.executor import DirectoryBalancer, Say
+from trueup.streams.logdirs.executor import BrokerRequests, DirectoryBalancer, Say
 from trueup.streams.rows import Row
 
 RESTS_MS = 600_000
 """Time until a cordon is retried on a broker that refused one."""
 
 
-class Client(Protocol):
+class Client(BrokerRequests, Protocol):
     """The brokers of one cluster. Calls raise a `TrueupError`; see `connectors.kafka.logdirs.client.LogDirsClient`."""
 
     def brokers(self) -> dict[int, str]:
@@ -32,20 +32,8 @@ class Client(Protocol):
     def look(self, brokers: Iterable[int] | None = None) -> list[DescribedBroker]:
         """Describe these brokers, or all."""
 
-    def place(self, places: list[ReplicaLocation]) -> list[MoveOutcome]:
-        """Request moves, or cancel them."""
-
-    def throttle(self, broker: int, bytes_per_s: int | None) -> None:
-        """Set the rate limit of moves; None removes it."""
-
     def throttled(self, brokers: Iterable[int]) -> dict[int, int]:
         """The rate limits of these brokers that are set."""
-
-    def cordon(self, broker: int, paths: list[str]) -> None:
-        """Exclude exactly these directories from new partitions."""
-
-    def cordoned(self, broker: int) -> frozenset[str]:
-        """The cordoned directories in the settings of the broker, offline ones included."""
 
     def close(self) -> None:
         """Close all connections."""

@@ -221,7 +221,7 @@ def _addresses(ports: Mapping[str, Port]) -> str:
 
 
 def _recorded(record: Path) -> list[int]:
-    """The ports in a file. None if the file is not a list of ports: a power failure can leave it empty."""
+    """The ports in a file; none if the file is not a list of ports: a power failure can leave it empty."""
     try:
         found = [int(number) for number in json.loads(record.read_text())]
     except (OSError, ValueError, TypeError):

@@ -57,9 +57,12 @@ class FakeJournal:
 
 @dataclass
 class FakeCluster:
-    """Implements `streams.deletion.target.DeletionTarget` and `streams.deletion.report.OwnerQueries`. ``versions``: of
-    the existing ledgers; ``outcome``: of every order; ``holding``: bookies whose answer does not confirm the deletion;
-    ``checks``: result of the check before deletion, by ledger."""
+    """Implements `streams.deletion.target.DeletionTarget` and `streams.deletion.report.OwnerQueries`.
+
+    ``versions``: metadata versions of the existing ledgers, by id; ``outcome``: the outcome that every order gets;
+    ``holding``: bookies whose answer does not confirm the deletion; ``checks``: result of the check before deletion,
+    by ledger.
+    """
 
     versions: dict[int, int] = field(default_factory=dict)
     outcome: str = "deleted"

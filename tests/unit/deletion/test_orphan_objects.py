@@ -178,13 +178,19 @@ def test_a_ledger_is_described_with_its_unreferenced_objects() -> None:
     assert found[0] == f"archive/{PAIR.data_key}: 5 bytes, deletion.copy-forgotten"
 
 
-def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
+def lost_offload() -> Setting:
+    """The node of the owner names an offloaded copy of ledger 7 whose objects no store has."""
     setting = Setting("observe")
     setting.loop.change(missing_s=0)
     node = setting.world.nodes[OWNERS[0]]
     node.listed = [7, 9]
     lost = OffloadedCopy(ObjectPair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
     node.copies[7] = lost  # type: ignore[assignment]
+    return setting
+
+
+def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
+    setting = lost_offload()
     setting.reconcile()
     assert [row["rule"] for row in setting.report.rows(10) if row["rule"].startswith("deletion.copy")] == [
         "deletion.copy-lost"
@@ -192,12 +198,7 @@ def test_a_lost_offload_is_reported_before_orphan_objects() -> None:
 
 
 def test_what_a_store_lost_is_reported_while_another_store_cannot_be_listed() -> None:
-    setting = Setting("observe")
-    setting.loop.change(missing_s=0)
-    node = setting.world.nodes[OWNERS[0]]
-    node.listed = [7, 9]
-    lost = OffloadedCopy(ObjectPair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
-    node.copies[7] = lost  # type: ignore[assignment]
+    setting = lost_offload()
     setting.start(old=Down()).reconcile()
     assert "deletion.copy-lost" in [row["rule"] for row in setting.report.rows(10)]
 

@@ -141,6 +141,19 @@ class Rig:
     def refill(self) -> list[dict[str, Any]]:
         return Refilling(self.watches["west-east"]).begin()
 
+    def lose(self) -> None:
+        """East returns without data, and its refill begins."""
+        self.world.lose()
+        self.look()
+        self.refill()
+        self.look()
+
+    def fill(self) -> None:
+        """The refill copies to its fence."""
+        self.copy(self.watches["west-east"].link)
+        self.world.logs["east"] = dict(WHOLE)
+        self.look()
+
     def reset(self, name: str, to: str) -> list[dict[str, Any]]:
         return Resetting(self.watches[name], None, to).begin()
 
@@ -229,13 +242,8 @@ def test_a_refill_that_is_repeated_begins_nothing_twice(rig: Rig) -> None:
 
 
 def test_a_refill_ends_at_its_fence_and_reports_it(rig: Rig) -> None:
-    rig.world.lose()
-    rig.look()
-    rig.refill()
-    rig.look()
-    rig.copy(rig.watches["west-east"].link)
-    rig.world.logs["east"] = dict(WHOLE)
-    rig.look()
+    rig.lose()
+    rig.fill()
     assert outcomes(rig) == ["begun", "done"]
     assert rig.errors("west-east") == {""}
 
@@ -245,41 +253,28 @@ def outcomes(rig: Rig) -> list[str]:
 
 
 def test_a_refill_whose_partitions_were_reset_is_cancelled(rig: Rig) -> None:
-    rig.world.lose()
-    rig.look()
-    rig.refill()
-    rig.look()
+    rig.lose()
     rig.reset("west-east", "latest")
     rig.look()
     assert outcomes(rig) == ["begun", "cancelled"]
 
 
 def test_a_refill_of_which_one_partition_was_reset_is_cancelled_when_the_others_have_ended(rig: Rig) -> None:
-    rig.world.lose()
-    rig.look()
-    rig.refill()
-    rig.look()
+    rig.lose()
     Resetting(rig.watches["west-east"], ["orders-0"], "latest").begin()
     rig.look()
     while_it_runs = outcomes(rig)
-    rig.copy(rig.watches["west-east"].link)
-    rig.world.logs["east"] = dict(WHOLE)
-    rig.look()
+    rig.fill()
     assert (while_it_runs, outcomes(rig)) == (["begun"], ["begun", "cancelled"])
 
 
 def test_a_refill_that_follows_a_cancelled_one_is_done_at_its_end(rig: Rig) -> None:
-    rig.world.lose()
-    rig.look()
-    rig.refill()
-    rig.look()
+    rig.lose()
     rig.reset("west-east", "earliest")
     rig.look()
     rig.refill()
     rig.look()
-    rig.copy(rig.watches["west-east"].link)
-    rig.world.logs["east"] = dict(WHOLE)
-    rig.look()
+    rig.fill()
     assert outcomes(rig) == ["begun", "cancelled", "begun", "done"]
 
 

@@ -26,6 +26,7 @@ from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.group_offsets import KafkaGroups
+from trueup.connectors.replication.ports import GroupCommits
 from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.servers.mirrormaker import Mirror
 from trueup.state.common.errors import TrueupError
@@ -173,7 +174,7 @@ class Writer(Closing):
 
     def _commit(self, group: str) -> str:
         """Commit every partition. Returns the error of a rejected commit."""
-        places = {LogId(TOPIC, number): end for number, end in enumerate(self._ends)}
+        places = GroupCommits({LogId(TOPIC, number): end for number, end in enumerate(self._ends)})
         answer = self._groups.commit({group: places})[group]
         return str(answer) if isinstance(answer, TrueupError) else next(filter(None, answer.values()), "")
 

@@ -1,7 +1,10 @@
 """Moves consumer groups between clusters: their committed offsets are translated and committed at the other cluster.
 
 A group may run at one cluster only. Where it has no members its offsets are set, so that its consumers continue with
-the first record that they may not have read. This works in both directions, so a group that moved can move back.
+the first record that they may not have read. This works in both directions, so a group that moved can move back. An
+offset that a link committed does not show that the group ran there: it does not replace an offset in a cluster from
+which it came (`GroupCommits`).
+
 Offsets of a group with members belong to the members: the states of groups are read first, and systems that can
 detect it refuse a commit from outside if a member joined meanwhile. Consumers that commit without joining their group
 cannot be detected.
@@ -11,13 +14,21 @@ of another topic with that name are not translated, and the target's topic ids a
 """
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.ports import NEVER, SHARE, WITHOUT_MEMBERS, Answer, GroupOffsets, Refusals
+from trueup.connectors.replication.ports import (
+    NEVER,
+    SHARE,
+    WITHOUT_MEMBERS,
+    Answer,
+    GroupCommits,
+    GroupOffsets,
+    Refusals,
+)
 from trueup.state.common.errors import TrueupError
 from trueup.state.common.patterns import matches
 from trueup.state.replication.group_offsets import Hop, TargetWriter, across
@@ -29,6 +40,7 @@ SURE_S = 0.5
 """The time for which the target's topic ids are cached. A failed request ends it."""
 TOGETHER = 100
 """Maximum number of groups whose offsets are committed after one read of the ids."""
+NO_COMMITS = GroupCommits()
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +102,16 @@ class Checkpoint(NamedTuple):
 
     moved    the translated offset was committed there
     due      the translated offset would be committed there, but changes are not permitted
-    kept     the translated offset is committed there already, or the group is ahead there (``reason``)
+    kept     the translated offset is committed there already, or the group is ahead there, or a link committed the
+             offset here by translation of the offset there (``reason``)
     active   the group has members there; nothing is changed
     waiting  there is no translation yet, or the topic there is not the copied one, or nothing is committed here and
              another partition here, in which the group has an offset, is copied to the same one there (``reason``)
     failed   a cluster refused the request, or did not respond (``reason``)
     """
     reason: str = ""
+    path: int = 0
+    """The clusters from which links translated the offset that is committed here (see `GroupCommits`). 0: none."""
 
 
 class CommittedOffsets(NamedTuple):
@@ -158,7 +173,6 @@ class GroupSync:
         self,
         groups: Sequence[str],
         mappings: Mapping[LogId, OffsetMapping],
-        reset: Collection[str] = (),
         change: bool = True,
     ) -> list[Checkpoint]:
         """One pass over ``groups``: `sync_commits` their current offsets."""
@@ -166,44 +180,46 @@ class GroupSync:
             return []
         found = self._source.offsets(groups)
         return self.sync_commits(
-            CommittedOffsets(found, self._source.ids({place.topic for place in mappings})), mappings, reset, change
+            CommittedOffsets(found, self._source.ids({place.topic for place in mappings})), mappings, change
         )
 
     def sync_commits(
-        self, committed: CommittedOffsets, mappings: Mapping[LogId, OffsetMapping], reset: Collection[str] = (),
-        change: bool = True,
-    ) -> list[Checkpoint]:  # fmt: skip
+        self, committed: CommittedOffsets, mappings: Mapping[LogId, OffsetMapping], change: bool = True
+    ) -> list[Checkpoint]:
         """Commit the groups' source offsets at the target; the source is not queried. Offsets at the target never
-        decrease, except for groups in ``reset``. Nothing is changed unless ``change``."""
+        decrease. Nothing is changed unless ``change``."""
         if not committed.groups or not mappings:
             return []
         translate, sharing = _translations(mappings, committed.ids), _sharing(mappings)
         found = {group: _rows(group, here, mappings, sharing, translate) for group, here in committed.groups.items()}
-        if asked := self._unsure(found, reset):
+        if asked := self._unsure(found):
             self._present |= self._target.offsets(asked)
             self._states = self._target.states()
         rows: list[Checkpoint] = []
         for group, translated in found.items():
-            here, there = committed.groups[group], self._present.get(group, {})
+            here, there = committed.groups[group], self._present.get(group, NO_COMMITS)
             if isinstance(here, TrueupError) or isinstance(there, TrueupError):
                 rows += _failed(group, mappings, str(here if isinstance(here, TrueupError) else there))
                 continue
-            state, again = self._states.get(group, ""), group in reset
-            rows += [_judged(row, there.get(row.target, NEVER), state, again) for row in translated]
+            state, bit = self._states.get(group, ""), self._target.bit
+            rows += [_judged(row, there.get(row.target, NEVER), state, bit) for row in translated]
         return self._moved(rows, mappings) if change else rows
 
-    def _unsure(self, found: Mapping[str, Sequence[Checkpoint]], reset: Collection[str]) -> list[str]:
+    def _unsure(self, found: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
         """Groups whose offsets at the target must be read, because they may have to be changed."""
         now = time.monotonic()
         if now - self._read_s > TRUST_S:
             self._read_s, self._present = now, {}
-        return [group for group, rows in found.items() if group in reset or not self._has(group, rows)]
+        return [group for group, rows in found.items() if not self._has(group, rows)]
 
     def _has(self, group: str, rows: Sequence[Checkpoint]) -> bool:
         there = self._present.get(group)
         if there is None or isinstance(there, TrueupError):
             return False
-        return all(row.translated <= there.get(row.target, NEVER) for row in rows)
+        bit = self._target.bit
+        return all(
+            row.translated <= (present := there.get(row.target, NEVER)) or _returns(row, present, bit) for row in rows
+        )
 
     def _moved(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """The rows after due offsets were committed."""
@@ -219,12 +235,10 @@ class GroupSync:
 
     def _set(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
         """Commit due rows, with one request per group."""
-        due: dict[str, dict[LogId, int]] = {}
+        due: dict[str, GroupCommits] = {}
         try:
             rows = self._meant(rows, mappings)
-            for row in rows:
-                if row.action == "due":
-                    due.setdefault(row.group, {})[row.target] = row.translated
+            due = _commits((row for row in rows if row.action == "due"), self._source.bit)
             self._make([group for group in due if not self._states.get(group)])
             results = self._target.commit(due) if due else {}
         except TrueupError as error:
@@ -235,7 +249,7 @@ class GroupSync:
             there = self._present.get(group)
             if not isinstance(refusals, TrueupError) and not isinstance(there, TrueupError):
                 moved = {to: at for to, at in due[group].items() if not refusals.get(to, "?")}
-                self._present[group] = {**(there or {}), **moved}
+                self._present[group] = GroupCommits({**(there or {}), **moved})
         return [_done(row, results[row.group]) if row.action == "due" else row for row in rows]
 
     def _make(self, missing: Sequence[str]) -> None:
@@ -311,7 +325,8 @@ def _rows(
             found, lag = translate(source, offset)
             known = NEVER if found.offset is None else found.offset
             reason = f"nothing is committed in {source}" if offset == NEVER != known else found.reason
-            rows.append(Checkpoint(group, source, mapping.to, offset, known, NEVER, lag, "waiting", reason))
+            path = here.paths.get(source, 0)
+            rows.append(Checkpoint(group, source, mapping.to, offset, known, NEVER, lag, "waiting", reason, path))
     return _least(rows)
 
 
@@ -332,14 +347,31 @@ def _least(rows: list[Checkpoint]) -> list[Checkpoint]:
     ]
 
 
-def _judged(row: Checkpoint, present: int, state: str, reset: bool) -> Checkpoint:
+def _commits(rows: Iterable[Checkpoint], bit: int) -> dict[str, GroupCommits]:
+    """The offsets to commit there, by group. ``bit``: that of the cluster here."""
+    offsets, paths = dict[str, dict[LogId, int]](), dict[str, dict[LogId, int]]()
+    for row in rows:
+        offsets.setdefault(row.group, {})[row.target] = row.translated
+        known = paths.setdefault(row.group, {})
+        known[row.target] = known.get(row.target, 0) | row.path | 1 << bit
+    return {group: GroupCommits(found, paths[group]) for group, found in offsets.items()}
+
+
+def _returns(row: Checkpoint, present: int, bit: int) -> bool:
+    """Whether the offset came from the cluster there, which has ``bit``, and still has an offset of the group."""
+    return present != NEVER and bool(row.path >> bit & 1)
+
+
+def _judged(row: Checkpoint, present: int, state: str, bit: int) -> Checkpoint:
     if NEVER in (row.translated, row.committed):
         return _with(row, present, row.action, row.reason)
     if row.translated == present:
         return _with(row, present, "kept")
+    if _returns(row, present, bit):
+        return _with(row, present, "kept", "a link committed the offset here, translated from the one there")
     if state not in WITHOUT_MEMBERS:
         return _with(row, present, "active", f"the group is {state} there")
-    if row.translated < present and not reset:
+    if row.translated < present:
         return _with(row, present, "kept", f"the group is ahead there, at {present}")
     return _with(row, present, "due", row.reason)
 
@@ -351,7 +383,7 @@ def _done(row: Checkpoint, result: Refusals) -> Checkpoint:
 
 def _with(row: Checkpoint, present: int, action: str, reason: str = "") -> Checkpoint:
     """The row with these values; positional, as there are thousands of rows and keywords take three times as long."""
-    return Checkpoint(*row[:5], present, row.lag, action, reason)
+    return Checkpoint(*row[:5], present, row.lag, action, reason, row.path)
 
 
 def _failed(group: str, mappings: Mapping[LogId, OffsetMapping], reason: str) -> list[Checkpoint]:

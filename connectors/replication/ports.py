@@ -23,8 +23,25 @@ NEVER = -1
 """No offset."""
 WITHOUT_MEMBERS = ("", "empty", "dead")
 """States in which a group accepts commits from outside; empty: there is no such group."""
-Answer = dict[LogId, int] | TrueupError
-"""The committed offsets of a group by log, or the error."""
+
+
+class GroupCommits(dict[LogId, int]):
+    """The committed offsets of a group by log.
+
+    A link translates the offset of a group from the cluster where the group runs. The translation does not show that
+    the group ran at the target, too. Therefore it does not replace an offset in a cluster from which it came: there, an
+    operator may have set the offset of the group to an earlier record.
+    """
+
+    def __init__(self, offsets: Mapping[LogId, int] = {}, paths: Mapping[LogId, int] = {}) -> None:
+        super().__init__(offsets)
+        self.paths = paths
+        """The bitmaps of the clusters from which links translated the offsets, by log (see
+        `state.replication.provenance`). Offsets that no link committed have none."""
+
+
+Answer = GroupCommits | TrueupError
+"""The committed offsets of a group, or the error."""
 Refusals = dict[LogId, str] | TrueupError
 """Why a commit was refused, by log; empty if it was not."""
 
@@ -92,6 +109,9 @@ SHARE = "share"
 class GroupOffsets(Protocol):
     """The consumer groups of one cluster. Safe to use from several threads."""
 
+    bit: int
+    """The bit of the cluster in paths (see `state.replication.provenance`)."""
+
     def states(self) -> Mapping[str, str]:
         """All groups with their states in lower case (`stable`, `empty` ...; `unknown` if not reported, `share` for a
         share group)."""
@@ -109,8 +129,9 @@ class GroupOffsets(Protocol):
         """Create missing groups with these settings, in systems whose groups must exist before offsets are committed.
         Existing ones are not changed. One that is refused may be an error of its `commit` instead of this call."""
 
-    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> Mapping[str, Refusals]:
-        """Set committed offsets. Raises `Unknown` if a response is lost, unless the result says so."""
+    def commit(self, offsets: Mapping[str, GroupCommits]) -> Mapping[str, Refusals]:
+        """Set committed offsets, with their paths. Raises `Unknown` if a response is lost, unless the result says
+        so."""
 
 
 class HeartbeatLog(Protocol):

@@ -24,6 +24,7 @@ from trueup.connectors.replication.ports import (
     Answer,
     Capabilities,
     Columns,
+    GroupCommits,
     Log,
     Read,
     Refusals,
@@ -71,7 +72,7 @@ class MemoryServer:
         self.name, self.id = name, f"memory-{name}"
         self._topics: dict[str, dict[LogId, list[Row]]] = {}
         self._most: dict[str, int] = {}
-        self._groups: dict[str, dict[LogId, int]] = {}
+        self._groups: dict[str, dict[LogId, tuple[int, int]]] = {}
         self._lock, self._open = threading.RLock(), set[Connection]()
         self._listener: Listener | None = Listener(("127.0.0.1", 0), authkey=KEY)
         self.port = int(self._listener.address[1])
@@ -168,10 +169,10 @@ class MemoryServer:
             held.append(row._replace(at_s=time.monotonic()))
         return offsets, ""
 
-    def do_commit(self, group: str, offsets: Mapping[LogId, int]) -> None:
+    def do_commit(self, group: str, offsets: Mapping[LogId, tuple[int, int]]) -> None:
         self._groups.setdefault(group, {}).update(offsets)
 
-    def do_groups(self) -> dict[str, dict[LogId, int]]:
+    def do_groups(self) -> dict[str, dict[LogId, tuple[int, int]]]:
         return {name: dict(offsets) for name, offsets in self._groups.items()}
 
     def _rows(self, log: LogId) -> list[Row] | None:
@@ -405,14 +406,18 @@ class MemoryGroups:
     """Implements `connectors.replication.ports.GroupOffsets`. Groups have no members."""
 
     def __init__(self, link: MemoryLink) -> None:
-        self._link = link
+        self._link, self.bit = link, link.endpoint.bit
 
     def states(self) -> dict[str, str]:
         return dict.fromkeys(self._link.call("groups"), WITHOUT_MEMBERS[1])
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
-        answers = self._link.call("groups")
-        return {group: answers.get(group, {}) for group in groups}
+        answers, found = self._link.call("groups"), dict[str, Answer]()
+        for group in groups:
+            commits = answers.get(group, {})
+            offsets, paths = ({log: commit[at] for log, commit in commits.items()} for at in (0, 1))
+            found[group] = GroupCommits(offsets, paths)
+        return found
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         return dict.fromkeys({*topics} & {*self._link.call("names")}, "")
@@ -423,9 +428,9 @@ class MemoryGroups:
     def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
         """Does nothing: a commit creates a group."""
 
-    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
+    def commit(self, offsets: Mapping[str, GroupCommits]) -> dict[str, Refusals]:
         for group, places in offsets.items():
-            self._link.call("commit", group, dict(places))
+            self._link.call("commit", group, {log: (at, places.paths.get(log, 0)) for log, at in places.items()})
         return {group: dict.fromkeys(places, "") for group, places in offsets.items()}
 
 

@@ -18,7 +18,7 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
 from trueup.connectors.replication.group_sync import GroupSync, OffsetMapping
 from trueup.connectors.replication.heartbeat import Heartbeat
-from trueup.connectors.replication.ports import ClusterAdmin, Log
+from trueup.connectors.replication.ports import ClusterAdmin, GroupCommits, Log
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.protocol import batch
 from trueup.state.common.errors import Stop
@@ -152,10 +152,24 @@ def test_a_group_goes_on_at_the_target(sides: Sides) -> None:
     to = sides.west.log(sides.topic, 0)
     here, there = sides.here.groups(), sides.there.groups()
     here.create({sides.topic: {}})
-    here.commit({sides.topic: {sides.log: 4}})
+    here.commit({sides.topic: GroupCommits({sides.log: 4})})
     direction = OffsetMapping(to, OffsetMap().extend([(0, 0, 10)], 10, 0, 10))
     rows = GroupSync(here, there).sync([sides.topic], {sides.log: direction})
     assert ([row.action for row in rows], _committed(sides.there, sides.topic)) == (["moved"], {to: 4})
+
+
+@pytest.mark.parametrize("sides", ["memory>memory", "rocketmq>rocketmq"], indirect=True)
+def test_an_offset_that_is_reset_at_the_source_stays(sides: Sides) -> None:
+    sides.west.create(sides.topic, 3)
+    to, known = sides.west.log(sides.topic, 0), OffsetMap().extend([(0, 0, 10)], 10, 0, 10)
+    here, there = sides.here.groups(), sides.there.groups()
+    here.create({sides.topic: {}})
+    here.commit({sides.topic: GroupCommits({sides.log: 4})})
+    GroupSync(here, there).sync([sides.topic], {sides.log: OffsetMapping(to, known)})
+    here.commit({sides.topic: GroupCommits({sides.log: 1})})
+    back = GroupSync(sides.there.groups(), sides.here.groups())
+    rows = back.sync([sides.topic], {to: OffsetMapping(sides.log, known, reverse=True)})
+    assert ([row.action for row in rows], _committed(sides.here, sides.topic)) == (["kept"], {sides.log: 1})
 
 
 def _committed(admin: ClusterAdmin, group: str) -> dict[LogId, int]:

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 from kafka import errors as kafka_errors
 
 from trueup.connectors.closing import Closing
-from trueup.connectors.contract import Endpoint, LogId
+from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.connection import UNREADABLE
 from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.kafka.client.topic_ids import plain_text_of
-from trueup.connectors.replication.ports import SHARE, Answer, Refusals
+from trueup.connectors.replication.ports import SHARE, Answer, GroupCommits, Refusals
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, Unknown
 
 CONNECT_S = 10.0
@@ -35,7 +35,8 @@ class KafkaGroups(Closing):
     """
 
     def __init__(self, endpoint: Endpoint, connect_s: float = CONNECT_S) -> None:
-        self.name, self._endpoint, self._connect_ms = endpoint.name, endpoint, int(connect_s * 1_000)
+        self.name, self.bit = endpoint.name, endpoint.bit
+        self._endpoint, self._connect_ms = endpoint, int(connect_s * 1_000)
         self._lock = threading.RLock()
         self._client: Any = None
 
@@ -64,7 +65,7 @@ class KafkaGroups(Closing):
             raise
         except Stop as error:
             return {groups[0]: error} if len(groups) == 1 else {g: self.offsets([g])[g] for g in groups}
-        return {group: answers.get(group, {}) for group in groups}
+        return {group: answers.get(group, GroupCommits()) for group in groups}
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id of each existing topic of these; empty if its brokers do not report it (before 2.8)."""
@@ -81,7 +82,7 @@ class KafkaGroups(Closing):
     def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
         """Does nothing: a commit creates a group."""
 
-    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
+    def commit(self, offsets: Mapping[str, GroupCommits]) -> dict[str, Refusals]:
         """Set committed offsets, with one request per group. Raises `Unknown` if a response is lost; if one group is
         refused, each is set separately."""
         if not offsets:

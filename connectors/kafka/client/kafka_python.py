@@ -11,24 +11,24 @@ from kafka.protocol.consumer import OffsetCommitRequest
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client import versions as versions
+from trueup.connectors.kafka.client.commit_marks import mark, path_of
+from trueup.connectors.replication.ports import GroupCommits
 
 AT_ONCE = 32
 """Maximum requests in flight to a broker, for requests that wait only for the network."""
 _Topic = OffsetCommitRequest.OffsetCommitRequestTopic
-Places = Mapping[LogId, int]
 
 
 class _Place:
     """OffsetCommit's fields of one partition, for kafka-python's encoder. kafka-python's own class takes five times as
     long to create."""
 
-    __slots__ = ("committed_offset", "partition_index")
+    __slots__ = ("committed_metadata", "committed_offset", "partition_index")
     committed_leader_epoch = commit_timestamp = -1
-    committed_metadata = ""
     tags = unknown_tags = None
 
-    def __init__(self, number: int, offset: int) -> None:
-        self.partition_index, self.committed_offset = number, offset
+    def __init__(self, number: int, offset: int, metadata: str) -> None:
+        self.partition_index, self.committed_offset, self.committed_metadata = number, offset, metadata
 
 
 class CleanClient(KafkaAdminClient):  # type: ignore[misc]
@@ -94,28 +94,30 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         return found
 
     @staticmethod
-    def _parse_group_offsets(group: Any) -> dict[LogId, int]:
+    def _parse_group_offsets(group: Any) -> GroupCommits:
         """Use Trueup's types immediately: there are thousands of items, in the thread that all responses wait for."""
         refused = kafka_errors.for_code(group.error_code)
         if refused.errno:
             raise refused(f"for group {group.group_id!r}")
-        found = {}
+        found, paths = {}, {}
         for topic in group.topics:
             for each in topic.partitions:
                 if each.error_code:
                     raise kafka_errors.for_code(each.error_code)(f"for partition {each.partition_index}")
-                if each.committed_offset >= 0:
-                    found[LogId(topic.name, each.partition_index)] = each.committed_offset
-        return found
+                if (offset := each.committed_offset) >= 0:
+                    found[log := LogId(topic.name, each.partition_index)] = offset
+                    if path := path_of(each.metadata, offset):
+                        paths[log] = path
+        return GroupCommits(found, paths)
 
-    def alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[LogId, str]]:
+    def alter_offsets(self, asked: Mapping[str, GroupCommits]) -> dict[str, dict[LogId, str]]:
         """`alter_group_offsets` for several groups; the reason by partition, empty if it was not refused. Requests are
         sent concurrently: a thread that waits for a hundred responses one by one waits for the interpreter's lock as
         often."""
         answers: dict[str, dict[LogId, str]] = self._manager.run(self._alter_offsets, asked)
         return answers
 
-    async def _alter_offsets(self, asked: Mapping[str, Places]) -> dict[str, dict[LogId, str]]:
+    async def _alter_offsets(self, asked: Mapping[str, GroupCommits]) -> dict[str, dict[LogId, str]]:
         coordinators = await self._find_coordinator_ids(list(asked))
         sent: deque[tuple[str, Any]] = deque()
         answers = {}
@@ -134,12 +136,13 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         return answers
 
 
-def commit_request(group: str, offsets: Places) -> Any:
+def commit_request(group: str, offsets: GroupCommits) -> Any:
     """An OffsetCommit of a client without a generation. At most version 7: version 8 only adds tagged
     fields, which double the encoding time."""
     topics: dict[str, list[_Place]] = {}
-    for (topic, number, _), offset in offsets.items():
-        topics.setdefault(topic, []).append(_Place(number, offset))
+    for log, offset in offsets.items():
+        path = offsets.paths.get(log, 0)
+        topics.setdefault(log.topic, []).append(_Place(log.number, offset, mark(path, offset) if path else ""))
     return OffsetCommitRequest(
         group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None, retention_time_ms=-1,
         topics=[_Topic(name=topic, partitions=places) for topic, places in topics.items()], max_version=7,

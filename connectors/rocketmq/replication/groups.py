@@ -1,14 +1,16 @@
 """Consumer groups of a cluster: their settings, members and committed offsets.
 
 Every broker has the offsets of its own queues, and knows the members that are connected to it. A broker accepts offsets
-of a group that has members, which then overwrite them; therefore members are asked for first.
+of a group that has members, which then overwrite them; therefore members are asked for first. A broker stores nothing
+beside an offset, so this process remembers which offsets links committed, until it ends.
 """
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.ports import WITHOUT_MEMBERS, Answer, Refusals
+from trueup.connectors.replication.ports import WITHOUT_MEMBERS, Answer, GroupCommits, Refusals
 from trueup.connectors.rocketmq.client import group_offsets, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import NoGroup
@@ -53,8 +55,11 @@ class States(Mapping[str, str]):
 class RocketMqGroups:
     """Implements `connectors.replication.ports.GroupOffsets`."""
 
+    _paths: ClassVar[dict[tuple[str, str, LogId], tuple[int, int]]] = {}
+    """The offsets that links committed, and their paths, by cluster, group and queue. All links share them."""
+
     def __init__(self, client: RocketMqClient) -> None:
-        self._client = client
+        self._client, self.bit = client, client.endpoint.bit
         self._known: Mapping[str, Mapping[str, object]] = {}
         self._committed: dict[str, Mapping[str, Mapping[LogId, int]]] = {}
 
@@ -87,7 +92,15 @@ class RocketMqGroups:
         for every in list(self._committed.values()):
             for group in groups:
                 found[group] |= {log: at for log, at in every.get(group, {}).items() if not internal(log.topic)}
-        return {**found}
+        return {group: GroupCommits(places, self._paths_of(group, places)) for group, places in found.items()}
+
+    def _paths_of(self, group: str, places: Mapping[LogId, int]) -> dict[LogId, int]:
+        name, found = self._client.endpoint.name, dict[LogId, int]()
+        for log, at in places.items():
+            offset, path = self._paths.get((name, group, log), (at, 0))
+            if path and offset == at:
+                found[log] = path
+        return found
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The topics of these that exist; they have no ids."""
@@ -127,7 +140,7 @@ class RocketMqGroups:
                     failed[broker, name] = error
         return failed
 
-    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Refusals]:
+    def commit(self, offsets: Mapping[str, GroupCommits]) -> dict[str, Refusals]:
         """Set committed offsets of groups without members, and read them back. A group that some brokers do not have
         is created there. While a broker does not respond, members of no group are known; it is asked once."""
         brokers = self._brokers() if offsets else []
@@ -139,7 +152,7 @@ class RocketMqGroups:
             found[group] = result
         return found
 
-    def _commit(self, group: str, places: Mapping[LogId, int], brokers: Sequence[str]) -> Refusals:
+    def _commit(self, group: str, places: GroupCommits, brokers: Sequence[str]) -> Refusals:
         try:
             if members := group_offsets.members(self._client, group, brokers):
                 return dict.fromkeys(places, f"the group has members: {', '.join(sorted(members)[:3])}")
@@ -150,6 +163,10 @@ class RocketMqGroups:
                 found |= {log: failed.get((log.place, group)) or self._set(group, log, places[log]) for log in absent}
         except TrueupError as error:
             return error
+        name = self._client.endpoint.name
+        for log, path in places.paths.items():
+            if not found[log]:
+                self._paths[name, group, log] = places[log], path
         return {log: _reason(error) for log, error in found.items()}
 
     def _set(self, group: str, log: LogId, at: int) -> str | TrueupError:

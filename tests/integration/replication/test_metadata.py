@@ -17,7 +17,7 @@ from trueup.connectors.embedded.processes import free_port, wait_until
 from trueup.connectors.kafka.client.admin import Admin
 from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.kafka.client.metadata import Discovery
-from trueup.connectors.replication.ports import Log
+from trueup.connectors.replication.ports import GroupCommits, Log
 from trueup.sandbox.servers.security import Security
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.replication.config_sync import Setting
@@ -155,7 +155,7 @@ def test_starts(east: Discovery, start: Start, offsets: list[int]) -> None:
 def test_a_start_where_a_group_is_and_the_first_record_where_it_never_was(east: Discovery) -> None:
     with KafkaGroups(east.admin.endpoint) as groups:
         wait_until(lambda: coordinated(groups), 180.0, "a coordinator")
-        groups.commit({"readers": {ORDERS[1]: 3}})
+        groups.commit({"readers": GroupCommits({ORDERS[1]: 3})})
     assert list(east.starts(ORDERS, Start("group", group="readers")).values()) == [0, 3, 0]
 
 
@@ -198,6 +198,6 @@ def test_groups_are_listed_over_tls_with_refusals_by_group(broker: Kafka, east: 
     place = ORDERS[2]
     with groups("admin") as admin, groups("guest") as guest:
         wait_until(lambda: coordinated(admin), 180.0, "a coordinator")
-        admin.commit({"secret": {place: 1}})
+        admin.commit({"secret": GroupCommits({place: 1})})
         reported, refused = admin.offsets(["secret"])["secret"], guest.offsets(["secret", "other"])["secret"]
     assert (reported, isinstance(refused, Stop), "GroupAuthorizationFailed" in str(refused)) == ({place: 1}, True, True)

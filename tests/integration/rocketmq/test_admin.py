@@ -13,7 +13,7 @@ from tests.integration.rocketmq.clusters import BORN_MS, Cluster, running
 from trueup.connectors.contract import LogId
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.replication.config_sync import Alignment
-from trueup.connectors.replication.ports import Log
+from trueup.connectors.replication.ports import GroupCommits, Log
 from trueup.connectors.rocketmq.client import group_offsets, messages, rights, topics
 from trueup.connectors.rocketmq.client.connection import RocketMqRequest
 from trueup.connectors.rocketmq.protocol import batch
@@ -158,7 +158,7 @@ def test_a_copy_begins_where_it_should(cluster: Cluster, admin: RocketMqAdmin) -
         stored = messages.pulled(connection.ask(messages.pull(log, 0, 10))).messages
     assert stored is not None
     admin.groups().create({"begins": {}})
-    admin.groups().commit({"begins": {log: 2}})
+    admin.groups().commit({"begins": GroupCommits({log: 2})})
     asked = [Start("earliest"), Start("latest"), Start("time", stored.stored[-1] + 1), Start("group", group="begins")]
     found = [admin.starts([log, other], start) for start in asked]
     assert [(one[log], one[other]) for one in found] == [(0, 0), (3, 0), (3, 0), (2, 0)]
@@ -260,7 +260,7 @@ def test_the_least_rights_suffice(cluster: Cluster, no_rights: None) -> None:
         groups = admin.groups()
         groups.create({"lean": {}})
         assert groups.states()["lean"] == "empty"
-        assert groups.commit({"lean": {logs[0]: 0}}) == {"lean": {logs[0]: ""}}
+        assert groups.commit({"lean": GroupCommits({logs[0]: 0})}) == {"lean": {logs[0]: ""}}
         granted = READ._replace(name="lean", operation="read")
         act(admin, ChangeKind.ALLOW, "lean", right=granted)
         assert granted in admin.rights()
@@ -274,8 +274,8 @@ def test_offsets_of_groups_are_committed_where_acl_is_on(cluster: Cluster, admin
     write(cluster, log, 3)
     admin.groups().create({group: {}})
     with RocketMqAdmin(cluster.endpoint(access_key="", secret_key="")) as unsigned:
-        refused = str(unsigned.groups().commit({group: {log: 2}})[group])
-    committed = admin.groups().commit({group: {log: 2}})
+        refused = str(unsigned.groups().commit({group: GroupCommits({log: 2})})[group])
+    committed = admin.groups().commit({group: GroupCommits({log: 2})})
     assert ("username cannot be null" in refused, committed) == (True, {group: {log: ""}})
     assert group_offsets.offset(cluster.client, group, log) == 2
 
@@ -285,11 +285,16 @@ def test_a_group_with_members_is_left_alone(cluster: Cluster, admin: RocketMqAdm
     groups = admin.groups()
     groups.create({"billing": {"consumeMessageOrderly": True}})
     assert groups.settings(["billing"])["billing"]["consumeMessageOrderly"] is True
-    assert (groups.states()["billing"], groups.commit({"billing": {log: 1}})) == ("empty", {"billing": {log: ""}})
+    assert (groups.states()["billing"], groups.commit({"billing": GroupCommits({log: 1})})) == (
+        "empty",
+        {"billing": {log: ""}},
+    )
     with cluster.client.connect(BROKERS[1]) as member:
         member.ask(RocketMqRequest(HEARTBEAT, "join a group", {}, json.dumps(joining("billing")).encode()))  # type: ignore[arg-type]
         assert groups.states()["billing"] == "active"
-        assert groups.commit({"billing": {log: 2}}) == {"billing": {log: "the group has members: member-1"}}
+        assert groups.commit({"billing": GroupCommits({log: 2})}) == {
+            "billing": {log: "the group has members: member-1"}
+        }
     assert groups.offsets(["billing"]) == {"billing": {log: 1}}
     wait_until(lambda: groups.states()["billing"] == "empty", 180.0, "the member to leave")
 
@@ -305,7 +310,7 @@ def joining(group: str) -> dict[str, object]:
 
 def test_a_group_that_does_not_exist_is_refused_by_name(cluster: Cluster, admin: RocketMqAdmin) -> None:
     log = cluster.new_topic("ungrouped")[0]
-    assert "create the subscription group" in admin.groups().commit({"unknown": {log: 1}})["unknown"][log]  # type: ignore[index]
+    assert "create the subscription group" in admin.groups().commit({"unknown": GroupCommits({log: 1})})["unknown"][log]  # type: ignore[index]
 
 
 def test_a_group_that_one_broker_has_is_created_on_the_others_with_its_attributes(
@@ -315,7 +320,7 @@ def test_a_group_that_one_broker_has_is_created_on_the_others_with_its_attribute
     group = {"groupName": "halfway", "attributes": {"priority.factor": "50"}, "consumeMessageOrderly": True}
     topics.put_group(cluster.client, BROKERS[0], group)
     assert groups.states()["halfway"] == "empty"
-    assert groups.commit({"halfway": dict.fromkeys(logs, 1)}) == {"halfway": dict.fromkeys(logs, "")}
+    assert groups.commit({"halfway": GroupCommits(dict.fromkeys(logs, 1))}) == {"halfway": dict.fromkeys(logs, "")}
     for broker in BROKERS:
         assert topics.groups(cluster.client, broker)["halfway"].items() >= group.items()
 

@@ -11,8 +11,10 @@ from kafka.structs import OffsetAndMetadata
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.embedded.processes import free_port, wait_until
+from trueup.connectors.kafka.client.commit_marks import mark
 from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.kafka.client.kafka_python import CleanClient, commit_request
+from trueup.connectors.replication.ports import GroupCommits
 from trueup.state.common.errors import BadBytes, BadSettings, Retry
 
 
@@ -57,22 +59,34 @@ def test_an_answer_that_kafka_python_cannot_read_is_one_error_and_ends_the_conne
 
 @pytest.mark.parametrize("version", range(2, 9))
 def test_a_commit_has_the_bytes_of_the_client_library(version: int) -> None:
-    offsets = {LogId("orders", 0): 7, LogId("mail", 3): 0, LogId("orders", 2): 1 << 40}
-    theirs = {TopicPartition(*place[:2]): OffsetAndMetadata(offset, "", None) for place, offset in offsets.items()}
+    marked = LogId("mail", 3)
+    offsets = GroupCommits({LogId("orders", 0): 7, marked: 0, LogId("orders", 2): 1 << 40}, {marked: 5})
+    notes = {marked: mark(5, 0)}
+    theirs = {
+        TopicPartition(*place[:2]): OffsetAndMetadata(offset, notes.get(place, ""), None)
+        for place, offset in offsets.items()
+    }
     known = CleanClient._alter_group_offsets_request("g", theirs)
     assert commit_request("g", offsets).encode(version=version) == known.encode(version=version)
 
 
-def fetched(offset: int, error: int = 0, refused: int = 0) -> object:
+def fetched(offset: int, error: int = 0, refused: int = 0, metadata: str | None = None) -> object:
     group = OffsetFetchResponse.OffsetFetchResponseGroup
     topic = group.OffsetFetchResponseTopics
-    place = topic.OffsetFetchResponsePartitions(partition_index=3, committed_offset=offset, error_code=error)
+    place = topic.OffsetFetchResponsePartitions(
+        partition_index=3, committed_offset=offset, error_code=error, metadata=metadata
+    )
     return group(group_id="g", error_code=refused, topics=[topic(name="mail", partitions=[place])])
 
 
 @pytest.mark.parametrize(("offset", "expected"), [(7, {LogId("mail", 3): 7}), (-1, {})])
 def test_a_partition_without_a_commit_has_no_place(offset: int, expected: dict[LogId, int]) -> None:
     assert CleanClient._parse_group_offsets(fetched(offset)) == expected
+
+
+@pytest.mark.parametrize(("metadata", "paths"), [(mark(5, 7), {LogId("mail", 3): 5}), (mark(5, 6), {}), ("mine", {})])
+def test_an_offset_that_a_link_committed_has_its_path(metadata: str, paths: dict[LogId, int]) -> None:
+    assert CleanClient._parse_group_offsets(fetched(7, metadata=metadata)).paths == paths
 
 
 @pytest.mark.parametrize(("error", "refused"), [(16, 0), (0, 16)])

@@ -10,6 +10,7 @@ from kafka import errors as kafka_errors
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.group_offsets import KafkaGroups
 from trueup.connectors.replication.group_sync import GroupSync, OffsetMapping
+from trueup.connectors.replication.ports import GroupCommits
 from trueup.state.common.errors import Retry, Stop, Unknown
 from trueup.state.replication.group_offsets import Hop
 from trueup.state.replication.offset_map import OffsetMap
@@ -21,9 +22,9 @@ COPIED = OffsetMap().extend([(0, 3, 10)], 12)
 class Cluster:
     """In-memory consumer groups of a cluster."""
 
-    def __init__(self, offsets: Mapping[str, Any], states: Mapping[str, str] | None = None) -> None:
-        self.committed, self.listed = dict(offsets), dict(states or {})
-        self.commits: list[tuple[str, dict[LogId, int]]] = []
+    def __init__(self, offsets: Mapping[str, Any], states: Mapping[str, str] | None = None, bit: int = 0) -> None:
+        self.committed, self.listed, self.bit = dict(offsets), dict(states or {}), bit
+        self.commits: list[tuple[str, GroupCommits]] = []
         self.together: list[list[str]] = []
         self.refused: dict[str, Any] = {}
         self.refusal: Exception | None = None
@@ -35,7 +36,8 @@ class Cluster:
         return {topic: self.topic_ids.get(topic, "") for topic in topics}
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Any]:
-        return {group: self.committed.get(group, {}) for group in groups}
+        found = {group: self.committed.get(group, {}) for group in groups}
+        return {group: GroupCommits(one) if type(one) is dict else one for group, one in found.items()}
 
     def states(self) -> dict[str, str]:
         if isinstance(self.refusal, AssertionError):
@@ -48,11 +50,11 @@ class Cluster:
     def create(self, groups: Mapping[str, Mapping[str, object]]) -> None:
         self.created += [(group, dict(settings)) for group, settings in groups.items()]
 
-    def commit(self, offsets: Mapping[str, Mapping[LogId, int]]) -> dict[str, Any]:
+    def commit(self, offsets: Mapping[str, GroupCommits]) -> dict[str, Any]:
         if self.refusal:
             raise self.refusal
         self.together.append(list(offsets))
-        self.commits += [(group, dict(places)) for group, places in offsets.items()]
+        self.commits += offsets.items()
         return {group: self.refused.get(group, dict.fromkeys(places, "")) for group, places in offsets.items()}
 
 
@@ -134,6 +136,42 @@ def test_an_offset_that_is_there_already_is_not_committed_again() -> None:
     assert (row.action, target.commits) == ("kept", [])
 
 
+EAST, WEST, NORTH = range(3)
+
+
+def moved_back(here: Mapping[LogId, int], bit: int = EAST) -> tuple[str, list[Any]]:
+    """The result of a pass from west, where a link from east committed 7, to a cluster with these offsets."""
+    west, there = Cluster({"g": GroupCommits({THERE: 7}, {THERE: 1 << EAST})}, bit=WEST), Cluster({"g": here}, bit=bit)
+    [row] = sync(west, there, {THERE: OffsetMapping(HERE, COPIED, reverse=True)})
+    return row.action, there.commits
+
+
+def test_an_offset_that_a_link_committed_does_not_replace_the_one_from_which_it_came() -> None:
+    assert moved_back({HERE: 2}) == ("kept", [])
+
+
+def test_an_offset_that_a_link_committed_returns_to_a_cluster_that_lost_its_own() -> None:
+    assert moved_back({}) == ("moved", [("g", {HERE: 4})])
+
+
+def test_an_offset_that_a_link_committed_is_translated_to_other_clusters() -> None:
+    assert moved_back({HERE: 2}, NORTH) == ("moved", [("g", {HERE: 4})])
+
+
+def test_an_offset_is_committed_with_the_clusters_from_which_it_came() -> None:
+    east, west = Cluster({"g": GroupCommits({HERE: 4}, {HERE: 1 << NORTH})}, bit=EAST), Cluster({}, bit=WEST)
+    sync(east, west, {HERE: OffsetMapping(THERE, COPIED)})
+    assert west.commits[0][1].paths == {THERE: 1 << NORTH | 1 << EAST}
+
+
+def test_an_offset_that_is_not_put_back_costs_the_target_nothing() -> None:
+    west, east = Cluster({"g": GroupCommits({THERE: 7}, {THERE: 1 << EAST})}, bit=WEST), Cluster({"g": {HERE: 2}})
+    groups, way = GroupSync(west, east), {THERE: OffsetMapping(HERE, COPIED, reverse=True)}  # type: ignore[arg-type]
+    groups.sync(["g"], way)
+    east.refusal = AssertionError("asked again")
+    assert [row.action for row in groups.sync(["g"], way)] == ["kept"]
+
+
 def test_one_partition_without_translation_holds_those_that_go_into_the_same() -> None:
     other = LogId("other", 0)
     ways = {HERE: OffsetMapping(THERE, COPIED), other: OffsetMapping(THERE, OffsetMap())}
@@ -173,7 +211,9 @@ class Forbidding:
 
 def test_where_a_group_is_forbidden_the_others_are_committed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(KafkaGroups, "_connected", lambda _: Forbidding())
-    reported = KafkaGroups(Endpoint("west", "", 0)).commit({"forbidden": {HERE: 4}, "h": {HERE: 5}})
+    reported = KafkaGroups(Endpoint("west", "", 0)).commit(
+        {"forbidden": GroupCommits({HERE: 4}), "h": GroupCommits({HERE: 5})}
+    )
     assert (type(reported["forbidden"]), reported["h"]) == (Stop, {HERE: ""})
 
 

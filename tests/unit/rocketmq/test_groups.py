@@ -10,6 +10,7 @@ import pytest
 from tests.unit.rocketmq.fake_cluster import FakeCluster
 from tests.unit.rocketmq.peers import answer
 from trueup.connectors.contract import LogId
+from trueup.connectors.replication.ports import GroupCommits
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode
 from trueup.connectors.rocketmq.replication.groups import OWN, RocketMqGroups
@@ -93,7 +94,7 @@ def test_a_member_at_one_broker_is_enough() -> None:
     with ExitStack() as stack:
         groups = Servers(stack, a=broker(4), b=broker(7, members=1)).groups
         assert groups.states()["billing"] == "active"
-        assert groups.commit({"billing": {LogId("t", 0, "a"): 5}}) == {
+        assert groups.commit({"billing": GroupCommits({LogId("t", 0, "a"): 5})}) == {
             "billing": {LogId("t", 0, "a"): "the group has members: c0"}
         }
 
@@ -127,6 +128,9 @@ class Store:
                 return answer(request, 26, remark="group not exist")
             case RequestCode.UPDATE_CONSUMER_OFFSET:
                 self.offsets[place] = fields["commitOffset"]
+            case RequestCode.ALL_CONSUMER_OFFSETS:
+                table = {f"{topic}@{group}": {0: int(at)} for (group, topic), at in self.offsets.items()}
+                return answer(request, body=json.dumps({"offsetTable": table}).encode())
             case RequestCode.QUERY_CONSUMER_OFFSET:
                 return answer(request, offset=self.offsets[place])
         return answer(request)
@@ -141,7 +145,7 @@ def test_a_queue_that_takes_no_offset_stops_no_other(wrong: LogId, found: str) -
     right = LogId("t", 0, "a")
     with ExitStack() as stack:
         groups = Servers(stack, a=Store("billing", "audit", topics=("t", "lost"))).groups
-        done: Any = groups.commit({"billing": {wrong: 3, right: 4}, "audit": {right: 5}})
+        done: Any = groups.commit({"billing": GroupCommits({wrong: 3, right: 4}), "audit": GroupCommits({right: 5})})
     assert (done["billing"][right], done["audit"], found in done["billing"][wrong]) == ("", {right: ""}, True)
 
 
@@ -152,7 +156,9 @@ def test_members_that_may_not_be_listed_are_an_error_of_their_group() -> None:
 
     log, store = LogId("t", 0, "a"), Store("billing", "audit")
     with ExitStack() as stack:
-        done = Servers(stack, a=denied).groups.commit({"billing": {log: 4}, "audit": {log: 5}})
+        done = Servers(stack, a=denied).groups.commit(
+            {"billing": GroupCommits({log: 4}), "audit": GroupCommits({log: 5})}
+        )
     assert (type(done["billing"]), done["audit"]) == (Stop, {log: ""})
 
 
@@ -163,7 +169,7 @@ def test_a_broker_that_does_not_list_members_is_asked_once() -> None:
     log = LogId("t", 0, "a")
     with ExitStack() as stack:
         servers = Servers(stack, a=busy)
-        done = servers.groups.commit({"billing": {log: 4}, "audit": {log: 5}})
+        done = servers.groups.commit({"billing": GroupCommits({log: 4}), "audit": GroupCommits({log: 5})})
         assert servers.asked("a") == [RequestCode.MEMBERS]
     assert [type(error) for error in done.values()] == [Retry, Retry]
 
@@ -173,7 +179,7 @@ def test_a_group_that_cannot_be_created_stops_no_other() -> None:
     with ExitStack() as stack:
         groups = Servers(stack, a=store).groups
         groups.create({"billing": {}, "audit": {}})
-        done: Any = groups.commit({"billing": {log: 4}, "audit": {log: 5}})
+        done: Any = groups.commit({"billing": GroupCommits({log: 4}), "audit": GroupCommits({log: 5})})
     assert ("error 16" in done["billing"][log], done["audit"]) == (True, {log: ""})
 
 
@@ -183,8 +189,20 @@ def test_a_group_that_one_broker_has_is_created_on_the_others() -> None:
         stores = {"a": Store("billing"), "b": Store()}
         groups = Servers(stack, **stores).groups
         assert dict(groups.states()) == {"billing": "empty"}
-        assert groups.commit({"billing": places}) == {"billing": dict.fromkeys(places, "")}
+        assert groups.commit({"billing": GroupCommits(places)}) == {"billing": dict.fromkeys(places, "")}
     assert stores["b"].groups == {"billing": FIFO}
+
+
+def test_an_offset_that_a_link_committed_has_its_path_for_all_links() -> None:
+    log, store = LogId("t", 0, "a"), Store("billing")
+    with ExitStack() as stack:
+        servers = Servers(stack, a=store)
+        servers.groups.commit({"billing": GroupCommits({log: 4}, {log: 1})})
+        other = RocketMqGroups(stack.enter_context(RocketMqClient(servers.endpoint)))
+        ours: Any = other.offsets(["billing"])["billing"]
+        store.offsets["billing", "t"] = "5"
+        moved: Any = other.offsets(["billing"])["billing"]
+    assert (ours.paths, moved, moved.paths) == ({log: 1}, {log: 5}, {})
 
 
 def test_attributes_of_a_group_are_sent_as_changes() -> None:
@@ -197,7 +215,7 @@ def test_attributes_of_a_group_are_sent_as_changes() -> None:
 def test_a_group_whose_settings_are_unknown_is_not_created() -> None:
     log = LogId("t", 0, "a")
     with ExitStack() as stack:
-        done: Any = Servers(stack, a=Store()).groups.commit({"billing": {log: 4}})
+        done: Any = Servers(stack, a=Store()).groups.commit({"billing": GroupCommits({log: 4})})
     assert "with the settings that it has at the other cluster" in done["billing"][log]
 
 

@@ -56,7 +56,10 @@ class Pulsar:
         self._capture.close()
 
     def _publish(self, news: Iterable[Pointers]) -> None:
-        self._journal.put([(OWNERS, node.path.encode(), record_of(node)) for node in news])
+        nodes = list(news)
+        if any(node.status is OwnerStatus.UNREADABLE for node in nodes):
+            nodes = referencing(nodes, self._journal.newest(OWNERS))
+        self._journal.put([(OWNERS, node.path.encode(), record_of(node)) for node in nodes])
 
     def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         """Those of these ledgers that exist."""
@@ -158,6 +161,17 @@ def record_of(node: Pointers) -> dict[str, object]:
     """A node as a record of the topic ``owners``."""
     values = {name: value for name, value in node._asdict().items() if name != "copies"}
     return {**values, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
+
+
+def referencing(nodes: Iterable[Pointers], before: Mapping[bytes, Any]) -> list[Pointers]:
+    """The same; an unreadable node has the references of its record in ``before``, the records of ``owners`` by key. It
+    may still have them, and the journal keeps only the newest record: a rebuilt view reads no other."""
+    return [
+        node._replace(ledgers=tuple(last["ledgers"]), dropped=tuple(last["dropped"]))
+        if node.status is OwnerStatus.UNREADABLE and (last := before.get(node.path.encode()))
+        else node
+        for node in nodes
+    ]
 
 
 def known(journal: Journal) -> tuple[dict[str, int], dict[str, int], int]:

@@ -1,0 +1,56 @@
+"""The records of owners' nodes in the journal."""
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
+
+from tests.memory_store import MemoryStore
+from tests.unit.deletion.test_verdicts import cursor, ledgers, node
+from trueup.state.deletion.owners import OwnerStatus, Pointers
+from trueup.state.deletion.rules import LEAK_RULES
+from trueup.state.deletion.view import OwnerBucket
+from trueup.streams.deletion.codec import node_rows
+from trueup.streams.deletion.owners import Pulsar
+from trueup.streams.journal.codec import encode
+
+OTHER = cursor(4, path="/managed-ledgers/other/sub", owner="other")
+
+
+class CompactedJournal:
+    """The newest record of each key."""
+
+    def __init__(self) -> None:
+        self.records: dict[bytes, Any] = {}
+
+    def newest(self, _topic: str) -> Mapping[bytes, Any]:
+        return dict(self.records)
+
+    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+        self.records |= {key: value for _, key, value in records}
+
+
+def rebuilt(*steps: Pointers) -> dict[int, str]:
+    """The findings of a view that is built from the journal after these states of nodes were published one by one, of
+    ledgers 4 and 9. The owner of both lists 9."""
+    journal = CompactedJournal()
+    cluster, policy = SimpleNamespace(connect=None, reached=0), SimpleNamespace(current=SimpleNamespace(root=""))
+    pulsar = Pulsar(cluster, journal, policy, lambda: 0, {})  # type: ignore[arg-type]
+    for step in (node(9), *steps):
+        pulsar._publish([step])
+    nodes = node_rows([encode("owners", record) for record in journal.records.values()])
+    leaks = OwnerBucket(MemoryStore()).step(ledgers({"ledger": 4}, {"ledger": 9}), nodes, asked=True)
+    assert leaks is not None
+    return {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row in leaks.rows}
+
+
+def test_the_references_of_a_damaged_node_protect_in_a_rebuilt_view() -> None:
+    damaged = [OTHER._replace(status=OwnerStatus.UNREADABLE, ledgers=(), mzxid=mzxid) for mzxid in (8, 9)]
+    assert rebuilt(OTHER, *damaged) == {}
+
+
+def test_a_damaged_node_has_no_references_of_a_deleted_one() -> None:
+    steps = [
+        OTHER._replace(status=status, ledgers=(), mzxid=mzxid)
+        for status, mzxid in ((OwnerStatus.GONE, 8), (OwnerStatus.UNREADABLE, 9))
+    ]
+    assert rebuilt(OTHER, *steps) == {4: "deletion.forgotten"}

@@ -2,9 +2,10 @@
 
 Kafka stores a text with each committed offset. A link writes the Base64 form of ``trueup``, the bitmap of the clusters
 from which the offset came (32 bits), and the offset (64 bits), in network byte order. A program that reads the metadata
-and commits another offset with it does not write a mark, because the mark contains its offset. Kafka Streams stores
-Base64 in this place (StreamTask.java; TopicPartitionMetadata.java from 3.0 on), whose first byte is a version. It logs a
-warning about an unknown version, but not all releases accept text that is not Base64.
+and commits another offset with it does not write a mark, because the mark contains its offset.
+
+Kafka Streams stores Base64 in this place, whose first byte is a version (StreamTask.java; TopicPartitionMetadata.java
+from 3.0 on). It logs a warning about an unknown version, but not all releases accept text that is not Base64.
 """
 
 import struct

@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from trueup.connectors.contract import Assignment, LogId, Position, Progress, ResumeState, log_of
 from trueup.state.common.errors import Retry
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 JournalRecord = tuple[str, bytes, Any]
 REFILL = "refill"
 """Key of a refill in the journal, in place of the name of a path."""
+_NOWHERE = LogId("", -1)
 
 
 @dataclass(slots=True)
@@ -61,6 +62,17 @@ class Copy:
     """Whether a refill reached its end in this run and no command set the position since."""
     written: dict[int, int] = field(default_factory=dict)
     """The digest of each part of the map that is in the journal, by the number of the part."""
+
+    @classmethod
+    def waiting(cls, source: LogId, start: int, source_id: str) -> Self:
+        """The first offset of a partition that may not be copied yet. Only the journal has such a copy: it says where
+        the copy begins, also if the application restarts before."""
+        return cls(source, _NOWHERE, start, source_id=source_id)
+
+    @property
+    def waits(self) -> bool:
+        """Whether this is only a first offset: see `waiting`."""
+        return self.target == _NOWHERE
 
     @property
     def offset(self) -> int:

@@ -7,6 +7,7 @@ created later are copied from the beginning, including records written before th
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from trueup.connectors.contract import LogId
 from trueup.state.replication.settings import LinkSettings as Declared
@@ -16,15 +17,23 @@ Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
 """The first offsets of partitions that were never copied, according to the link's ``start``. Raises a `TrueupError`."""
 
 
+class FirstOffset(NamedTuple):
+    """The first offset of a partition of a topic with this id (empty: it is unknown)."""
+
+    offset: int
+    topic_id: str
+
+
 class FirstOffsets:
     """The first offsets of one link. ``declared``: the settings of the link at the start; ``copied``: whether the link
-    has copied anything. Safe to use from several threads."""
+    has copied anything; ``waiting``: the first offsets of partitions that waited in earlier runs. Safe to use from
+    several threads."""
 
-    def __init__(self, ask: Starts, declared: Declared, copied: bool) -> None:
+    def __init__(self, ask: Starts, declared: Declared, copied: bool, waiting: Mapping[LogId, FirstOffset]) -> None:
         self._ask, self._chosen = ask, _patterns(declared)
         # Topics that existed at the source when these patterns were set; None: not known yet.
-        self._there: frozenset[str] | None = frozenset() if copied else None
-        self._known: dict[LogId, int] = {}
+        self._there: frozenset[str] | None = frozenset() if copied or waiting else None
+        self._known = dict(waiting)
         # Partitions of these topics that did not answer; they are asked again, and do not count as new.
         self._open: set[LogId] = set()
         self._lock = threading.Lock()
@@ -41,25 +50,37 @@ class FirstOffsets:
             self._chosen = _patterns(declared)
             self._there = facts.source.names if facts.complete else None
 
-    def learn(self, declared: Declared, facts: LinkFacts, topics: Iterable[str], copied: Iterable[LogId]) -> None:
+    def learn(
+        self, declared: Declared, facts: LinkFacts, topics: Iterable[str], copied: Iterable[LogId]
+    ) -> Mapping[LogId, FirstOffset]:
         """Query the first offsets of topics that existed when the patterns were set and are not copied, whether they
-        may be copied now or not."""
+        may be copied now or not. Returns those that were not known before."""
         with self._lock:
             self._choose(declared, facts)
+            self._forget(facts.source.ids)
             there = (self._there or frozenset()) - {log.topic for log in (*copied, *self._known, *self._open)}
         logs, chosen = facts.source.topics, set(topics)
         self._open = {log for log in self._open if log.topic in chosen}
         self._open.update(log for name in chosen & there for log in logs[name])
-        if self._open and (asked := sorted(self._open.intersection(log for name in chosen for log in logs[name]))):
-            found = self._ask(declared, asked)
-            self._known.update(found)
-            self._open -= found.keys()
+        asked = sorted(self._open.intersection(log for name in chosen for log in logs[name])) if self._open else []
+        offsets = self._ask(declared, asked) if asked else {}
+        found = {log: FirstOffset(at, facts.source.ids.get(log.topic, "")) for log, at in offsets.items()}
+        self._known.update(found)
+        self._open -= found.keys()
+        return found
+
+    def _forget(self, ids: Mapping[str, str]) -> None:
+        """Forget the topics that were recreated under their names: they did not exist when the patterns were set."""
+        anew = {log.topic for log, (_, id_) in self._known.items() if id_ and ids.get(log.topic, id_) != id_}
+        if anew:
+            self._known = {log: first for log, first in self._known.items() if log.topic not in anew}
+            self._there = (self._there or frozenset()) - anew
 
     def of(self, declared: Declared, fresh: Sequence[LogId]) -> Mapping[LogId, int]:
         """The first offsets of new partitions; unknown ones are left out."""
         since = [log for log in fresh if log not in self._known and log not in self._open]
         later = self._ask(replace(declared, start="earliest"), since) if since else {}
-        return {**self._known, **later}
+        return {**{log: first.offset for log, first in self._known.items()}, **later}
 
 
 def _patterns(declared: Declared) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -26,7 +26,7 @@ from trueup.streams.config.live import Effective, LiveSection
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
-from trueup.streams.replication.links.first_offsets import FirstOffsets, Starts
+from trueup.streams.replication.links.first_offsets import FirstOffset, FirstOffsets, Starts
 from trueup.streams.replication.links.orders import NO_REPORTING, LeaseRound, LinkOrders, Reporting
 from trueup.streams.replication.links.snapshot import Changes, LinkSnapshot, ids, pairs
 from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
@@ -66,13 +66,15 @@ class Link:
         reporting: Reporting = NO_REPORTING,
         unreadable: Mapping[LogId, str] = MappingProxyType({}),
     ) -> None:
-        self.name, self.copies, self._unreadable = name, copies, unreadable
+        self.name, self._unreadable = name, unreadable
+        self.copies = {source: copy for source, copy in copies.items() if not copy.waits}
         self._live, self._clock, self._counted, self._ended = live, clock, counted, reporting.ended
         self._silent_ms = reporting.silent_ms
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
         self._known_names: tuple[object, LinkNames] | None = None
-        self._first = FirstOffsets(starts, self.declared, bool(copies))
+        waiting = {one.source: FirstOffset(one.start, one.source_id) for one in copies.values() if one.waits}
+        self._first = FirstOffsets(starts, self.declared, bool(self.copies), waiting)
         self._unsaved = Unsaved(journal)
         self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
         self.lock = threading.RLock()
@@ -267,7 +269,8 @@ class Link:
             fresh = [source for source in wanted if source not in self.copies]
             copied = list(self.copies)
         declared, facts = self.declared, self.snapshot.facts
-        self._first.learn(declared, facts, self.topics(facts.source.topics), copied)
+        found = self._first.learn(declared, facts, self.topics(facts.source.topics), copied)
+        self._save(Copy.waiting(source, *first) for source, first in found.items() if source not in wanted)
         if not fresh:
             return
         starts = self._first.of(declared, fresh)

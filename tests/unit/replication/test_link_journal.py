@@ -1,0 +1,63 @@
+"""What the journal knows of a link after a restart, and under commands."""
+
+import threading
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Any
+
+import pytest
+
+from tests.unit.replication.test_link import NOW, ZERO, Rig, orders
+from trueup.connectors.contract import LogId
+from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
+
+LATE = LogId("pays", 0)
+
+
+def waited(others: list[str], id_: str) -> Copy:
+    """The copy of a topic that waited from its offset 7 on over a restart, after which it has this id. ``others``: the
+    topics that were copied before."""
+    rig = Rig(topics=["/.*/"], start="latest", paused_topics=["pays", *({"orders"} - {*others})])
+    there = {**orders(2), "pays": (LATE,)}
+    seen = ClusterSnapshot(there, ids={"pays": "p1"}, names=frozenset(there))
+    rig.link.update(facts=LinkFacts(seen, ClusterSnapshot(there), NOW))
+    rig.first = 7
+    rig.round()
+    rig.first, rig.link = 30, rig.restarted()
+    rig.set("paused_topics", [])
+    rig.link.update(facts=LinkFacts(seen._replace(ids={"pays": id_}), ClusterSnapshot(there), NOW))
+    rig.starts = lambda declared, logs: dict.fromkeys(logs, 0 if declared.start == "earliest" else 30)
+    rig.link.orders()
+    return rig.link.copies[LATE]
+
+
+@pytest.mark.parametrize("others", [[], ["orders"]], ids=["nothing is copied", "others are copied"])
+@pytest.mark.parametrize(("id_", "start"), [("p1", 7), ("p2", 0)], ids=["same topic", "recreated"])
+def test_a_topic_that_waits_begins_after_a_restart_where_it_began_to_wait(
+    others: list[str], id_: str, start: int
+) -> None:
+    assert waited(others, id_).start == start
+
+
+def test_a_position_that_a_command_sets_is_not_overwritten_by_an_older_one_that_is_being_written() -> None:
+    rig = Rig()
+    rig.link.orders()
+    begun, written, put = threading.Event(), threading.Event(), rig.journal.put
+
+    def slow(records: Iterable[tuple[str, bytes, Any]]) -> None:
+        begun.set()
+        written.wait(60)
+        put(records)
+
+    rig.journal.put = slow  # type: ignore[method-assign]
+    with ThreadPoolExecutor() as threads:
+        older = threads.submit(rig.link._save, list(rig.link.copies.values()))
+        begun.wait(60)
+        rig.journal.put = put  # type: ignore[method-assign]
+        newer = threads.submit(rig.link.reset, {ZERO: 7}, "7")
+        wait([newer], 0.2)  # without a lock it ends now
+        written.set()
+        older.result(60)
+        newer.result(60)
+    assert rig.journal.taken["links", b"east-west/orders-0"]["offset"] == 7

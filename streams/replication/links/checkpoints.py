@@ -190,7 +190,7 @@ class Unsaved:
     use from several threads. ``problem``: why the last write failed; empty if it succeeded."""
 
     def __init__(self, journal: Journal) -> None:
-        self._journal, self._lock = journal, threading.Lock()
+        self._journal, self._lock, self._writing = journal, threading.Lock(), threading.Lock()
         self._records: dict[tuple[str, bytes], JournalRecord] = {}
         self.problem = ""
 
@@ -200,7 +200,12 @@ class Unsaved:
             self._records.update({record[:2]: record for record in records})
 
     def put(self, must: bool = False) -> None:
-        """Write all records to the journal. With ``must``, raises `Retry` if that fails."""
+        """Write all records to the journal. With ``must``, raises `Retry` if that fails. One call writes at a time: an
+        older record of a key must not follow a newer one."""
+        with self._writing:
+            self._put(must)
+
+    def _put(self, must: bool) -> None:
         with self._lock:
             unsaved = dict(self._records)
         if not unsaved:

@@ -1,9 +1,11 @@
 """Files that clients read when they are made: certificates, keys, secrets. Clients are made anew if one is replaced."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
+T = TypeVar("T")
 _FILES = ("tls.ca", "tls.certificate", "tls.key", "sasl.oauth.ca")
 
 
@@ -14,10 +16,15 @@ class Replaced:
         self._paths = [value for key, value in options.items() if key in _FILES or key.endswith(".file")]
         self._seen = self._look()
 
-    def __call__(self) -> bool:
-        """Whether a file was replaced or changed since the previous call, or since this object was made."""
-        before, self._seen = self._seen, self._look()
-        return self._seen != before
+    def renewed(self, make: Callable[[], T]) -> T | None:
+        """A new client if a file was replaced or changed since this object or the last client was made; otherwise None.
+        Raises what ``make`` raises: the next call tries again."""
+        found = self._look()
+        if found == self._seen:
+            return None
+        made = make()
+        self._seen = found
+        return made
 
     def _look(self) -> list[object]:
         return [state_of(path) for path in self._paths]

@@ -63,8 +63,8 @@ class Admin(Closing):
     @property
     def client(self) -> AdminClient:
         """The client; another one after a file of its section security was replaced."""
-        if self._replaced():
-            self._client = self._made()
+        if (renewed := self._replaced.renewed(self._made)) is not None:
+            self._client = renewed
         return self._client
 
     def _made(self) -> AdminClient:

@@ -110,8 +110,9 @@ class LogDirsClient(Closing):
     def _admin(self) -> CleanClient:
         """The client; another one after a file of its section security was replaced. Raises `Retry`, `Stop`."""
         with self._lock:
-            if self._replaced():
+            if (renewed := self._replaced.renewed(self._connect)) is not None:
                 self._disconnect()
+                self._connected = renewed
             if self._connected is None:
                 self._connected = self._connect()
             return self._connected

@@ -39,9 +39,9 @@ class KafkaHeartbeats(Closing):
     def prepare(self) -> None:
         """Create the topic if it is missing, and start to read near its end; again with new clients after a file of
         section security was replaced."""
-        if self._replaced():
+        if (renewed := self._replaced.renewed(self._connect)) is not None:
             self.close()
-            self._producer, self._consumer = self._connect()
+            self._producer, self._consumer = renewed
             self._ready = False
         if self._ready:
             return

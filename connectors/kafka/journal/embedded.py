@@ -40,7 +40,7 @@ class EmbeddedKafka(Kafka):
         super().__init__(root, progress=progress)
         self._own = ""
         self._secret = self.root / "password"
-        if not self._secret.exists():
+        if not self._secret.exists() or not self._secret.stat().st_size:
             write_whole(self._secret, secrets.token_urlsafe(32), 0o600)
 
     @property

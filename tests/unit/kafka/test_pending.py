@@ -164,7 +164,7 @@ def test_records_with_foreign_tags_are_counted_once() -> None:
 
 
 def test_a_record_with_an_illegal_name_is_refused_and_those_behind_it_are_fetched_again() -> None:
-    records = (b"\0\0\0\1\1\0", b"\0\0\2\1\1\2\2\xff\1", b"\0\0\4\1\1\0")
+    records = (b"\0\0\0\1\1\0", b"\0\0\2\1\1\4\2\xff\1\2a\2b", b"\0\0\4\1\1\0")
     body = b"".join(bytes([2 * len(record)]) + record for record in records)
     whole = bytes(assemble(BatchHeader(0, 0, 0, 2, 0, 0, 2, 1, 1, -1, -1, -1, 3), body))
     pending = PendingRecords(LOG, 0, unlinked)
@@ -172,6 +172,7 @@ def test_a_record_with_an_illegal_name_is_refused_and_those_behind_it_are_fetche
     read = pending.given(9)
     assert [*read.records.offsets] == [0, 1]
     assert "not text" in read.refused
+    assert [*read.records.columns().headers[1]] == [("\\xff", None), ("a", b"b")]
     assert read.next == pending.at == 2
     pending.take(answer(whole), 2)
     assert [*pending.given(9).records.offsets] == [2]

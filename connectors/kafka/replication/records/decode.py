@@ -246,17 +246,18 @@ def _columns(records: Records, paths: _Paths, start: int) -> DecodedRecords:
     values = optional_slices(data, headings.value_at, headings.value_end)
     stop, refused = len(records), ""
     for row, (at, end), value in zip(headings.row.tolist(), places, values, strict=True):
+        if row >= stop:
+            pairs += [("", None)] * (len(values) - len(pairs))
+            break
         raw = bytes(data[at:end])
         name = known.get(raw)
         if name is None:
             try:
                 name = known[raw] = raw.decode()
             except UnicodeDecodeError as error:
+                name = raw.decode(errors="backslashreplace")  # for a dead letter
                 if row >= start:
                     stop, refused = row + 1, f"the name of a header is not text: {error}"
-                    pairs += [("", None)] * (len(values) - len(pairs))
-                    break
-                name = ""
         pairs.append((name, value))
     edges = np.concatenate(([0], np.cumsum(records.counts))).tolist()
     texts = map(paths.texts.__getitem__, paths.number.tolist())

@@ -37,6 +37,7 @@ BATCHES = "batches"
 SAFE = frozenset({BATCHES})
 """Paths on which two concurrent copiers never duplicate a record."""
 STOPPED_AGAIN_MS = 30_000
+UNCOUNTED_AGAIN_MS = 120_000
 LATE_MS = 5_000
 COUNTED = (
     "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign", "foreign_tags",
@@ -191,7 +192,7 @@ class Link:
             if copy.path not in ("", choice.path) and source not in self._closed and not self._refused(copy.path)
         }
         if unknown:
-            if any(not order.last for order in self._held):
+            if any(not order.last for order in self._held) and not self._counting():
                 return {}
             self.path = min(copy.path for copy in unknown.values())
             return {source: copy for source, copy in unknown.items() if copy.path == self.path}
@@ -199,6 +200,11 @@ class Link:
             log.info("path", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
             self.path = choice.path
         return due
+
+    def _counting(self) -> bool:
+        """Whether a copier still counts records that a killed one wrote, so that its end would not be exact yet."""
+        last = (self.copies[source].last for source in self._leased)
+        return any(found is not None and _uncounted(found) and not found.error for found in last)
 
     def _refused(self, path: str) -> bool:
         """Whether a path refuses the settings of the link (`batches.copier`), so that no lease can end what it began.
@@ -330,10 +336,19 @@ class Link:
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
                 elif order.last:
-                    self._closed |= {each.source for each in order.lease.assignments}
+                    self._close(order, answer, now_ms)
             self._ended()
         self.grown.set()
         self._save(())
+
+    def _close(self, order: LeaseOrder, answer: LeaseResult, now_ms: int) -> None:
+        """Process the end of copiers. Only those that have counted all of their records at the target are exact."""
+        self._closed |= {each.source for each in order.lease.assignments}
+        for progress in {progress.source: progress for progress in answer.progress}.values():
+            if _uncounted(progress):
+                self._closed.discard(progress.source)
+                # Its partition is away, and the others wait while it gets a lease on its path.
+                self.copies[progress.source].again_ms = now_ms + UNCOUNTED_AGAIN_MS if progress.error else 0
 
     def receive(self, message: ReportMessage) -> None:
         """Process a report of a running lease. A report out of sequence is ignored; the answer contains it."""
@@ -448,3 +463,9 @@ class Link:
         reported_end = copy.last.source_end if copy.last is not None and running else -1
         end = reported_end if reported_end >= 0 else seen
         return max(0, end - copy.offset) if end >= 0 else -1
+
+
+def _uncounted(progress: Progress) -> bool:
+    """Whether the target may have records after the position, which path ``batches`` finds again and no other path
+    does. One that an operator must repair may have to change its path for that."""
+    return progress.path == BATCHES and progress.target_end < 0 and not progress.stopped

@@ -2,8 +2,12 @@
 
 import pytest
 
-from tests.unit.replication.test_link import ONE, ZERO, Rig
+from tests.unit.replication.test_link import ONE, ZERO, Rig, done
+from trueup.connectors.contract import LogId
 from trueup.state.replication.anomalies import PathChoice
+from trueup.streams.replication.links.link import STOPPED_AGAIN_MS, UNCOUNTED_AGAIN_MS
+from trueup.streams.replication.links.worker import LeaseResult
+from trueup.streams.replication.reports import Report
 
 
 @pytest.mark.parametrize("setting", [{"transform": "mask:record"}, {"failures": "dead-letter"}])
@@ -55,3 +59,61 @@ def test_leases_on_a_new_path_last_although_a_partition_does_not_report(mixed: R
     leased(mixed, 3)
     mixed.link.copies[ZERO].path = "batches"  # as while its target is away
     assert [order.last for order in mixed.link.orders()] == [False, False]
+
+
+def round_of(rig: Rig, **more: object) -> list[tuple[str, bool, list[int]]]:
+    """The path, whether its copiers are closed, and the partitions of the next round, in which copiers report this."""
+    orders = rig.round(**more)
+    parts = sorted(each.source.number for order in orders for each in order.lease.assignments)
+    return [(orders[0].lease.path, orders[0].last, parts)] if orders else []
+
+
+@pytest.fixture
+def killed() -> Rig:
+    """A link after a kill whose path was changed. The killed copiers may have written records that are not counted."""
+    rig = Rig()
+    rig.round(10, 20)
+    rig.link._save((), must=True)
+    rig.link = rig.restarted()
+    rig.link.update(choice=PathChoice("records", "small batches"))
+    return rig
+
+
+def test_a_copier_that_counts_the_records_of_a_killed_one_keeps_its_lease(killed: Rig) -> None:
+    found = [round_of(killed, target_end=end) for end in (-1, -1, 20, 20)]
+    assert [row for (row,) in found] == [("batches", False, [0, 1])] * 3 + [("batches", True, [0, 1])]
+    assert round_of(killed) == [("records", False, [0, 1])]
+
+
+def test_a_copier_that_ends_before_it_counted_all_records_does_not_free_its_partitions(killed: Rig) -> None:
+    found = [round_of(killed, target_end=end) for end in (20, -1)]
+    assert [row for (row,) in found] == [("batches", False, [0, 1]), ("batches", True, [0, 1])]
+    assert round_of(killed) == [("batches", False, [0, 1])]
+
+
+def ended(rig: Rig, **zero: object) -> list[tuple[str, list[LogId]]]:
+    """The path and the partitions of the next round, in which the copier of `ZERO` reports this."""
+    orders = rig.link.orders()
+    every = [(order, [each.source for each in order.lease.assignments]) for order in orders]
+    rig.link.take([
+        LeaseResult([Report("a", 1, [done(order, one, (), **(zero if one == ZERO else {})) for one in logs])], None)
+        for order, logs in every
+    ])  # fmt: skip
+    return [(orders[0].lease.path, sorted(one for _, logs in every for one in logs))] if orders else []
+
+
+def test_a_partition_that_is_away_with_uncounted_records_waits_and_stops_no_other(killed: Rig) -> None:
+    away = {"target_end": -1, "error": "no leader"}
+    found = [ended(killed, **away) for _ in range(4)]
+    killed.now += UNCOUNTED_AGAIN_MS
+    later = [ended(killed) for _ in range(4)]
+    assert found == [[("batches", [ZERO, ONE])]] * 2 + [[("records", [ONE])]] * 2
+    assert later == [
+        [("records", [ONE])], [("batches", [ZERO])], [("batches", [ZERO])], [("records", [ZERO, ONE])],
+    ]  # fmt: skip
+
+
+def test_a_stopped_partition_may_change_its_path(killed: Rig) -> None:
+    found = [ended(killed, target_end=-1, error="set copy: records", stopped=True) for _ in range(2)]
+    killed.now += STOPPED_AGAIN_MS
+    assert [*found, ended(killed)] == [[("batches", [ZERO, ONE])]] * 2 + [[("records", [ZERO, ONE])]]

@@ -102,7 +102,9 @@ def done(order: LeaseOrder, source: LogId, offsets: tuple[int, ...], **more: obj
     before = max(held.position.offset, held.start, 0)
     at = offsets[source.number] if offsets else before
     runs = (Run(before, before, at - before),) if at > before else ()
-    made = Progress(source, held.target, Position(at, {"count": at}), runs, copied=at - before, path=order.lease.path)
+    made = Progress(
+        source, held.target, Position(at, {"count": at}), runs, copied=at - before, path=order.lease.path, target_end=at
+    )
     return replace(made, **more)  # type: ignore[arg-type]
 
 

@@ -19,6 +19,7 @@ from trueup.sandbox.servers.spark import StandaloneSpark
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
+from trueup.state.placement.board import Board
 from trueup.state.placement.view import Bucket, Rows
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from, topology_record
 from trueup.streams.journal.codec import ledger_key
@@ -93,7 +94,9 @@ def oracle() -> Rows:
         Bucket(store, topology_bytes, topology_from).step(batch)
     answer = Bucket(store, topology_bytes, topology_from).step(concat([]), topology=topology(9))
     assert answer is not None
-    return answer.findings
+    board = Board()
+    board.apply(0, answer)
+    return board.findings
 
 
 @pytest.fixture(scope="module")

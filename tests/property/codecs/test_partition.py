@@ -170,13 +170,16 @@ class Copier:
         self.claims: list[Claim] = []
         self.copy = Copy(WHERE, WHERE, 0)
         self.refused = False
+        self.start = self.end = 0
 
     def fetch(self, most: int) -> None:
+        if self.track.reached < self.start:
+            self.track.skip_to(self.start)
         at = self.track.reached
         found = [batch for batch in self.log if header_of(batch).following > at][:most]
-        end = header_of(self.log[-1]).following
+        self.end = max([self.end, *(header_of(batch).following for batch in self.log[-1:])])
         try:
-            self.track.accept(Fetched(0, end, 0, (), memoryview(bytearray(b"".join(found)))), at)
+            self.track.accept(Fetched(0, self.end, self.start, (), memoryview(bytearray(b"".join(found)))), at)
         except Differs:
             self.lose_answers(len(self.flying))
 
@@ -189,6 +192,13 @@ class Copier:
             if left or chance.random() < 0.5:
                 kept.append(batch_of(header.offset, left, header.last_delta + 1, header.producer_id, header.sequence))
         self.log[:] = [*kept, self.log[-1]]
+
+    def retain(self, deleted: int) -> None:
+        """The source deletes its first batches, or all of them."""
+        if gone := self.log[:deleted]:
+            self.start = header_of(gone[-1]).following
+            self.end = max(self.end, header_of(self.log[-1]).following)
+            del self.log[:deleted]
 
     def send(self) -> None:
         if self.track.ready and not self.refused and len(self.flying) < IN_FLIGHT:
@@ -251,7 +261,7 @@ def to_the_end(copier: Copier) -> None:
         copier.fetch(3)
         copier.send()
         copier.answer()
-        if copier.track.place.offset == header_of(copier.log[-1]).following:
+        if copier.track.place.offset == copier.end:
             return
     raise AssertionError("it does not end")
 
@@ -271,7 +281,7 @@ PLAIN = {
     "answer": Copier.answer,
     "refuse": Copier.refuse,
 }
-NUMBERED = {"fetch": Copier.fetch, "lose": Copier.lose_answers, "compact": Copier.compact}
+NUMBERED = {"fetch": Copier.fetch, "lose": Copier.lose_answers, "compact": Copier.compact, "retain": Copier.retain}
 STEPS, FORGETFUL = steps_of(*KINDS), steps_of(*KINDS, "forget")
 
 
@@ -299,7 +309,7 @@ def run(log: list[bytes], steps: list[Step], start: Position, more: Sequence[byt
         elif step == "die":
             late = [bytes(entry.batch) for entry in copier.flying][:number]
             dead, copier = copier, Copier(log, target, kept)
-            copier.claims, copier.copy = dead.claims, dead.copy
+            copier.claims, copier.copy, copier.start, copier.end = dead.claims, dead.copy, dead.start, dead.end
             for batch in late:  # batches of the dead copier arrive after its successor's lookup
                 if target.append(batch) is None:
                     break
@@ -381,6 +391,34 @@ def test_what_a_compacted_source_still_has_is_there_once_in_order(made: list[Sha
     """The source is compacted at any time, also while the copier is down after a crash."""
     log = source_log(made)
     target, _ = run(log, [("die", 0) if step == "crash" else (step, number) for step, number in steps], Position())
+    there = values_of_ours(target)
+    for producer, values in there.items():
+        assert values == sorted(set(values)), producer
+    live = [(header_of(batch).producer_id, values_of(batch)) for batch in log]
+    needed = {value for producer, values in live if producer != FROM_TARGET for value in values}
+    assert needed <= {value for values in there.values() for value in values}
+
+
+RETAINING = ("fetch", "send", "send", "answer", "answer", "lose", "crash", "keep", "retain", "grow", "foreign", "pause")
+PAUSE = [("retain", 99), ("fetch", 0), ("keep", 0), ("die", 0)]
+"""The source deletes all records during a lease that finds nothing, and the next lease is of another copier."""
+
+
+@settings(max_examples=100, deadline=None)
+@given(shapes(), shapes(), steps_of(*RETAINING))
+@example(
+    [(LOCAL, (0, 1), 2)],
+    [(LOCAL, (0, 1), 2)],
+    [("fetch", 1), ("send", 0), ("answer", 0), ("crash", 0), ("pause", 0)],
+)
+def test_what_a_source_still_has_after_retention_is_there_once_in_order(
+    made: list[Shape], more: list[Shape], steps: list[Step]
+) -> None:
+    """The source deletes records at any time, also those that a killed copier wrote and nobody counted."""
+    every = source_log([*made, *more])
+    log, coming = every[: len(made)], every[len(made) :]
+    events = {"crash": [("die", 0)], "pause": PAUSE}
+    target, _ = run(log, [e for step in steps for e in events.get(step[0], [step])], Position(), coming)
     there = values_of_ours(target)
     for producer, values in there.items():
         assert values == sorted(set(values)), producer

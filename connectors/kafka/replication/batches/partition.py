@@ -261,6 +261,8 @@ class Track:
             lag_ms=self._lag_ms(now_ms), path="batches", error=status.error, stopped=status.stopped,
         )  # fmt: skip
         settled = self._settled
+        if self._fetched and self.source_start == self.source_end == self.place.offset and not self._pending:
+            self._count_deleted()
         if not settled and (self._mixed or self._passed):
             return report(self._reported)
         self._reported = self.place.position()
@@ -271,6 +273,22 @@ class Track:
         self._runs = []
         self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0
         return found
+
+    def _count_deleted(self) -> None:
+        """Count the records at the target that the source deleted before the position counted them: the source is
+        empty, and deleted at least as many. A source that is not empty may still have them behind its end: a new leader
+        hides the newest records until its high watermark has advanced."""
+        beyond = self.place.ahead(self._last)
+        if (
+            not beyond
+            or sum(ahead(following(n), self.place.counts.get(p, 0)) for p, n in beyond.items()) > self._passed
+        ):
+            return
+        for producer, last in beyond.items():
+            self.place.counts[producer] = self._counts[producer] = following(last)
+        self._last, self._own, self._stored, self.by_record = {}, {}, {}, False
+        self.place.floor = self.target_end = max(self.target_end, self._floor)
+        self._passed = 0
 
     def _check(self, header: BatchHeader, batch: memoryview) -> None:
         where = f"offset {header.offset} of {self._where}"

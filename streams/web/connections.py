@@ -8,6 +8,7 @@ connections without a byte for minutes, and accepts no more at its limit (HTTPCh
 import json
 import math
 import time
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
@@ -31,7 +32,7 @@ class Parser(HTTPRequestParser):  # type: ignore[misc] # waitress has no types
         super().parse_header(header_plus)
         lines = header_plus.split(b"\r\n")[1:]
         names = [line.partition(b":")[0].decode("latin-1").lower() for line in lines if line[:1] not in (b" ", b"\t")]
-        repeated = sorted({name for name in names if name and names.count(name) > 1})
+        repeated = sorted(name for name, times in Counter(names).items() if name and times > 1)
         self.headers[REPEATED.upper().replace("-", "_")] = ",".join(repeated)
 
 
@@ -62,11 +63,16 @@ class ClientChannel(HTTPChannel):  # type: ignore[misc]
 
     def readable(self) -> bool:
         """Whether more bytes are read. The server's loop asks about once a second: a connection whose time is over is
-        closed."""
-        if self._overdue():
-            self.will_close = True
+        closed. waitress would close it after the next write, for which a client that reads nothing never is ready."""
+        if self.connected and self._overdue():
+            self.handle_close()
+            return False
         found: bool = super().readable()
         return found
+
+    def close(self) -> None:
+        """Close the connection and the buffers of its responses."""
+        self.handle_close()
 
     def service(self) -> None:
         """Execute a request, in a thread of the server."""
@@ -77,8 +83,9 @@ class ClientChannel(HTTPChannel):  # type: ignore[misc]
             self._served, self.since_s = True, time.monotonic()
 
     def _overdue(self) -> bool:
-        if self.requests:
-            return False
+        if self.requests:  # above this size, the thread of a request waits for the client
+            waits = self.total_outbufs_len > self.adj.outbuf_high_watermark
+            return waits and time.time() - self.last_activity > REQUEST_S
         if self.total_outbufs_len:  # the client reads a response
             return bool(time.time() - self.last_activity > IDLE_S)
         return time.monotonic() - self.since_s > (REQUEST_S if self.request or not self._served else IDLE_S)

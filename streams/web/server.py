@@ -15,7 +15,7 @@ from trueup.streams.web.connections import MOST, ClientChannel
 from trueup.streams.web.tls import Certificate
 
 THREADS = 8
-BODY_BYTES = 1 << 20
+BODY_BYTES, HEAD_BYTES = 1 << 20, 1 << 15
 DRAIN_S, AGAIN_S = 2.0, 1.0
 
 
@@ -27,6 +27,7 @@ class Server:
         self._open: dict[int, Any] = {}
         self._server = create_server(
             app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES,
+            max_request_header_size=HEAD_BYTES,
             url_scheme="https" if certificate else "http", connection_limit=2 * MOST, asyncore_use_poll=True,
             log_socket_errors=False,
         )  # fmt: skip
@@ -36,7 +37,8 @@ class Server:
 
     def _serve(self) -> None:
         self._server.run()
-        self._stopping.wait(AGAIN_S)
+        if not self._stopping.wait(AGAIN_S):
+            raise Stop(f"the HTTP server to listen on port {self.port}", "it closed its socket", "restart Trueup")
 
     def stop(self) -> None:
         """Wait for running requests, then close every connection and the socket."""

@@ -28,7 +28,8 @@ _AGAIN = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 class _Connection(ssl.SSLSocket):
     """A TLS connection that does not block."""
 
-    calls: threading.Lock
+    calls = threading.Lock()
+    """The lock of one connection. A connection that is being made, from which Python reads once, has that of all."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Bytes of the client. Raises `BlockingIOError` if there are none yet."""
@@ -98,6 +99,7 @@ class Certificate:
     def channel(self, server: Any, sock: socket.socket, address: Any, adj: Any, map: Any = None) -> None:  # noqa: A002
         """Make a channel of waitress for an accepted connection; waitress keeps it in ``map``."""
         try:
+            sock.getpeername()  # ssl would leave a socket open that is not connected any more
             made = self.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         except OSError:  # the client is gone already; an error here would close the listening socket
             sock.close()

@@ -4,9 +4,11 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
+from itertools import product
 from pathlib import Path
 
 import pytest
+from waitress.adjustments import Adjustments
 
 from tests.certificates import certify
 from tests.unit.cli.fake_engine import FakeEngine
@@ -16,6 +18,7 @@ from trueup.streams.catalog import all_metrics
 from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.web import connections
 from trueup.streams.web.api import Server, create_app, serve
+from trueup.streams.web.server import THREADS
 from trueup.streams.web.tls import Certificate
 
 HEAD = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n"
@@ -110,6 +113,45 @@ def test_a_request_in_progress_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> 
         assert Api(f"http://127.0.0.1:{made.port}").get("plan") == [{"id": "slow"}]
     finally:
         made.stop()
+
+
+@pytest.mark.parametrize("requests", [1, 50], ids=["one", "pipelined"])
+def test_clients_that_do_not_read_their_responses_hold_no_thread(
+    requests: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "REQUEST_S", 0.5)
+    made_app = create_app(FakeEngine(), all_metrics())
+    made_app.add_url_rule("/static/large", view_func=lambda: bytes(32 << 20))
+    made = serve(made_app, "127.0.0.1", 0)
+    try:
+        with ExitStack() as stack:
+            for _ in range(2 * THREADS):
+                stack.enter_context(connected(made)).sendall(
+                    requests * b"GET /static/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+                )
+            assert Api(ApiTarget(f"http://127.0.0.1:{made.port}"), read_s=60.0).get("status")["cluster"] == "east"
+    finally:
+        made.stop()
+
+
+def test_many_names_of_headers_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [bytes(name) for name in product(b"abcdefghijklmnopqrstuvwxyz", repeat=3)]
+    made = serve(create_app(FakeEngine(), all_metrics()), "127.0.0.1", 0)
+    try:
+        with connected(made) as connection, connection.makefile("rb") as answer:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\n" + b"".join(name + b":\r\n" for name in names) + b"\r\n")
+            assert answer.readline().split()[1] == b"431"
+    finally:
+        made.stop()
+
+
+def test_repeated_headers_are_found_in_one_pass() -> None:
+    parser = connections.Parser(Adjustments())
+    names = [bytes(name) for name in product(b"abcdefghij", repeat=4)]
+    began_s = time.process_time()
+    parser.parse_header(b"GET / HTTP/1.1\r\n" + b"".join(name + b": 1\r\n" for name in [*names, b"last", b"last"]))
+    assert parser.headers["TRUEUP_REPEATED"] == "last"
+    assert time.process_time() - began_s < 1.0  # counting each name in all would take about three seconds
 
 
 @pytest.fixture

@@ -2,6 +2,8 @@
 
 import socket
 import ssl
+import struct
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -12,8 +14,10 @@ from tests.certificates import certify
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.catalog import all_metrics
+from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.terminal.client import Api, ApiError, ApiTarget
 from trueup.streams.web.api import Server, create_app, serve
+from trueup.streams.web.server import claim
 from trueup.streams.web.tls import Certificate
 
 
@@ -65,6 +69,20 @@ def test_plain_http_is_told_to_use_tls_and_others_are_served(server: Server, ca:
     with pytest.raises(ApiError, match=r"expected https:// on this port; found a request without TLS; use https://"):
         Api(f"http://127.0.0.1:{server.port}").get("status")
     assert api(server, ca).get("status")
+
+
+def test_a_client_that_resets_its_connection_at_once_ends_nothing(certificate: Certificate, ca: str) -> None:
+    listener = claim("127.0.0.1", 0)
+    listener.listen()
+    for _ in range(3):  # before the server accepts them
+        with socket.create_connection(listener.getsockname(), timeout=10) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    run = Supervisor(threading.Event(), lambda _: None).run
+    made = Server(create_app(FakeEngine(), all_metrics()), listener, run, certificate)
+    try:
+        assert api(made, ca).get("status")["cluster"] == "east"
+    finally:
+        made.stop()
 
 
 def test_bytes_that_are_neither_end_their_connection(server: Server, ca: str) -> None:

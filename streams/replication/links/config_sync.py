@@ -109,7 +109,8 @@ class Aligner:
         self.actions = {name: action for name, action in found.items() if action not in left}
         self._approved &= self.actions.keys()
         self._link.update(
-            waiting={action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first}
+            waiting={action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first},
+            compared=frozenset(called),
         )
         if failed is not None:
             raise failed

@@ -217,10 +217,8 @@ class Link:
         """The source partitions to copy now, with their target partitions."""
         declared, seen = self.declared, self.snapshot
         found = dict[LogId, LogId]()
-        if seen.waiting is None:
-            return found
         for topic, target in self.called(seen.facts.source.topics).items():
-            if not matches(declared.paused_topics, topic) and target not in seen.waiting:
+            if not matches(declared.paused_topics, topic) and seen.hold(topic, target) is None:
                 found |= self.pairs(topic)
         return found
 

@@ -188,10 +188,10 @@ class LinkMonitor:
     def align(self) -> None:
         """Align the target, after both clusters were observed."""
         if self.link.snapshot.facts.complete and not self.link.snapshot.blocked_reason:
-            waiting = self.link.snapshot.waiting
+            before = self.link.snapshot
             self._tried("alignment", lambda: self.aligner.reconcile(self.mover.names))
             self.link.update(unfit=self.failing.get("alignment", ""))
-            if waiting != self.link.snapshot.waiting:
+            if (before.waiting, before.compared) != (self.link.snapshot.waiting, self.link.snapshot.compared):
                 self.link.wake()
 
     def committed(self) -> None:

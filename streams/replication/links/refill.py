@@ -146,19 +146,21 @@ class Refilling:
         start, end = here[source]
         other = back.watch.link if back is not None else None
         name = "waiting" if stage in WILL_BE else STAGES.get(stage, "planned")
-        return RefillPartition(source, target, start, end, name, self._why(stage, target, mine, other), other)
+        return RefillPartition(
+            source, target, start, end, name, self._why(stage, source.topic, target, mine, other), other
+        )
 
     def _all(self) -> Mapping[LogId, LogId]:
         """All partitions of the link, including those that were never copied."""
         logs = self._link.snapshot.facts.source.topics
         return {log: self._link.place(log) for topic in self._link.topics(logs) for log in logs[topic]}
 
-    def _why(self, stage: Refillable, target: LogId, mine: PartitionStanding, back: Link | None) -> str:
+    def _why(self, stage: Refillable, topic: str, target: LogId, mine: PartitionStanding, back: Link | None) -> str:
         """Why a partition needs a refill, or why that cannot start yet."""
         if stage is Refillable.COPYING:
             return ""
         if stage is Refillable.NO_TARGET:
-            hold = (self._link.snapshot.waiting or {}).get(target.topic)
+            hold = self._link.snapshot.hold(topic, target.topic)
             return hold.reason if hold is not None else str(stage)
         if stage is Refillable.LEASED and not mine.stopped:
             return f"the link is copying; run `trueup link pause {self._link.name}`"

@@ -62,6 +62,9 @@ class TargetHold(NamedTuple):
     done."""
 
 
+NOT_COMPARED = TargetHold("the topics of both clusters are not compared yet")
+
+
 @dataclass(frozen=True, slots=True)
 class LinkSnapshot:
     """The state of a link at one moment."""
@@ -72,6 +75,8 @@ class LinkSnapshot:
     """The chosen path; None if no path is chosen yet."""
     waiting: Mapping[str, TargetHold] | None = None
     """The target topics to which no record may be copied yet; None if topics are not compared yet."""
+    compared: frozenset[str] = frozenset()
+    """The source topics that were compared with the target. A topic is observed before it is compared."""
     unfit: str = ""
     """Why the comparison of topics failed; empty if it did not fail."""
     blocked_reason: str = ""
@@ -81,6 +86,12 @@ class LinkSnapshot:
     slots: int = 1 << 30
     """The maximum number of concurrent tasks."""
 
+    def hold(self, topic: str, target: str) -> TargetHold | None:
+        """Why no record of a source topic may be copied to its target yet; None if it may."""
+        if self.waiting is None or topic not in self.compared:
+            return NOT_COMPARED
+        return self.waiting.get(target)
+
 
 class Changes(TypedDict, total=False):
     """Some fields of a `LinkSnapshot`."""
@@ -88,6 +99,7 @@ class Changes(TypedDict, total=False):
     facts: LinkFacts
     choice: PathChoice | None
     waiting: Mapping[str, TargetHold] | None
+    compared: frozenset[str]
     unfit: str
     blocked_reason: str
     arrived_ms: int

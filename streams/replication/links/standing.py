@@ -26,13 +26,12 @@ def standing(
     start, end = (facts.source.logs if here is None else here).get(source, (-1, -1))
     found = (facts.target.logs if there is None else there).get(target)
     there_end = -1 if found is None else found[1]
-    waiting = link.snapshot.waiting
     return PartitionStanding(
         source=_source(copy, source, facts, end),
         target=_target(watch, copy, target, facts, there_end),
         records=end > start,
         empty=there_end == 0,
-        ready=waiting is not None and target.topic not in waiting and found is not None,
+        ready=link.snapshot.hold(source.topic, target.topic) is None and found is not None,
         stopped=copy is not None and copy.excluded,
         leased=link.leased(source),
         refilling=copy is not None and copy.refill is not None,

@@ -20,7 +20,7 @@ from trueup.state.replication.status import (
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import LATE_MS, Link
-from trueup.streams.replication.links.snapshot import NOTHING
+from trueup.streams.replication.links.snapshot import NOT_COMPARED, NOTHING
 
 
 def beat_error(beat: HeartbeatState) -> str:
@@ -134,7 +134,7 @@ class LinkStatus:
                 problem = seen.unreadable.get(name) or self.unreadable().get(topic)
                 none = f"the {side} does not report the partitions of {name}"
                 return part._replace(error=problem or none, stopped=True)
-        if link.snapshot.waiting and (hold := link.snapshot.waiting.get(link.target(source.topic))) is not None:
+        if (hold := link.snapshot.hold(topic, link.target(topic))) not in (None, NOT_COMPARED):
             approval = hold.reason if hold.approval else ""
             return part._replace(error=hold.reason, approval=approval, stopped=hold.stopped, begun=False)
         if part.left < 0 and not part.unknown:
@@ -146,9 +146,9 @@ class LinkStatus:
         link = self.link
         if (problem := self.unreadable().get(source.topic)) is not None:
             return problem
-        if link.snapshot.waiting is None:
-            return link.snapshot.unfit or "the topics of both clusters are not compared yet"
         target = link.target(source.topic)
+        if link.snapshot.hold(source.topic, target) is NOT_COMPARED:
+            return link.snapshot.unfit or NOT_COMPARED.reason
         if source not in link.pairs(source.topic):
             return f"topic {target} of the target has no partition for {source}"
         return "no path is chosen yet" if link.snapshot.choice is None else "no task has reported yet"

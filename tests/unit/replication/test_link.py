@@ -26,6 +26,7 @@ from trueup.streams.replication.reports import Report
 
 ZERO, ONE = LogId("orders", 0), LogId("orders", 1)
 NOW = 1_000_000
+COMPARED = frozenset({"orders", "pays", "new"})
 
 
 class FakeJournal:
@@ -72,7 +73,7 @@ class Rig:
             lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
             lambda *_path: NAME, Reporting(ended=self._round_ended, silent_ms=silent_ms), unreadable,
         )  # fmt: skip
-        link.update(facts=facts(), waiting={}, choice=PathChoice("batches", ""))
+        link.update(facts=facts(), waiting={}, compared=COMPARED, choice=PathChoice("batches", ""))
         link.begin()
         return link
 
@@ -176,6 +177,15 @@ def test_what_may_not_be_copied_is_closed_once_and_rests(rig: Rig, key: tuple[st
 def test_nothing_is_copied_before_the_target_was_compared(rig: Rig) -> None:
     rig.link.update(waiting=None)
     assert rig.link.orders() == []
+
+
+def test_a_topic_that_was_observed_after_the_comparison_is_not_copied() -> None:
+    rig, there = Rig(topics=["/.*/"]), {**orders(2), "later": (LogId("later", 0),)}
+    rig.link.update(facts=LinkFacts(ClusterSnapshot(there), ClusterSnapshot(there), NOW))
+    assert sources(rig.link.orders()) == [ZERO, ONE]
+    rig.link.update(compared=frozenset(there))
+    rig.round(5, 5)
+    assert LogId("later", 0) in sources(rig.link.orders())
 
 
 def test_a_topic_that_is_not_fit_yet_is_not_copied(rig: Rig) -> None:

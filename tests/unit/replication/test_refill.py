@@ -104,7 +104,8 @@ class Rig:
                 lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
                 lambda *_path: NAME,
             )  # fmt: skip
-            link.update(waiting={}, choice=PathChoice("batches", ""))
+            compared = frozenset(log.topic for log in EMPTY)
+            link.update(waiting={}, compared=compared, choice=PathChoice("batches", ""))
             sides: Any = FakeSides(self.world, source, target)
             note = lambda *result: self.notes.append(result)  # noqa: E731
             self.watches[name] = LinkMonitor(link, sides, self.watches, self.memory, note, self.memory.__setitem__)

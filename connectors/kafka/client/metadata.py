@@ -114,16 +114,20 @@ class Discovery:
 
     def starts(self, partitions: Iterable[LogId], start: Start) -> dict[LogId, int | TrueupError]:
         """The first offset to copy of each partition: `earliest`, `latest`, the first record at or after a `time` (the
-        end if there is none), or the committed offset of a `group` (earliest if there is none)."""
+        end if there is none), or the committed offset of a `group` (earliest if there is none). None is behind the
+        first open transaction: its records are committed later."""
         asked = list(partitions)
+        if start.kind == "earliest":
+            return self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        # Read first: records that arrive during the next request are copied.
+        ends = self._offsets(asked, _LATEST, IsolationLevel.READ_COMMITTED)
         if start.kind == "latest":
-            return self._offsets(asked, _LATEST, IsolationLevel.READ_UNCOMMITTED)
+            return ends
         if start.kind == "time":
             found = self._offsets(asked, OffsetSpec.for_timestamp(start.at_ms), IsolationLevel.READ_UNCOMMITTED)
-            return self._instead(found, _LATEST)
-        if start.kind == "group":
-            return self._instead(self._committed(start.group, asked), _EARLIEST)
-        return self._offsets(asked, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
+        else:
+            found = self._or_earliest(self._committed(start.group, asked))
+        return {partition: _within(found[partition], end) for partition, end in ends.items()}
 
     def _committed(self, group: str, partitions: Sequence[LogId]) -> dict[LogId, int | TrueupError]:
         with KafkaGroups(self.admin.endpoint) as groups:
@@ -132,10 +136,10 @@ class Discovery:
             raise offsets
         return {partition: offsets.get(partition, NEVER) for partition in partitions}
 
-    def _instead(self, found: Mapping[LogId, int | TrueupError], spec: OffsetSpec) -> dict[LogId, int | TrueupError]:
-        """The offsets, with the one of ``spec`` for partitions without an offset."""
+    def _or_earliest(self, found: Mapping[LogId, int | TrueupError]) -> dict[LogId, int | TrueupError]:
+        """The offsets, with the earliest one for partitions without an offset."""
         none = [partition for partition, offset in found.items() if offset == NEVER]
-        return {**found, **self._offsets(none, spec, IsolationLevel.READ_UNCOMMITTED)}
+        return {**found, **self._offsets(none, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)}
 
     def _offsets(
         self, partitions: Sequence[LogId], spec: OffsetSpec, level: IsolationLevel
@@ -159,6 +163,14 @@ class Discovery:
         # librdkafka 2.16 returned OFFSET_INVALID (-1001) without an error for partitions without a leader.
         expected = f"{self.admin.name} to list an offset of {place.topic}-{place.partition}"
         return Retry(expected, str(answer.offset), "retrying; the partition may have no leader yet")
+
+
+def _within(offset: int | TrueupError, end: int | TrueupError) -> int | TrueupError:
+    if isinstance(offset, TrueupError):
+        return offset
+    if isinstance(end, TrueupError):
+        return end
+    return end if offset == NEVER else min(offset, end)
 
 
 def _absent(answer: object) -> bool:

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
+from confluent_kafka import IsolationLevel, TopicPartition
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.kafka.client.metadata import Discovery
@@ -40,11 +40,24 @@ def test_a_negative_offset_is_no_start(kind: Any, offset: int) -> None:
 
 
 def test_a_time_after_all_records_is_the_end() -> None:
-    assert discovery(-1, 7).starts([LOG], Start("time", at_ms=1)) == {LOG: 7}
+    assert discovery(7, -1).starts([LOG], Start("time", at_ms=1)) == {LOG: 7}
+
+
+def test_a_time_in_an_open_transaction_is_the_end_of_the_committed_records() -> None:
+    assert discovery(7, 9).starts([LOG], Start("time", at_ms=1)) == {LOG: 7}
+
+
+def test_the_latest_offset_is_the_end_of_the_committed_records() -> None:
+    levels: list[object] = []
+    found = discovery(7)
+    ask = found.admin.ask_each
+    found.admin.ask_each = lambda *given, **more: levels.append(more["isolation_level"]) or ask(*given, **more)  # type: ignore[assignment,method-assign,func-returns-value]
+    found.starts([LOG], Start("latest"))
+    assert levels == [IsolationLevel.READ_COMMITTED]
 
 
 def test_an_invalid_offset_of_a_time_is_no_start() -> None:
-    assert isinstance(discovery(INVALID).starts([LOG], Start("time", at_ms=1))[LOG], Retry)
+    assert isinstance(discovery(7, INVALID).starts([LOG], Start("time", at_ms=1))[LOG], Retry)
 
 
 def test_a_log_without_a_valid_start_is_not_known() -> None:

@@ -193,8 +193,7 @@ class GroupSync:
         translate, sharing = _translations(mappings, committed.ids), _sharing(mappings)
         found = {group: _rows(group, here, mappings, sharing, translate) for group, here in committed.groups.items()}
         if asked := self._unsure(found):
-            self._present |= self._target.offsets(asked)
-            self._states = self._target.states()
+            self._read(asked)
         rows: list[Checkpoint] = []
         for group, translated in found.items():
             here, there = committed.groups[group], self._present.get(group, NO_COMMITS)
@@ -204,6 +203,13 @@ class GroupSync:
             state, bit = self._states.get(group, ""), self._target.bit
             rows += [_judged(row, there.get(row.target, NEVER), state, bit) for row in translated]
         return self._moved(rows, mappings) if change else rows
+
+    def _read(self, groups: Sequence[str]) -> None:
+        """Read groups at the target. The states are first: the last commit of a member that leaves meanwhile is then
+        among the offsets. A system may read a state only when it is asked for."""
+        states = self._target.states()
+        self._states = {**self._states, **{group: states.get(group, "") for group in groups}}
+        self._present |= self._target.offsets(groups)
 
     def _unsure(self, found: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
         """Groups whose offsets at the target must be read, because they may have to be changed."""

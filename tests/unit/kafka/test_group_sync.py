@@ -130,6 +130,31 @@ def test_what_a_group_has_there_is_read_right_before_it_is_set() -> None:
     ]
 
 
+class Leaving(Cluster):
+    """A cluster whose group commits its last offset and leaves after the first request for it."""
+
+    asked = False
+
+    def _leave(self) -> None:
+        if self.asked:
+            self.committed["g"], self.listed = {THERE: 12}, {"g": "empty"}
+        self.asked = True
+
+    def states(self) -> dict[str, str]:
+        self._leave()
+        return self.listed
+
+    def offsets(self, groups: Sequence[str]) -> dict[str, Any]:
+        self._leave()
+        return super().offsets(groups)
+
+
+def test_the_last_commit_of_a_member_that_leaves_is_not_decreased() -> None:
+    target = Leaving({"g": {THERE: 3}}, {"g": "stable"})
+    [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})
+    assert (row.present, target.commits) == (12, [])
+
+
 def test_an_offset_that_is_there_already_is_not_committed_again() -> None:
     target = Cluster({"g": {THERE: 7}})
     [row] = sync(Cluster({"g": {HERE: 4}}), target, {HERE: OffsetMapping(THERE, COPIED)})

@@ -115,7 +115,7 @@ def _unread_in(known: OffsetMap, offset: int) -> int:
 
 def _first(known: OffsetMap, offset: int) -> int:
     """The target offset of the first record from a source offset on, or a lower bound of it; -1: unknown."""
-    if offset < known.sure:
+    if offset < max(known.sure, known.again):
         found = known.translate(offset).offset
         return -1 if found is None else found
     high = _high(known.source, known.target, known.count, offset)

@@ -22,7 +22,7 @@ PART = 4_096
 HEAD = -1
 """The part number of the record without runs."""
 ROOM = 64
-_NUMBERS = ("begin", "until", "clear", "sure", "floor", "number")
+_NUMBERS = ("begin", "until", "clear", "sure", "floor", "again", "number")
 LISTS = ("source", "target", "count")
 """The columns, by their names in records."""
 
@@ -73,6 +73,9 @@ class OffsetMap:
     """The source offset from which records between runs are known to be absent from the target."""
     floor: int = -1
     """The low translation of ``begin`` after older runs were pruned, otherwise -1."""
+    again: int = -1
+    """The source offset before which records were copied a second time, from an offset on that an operator set. The
+    first copies are not in the map. -1: none were."""
     number: int = 0
     """The number of pruned runs."""
     _rows: _Rows | None = field(default=None, repr=False)
@@ -118,6 +121,7 @@ class OffsetMap:
             until=reached,
             clear=clear if clear >= 0 else made.clear,
             sure=made.sure if whole else reached,
+            again=max(self.again, self.until) if reached < self.until else self.again,
         )
 
     def _has(self, rows: Column) -> NDArray[np.bool_]:
@@ -180,7 +184,7 @@ class OffsetMap:
         """The target offset where a group that reads ``offset`` of the source next continues: low, so never past an
         unread record. Use ``min(offset, until)`` for a group that is ahead of the copy."""
         problem = self.outside(offset)
-        if not problem and self._may_precede(offset):
+        if not problem and (self._may_precede(offset) or self._is_copied_again(offset)):
             problem = "not all records at the target are known"
         found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
         return Translation(found, "" if found is not None else problem or "the target has no such record yet")
@@ -206,6 +210,13 @@ class OffsetMap:
     def _may_precede(self, offset: int) -> bool:
         """Whether the target may have records before the first run, from ``offset`` on."""
         return offset < self.sure and self.floor < 0 and (not len(self) or offset < int(self.source[0]))
+
+    def _is_copied_again(self, offset: int) -> bool:
+        """Whether records from ``offset`` on may be at the target before the place that the map has for them."""
+        if offset >= self.again:
+            return False
+        at = int(np.searchsorted(self.source, offset, "right")) - 1
+        return self.until < self.again or at < 0 or offset >= self.source[at] + self.count[at]
 
     def prune(self, before: int) -> "OffsetMap":
         """The map without runs before a source offset."""
@@ -266,7 +277,7 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
     first, last = head["number"] // PART, (head["number"] + head["runs"] - 1) // PART
     live = [parts[part] for part in sorted(parts) if first <= part <= last]
     runs = [run for part in live for run in zip(part["source"], part["target"], part["count"], strict=True)]
-    made = OffsetMap(begin=head["begin"], sure=head.get("sure", -1), floor=head["floor"], number=head["number"])
+    made = OffsetMap(**{name: head[name] for name in ("begin", "sure", "floor", "again", "number")})
     return made.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
 
 

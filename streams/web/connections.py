@@ -85,7 +85,7 @@ class ClientChannel(HTTPChannel):  # type: ignore[misc]
     def _overdue(self) -> bool:
         if self.requests:  # above this size, the thread of a request waits for the client
             waits = self.total_outbufs_len > self.adj.outbuf_high_watermark
-            return waits and time.time() - self.last_activity > REQUEST_S
+            return bool(waits and time.time() - self.last_activity > REQUEST_S)
         if self.total_outbufs_len:  # the client reads a response
             return bool(time.time() - self.last_activity > IDLE_S)
         return time.monotonic() - self.since_s > (REQUEST_S if self.request or not self._served else IDLE_S)

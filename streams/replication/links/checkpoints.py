@@ -64,10 +64,10 @@ class Copy:
     """The digest of each part of the map that is in the journal, by the number of the part."""
 
     @classmethod
-    def waiting(cls, source: LogId, start: int, source_id: str) -> Self:
+    def waiting(cls, source: LogId, start: int, source_id: str, setting: str) -> Self:
         """The first offset of a partition that may not be copied yet. Only the journal has such a copy: it says where
-        the copy begins, also if the application restarts before."""
-        return cls(source, _NOWHERE, start, source_id=source_id)
+        the copy begins by ``setting``, the text of ``start``, also if the application restarts before."""
+        return cls(source, _NOWHERE, start, source_id=source_id, reset=setting)
 
     @property
     def waits(self) -> bool:

@@ -18,10 +18,11 @@ Starts = Callable[[Declared, Sequence[LogId]], Mapping[LogId, int]]
 
 
 class FirstOffset(NamedTuple):
-    """The first offset of a partition of a topic with this id (empty: it is unknown)."""
+    """The first offset of a partition of a topic with this id (empty: it is unknown), by this text of ``start``."""
 
     offset: int
     topic_id: str
+    setting: str
 
 
 class FirstOffsets:
@@ -57,21 +58,27 @@ class FirstOffsets:
         may be copied now or not. Returns those that were not known before."""
         with self._lock:
             self._choose(declared, facts)
-            self._forget(facts.source.ids)
+            self._forget(declared, facts.source.ids)
             there = (self._there or frozenset()) - {log.topic for log in (*copied, *self._known, *self._open)}
         logs, chosen = facts.source.topics, set(topics)
         self._open = {log for log in self._open if log.topic in chosen}
         self._open.update(log for name in chosen & there for log in logs[name])
         asked = sorted(self._open.intersection(log for name in chosen for log in logs[name])) if self._open else []
         offsets = self._ask(declared, asked) if asked else {}
-        found = {log: FirstOffset(at, facts.source.ids.get(log.topic, "")) for log, at in offsets.items()}
+        ids, setting = facts.source.ids, declared.start
+        found = {log: FirstOffset(at, ids.get(log.topic, ""), setting) for log, at in offsets.items()}
         self._known.update(found)
         self._open -= found.keys()
         return found
 
-    def _forget(self, ids: Mapping[str, str]) -> None:
-        """Forget the topics that were recreated under their names: they did not exist when the patterns were set."""
-        anew = {log.topic for log, (_, id_) in self._known.items() if id_ and ids.get(log.topic, id_) != id_}
+    def _forget(self, declared: Declared, ids: Mapping[str, str]) -> None:
+        """Forget the topics that were recreated under their names: they did not exist when the patterns were set. The
+        first offsets by another ``start`` are asked for again."""
+        others = {log for log, first in self._known.items() if first.setting != declared.start}
+        self._known = {log: first for log, first in self._known.items() if log not in others}
+        self._open |= others
+        known = {log.topic: first.topic_id for log, first in self._known.items() if first.topic_id}
+        anew = {topic for topic, topic_id in known.items() if ids.get(topic, topic_id) != topic_id}
         if anew:
             self._known = {log: first for log, first in self._known.items() if log.topic not in anew}
             self._there = (self._there or frozenset()) - anew

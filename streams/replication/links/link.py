@@ -74,7 +74,7 @@ class Link:
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
         self._known_names: tuple[object, LinkNames] | None = None
-        waiting = {one.source: FirstOffset(one.start, one.source_id) for one in copies.values() if one.waits}
+        waiting = {one.source: FirstOffset(one.start, one.source_id, one.reset) for one in copies.values() if one.waits}
         self._first = FirstOffsets(starts, self.declared, bool(self.copies), waiting)
         self._unsaved = Unsaved(journal)
         self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
@@ -274,7 +274,9 @@ class Link:
             copied = list(self.copies)
         declared, facts = self.declared, self.snapshot.facts
         found = self._first.learn(declared, facts, self.topics(facts.source.topics), copied)
-        self._save(Copy.waiting(source, *first) for source, first in found.items() if source not in wanted)
+        waiting = found.keys() - wanted.keys() - self._unreadable.keys()
+        if waiting:
+            self._save(Copy.waiting(source, *found[source]) for source in sorted(waiting))
         if not fresh:
             return
         starts = self._first.of(declared, fresh)

@@ -9,6 +9,7 @@ import pytest
 
 from tests.unit.replication.test_link import NOW, ZERO, Rig, orders
 from trueup.connectors.contract import LogId
+from trueup.state.replication.anomalies import PathChoice
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
 
@@ -38,6 +39,35 @@ def test_a_topic_that_waits_begins_after_a_restart_where_it_began_to_wait(
     others: list[str], id_: str, start: int
 ) -> None:
     assert waited(others, id_).start == start
+
+
+def test_a_topic_that_waits_begins_by_the_present_setting() -> None:
+    rig = Rig(topics=["/.*/"], start="latest", paused_topics=["pays"])
+    there = {**orders(2), "pays": (LATE,)}
+    rig.link.update(facts=LinkFacts(ClusterSnapshot(there, names=frozenset(there)), ClusterSnapshot(there), NOW))
+    rig.starts = lambda declared, logs: dict.fromkeys(logs, 0 if declared.start == "earliest" else 30)
+    rig.round()
+    rig.set("start", "earliest")
+    rig.set("paused_topics", [])
+    rig.link.orders()
+    assert rig.link.copies[LATE].start == 0
+
+
+def test_a_position_that_is_not_readable_is_not_replaced_by_a_first_offset() -> None:
+    rig = Rig(topics=["/.*/"], paused_topics=["pays"])
+    rig.link = rig.restarted(unreadable={LATE: "expected a signature"})
+    there = {**orders(2), "pays": (LATE,)}
+    rig.link.update(facts=LinkFacts(ClusterSnapshot(there, names=frozenset(there)), ClusterSnapshot(there), NOW))
+    rig.round()
+    assert ("links", b"east-west/pays-0") not in rig.journal.taken
+
+
+def test_the_path_of_a_first_lease_is_in_the_journal_before_it_begins() -> None:
+    rig = Rig()
+    rig.link.orders()
+    rig.link = rig.restarted()
+    rig.link.update(choice=PathChoice("records", "small batches"))
+    assert {order.lease.path for order in rig.link.orders()} == {"batches"}
 
 
 def test_a_position_that_a_command_sets_is_not_overwritten_by_an_older_one_that_is_being_written() -> None:

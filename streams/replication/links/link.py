@@ -150,23 +150,43 @@ class Link:
     def orders(self) -> list[LeaseOrder]:
         """The leases of the next round; none if there is nothing to copy."""
         self._save(())
-        if not self.may_copy():
+        while self.may_copy():
+            wanted = self.wanted()
+            self._begin_new(wanted)
+            with self.lock:
+                due = self._on_one_path({s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)})
+                new = [copy for copy in due.values() if not copy.path]
+                if not new:
+                    return self._lease(due)
+                for copy in new:
+                    copy.path = self.path
+            self._store_path(new)
+        return self._last_orders()
+
+    def _store_path(self, copies: Sequence[Copy]) -> None:
+        """Store the path of the first lease before it begins: after a crash, no other path recognises its records.
+        Raises `Retry`."""
+        try:
+            self._save(copies, must=True)
+        except Retry:
+            with self.lock:
+                for copy in copies:
+                    copy.path = ""
+            raise
+
+    def _lease(self, due: Mapping[LogId, Copy]) -> list[LeaseOrder]:
+        """Leases of these copies."""
+        for copy in due.values():
+            copy.set_back = False
+            copy.meet(ids(copy, self.snapshot.facts))
+        if not due:
             return self._last_orders()
-        wanted = self.wanted()
-        self._begin_new(wanted)
-        with self.lock:
-            due = self._on_one_path({s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)})
-            for copy in due.values():
-                copy.set_back = False
-                copy.meet(ids(copy, self.snapshot.facts))
-            if not due:
-                return self._last_orders()
-            self._number += 1
-            tasks = max(1, min(self.declared.tasks, self.snapshot.slots))
-            this = LeaseRound(self.path, self._term, self._number, tasks, self._alone_s())
-            self._hold(self._orders.of(this, [(copy, self.behind(copy)) for copy in due.values()]))
-            self._closed -= {source for source, copy in due.items() if copy.path in ("", self.path)}
-            return list(self._held)
+        self._number += 1
+        tasks = max(1, min(self.declared.tasks, self.snapshot.slots))
+        this = LeaseRound(self.path, self._term, self._number, tasks, self._alone_s())
+        self._hold(self._orders.of(this, [(copy, self.behind(copy)) for copy in due.values()]))
+        self._closed -= {source for source, copy in due.items() if copy.path in ("", self.path)}
+        return list(self._held)
 
     def _due(self, copy: Copy) -> bool:
         return copy.again_ms <= self._clock() and not copy.excluded
@@ -186,11 +206,11 @@ class Link:
         """
         choice = self.snapshot.choice
         assert choice is not None
-        unknown = {
-            source: copy
-            for source, copy in due.items()
-            if copy.path not in ("", choice.path) and source not in self._closed and not self._refused(copy.path)
-        }
+        if any(not order.last for order in self._held):
+            left = {source for source in self._leased if self._unfinished(self.copies[source], choice.path)}
+            if left - due.keys():  # otherwise the next leases would replace theirs, which would never be closed
+                return {}
+        unknown = {source: copy for source, copy in due.items() if self._unfinished(copy, choice.path)}
         if unknown:
             if any(not order.last for order in self._held) and not self._counting():
                 return {}
@@ -200,6 +220,10 @@ class Link:
             log.info("path", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
             self.path = choice.path
         return due
+
+    def _unfinished(self, copy: Copy, path: str) -> bool:
+        """Whether a copy must be closed on its own path before it continues on this one."""
+        return copy.path not in ("", path) and copy.source not in self._closed and not self._refused(copy.path)
 
     def _counting(self) -> bool:
         """Whether a copier still counts records that a killed one wrote, so that its end would not be exact yet."""
@@ -319,11 +343,14 @@ class Link:
             return list(self._held)
 
     def _closing(self, order: LeaseOrder) -> LeaseOrder:
-        """The order that ends this one. It begins at the present positions: a copier in another process opens there."""
+        """The order that ends this one. It begins at the present positions: a copier in another process opens there,
+        after the copier of this one has ended."""
         path, held = order.lease.path, order.lease.assignments
         known = ((each, self.copies[each.source]) for each in held)
         now = tuple(e._replace(position=c.place(path)) if c.holds(e) and not c.set_back else e for e, c in known)
-        return order._replace(number=self._number, lease_s=0.0, last=True, lease=replace(order.lease, assignments=now))
+        return order._replace(
+            number=self._number, lease_s=0.0, last=True, alone_s=ALONE_S, lease=replace(order.lease, assignments=now)
+        )  # fmt: skip
 
     def take(self, answers: Sequence[LeaseResult]) -> None:
         """Process the answers of the last round."""
@@ -335,6 +362,8 @@ class Link:
                     self._report(order, report, now_ms)
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
+                    if not isinstance(answer.error, Retry):  # its remedy may be another path
+                        self._closed |= {each.source for each in order.lease.assignments}
                 elif order.last:
                     self._close(order, answer, now_ms)
             self._ended()

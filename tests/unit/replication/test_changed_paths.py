@@ -4,9 +4,10 @@ import pytest
 
 from tests.unit.replication.test_link import ONE, ZERO, Rig, done
 from trueup.connectors.contract import LogId
+from trueup.state.common.errors import Stop
 from trueup.state.replication.anomalies import PathChoice
 from trueup.streams.replication.links.link import STOPPED_AGAIN_MS, UNCOUNTED_AGAIN_MS
-from trueup.streams.replication.links.worker import LeaseResult
+from trueup.streams.replication.links.worker import ALONE_S, LeaseResult
 from trueup.streams.replication.reports import Report
 
 
@@ -117,3 +118,26 @@ def test_a_stopped_partition_may_change_its_path(killed: Rig) -> None:
     found = [ended(killed, target_end=-1, error="set copy: records", stopped=True) for _ in range(2)]
     killed.now += STOPPED_AGAIN_MS
     assert [*found, ended(killed)] == [[("batches", [ZERO, ONE])]] * 2 + [[("records", [ZERO, ONE])]]
+
+
+def test_a_stopped_partition_alone_on_its_path_is_closed_before_the_others_continue(killed: Rig) -> None:
+    for _ in range(2):
+        round_of(killed, target_end=20)
+    killed.link._closed.discard(ZERO)  # its closing order was lost with the query
+    killed.link._hold([])
+    stopped = {"stopped": True, "error": "the target refuses a batch", "target_end": -1}
+    found = [ended(killed, **stopped) for _ in range(2)]
+    killed.now += STOPPED_AGAIN_MS
+    assert [*found, ended(killed)] == [[("batches", [ZERO])]] * 2 + [[("records", [ZERO, ONE])]]
+
+
+def test_a_closing_order_in_another_process_waits_for_the_copier_that_it_ends(killed: Rig) -> None:
+    killed.round(target_end=20)
+    assert {(order.last, order.alone_s) for order in killed.link.orders()} == {(True, ALONE_S)}
+
+
+def test_a_lease_that_a_path_refuses_as_a_whole_does_not_keep_the_link_on_it(killed: Rig) -> None:
+    refused = Stop("a link that path batches can copy", "another", "set copy: records")
+    killed.link.take([LeaseResult([], refused) for _ in killed.link.orders()])
+    killed.now += STOPPED_AGAIN_MS
+    assert round_of(killed) == [("records", False, [0, 1])]

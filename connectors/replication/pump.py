@@ -149,14 +149,16 @@ class PumpCopier:
                 time.sleep(min(IDLE_S, until_s - now))
 
     def _clear(self) -> None:
-        """Observe the ends of the targets of idle logs, where their next records will be at the earliest."""
-        lanes = {track.lane.target: track.lane for track in self._active() if track.idle}
-        if not lanes:
+        """Observe the ends of the targets of idle logs, where their next records will be at the earliest: a resume does
+        not read what others wrote before."""
+        idle = [track for track in self._active() if track.idle]
+        if not idle:
             return
         with suppress(TrueupError):  # the next write reports it
-            for target, end in self._writer.bounds(lanes).items():
-                if isinstance(end, Bounds):
-                    lanes[target].clear = end.end
+            ends = self._writer.bounds({track.lane.target: track.lane for track in idle})
+            for track in idle:
+                if isinstance(end := ends.get(track.lane.target), Bounds):
+                    track.lane.clear, track.floor = end.end, max(track.floor, end.end)
 
     def progress(self) -> list[Progress]:
         """The progress since the last call."""

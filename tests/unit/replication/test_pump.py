@@ -421,6 +421,17 @@ def test_runs_between_records_of_others_are_exact(harness: Harness) -> None:
     assert (untrue(runs, harness.read("east", topic), harness.read("west", topic)), len(runs)) == ([], 2)
 
 
+def test_a_resume_does_not_read_what_others_wrote_while_the_link_was_idle(harness: Harness) -> None:
+    topic = harness.topic()
+    harness.write("east", topic, {0: numbered(50)})
+    with closing(harness.connector.open(harness.lease(topic))) as copier:
+        copier.copy(time.monotonic() + 0.3)
+        harness.write("west", topic, {0: numbered(5, name=b"foreign")})
+        copier.copy(time.monotonic() + 0.3)
+        [row] = copier.progress()
+    assert row.position.resume_state["end"] == 55
+
+
 def test_a_transform_changes_records_and_leaves_some_out(harness: Harness) -> None:
     topic = harness.topic()
     harness.write("east", topic, {0: numbered(100)})

@@ -55,8 +55,8 @@ class KafkaTails:
                     if isinstance(error, Retry):
                         raise error
                     refused[log] = error
-                else:
-                    places[log] = self._taken(log, answer, places[log], spans[log][1], found[log])
+                elif (at := self._taken(log, answer, places[log], spans[log][1], found[log])) > places[log]:
+                    places[log], until_s = at, time.monotonic() + TIMEOUT_S
         return found
 
     def _fetched(self, places: Mapping[LogId, int]) -> dict[LogId, Fetched]:

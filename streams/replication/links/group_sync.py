@@ -20,7 +20,7 @@ from trueup.streams.replication.links.link import Link, Note
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
-NOTED_MS = 60_000
+NOTED_MS, STALE_MS = 60_000, 15_000
 PARTS, PART = 4, 25
 """Maximum number of parts of a pass, because each part needs separate requests, and minimum number of groups per
 part."""
@@ -41,7 +41,7 @@ class Mover:
         self._opposite, self._links = opposite, links
         self._approved: set[str] = set()
         self._noted: dict[str, tuple[frozenset[str], int]] = {}
-        self._committed, self._looked = CommittedOffsets({}), False
+        self._committed, self._looked_ms = CommittedOffsets({}), 0
         self._to_target: Sequence[Checkpoint] = ()
         self._to_source: Sequence[Checkpoint] = ()
         self._lock = threading.Lock()
@@ -56,13 +56,22 @@ class Mover:
         """The result for each group and partition of the last pass in each direction."""
         return [*self._to_target, *self._to_source]
 
+    @property
+    def _stale(self) -> bool:
+        """Whether the offsets at the source were not observed for too long to know by how much groups are behind."""
+        return self._link.now_ms() - self._looked_ms > STALE_MS
+
     def look(self) -> None:
-        """Observe the offsets committed at the source. If it does not respond, the last observation is kept."""
+        """Observe the offsets committed at the source. If it does not respond, the last observation is kept. Raises a
+        `TrueupError`; `Retry` only if the source responds to the other loops, and has not responded here for
+        `STALE_MS`."""
         try:
             committed = self._there.committed(self._link.declared.groups, self._topics(back=False))
         except Retry:
-            return
-        self._looked = True
+            if not self._stale or self._link.snapshot.facts.source.problem:
+                return
+            raise
+        self._looked_ms = self._link.now_ms()
         if committed != self._committed:
             self._committed = committed
             self._link.grown.set()
@@ -165,5 +174,5 @@ class Mover:
         """The maximum number of records by which a group is behind at the target; -1: unknown."""
         rows = self.checkpoints
         unread = any(row.committed < 0 and row.action == "failed" for row in rows)
-        unknown = self._link.declared.groups and (not self._looked or unread)
+        unknown = self._link.declared.groups and (self._stale or unread)
         return -1 if unknown else max((row.lag for row in rows), default=0)

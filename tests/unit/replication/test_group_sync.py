@@ -8,9 +8,10 @@ import pytest
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, CommittedOffsets
+from trueup.state.common.errors import Retry
 from trueup.streams.replication.links import group_sync
 from trueup.streams.replication.links.group_sync import Mover
-from trueup.streams.replication.links.snapshot import LinkSnapshot
+from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts, LinkSnapshot
 
 
 class Rig:
@@ -45,7 +46,7 @@ class Rig:
 
     def pass_with(self, *rows: Checkpoint) -> None:
         """One observation and one pass with these rows."""
-        self.mover._looked = True
+        self.mover._looked_ms = self.now
         self.mover._committed = CommittedOffsets({"billing": {}})
         self.mover._sync = lambda *_: list(rows)  # type: ignore[method-assign]
         self.mover.reconcile()
@@ -100,3 +101,24 @@ def test_a_group_that_is_held_by_such_a_partition_has_an_offset_at_the_target(ri
     held = rig.mover.untranslated()
     rig.pass_with(moved("billing", 0), HELD._replace(translated=-1, reason="nothing was copied yet"))
     assert (held, rig.mover.untranslated()) == ({}, {"billing": "nothing was copied yet"})
+
+
+class Loading(SimpleNamespace):
+    """The groups of a cluster whose coordinator does not respond."""
+
+    shares = ()
+
+    def committed(self, *_asked: object) -> CommittedOffsets:
+        raise Retry("the offsets of groups", "a coordinator that loads", "retrying")
+
+
+def test_groups_that_are_not_observed_for_long_are_an_error_and_their_lag_is_unknown(rig: Rig) -> None:
+    rig.pass_with(moved("billing", 0))
+    rig.link.snapshot = LinkSnapshot(LinkFacts(ClusterSnapshot(), ClusterSnapshot(), 1))
+    rig.mover._there = Loading()  # type: ignore[assignment]
+    rig.mover.look()
+    known = rig.mover.lag()
+    rig.now += group_sync.STALE_MS + 1
+    with pytest.raises(Retry):
+        rig.mover.look()
+    assert (known, rig.mover.lag()) == (0, -1)

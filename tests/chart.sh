@@ -16,3 +16,6 @@ render() {
 
 render tests/unit/house/chart.yaml trueup --set serviceMonitor=true
 render tests/unit/house/chart-with-values.yaml other --values "$values"
+render tests/unit/house/chart-with-tls.yaml trueup --set serviceMonitor=true \
+    --set config.http.tls_certificate=/etc/trueup/tls/tls.crt,config.http.tls_key=/etc/trueup/tls/tls.key \
+    --set prometheus.tlsConfig.ca.secret.name=authorities,prometheus.tlsConfig.ca.secret.key=ca.crt

@@ -15,7 +15,9 @@ from trueup.streams.api import version
 ROOT = Path(__file__).parents[3]
 CHART, MANIFESTS = ROOT / "conf" / "helm" / "trueup", ROOT / "conf" / "kubernetes"
 RENDERED = Path(__file__).with_name("chart.yaml")
-VALUES, WITH_VALUES = (Path(__file__).with_name(f"chart-{name}.yaml") for name in ("values", "with-values"))
+VALUES, WITH_VALUES, WITH_TLS = (
+    Path(__file__).with_name(f"chart-{name}.yaml") for name in ("values", "with-values", "with-tls")
+)
 CUSTOM = "ServiceMonitor"
 """A kind without a schema of Kubernetes itself."""
 
@@ -36,7 +38,7 @@ def manifest(name: str) -> Any:
     return yaml.safe_load((MANIFESTS / name).read_text())
 
 
-@pytest.mark.parametrize("rendered", [RENDERED, WITH_VALUES], ids=lambda path: path.stem)
+@pytest.mark.parametrize("rendered", [RENDERED, WITH_VALUES, WITH_TLS], ids=lambda path: path.stem)
 def test_the_rendering_is_that_of_the_chart(rendered: Path) -> None:
     parts = [path for pattern in ("*.yaml", "templates/*.yaml", "files/*.yml") for path in sorted(CHART.glob(pattern))]
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in (*parts, VALUES))).hexdigest()
@@ -75,6 +77,28 @@ def test_the_configuration_is_that_of_the_manifests() -> None:
 
 def test_the_deployment_with_values_is_valid_by_the_schemas_of_kubernetes() -> None:
     kubernetes_validate.validate(objects(WITH_VALUES)["Deployment"], "1.33", strict=True)
+
+
+def test_the_deployment_with_tls_is_valid_by_the_schemas_of_kubernetes() -> None:
+    kubernetes_validate.validate(objects(WITH_TLS)["Deployment"], "1.33", strict=True)
+
+
+@pytest.mark.parametrize("probe", ["startupProbe", "livenessProbe", "readinessProbe"])
+def test_a_probe_of_an_instance_with_a_certificate_uses_tls(probe: str) -> None:
+    container = objects(WITH_TLS)["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert container[probe]["httpGet"]["scheme"] == "HTTPS"
+
+
+def test_the_address_of_an_instance_with_a_certificate_is_of_https() -> None:
+    container = objects(WITH_TLS)["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "TRUEUP__HA__ADDRESS", "value": "https://$(POD_IP):8480"} in container["env"]
+
+
+def test_a_scrape_of_an_instance_with_a_certificate_verifies_the_name_of_the_service() -> None:
+    (endpoint,) = objects(WITH_TLS)[CUSTOM]["spec"]["endpoints"]
+    assert (endpoint["scheme"], endpoint["tlsConfig"]) == (
+        "https", {"serverName": "trueup.trueup.svc", "ca": {"secret": {"name": "authorities", "key": "ca.crt"}}},
+    )  # fmt: skip
 
 
 def test_pull_secrets_are_those_of_the_pod() -> None:

@@ -111,6 +111,17 @@ def again(deletion: Deletion, now_ms: int, first_ms: int) -> Deletion:
     return deletion._replace(attempts=deletion.attempts + 1, next_ms=now_ms + wait)
 
 
+def executing_since(deletion: Deletion, retry_ms: int, now_ms: int) -> int | None:
+    """Since when the execution of a deletion has not ended, in ms since the epoch: the last transition, less the waits
+    between failed attempts before it, because each attempt is a transition. None for one that was not tried, or that is
+    to be tried now: it waits for the end of its grace period, for an operator, or for its turn."""
+    stage, failed = deletion.stage, deletion.next_ms > now_ms
+    if stage is DeletionStage.SUSPECTED or (stage is DeletionStage.MARKED and not failed):
+        return None
+    earlier = 0 if stage is DeletionStage.GONE else deletion.attempts - 1
+    return deletion.at_ms - sum(backoff(retry_ms, attempt, LONGEST_MS) for attempt in range(earlier))
+
+
 class DeletionEvidence(NamedTuple):
     """The ledger of a deletion in the view."""
 

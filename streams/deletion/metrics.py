@@ -19,7 +19,7 @@ class DeletionMetrics(StreamMetrics):
         self.deletions = metrics.gauge("deletions", "deletions in progress, by stage", "stage")
         self.oldest_deletion = metrics.gauge(
             "oldest_deletion_seconds",
-            "age of the oldest deletion in progress, since its ledger was found; 0: none",
+            "time since the oldest deletion that is not confirmed was executed or first failed; 0: none",
         )
         self.steps = metrics.counter("deletion_steps_total", "transitions of deletions, by the stage reached", "stage")
         self.deleted_bytes = metrics.counter("deleted_bytes_total", "bytes of ledgers with a confirmed deletion")
@@ -53,4 +53,4 @@ class DeletionMetrics(StreamMetrics):
         for stage in lifecycle.DeletionStage:
             if stage not in lifecycle.ENDS:
                 self.deletions.at(stage).set(found["deletions"].get(stage, 0))
-        self.oldest_deletion.at().set((found["oldest_ms"] or 0) / 1000)
+        self.oldest_deletion.at().set((found["executing_ms"] or 0) / 1000)

@@ -10,7 +10,7 @@ import numpy as np
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
-from trueup.state.deletion.lifecycle import Deletion, DeletionStage
+from trueup.state.deletion.lifecycle import Deletion, DeletionStage, executing_since
 from trueup.state.deletion.orphan_objects import ORPHANS
 from trueup.state.deletion.owners import Claim, Component, Pointers, namespace_of
 from trueup.state.deletion.rules import LEAK_RULES
@@ -54,7 +54,9 @@ class DeletionReport:
         """Its part of the status."""
         policy, now_ms = self._policy.current, self._clock()
         counts, sizes = self._totals()
-        since = [deletion.since_ms for deletion in self._known()]
+        known, retry_ms = self._known(), int(policy.retry_s * 1000)
+        since = [deletion.since_ms for deletion in known]
+        executing = [at_ms for each in known if (at_ms := executing_since(each, retry_ms, now_ms)) is not None]
         return {
             "mode": policy.mode, "paused": policy.paused, "unreferenced": counts.total(), "bytes": sizes.total(),
             "forgotten": [
@@ -64,6 +66,7 @@ class DeletionReport:
             "deletions": dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
             "complete": self._deletions.complete,
             "oldest_ms": now_ms - min(since) if since else None,
+            "executing_ms": max(0, now_ms - min(executing)) if executing else None,
         }  # fmt: skip
 
     def _totals(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:

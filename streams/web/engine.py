@@ -38,7 +38,8 @@ class Engine(Protocol):
         (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), subjects [name, mode, paused,
         counts {verdict or state: number}, oldest_ms] of the streams that run, deletion (None: no deletion stream)
         {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], deletions
-        {stage: count}, oldest_ms (None: no deletion), complete}, ha (None: no section ha) {id, role (leader, standby,
+        {stage: count}, oldest_ms (None: no deletion), executing_ms (how long one has been executed without an end;
+        None: none is), complete}, ha (None: no section ha) {id, role (leader, standby,
         or starting: it leads, and its streams are not loaded yet), epoch, leader (its address, or ""), standbys
         (addresses of the others)}.
         """

@@ -187,6 +187,7 @@ class FakeEngine:
             "forgotten": [{"namespace": "public/default", "rule": "deletion.forgotten", **counted},
                           {"namespace": "public/old", "rule": "deletion.owner-gone", **counted}],
             "deletions": {"marked": 1, "gone-from-metadata": 1}, "oldest_ms": 15 * MINUTE,
+            "executing_ms": 15 * MINUTE,
         }}  # fmt: skip
         return self
 

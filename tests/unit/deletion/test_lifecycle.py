@@ -1,4 +1,4 @@
-"""State transitions of a deletion deletion by observation, time and result."""
+"""State transitions of a deletion by observation, time and result."""
 
 import pytest
 
@@ -15,6 +15,7 @@ from trueup.state.deletion.lifecycle import (  # fmt: skip
     again,
     answered,
     due,
+    executing_since,
     observed,
     unconfirmed,
 )
@@ -126,3 +127,25 @@ def test_every_stage_is_reached_and_every_end_ends() -> None:
 
 def test_the_diagram_names_every_step() -> None:
     assert diagram(TRANSITIONS, ENDS, DeletionStage.SUSPECTED).count("-->") == len(TRANSITIONS) + len(ENDS) + 1
+
+
+S = DeletionStage
+
+
+@pytest.mark.parametrize(
+    ("stage", "more", "since_ms"),
+    [
+        (S.SUSPECTED, {}, None),
+        (S.MARKED, {}, None),
+        (S.MARKED, {"attempts": 1, "next_ms": 70_000}, None),  # its retry waits for an approval or its turn
+        (S.MARKED, {"attempts": 1, "next_ms": 70_001}, 50_000),
+        (S.DELETING, {}, 50_000),
+        (S.BLOCKED, {}, 50_000),
+        (S.BLOCKED, {"attempts": 3}, 47_000),  # it waited for one second and for two between its attempts
+        (S.GONE, {"attempts": 9}, 50_000),  # bookies are queried again without a transition
+    ],
+)
+def test_a_deletion_is_executed_since_its_first_failure_or_since_its_metadata_are_gone(
+    stage: DeletionStage, more: dict[str, int], since_ms: int | None
+) -> None:
+    assert executing_since(deletion(stage, **more), RETRY, 70_000) == since_ms

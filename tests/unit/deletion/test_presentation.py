@@ -78,7 +78,7 @@ def test_the_page_shows_what_is_forgotten_and_how_far_it_is(client: FlaskClient)
 
 
 def test_the_page_shows_that_nothing_is_forgotten(client: FlaskClient, engine: FakeEngine) -> None:
-    engine.state["deletion"] |= {"forgotten": [], "deletions": {}, "oldest_ms": None}
+    engine.state["deletion"] |= {"forgotten": [], "deletions": {}, "oldest_ms": None, "executing_ms": None}
     shown = section(client.get("/").text, "deletion")
     assert ("No unreferenced ledgers." in shown, "in progress: none" in shown) == (True, True)
 
@@ -105,9 +105,9 @@ def test_metrics_of_deletions_name_every_stage_that_lasts(client: FlaskClient) -
     }
 
 
-def test_the_oldest_deletion_in_seconds(client: FlaskClient, engine: FakeEngine) -> None:
+def test_the_oldest_executed_deletion_in_seconds(client: FlaskClient, engine: FakeEngine) -> None:
     first = values(client.get("/metrics").text, "trueup_oldest_deletion_seconds")
-    engine.state["deletion"]["oldest_ms"] = None
+    engine.state["deletion"]["executing_ms"] = None
     assert (first, values(client.get("/metrics").text, "trueup_oldest_deletion_seconds")) == ({(): 900.0}, {(): 0.0})
 
 

@@ -151,6 +151,18 @@ def test_the_status_counts_deletions_by_stage_with_the_age_of_the_oldest() -> No
     assert (status["deletions"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
 
 
+def test_a_deletion_that_waits_for_approval_is_not_executed() -> None:
+    assert Loop("approve").marked(7).report.status()["executing_ms"] is None
+
+
+def test_a_deletion_is_executed_since_its_metadata_are_gone() -> None:
+    loop = Loop().marked(7)
+    loop.cluster.holding = {"a:1": "no answer"}
+    loop.reconcile()
+    loop.reconcile(2 * MINUTE)
+    assert loop.report.status()["executing_ms"] == 2 * MINUTE
+
+
 def test_without_any_there_is_no_oldest() -> None:
     status = Loop().apply().report.status()
     assert (status["oldest_ms"], status["forgotten"], status["unreferenced"]) == (None, [], 0)

@@ -16,6 +16,8 @@ from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column
 
 POLL_S = 0.5
+FRESH_MS = 5 * 60_000
+"""The age up to which an answer of the application is shown while it reads again."""
 
 COLUMNS = [
     Column("FAILURE", lambda row: row["name"], wraps=True),
@@ -44,8 +46,9 @@ def what_if(
     rack contains the racks below it. Bookies that are not registered now count as lost in every row; the row "now"
     shows them alone.
 
-    The running application reads the metadata of all ledgers, and answers with a reading of the last minutes. With -c
-    or --set, the command reads them itself, from ZooKeeper. It changes nothing.
+    The running application reads the metadata of all ledgers for at most 5% of the time, and answers with its newest
+    reading. If that is older than five minutes and the application reads again, the command waits for the result. With
+    -c or --set, the command reads the metadata itself, from ZooKeeper. It changes nothing.
 
     \b
     LEDGERS   ledgers with entries there
@@ -56,7 +59,7 @@ def what_if(
               bookie of their last ensemble had entries
     TO COPY   bytes that AutoRecovery would copy
 
-    Exits with 6 if the metadata of some ledgers are not readable.
+    Exits with 4 if the application's last reading failed, and with 6 if the metadata of some ledgers are not readable.
 
     \b
     Example:  trueup what-if rack
@@ -93,13 +96,14 @@ def _read(kind: str, names: Sequence[str], path: Path | None, pairs: tuple[str, 
 
 
 def _asked(api: Api, kind: str, names: Sequence[str]) -> Row:
-    """The same, from the application. Raises `Refused` for names that it has no row of, and for several of them."""
+    """The same, from the application. Raises `Refused` for names that it has no row of, and for several of them, and
+    `Retry` if its last reading failed: what it read before may have changed."""
     with out.progress("reading ledgers") as better:
-        while (found := api.get(f"what-if/{kind}"))["state"] == "computing":
+        while (found := api.get(f"what-if/{kind}"))["again"] and not _fresh(found, api.now_ms):
             better(f"the application has read {many(found['read'], 'ledger')}")
             time.sleep(POLL_S)
-    if found["at_ms"] is None:
-        raise Retry("the metadata of all ledgers", found["error"], "see `trueup status`")
+    if found["error"]:
+        raise Retry("the metadata of all ledgers", found["error"], "see `trueup status`, or read them with -c FILE")
     known = {row["name"]: row for row in found["failures"]}
     if len(names) > 1 or not known.keys() >= {*names}:
         raise Refused(
@@ -108,6 +112,10 @@ def _asked(api: Api, kind: str, names: Sequence[str]) -> Row:
     chosen = [known[name] for name in names] or found["failures"]
     rows = ([found["now"]] if found["now"] else []) + chosen
     return {**{name: found[name] for name in ("ledgers", "missing", "unread", "at_ms")}, "rows": rows}
+
+
+def _fresh(found: Row, now_ms: int) -> bool:
+    return not found["error"] and found["at_ms"] is not None and now_ms - found["at_ms"] <= FRESH_MS
 
 
 def _notes(rows: Sequence[Row], unread: int) -> list[str]:

@@ -18,7 +18,7 @@ from trueup.streams.terminal.out import Column, styled
 
 LOOK_S = 0.5
 FEW = 10
-"""Partitions of a reset that are printed."""
+"""Partitions of a reset that are printed, besides those that cannot be reset."""
 RESET = (
     Column("PARTITION", lambda r: r["partition"]),
     Column("OFFSET", lambda r: r["offset"] if r["offset"] >= 0 else "", number=True),
@@ -134,7 +134,8 @@ def reset(
     is stored in the journal and in the history, and `trueup describe link` shows it. Without --topic and --partition
     it applies to all partitions of the link.
 
-    Exits with 0 if the offsets are set, with 3 without --yes, and with 5 if the reset is refused.
+    Exits with 0 if the offsets are set, with 3 without --yes, with 4 if some partitions cannot be reset, which are
+    all listed and remain as they are, and with 5 if the reset is refused.
 
     \b
     Example:  trueup link reset east-west --partition orders-0 --to earliest --yes
@@ -142,15 +143,21 @@ def reset(
     app, path = Api(api), f"links/{segment(name)}"
     chosen = [*partitions, *_partitions(app, path, topics)]
     rows = app.post(f"{path}/reset", {"to": to, "certain": certain, **({"partitions": chosen} if chosen else {})})
+    left = [row for row in rows if row["offset"] < 0]
     if output == "json":
         out.as_json(rows)
     else:
-        out.table(rows[:FEW], RESET, "The link copies no partition yet.")
-        if len(rows) > FEW:
-            click.echo(f"and {len(rows) - FEW:,} more: trueup describe link {name}")
+        shown = rows[:FEW] + [row for row in rows[FEW:] if row["offset"] < 0]
+        out.table(shown, RESET, "The link copies no partition yet.")
+        if len(rows) > len(shown):
+            click.echo(f"and {len(rows) - len(shown):,} more: trueup describe link {name}")
+        if left and certain:
+            click.echo(f"\n{many(len(left), 'partition')} of {len(rows):,} cannot be reset: see EFFECT.")
         if rows and not certain:
             click.echo("\nTo execute it, add --yes.")
-    return codes.OK if certain or not rows else codes.CHANGES
+    if certain:
+        return codes.UNREACHABLE if left else codes.OK
+    return codes.CHANGES if rows else codes.OK
 
 
 def _partitions(app: Api, path: str, topics: tuple[str, ...]) -> list[str]:

@@ -11,6 +11,18 @@ def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> No
     assert len(run("link", "reset", "east-west", "--to", "earliest", "--yes").out.splitlines()) == 12
 
 
+def test_a_reset_that_leaves_out_a_partition_is_no_success_and_names_it(run: Run, engine: FakeEngine) -> None:
+    reasons = {499: "its offsets are not known"}
+    engine.reset_link = lambda **_: [  # type: ignore[method-assign]
+        {"partition": f"orders-{n}", "offset": -1 if n in reasons else n, "was": 0, "reason": reasons.get(n, "")}
+        for n in range(500)
+    ]
+    done = run("link", "reset", "east-west", "--to", "earliest", "--yes")
+    assert (done.code, [row for row in rows(done) if row[:1] == ["orders-499"]]) == (
+        4, [["orders-499", "-", "0", *reasons[499].split()]],
+    ), done  # fmt: skip
+
+
 def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
     done = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest", "--yes")
     assert (done.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])

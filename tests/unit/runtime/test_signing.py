@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -163,6 +164,20 @@ def test_a_record_of_the_old_key_is_read_during_a_rotation(broker: Broker, tmp_p
     both.newest("config")
     both.put([order()])
     assert (len(read(both)[0]), len(read(journal(broker, tmp_path, KEY))[0])) == (2, 1)
+
+
+ROTATION = ((OTHER,), (OTHER, KEY), (KEY, OTHER), (KEY,))
+"""The keys of an instance after each step of the rotation in docs/security.md, from the old one to the new one."""
+
+
+@pytest.mark.parametrize(("before", "after"), [*pairwise(ROTATION)])
+def test_instances_read_each_other_while_a_step_of_the_rotation_is_done(
+    tmp_path: Path, before: tuple[bytes, ...], after: tuple[bytes, ...]
+) -> None:
+    for writer, reader in ((before, after), (after, before)):
+        broker = Broker()
+        journal(broker, tmp_path, *writer).put([order()])
+        assert read(journal(broker, tmp_path, *reader))[1] == []
 
 
 def test_a_forged_order_does_not_end_a_start_and_is_reported(broker: Broker, tmp_path: Path) -> None:

@@ -143,7 +143,7 @@ def reset(
     app, path = Api(api), f"links/{segment(name)}"
     chosen = [*partitions, *_partitions(app, path, topics)]
     rows = app.post(f"{path}/reset", {"to": to, "certain": certain, **({"partitions": chosen} if chosen else {})})
-    left = [row for row in rows if row["offset"] < 0]
+    left = [row for row in rows if row["offset"] < 0 and not row["gone"]]  # a topic that is gone has no offset to set
     if output == "json":
         out.as_json(rows)
     else:

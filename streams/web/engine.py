@@ -113,7 +113,8 @@ class Engine(Protocol):
 
         reset: continue a link at other source offsets (``to``: earliest, latest or a number), for all its partitions or
         these (topic-number, queues of RocketMQ topic@broker-number); without ``certain`` nothing is set. Rows of
-        partition, offset (-1: not set), was and reason (why it is not set). Copied records remain.
+        partition, offset (-1: not set), was, reason (why it is not set) and gone (the source does not have it). Copied
+        records remain.
         refill: restore the lost data of a link's target from its source; rows as of `describe` refill.
         topic: create a topic in directories selected by the strategy; rows of partition, broker, path.
         deletion: order the deletion of a ledger; its row of `deletions`.

@@ -73,5 +73,5 @@ class Resetting:
         reason = f"{self._link.declared.source} does not have the topic" if gone else "its offsets are not known"
         return {
             "partition": str(log), "offset": offset, "was": self._link.copies[log].offset,
-            "reason": "" if offset >= 0 else reason,
+            "reason": "" if offset >= 0 else reason, "gone": gone,
         }  # fmt: skip

@@ -357,7 +357,7 @@ class FakeEngine:
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str, certain: bool) -> list[dict[str, Any]]:
         chosen = partitions or ("orders-0", "orders-1")
-        rows = [{"partition": p, "offset": 0, "was": 7, "reason": ""} for p in chosen]
+        rows = [{"partition": p, "offset": 0, "was": 7, "reason": "", "gone": False} for p in chosen]
         self.resets += [(name, partitions, to)] if certain else []
         return rows
 

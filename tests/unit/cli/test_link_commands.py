@@ -6,7 +6,7 @@ from tests.unit.cli.test_cli import rows
 
 
 def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> None:
-    row = {"was": 0, "reason": ""}
+    row = {"was": 0, "reason": "", "gone": False}
     engine.reset_link = lambda **_: [{"partition": f"orders-{n}", "offset": n, **row} for n in range(500)]  # type: ignore[method-assign]
     assert len(run("link", "reset", "east-west", "--to", "earliest", "--yes").out.splitlines()) == 12
 
@@ -14,7 +14,13 @@ def test_a_reset_of_many_partitions_is_brief(run: Run, engine: FakeEngine) -> No
 def test_a_reset_that_leaves_out_a_partition_is_no_success_and_names_it(run: Run, engine: FakeEngine) -> None:
     reasons = {499: "its offsets are not known"}
     engine.reset_link = lambda **_: [  # type: ignore[method-assign]
-        {"partition": f"orders-{n}", "offset": -1 if n in reasons else n, "was": 0, "reason": reasons.get(n, "")}
+        {
+            "partition": f"orders-{n}",
+            "offset": -1 if n in reasons else n,
+            "was": 0,
+            "reason": reasons.get(n, ""),
+            "gone": False,
+        }
         for n in range(500)
     ]
     done = run("link", "reset", "east-west", "--to", "earliest", "--yes")

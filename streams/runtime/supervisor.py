@@ -174,7 +174,8 @@ class Supervisor:
         """Start queries that do not run and are due. To be called often, by one thread."""
         for name, check in list(self._checks.items()):
             task, now = self.tasks[name], time.monotonic()
-            task.state = "running" if now >= task.next_start else "failed"
+            if task.state != "running" and now >= task.next_start:
+                task.begin(now)  # otherwise every failure seems to follow a long healthy run, and its wait never grows
             if self.stop.is_set() or task.state == "failed" or not self._attempt(task, check):
                 return
         for name, start in list(self._starts.items()):

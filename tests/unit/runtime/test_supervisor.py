@@ -287,6 +287,13 @@ def test_a_check_that_fails_keeps_queries_from_starting(supervisor: Supervisor) 
     )  # fmt: skip
 
 
+def test_the_wait_grows_with_each_failure_of_a_check(supervisor: Supervisor) -> None:
+    flaky = Flaky(Retry("Spark to run", "nothing", "wait"))
+    supervisor.check("spark", flaky)
+    wait_until(lambda: supervisor.tend() or flaky.failures > 2, WAIT_S, "three failures")  # type: ignore[func-returns-value]
+    assert supervisor.tasks["spark"].restarts == 3
+
+
 def test_a_pass_does_not_begin_while_the_gate_is_closed() -> None:
     passes: list[int] = []
     supervisor = Supervisor(threading.Event(), lambda _: None)

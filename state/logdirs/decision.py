@@ -91,7 +91,8 @@ def decide(
     )
     planned, now_set = plan(free, limits), max(ours.throttles, default=0) if throttled is None else throttled
     ranking = rank(broker, policy.strategy, policy.exclude_dirs)
-    steer = _steer(free, policy, ours, planned.moves)
+    cancel = _cancelled(broker, ours, limits, now_ms)
+    steer = _steer(free, policy, ours, planned.moves, cancel)
     waiting = "" if within(policy.windows, now_ms) else f"moves start only within {', '.join(policy.windows)} UTC"
     may = () if waiting else tuple(move for move in planned.moves if _may(policy, ours, move))
     start = tuple(startable(broker, may, limits))
@@ -99,7 +100,7 @@ def decide(
     steered = policy.strategy == SIZE and broker.sized and not broker.cordons
     return Decision(
         broker.id, PARTITION if steered else ranking.strategy, planned.before, planned.after, steer,
-        _cordon(broker, policy, ours, steer), planned.moves, start, _cancelled(broker, ours, limits, now_ms),
+        _cordon(broker, policy, ours, steer), planned.moves, start, cancel,
         _throttle(policy, ours, bool(start), now_set), rule, reason,
     )  # fmt: skip
 
@@ -174,7 +175,9 @@ def _rule(broker: Broker, policy: LogDirsSettings, why: str, planned: bool, wait
     return "", ""
 
 
-def _steer(free: Broker, policy: LogDirsSettings, ours: OwnChanges, moves: tuple[Move, ...]) -> frozenset[str]:
+def _steer(
+    free: Broker, policy: LogDirsSettings, ours: OwnChanges, moves: tuple[Move, ...], cancel: tuple[Relocation, ...]
+) -> frozenset[str]:
     """All directories that the strategy wants cordoned. ``free``: the broker without own cordons."""
     others = frozenset(d.path for d in free.dirs if d.cordoned)
     if policy.strategy != SIZE or not free.cordons:
@@ -184,8 +187,10 @@ def _steer(free: Broker, policy: LogDirsSettings, ours: OwnChanges, moves: tuple
     best = opened(free, was, policy.band, policy.open_dirs, shut).paths
     if not best:
         return others
-    going = {move.target for move in ours.moves if move.stage in UNDER_WAY}
-    kept = {*best, *(move.target for move in moves), *going}
+    going = {move.target for move in ours.moves if move.stage in UNDER_WAY and move not in cancel}
+    # A move is cancelled by a request to move the replica to its source, which a broker refuses if that is cordoned.
+    back = {move.source for move in cancel}
+    kept = {*best, *(move.target for move in moves), *going, *back}
     wanted = others | frozenset(d.path for d in free.dirs if d.online and d.path not in kept)
     return wanted if any(d.online and d.path not in wanted for d in free.dirs) else others
 

@@ -7,11 +7,12 @@ A setting is changed at the controller. The broker shows it when it has applied 
 milliseconds, later while it starts. Until then it shows the setting of before, which looks like another client's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
+from trueup.state.common.errors import Retry
 from trueup.state.logdirs.decision import NOTHING, Decision, OwnChanges, after, cordons, ordered
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
@@ -151,8 +152,8 @@ class DirectoryBalancer:
         back = [ReplicaLocation(broker, m.topic, m.partition, m.source) for m in decision.cancel]
         if not going and not back:
             return ours
-        refused = {(o.place.topic, o.place.partition): o for o in levers.place([*going, *back])
-                   if o.result in ("refused", "failed")}  # fmt: skip
+        failed = [o for o in levers.place([*going, *back]) if o.result in ("refused", "failed")]
+        refused = {(o.place.topic, o.place.partition): o for o in failed}
         sent = {move.what for move in decision.start}
         chosen = {move.what: move for move in ours.moves if (move.topic, move.partition) in refused}
         changed = {
@@ -162,6 +163,8 @@ class DirectoryBalancer:
         found = after(ours, changed)
         self._remember(broker, found)
         self._report(broker, ours, found)
+        if decision.cordon is None:  # otherwise the broker may not have opened the source yet
+            _cancelled(broker, [o for o in failed if o.place in back])
         return found
 
     def _report(self, broker: int, before: OwnChanges, now: OwnChanges) -> None:
@@ -214,6 +217,14 @@ def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: i
     for move in decision.start:
         made = ordered(made, move, int(broker.beside[broker.volumes[broker.place[move.source]]]), now_ms)
     return made
+
+
+def _cancelled(broker: int, refused: Sequence[MoveOutcome]) -> None:
+    """Raises `Retry` if the broker refused to cancel moves; their stage does not show it."""
+    if refused:
+        what = ", ".join(f"{o.place.topic}-{o.place.partition} to {o.place.path}" for o in refused)
+        why = ", ".join(dict.fromkeys(o.detail for o in refused))
+        raise Retry(f"broker {broker} to cancel moves: {what}", why, "the next pass requests it again")
 
 
 def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:

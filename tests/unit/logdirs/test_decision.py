@@ -158,6 +158,15 @@ def test_a_move_that_stands_still_is_cancelled() -> None:
     assert [len(decided(broker, ours, now=now).cancel) for now in ("00:10", "00:11")] == [0, 1]
 
 
+@pytest.mark.parametrize("stage", [MoveStage.COPYING, MoveStage.LEAVING])
+def test_the_source_of_a_move_to_cancel_is_opened(stage: MoveStage) -> None:
+    broker, ours = copying(10 * GB)
+    broker = replace(broker, dirs=(SMALL._replace(cordoned=True), broker.dirs[1], LogDir("/huge", 900 * GB, 800 * GB)))
+    ours = ours._replace(cordoned=frozenset({"/small"}), moves=(replace(ours.moves[0], stage=stage),))
+    found = decided(broker, ours, now="00:05")
+    assert (len(found.cancel), found.cordon) == (1, frozenset({"/large"}))
+
+
 def test_a_forgotten_move_is_approved_still() -> None:
     first = decided().moves[0]
     known = Relocation("t", first.partition, first.source, first.target, first.bytes, MoveStage.FORGOTTEN)

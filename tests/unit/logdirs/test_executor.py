@@ -8,7 +8,7 @@ import pytest
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
 from trueup.state.logdirs.decision import NOTHING, OwnChanges
-from trueup.state.logdirs.lifecycle import MoveStage
+from trueup.state.logdirs.lifecycle import STALLED_MS, MoveStage, Relocation
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.config.live import LiveSection
@@ -115,6 +115,20 @@ def arrived(bench: Bench) -> None:
     bench.client.broker = replace(bench.client.broker, dirs=dirs, replicas=replicas(rows))
 
 
+def stalled() -> tuple[Bench, Relocation]:
+    """The ordered move copies and makes no progress."""
+    bench = Bench()
+    bench.reconcile()
+    (move,) = bench.ours.moves
+    assert bench.client.broker is not None
+    bench.client.broker = replace(
+        bench.client.broker, replicas=replicas((*ROWS, ("t", move.partition, 1, GB, 9, True)))
+    )
+    bench.reconcile()
+    bench.now_ms += STALLED_MS + 1
+    return bench, move
+
+
 def test_all_is_remembered_before_it_is_done_and_the_throttle_comes_before_the_move() -> None:
     assert Bench().reconcile() == ["keep", "cordon", "throttle", "place"]
 
@@ -148,6 +162,26 @@ def test_a_move_is_reported_once_when_the_journal_did_not_respond() -> None:
     bench.journal_down = False
     bench.reconcile()
     assert [note[2] for note in bench.notes if note[1] == "move"].count(MoveStage.ARRIVED) == 1
+
+
+def test_a_move_is_cancelled_into_a_source_that_was_cordoned() -> None:
+    bench, move = stalled()
+    bench.reconcile()
+    assert [entry for entry in bench.client.log if entry[0] in ("cordon", "place")] == [
+        ("cordon",), ("place", (move.partition, "/small")),
+    ]  # fmt: skip
+
+
+def test_a_refused_cancel_is_a_problem_until_it_is_accepted() -> None:
+    bench, move = stalled()
+    bench.client.answer = "refused"
+    bench.reconcile()  # opens the source: the broker may not know it yet
+    opening = bench.dirs.left()
+    bench.reconcile()
+    refused = f"cancel moves: t-{move.partition} to /small; found because" in str(bench.dirs.left())
+    bench.client.answer = "started"
+    bench.reconcile()
+    assert (opening, refused, bench.dirs.left()) == ([], True, [])
 
 
 def test_a_refused_move_is_reported_once_when_the_throttle_cannot_be_removed() -> None:

@@ -63,8 +63,8 @@ def unreadable(topics: Mapping[str, JournalTopicState]) -> list[str]:
 def lost(config: JournalTopicState, confirmed: str, remembered: str) -> str:
     """Why settings of the topic may have been lost; empty if they were not.
 
-    ``confirmed``: the value of journal.confirmed; ``remembered``: the place that the data directory holds. Both are
-    empty in the first run.
+    ``confirmed``: the value of journal.confirmed; ``remembered``: the place that the data directory holds, which is
+    written only after the record of journal.confirmed was acknowledged. Both are empty in the first run.
     """
     if confirmed == config.place:
         return ""
@@ -72,7 +72,7 @@ def lost(config: JournalTopicState, confirmed: str, remembered: str) -> str:
         return "the topic was missing at an earlier start"
     known = confirmed or remembered
     if known == config.place:
-        return ""
+        return "the record of journal.confirmed is missing"
     if known:
         replaced = known.rpartition("@")[0] != config.id
         why = "the topic was deleted and created again" if replaced else "its oldest records were deleted"

@@ -142,6 +142,22 @@ def test_records_that_expired_while_nothing_ran_leave_every_mode_at_observe(brok
     assert "its oldest records were deleted: expected id-1@0; found id-1@1" in topics.problems[0]
 
 
+def test_a_topic_that_lost_all_records_and_kept_its_id_leaves_every_mode_at_observe(
+    broker: Broker, start: Start
+) -> None:
+    start()
+    broker.records = []
+    live, topics = start()
+    assert modes(live) == OBSERVE
+    assert "the record of journal.confirmed is missing" in topics.problems[0]
+
+
+def test_an_instance_that_never_led_takes_the_record_of_another_one(start: Start) -> None:
+    start(file="first.json")
+    live, _ = start(file="second.json")
+    assert modes(live) == FILES
+
+
 def test_a_confirmation_by_the_operator_lets_the_modes_apply(broker: Broker, start: Start) -> None:
     start()
     broker.anew()

@@ -138,7 +138,7 @@ class LogDirsReconciler:
     def _settled(self, shown: Broker, now_ms: int) -> BrokerState:
         """Decide about one broker, and execute permitted changes."""
         with self._lock:
-            approved = self._approved.pop(shown.id, frozenset())
+            approved = self._approved.get(shown.id, frozenset())
         cordons = shown.cordons and now_ms >= self._no_cordons_until_ms.get(shown.id, 0)
         ours = self.balancer.of(shown.id)
         broker, ours = followed_by(ours._replace(approved=ours.approved | approved), shown, now_ms)
@@ -151,6 +151,8 @@ class LogDirsReconciler:
         except TrueupError as error:
             self._failed(broker, error, decision, now_ms)
             return BrokerState(seen, decision, self.balancer.of(shown.id), str(error))
+        with self._lock:  # not before: the next pass executes what a failed one did not
+            self._approved[shown.id] = self._approved.get(shown.id, frozenset()) - approved
         return BrokerState(cordoned(seen, decision.cordon), decision, self.balancer.of(shown.id))
 
     def _decided(self, broker: Broker, ours: OwnChanges, now_ms: int) -> tuple[Decision, int | None]:

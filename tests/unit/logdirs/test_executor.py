@@ -366,6 +366,16 @@ def test_an_approved_move_is_done_and_no_other() -> None:
     assert [len(entry) for entry in bench.client.log if entry[0] == "place"] == [2]
 
 
+def test_an_approved_move_is_done_after_a_pass_that_failed() -> None:
+    bench = Bench(mode="approve", strategy="partition")
+    bench.reconcile()
+    bench.dirs.approve([n for n in _names(bench) if n.startswith("move")])
+    bench.journal_down = True
+    failed = "place" in bench.reconcile()
+    bench.journal_down = False
+    assert (failed, "place" in bench.reconcile()) == (False, True)
+
+
 def test_a_cordon_waits_for_approval_too() -> None:
     bench = Bench(mode="approve")
     before = bench.reconcile()

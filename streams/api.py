@@ -54,6 +54,8 @@ class Application:
         self._approvals = Approvals(history, clock)
         self.spark_ui, self.spark_ended = "", ""
         self.other_problems: Callable[[], Iterable[str]] = tuple
+        self.obstacles: Callable[[], Iterable[str]] = tuple
+        """Problems with which an instance cannot lead."""
 
     def lead(self, streams: Mapping[str, Stream]) -> None:
         """These streams run from now on."""
@@ -72,6 +74,7 @@ class Application:
         return {
             "id": self._live.now.ha.id, "role": role, "epoch": election.epoch, "leader": election.leader,
             "standbys": election.standbys(),
+            "unable": [*self._supervisor.failing(), *self.obstacles()] if role == "standby" else [],
         }  # fmt: skip
 
     def status(self) -> dict[str, Any]:
@@ -103,7 +106,8 @@ class Application:
             f"config record refused, {where}: {why}; `trueup config set {shlex.quote(name)} --default` removes it"
             for name, (where, why) in list(self._live.refused.items())
         ]
-        return [*refused, *self.other_problems(), *(problem for each in found.values() for problem in each.problems)]
+        others = [*self.obstacles(), *self.other_problems()]
+        return [*refused, *others, *(problem for each in found.values() for problem in each.problems)]
 
     def _queries(self) -> list[dict[str, Any]]:
         out = []

@@ -257,11 +257,13 @@ class Running:
         )  # fmt: skip
         chosen, tls = self._settings.http, self._tls
         access = access_of(self._settings, lambda reason: self._metrics.refused.at(reason).inc())
+        application.obstacles = lambda: filter(
+            None, [self._disk.problem(), self._executors.problem if self._executors else ""]
+        )
         application.other_problems = lambda: [
             *self._journal.unreadable.problems(), *(self._topics.problems if self._topics else ()),
-            *filter(None, [self._clock.problem(), self._disk.problem()]),
-            *filter(None, [self._executors.problem if self._executors else ""]),
-            *(access.problems if access else ()), *([tls.problem] if tls and tls.problem else ()),
+            *filter(None, [self._clock.problem()]), *(access.problems if access else ()),
+            *([tls.problem] if tls and tls.problem else ()),
         ]  # fmt: skip
         self._supervisor.loop("trends", application.sample, EVERY_S)
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)

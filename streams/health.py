@@ -20,7 +20,8 @@ class Health(NamedTuple):
     """One of `LEVELS`."""
     line: str
     reasons: tuple[str, ...]
-    """The reasons why the application is not healthy; empty if it is healthy."""
+    """The reasons why the application is not healthy; empty if it is healthy. Of a standby also the problems that do
+    not prevent a takeover."""
     lines: tuple[tuple[str, str], ...] = ()
     """The `Signs.lines` of all streams; empty for a standby."""
 
@@ -51,13 +52,14 @@ def _judged(status: Mapping[str, Any]) -> str:
 
 
 def _standby(status: Mapping[str, Any]) -> Health:
-    """A standby is healthy if it could take over."""
+    """A standby is healthy if it could take over: a refused setting, for example, is the same for each instance."""
     ha, leader = status["ha"], status["ha"]["leader"]
     down = [_silent(source) for source in status["sources"] if source["state"] != "up"]
     problems = [text for text in status["problems"] if not text.startswith("this instance is a standby")]
     reasons = (*down, *problems, *(() if leader else ("no leader is known at present",)))
+    able = leader and not down and not ha["unable"]
     line = f"Standby of epoch {ha['epoch']}; the leader is at {leader}" if leader else "Standby without a leader"
-    return Health("attention" if reasons else "healthy", line, reasons)
+    return Health("healthy" if able else "attention", line, reasons)
 
 
 def _signs(status: Mapping[str, Any]) -> Iterator[Signs]:

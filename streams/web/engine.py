@@ -41,7 +41,7 @@ class Engine(Protocol):
         {stage: count}, oldest_ms (None: no deletion), executing_ms (how long one has been executed without an end;
         None: none is), complete}, ha (None: no section ha) {id, role (leader, standby,
         or starting: it leads, and its streams are not loaded yet), epoch, leader (its address, or ""), standbys
-        (addresses of the others)}.
+        (addresses of the others), unable (why a standby could not lead, apart from its sources)}.
         """
 
     def incomplete(self, noun: str) -> str:

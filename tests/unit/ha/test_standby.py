@@ -198,7 +198,7 @@ def test_metrics_and_status_tell_the_role(client: FlaskClient) -> None:
     assert ('trueup_leader{cluster="bookkeeper"} 0.0' in text, 'trueup_epoch{cluster="bookkeeper"} 1.0' in text) == (
         True, True,
     )  # fmt: skip
-    assert ha == {"id": "shop", "role": "standby", "epoch": 1, "leader": LEADER, "standbys": []}
+    assert ha == {"id": "shop", "role": "standby", "epoch": 1, "leader": LEADER, "standbys": [], "unable": []}
 
 
 def test_a_standby_that_could_take_over_is_healthy(standby: Election, now: Clock) -> None:
@@ -207,6 +207,17 @@ def test_a_standby_that_could_take_over_is_healthy(standby: Election, now: Clock
     now.s += 11
     alone = health(engine.status())
     assert (able.level, LEADER in able.line, alone.level) == ("healthy", True, "attention")
+
+
+@pytest.mark.parametrize("prevents", [False, True])
+def test_only_problems_that_prevent_a_takeover_make_a_standby_unable(standby: Election, prevents: bool) -> None:
+    engine = application(standby)
+    engine.other_problems, engine.obstacles = lambda: ["a certificate expires"], lambda: ["no space"] * prevents
+    code = create_app(engine, all_metrics()).test_client().get("/readyz?standbyok=true").status_code
+    found = health(engine.status())
+    assert (found.level, found.reasons[-1], code) == (
+        ("attention", "a certificate expires", 503) if prevents else ("healthy", "a certificate expires", 200)
+    )
 
 
 def test_an_instance_that_takes_over_says_so_and_leads_with_its_streams(leader: Election) -> None:

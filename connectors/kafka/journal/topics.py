@@ -9,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from enum import Enum
 from functools import cached_property
 from types import MappingProxyType
@@ -103,12 +102,15 @@ class TopicClient:
             "message.max.bytes": LARGEST,
             "delivery.report.only.error": True,
         }
-        self._producer = Producer({**self._writes, "on_delivery": self._delivered})
+        self._producer = self._made()
         self._transactions: Transactions | None = None
         self._lock = threading.Lock()
         self._failed: list[KafkaError] = []
         self._asking = threading.Lock()
         self._asker: Consumer | None = None
+
+    def _made(self) -> Producer:
+        return Producer({**self._writes, "on_delivery": self._delivered})
 
     @cached_property
     def _admin(self) -> Any:
@@ -234,16 +236,26 @@ class TopicClient:
             try:
                 enqueue(self._producer, parts, partition)
             except KafkaException as error:
-                raise translated(error.args[0], "write to the journal") from error
+                raise self._refused([error.args[0]]) from error
             left = self._producer.flush(within_s)
             if self._failed:
-                raise translated(self._failed[0], "write to the journal")
+                raise self._refused(self._failed)
             if left:
                 self._producer.purge()
                 self._producer.flush(ASK_S)  # what it reports of them would count for the next write
                 raise Retry("acknowledged records", f"{left} unacknowledged after {within_s:.0f} s", "try again")
         finally:
             self._lock.release()
+
+    def _refused(self, errors: Sequence[KafkaError]) -> TrueupError:
+        """The error of a write that failed with these. A producer with a fatal error never writes again, so a new one
+        replaces it."""
+        if any(map(is_fatal, errors)):
+            log.warning("the producer of the journal is replaced", extra={"error": errors[0].str()})
+            before, self._producer = self._producer, self._made()
+            before.purge()
+            before.flush(ASK_S)  # results that are not delivered would keep it alive
+        return translated(errors[0], "write to the journal")
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:
@@ -346,17 +358,42 @@ class Announcer:
     """Writes to a topic without waiting; lost records are reported in another way."""
 
     def __init__(self, client: Mapping[str, Any]) -> None:
-        self._producer = Producer({
-            **client, "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
+        self._client = client
+        self._producer = self._made()
+        self._lock = threading.Lock()
+
+    def _made(self) -> Producer:
+        return Producer({
+            **self._client, "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
             "message.timeout.ms": ANNOUNCED_MS, "queue.buffering.max.messages": 10_000,
             "message.max.bytes": LARGEST, "log_level": 0,
         })  # fmt: skip
 
     def publish(self, topic: str, key: bytes, body: bytes) -> None:
         """Write a record if possible. Never raises because of the brokers."""
-        with suppress(BufferError, KafkaException):
-            self._producer.produce(topic, body, key)
-            self._producer.poll(0)
+        producer = self._producer
+        try:
+            producer.produce(topic, body, key)
+            producer.poll(0)
+        except BufferError:
+            pass
+        except KafkaException as error:
+            if is_fatal(error.args[0]):
+                self._replace(producer)
+
+    def _replace(self, broken: Producer) -> None:
+        """Discard a producer that never writes again, unless another thread did."""
+        with self._lock:
+            if self._producer is not broken:
+                return
+            self._producer = self._made()
+        broken.purge()
+        broken.poll(0)
+
+
+def is_fatal(error: KafkaError) -> bool:
+    """Whether a producer with this error fails all later writes."""
+    return error.fatal() or error.code() == KafkaError._FATAL
 
 
 def translated(error: KafkaError, doing: str) -> TrueupError:

@@ -34,6 +34,10 @@ the number that twenty instances write in the takeover time. An old sign that is
 count."""
 
 
+FOREIGN_S = 12.0
+"""The silence in seconds after which an application without section ha counts as ended. Its signs are 4 s apart."""
+
+
 class Sign(NamedTuple):
     """One record: a sign of life of an instance."""
 
@@ -237,7 +241,8 @@ class Contender:
         if not (self.able and self._current) or now_s - self._claimed_s < self.terms.takeover_s:
             return False
         # The leader acts as long as its own settings permit, which may be those of another release.
-        silence_s = max(self.terms.takeover_s, self.leader.takeover_ms / 1000)
+        least_s = FOREIGN_S if self.leader.foreign else self.leader.takeover_ms / 1000
+        silence_s = max(self.terms.takeover_s, least_s)
         return self.leader.state == ENDED or self.silent_s(now_s) >= silence_s
 
     def _quiet(self, now_s: float) -> bool:

@@ -18,12 +18,12 @@ from contextlib import suppress
 from typing import Any
 
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.instance.leadership import ENDED, REFUSED, RUNNING, STANDBY, WAITING
+from trueup.state.instance.leadership import ENDED, FOREIGN_S, REFUSED, RUNNING, STANDBY, WAITING
 from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import INSTANCES
 
 log = logging.getLogger(__name__)
-BEAT_S, WAIT_S, LOOK_S = 4.0, 12.0, 1.0
+BEAT_S, WAIT_S, LOOK_S = FOREIGN_S / 3, FOREIGN_S, 1.0
 LAST = 100
 """The newest records that are read at the start."""
 KEY = b"instance"

@@ -99,14 +99,23 @@ def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
     assert (states, one.role) == ([STANDBY, STANDBY], InstanceRole.LEADER)
 
 
-def test_a_standby_waits_as_long_as_the_settings_of_the_leader_ask(log: Log) -> None:
-    elected(log, "a")
+def states_of_hasty(log: Log, *times: float) -> list[str]:
+    """The signs of a standby with a short takeover time, which reads the log at 0 s."""
     hasty = Contender("b", "at b", LeadershipTimes(4.0), 0.0)
     for sign in log.signs:
         hasty.seen(sign, 0.0)
     log.readers.append(hasty)
-    states = [sign.state for now_s in (0.0, 5.0, 9.9, 10.0) if (sign := log.step(hasty, now_s))]
-    assert states == [STANDBY, STANDBY, STANDBY, WAITING]
+    return [sign.state for now_s in times if (sign := log.step(hasty, now_s))]
+
+
+def test_a_standby_waits_as_long_as_the_settings_of_the_leader_ask(log: Log) -> None:
+    elected(log, "a")
+    assert states_of_hasty(log, 0.0, 5.0, 9.9, 10.0) == [STANDBY, STANDBY, STANDBY, WAITING]
+
+
+def test_a_standby_waits_longer_than_an_application_without_ha_is_silent(log: Log) -> None:
+    log.append(Sign(-1, "x", RUNNING, "at x", since=0))
+    assert states_of_hasty(log, 0.0, 4.1, 11.9, 12.0) == [STANDBY, STANDBY, STANDBY, WAITING]
 
 
 def test_a_standby_claims_at_once_after_an_end(log: Log) -> None:

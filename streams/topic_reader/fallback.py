@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
 from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry
+from trueup.connectors.bookkeeper.bookie.ledger_access import NoSuchMetadata
+from trueup.connectors.pulsar.offload_read import NoSuchObject
 from trueup.state.common.errors import BadBytes, Refused, Retry, Stop, TrueupError, Unknown
 from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import ReadPriority, Tier, order
@@ -82,7 +84,8 @@ def _lost(part: LedgerRange, at: int, failed: Mapping[Tier, TrueupError]) -> Tru
     if unproven := [error.todo for error in failed.values() if not isinstance(error, Refused | BadBytes)]:
         return Stop(expected, found, "; ".join(unproven))
     lost = LostEntries(expected, found, _TODO)
-    lost.whole = all(isinstance(error, Refused) and not isinstance(error, NoSuchEntry) for error in failed.values())
+    # Bookies that do not have the ledger prove that only for the entries of their write set and fragment.
+    lost.whole = all(isinstance(error, NoSuchMetadata | NoSuchObject) for error in failed.values())
     return lost
 
 

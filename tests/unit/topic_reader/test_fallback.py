@@ -4,7 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry
+from trueup.connectors.bookkeeper.bookie.codes import NoSuchEntry, NoSuchLedger
+from trueup.connectors.bookkeeper.bookie.ledger_access import NoSuchMetadata
+from trueup.connectors.pulsar.offload_read import NoSuchObject
 from trueup.state.common.errors import BadBytes, Refused, Retry, Stop, TrueupError
 from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.positions import LedgerRange
@@ -126,12 +128,19 @@ def test_the_open_ledger_ends_where_its_tier_ends() -> None:
 
 def test_a_ledger_that_no_tier_has_is_lost_as_a_whole() -> None:
     with pytest.raises(LostEntries) as found:
-        served(FakeTier({0: GONE}), FakeTier({0: GONE}))
+        served(FakeTier({0: NoSuchMetadata("it", "none", "look")}), FakeTier({0: NoSuchObject("it", "none", "look")}))
     assert found.value.whole
 
 
-@pytest.mark.parametrize("error", [NoSuchEntry("it", "none", "look"), BadBytes("there", 3, "it", "other bytes")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        NoSuchEntry("it", "none", "look"),
+        NoSuchLedger("it", "none", "look"),  # the answer of one write set or fragment
+        BadBytes("there", 3, "it", "other bytes"),
+    ],
+)
 def test_an_entry_that_no_tier_has_is_not_the_whole_ledger(error: TrueupError) -> None:
     with pytest.raises(LostEntries) as found:
-        served(FakeTier({2: error}), FakeTier({2: GONE}))
+        served(FakeTier({2: error}), FakeTier({2: NoSuchObject("it", "none", "look")}))
     assert not found.value.whole

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 import pytest
 
 from tests.unit.pulsar.pulsar_entries import encoded
+from trueup.connectors.bookkeeper.bookie.ledger_access import NoSuchMetadata
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.messages import ManagedLedger
 from trueup.connectors.pulsar.topics import PulsarTopic
-from trueup.state.common.errors import BadBytes, Refused, Stop, TrueupError
+from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.read_priority.positions import EntryPosition
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import LostEntries
@@ -16,7 +17,7 @@ from trueup.streams.topic_reader.reader import SKEW_MS, Range, ReadOptions, Read
 
 TOPIC, COUNT = PulsarTopic("t", "ns", "a"), 4
 ALL, USUAL = Range(), ReadOptions()
-GONE = Refused("metadata", "none", "read it elsewhere")
+GONE = NoSuchMetadata("metadata", "none", "read it elsewhere")
 DAMAGED = BadBytes("there", 3, "it", "other bytes")
 
 

@@ -52,7 +52,8 @@ class ReadOptions(NamedTuple):
 
     priority: ReadPriority = ReadPriority.BOOKKEEPER_FIRST
     skip_missing: bool = False
-    """Whether a read continues behind entries that no tier has. Otherwise such an entry is an error."""
+    """Whether a read continues behind entries that no tier has and ledgers that are trimmed meanwhile. Otherwise
+    these are an error."""
     transactions: bool = False
     """Whether messages of transactions are included, committed or not. Otherwise such a message is an error."""
 
@@ -111,8 +112,8 @@ class TopicReader:
 
     def read(self, topic: PulsarTopic, wanted: Range) -> Iterator[TopicMessage]:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
-        `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions and for
-        entries whose only tiers refuse access."""
+        `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions, for
+        entries whose only tiers refuse access, and for ledgers that are trimmed meanwhile, unless these are skipped."""
         chunks = Chunks(str(topic))
         for part in parts(since(self.ledgers(topic), wanted.from_ms), wanted.first, wanted.last):
             for served in self.entries(topic, part):
@@ -121,6 +122,8 @@ class TopicReader:
                     if whole is not None and within(wanted, whole.publish_ms):
                         self.report.messages += 1
                         yield TopicMessage(topic, whole, served.tier)
+            if part.info.ledger in self.report.trimmed and not self._options.skip_missing:
+                raise was_trimmed(f"ledger {part.info.ledger} in {topic}")
         self.report.chunks += chunks.dropped
 
     def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
@@ -195,6 +198,13 @@ class TopicReader:
                 "whether it was committed is not known; --transactions (transactions: true) includes all of them",
             )
         return users
+
+
+def was_trimmed(expected: str) -> Stop:
+    """The error for entries of a ledger that left its topic."""
+    return Stop(
+        expected, "a ledger that was trimmed", "read again, or skip what is trimmed with --missing skip (missing: skip)"
+    )
 
 
 def _messages(ledger: int, entry: int, payload: memoryview) -> list[Message]:

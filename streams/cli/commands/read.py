@@ -34,7 +34,7 @@ _SHOWN = 48
 @click.option("--priority", type=click.Choice([p.value for p in ReadPriority]), default="bookkeeper-first",
               show_default=True, help="The tier to read first. The other one is read where it fails.")  # fmt: skip
 @click.option("--missing", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
-              help="What to do about entries that no tier has.")  # fmt: skip
+              help="What to do about entries that no tier has, and ledgers that are trimmed meanwhile.")  # fmt: skip
 @click.option("--transactions", is_flag=True, help="Include messages of transactions, even of aborted ones.")
 @options.report_to
 @options.output
@@ -71,7 +71,12 @@ def read(
         finally:
             _summary(topics.report)
             damage_report.send(lambda: report_to, topics.report)
-    return codes.INCOMPLETE if topics.report.missing else codes.OK
+    return code_of(topics.report)
+
+
+def code_of(report: "ReadReport") -> int:
+    """The exit code after a read without an error."""
+    return codes.INCOMPLETE if report.missing or report.trimmed else codes.OK
 
 
 def _messages(topics: "TopicCatalog", name: str, wanted: "Range") -> "Iterator[TopicMessage]":

@@ -12,11 +12,11 @@ from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.protocol.rows import EntryBytes, MessageRows, TooMuchError, rows_of
 from trueup.connectors.pulsar.topics import PulsarTopic
-from trueup.state.common.errors import BadBytes, Refused, Stop
+from trueup.state.common.errors import BadBytes, Refused
 from trueup.state.read_priority.positions import LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import ServedEntry
-from trueup.streams.topic_reader.reader import StoredEntry
+from trueup.streams.topic_reader.reader import StoredEntry, was_trimmed
 from trueup.streams.topic_reader.spark.planner import EntryRange
 from trueup.streams.topic_reader.topics import TopicCatalog
 
@@ -54,7 +54,7 @@ class RangeReader:
             self.topics.report.chunks += chunks.dropped
         if self.topics.report.trimmed and not self.skip:
             expected = f"entries {wanted.first} to {wanted.last} of ledger {wanted.ledger} in {wanted.topic}"
-            raise Stop(expected, "a ledger that was trimmed", "read again, or skip what is trimmed (missing: skip)")
+            raise was_trimmed(expected)
 
     def _of(
         self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo, chunks: Chunks, ledgers: list[LedgerInfo]

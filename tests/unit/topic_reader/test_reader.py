@@ -12,11 +12,13 @@ from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import BadBytes, Stop, TrueupError
 from trueup.state.read_priority.positions import EntryPosition
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
+from trueup.streams.cli.commands.read import code_of
+from trueup.streams.terminal import codes
 from trueup.streams.topic_reader.fallback import LostEntries
 from trueup.streams.topic_reader.reader import SKEW_MS, Range, ReadOptions, ReadReport, TopicReader
 
 TOPIC, COUNT = PulsarTopic("t", "ns", "a"), 4
-ALL, USUAL = Range(), ReadOptions()
+ALL, USUAL, SKIPS = Range(), ReadOptions(), ReadOptions(skip_missing=True)
 GONE = NoSuchMetadata("metadata", "none", "read it elsewhere")
 DAMAGED = BadBytes("there", 3, "it", "other bytes")
 
@@ -72,10 +74,21 @@ def test_ledgers_are_read_in_order() -> None:
     assert FakeCluster(9, 7).given_out() == entries(7, 9)
 
 
-def test_a_ledger_that_is_trimmed_during_the_read_is_left_out_and_reported() -> None:
+def test_a_ledger_that_is_trimmed_during_the_read_can_be_skipped_and_is_reported() -> None:
     cluster, report = FakeCluster(7, 8, 9), ReadReport()
     cluster.trimmed = {8}
-    assert (cluster.given_out(report=report), report.trimmed) == (entries(7, 9), [8])
+    assert (cluster.given_out(options=SKIPS, report=report), report.trimmed) == (entries(7, 9), [8])
+
+
+def test_a_ledger_that_is_trimmed_during_the_read_is_an_error() -> None:
+    cluster = FakeCluster(7, 8, 9)
+    cluster.trimmed = {8}
+    with pytest.raises(Stop, match="ledger 8 in persistent://t/ns/a; found a ledger that was trimmed"):
+        cluster.given_out()
+
+
+def test_a_read_without_a_trimmed_ledger_is_incomplete() -> None:
+    assert code_of(ReadReport(trimmed=[8])) == codes.INCOMPLETE
 
 
 def test_a_ledger_that_moves_to_tiered_storage_during_the_read_is_read_from_there() -> None:

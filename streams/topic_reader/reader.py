@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from math import inf
 from typing import Any, NamedTuple, TypeVar
 
@@ -18,6 +19,7 @@ from trueup.state.read_priority.positions import EntryPosition, LedgerRange, par
 from trueup.state.read_priority.tiers import LedgerInfo, ReadPriority, Tier
 from trueup.streams.topic_reader import fallback
 from trueup.streams.topic_reader.fallback import Fallback, LostEntries, ServedEntry
+from trueup.streams.topic_reader.look_back import JoinedChunks
 from trueup.streams.topic_reader.sources import LedgerSource
 
 T = TypeVar("T")
@@ -114,8 +116,11 @@ class TopicReader:
         """The messages of a topic in this range, in order, up to the last confirmed one at the time of the read. Raises
         `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions, for
         entries whose only tiers refuse access, and for ledgers that are trimmed meanwhile, unless these are skipped."""
-        chunks = Chunks(str(topic))
-        for part in parts(since(self.ledgers(topic), wanted.from_ms), wanted.first, wanted.last):
+        ledgers = self.ledgers(topic)
+        chosen = parts(since(ledgers, wanted.from_ms), wanted.first, wanted.last)
+        start = EntryPosition(chosen[0].info.ledger, chosen[0].first) if chosen else EntryPosition(0, 0)
+        chunks = JoinedChunks(Chunks(str(topic)), start, ledgers, partial(self.entries, topic), self.report.trimmed)
+        for part in chosen:
             for served in self.entries(topic, part):
                 for message in served.content:
                     whole = chunks.add(message)

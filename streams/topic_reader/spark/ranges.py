@@ -5,24 +5,22 @@ looked for in earlier entries, so that a message is given out once, wherever ran
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 
 from trueup.connectors.pulsar.protocol.chunks import Chunks
 from trueup.connectors.pulsar.protocol.lockstep import UnusualError
 from trueup.connectors.pulsar.protocol.message import Message
 from trueup.connectors.pulsar.protocol.rows import EntryBytes, MessageRows, TooMuchError, rows_of
-from trueup.connectors.pulsar.topics import PulsarTopic
 from trueup.state.common.errors import BadBytes, Refused
-from trueup.state.read_priority.positions import LedgerRange
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.topic_reader.fallback import ServedEntry
+from trueup.streams.topic_reader.look_back import JoinedChunks
 from trueup.streams.topic_reader.reader import StoredEntry, was_trimmed
 from trueup.streams.topic_reader.spark.planner import EntryRange
 from trueup.streams.topic_reader.topics import TopicCatalog
 
-LOOK_BACK = 10_000
-"""Maximum number of entries before a range in which the first chunk of a message is looked for."""
-_FIRST_LOOK = 16
 TOGETHER, TOGETHER_BYTES = 8_192, 2 << 20
 """Maximum number and bytes of entries that are parsed together, besides the last one."""
 _FIRST_BYTES, _GROWTH = 1 << 16, 4
@@ -39,7 +37,6 @@ class RangeReader:
     wanted: EntryRange
     skip: bool
     """Whether entries that were trimmed are skipped and noted in the report."""
-    _sought: set[str] = field(default_factory=set)
 
     def messages(self) -> Iterator[Found]:
         """The messages, of some entries together or of one entry at a time, and the tier that served them."""
@@ -48,32 +45,37 @@ class RangeReader:
         if info is None:
             self.topics.report.trimmed.append(wanted.ledger)
         else:
-            chunks = Chunks(str(wanted.topic))
+            chunks = self._joined(ledgers)
             for group in _groups(self.topics.stored(wanted.topic, LedgerRange(info, wanted.first, wanted.last))):
-                yield from self._of(group, info, chunks, ledgers)
+                yield from self._of(group, info, chunks)
             self.topics.report.chunks += chunks.dropped
         if self.topics.report.trimmed and not self.skip:
             expected = f"entries {wanted.first} to {wanted.last} of ledger {wanted.ledger} in {wanted.topic}"
             raise was_trimmed(expected)
 
-    def _of(
-        self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo, chunks: Chunks, ledgers: list[LedgerInfo]
-    ) -> Iterator[Found]:
+    def _joined(self, ledgers: list[LedgerInfo]) -> JoinedChunks:
+        topics, wanted = self.topics, self.wanted
+        start = EntryPosition(wanted.ledger, wanted.first)
+        entries = partial(topics.entries, wanted.topic)
+        return JoinedChunks(Chunks(str(wanted.topic)), start, ledgers, entries, topics.report.trimmed)
+
+    def _of(self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo, chunks: JoinedChunks) -> Iterator[Found]:
         """The messages of entries: together, or each on its own if that is refused."""
         try:
             yield rows_of(_held(group)), group[0].tier
             return
         except TooMuchError:
             half = len(group) // 2
-            yield from self._of(group[:half], info, chunks, ledgers)
-            yield from self._of(group[half:], info, chunks, ledgers)
+            yield from self._of(group[:half], info, chunks)
+            yield from self._of(group[half:], info, chunks)
             return
         except UnusualError:
             pass
         for served in self._apart(group, info):
             found = served.content
             if found and found[0].chunk is not None:
-                found = self._whole(chunks, found[0], ledgers)
+                whole = chunks.add(found[0])
+                found = [] if whole is None else [whole]
             yield found, served.tier
 
     def _apart(self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo) -> Iterator[ServedEntry[list[Message]]]:
@@ -95,32 +97,6 @@ class RangeReader:
             if not self.skip:
                 raise
             return []
-
-    def _whole(self, chunks: Chunks, message: Message, ledgers: list[LedgerInfo]) -> list[Message]:
-        chunk = message.chunk
-        assert chunk is not None
-        if chunk.uuid not in self._sought and not message.encrypted:
-            self._sought.add(chunk.uuid)
-            if chunk.id:
-                for earlier in self._earlier(chunk.uuid, ledgers):
-                    chunks.add(earlier)
-        whole = chunks.add(message)
-        return [] if whole is None else [whole]
-
-    def _earlier(self, uuid: str, ledgers: list[LedgerInfo]) -> list[Message]:
-        """The chunks of a message before the range, in order, from its last first chunk on."""
-        found, trimmed = list[Message](), len(self.topics.report.trimmed)
-        for part in _backwards(ledgers, self.wanted):
-            some = [one for one in self._chunks(self.wanted.topic, part) if one.chunk and one.chunk.uuid == uuid]
-            found = some + found
-            if any(one.chunk is not None and one.chunk.id == 0 for one in some):
-                break
-        del self.topics.report.trimmed[trimmed:]  # a loss before the range is none of the range
-        return found
-
-    def _chunks(self, topic: PulsarTopic, part: LedgerRange) -> Iterator[Message]:
-        for served in self.topics.entries(topic, part):
-            yield from served.content
 
 
 def _groups(found: Iterable[ServedEntry[StoredEntry]]) -> Iterator[list[ServedEntry[StoredEntry]]]:
@@ -144,17 +120,3 @@ def _held(group: list[ServedEntry[StoredEntry]]) -> EntryBytes:
     return EntryBytes(
         [served.entry for served in group], [one.data for one in content], [one.layout for one in content]
     )
-
-
-def _backwards(ledgers: list[LedgerInfo], wanted: EntryRange) -> Iterator[LedgerRange]:
-    """Parts before a range, the last one first, of increasing size, `LOOK_BACK` entries together."""
-    size, left, end = _FIRST_LOOK, LOOK_BACK, wanted.first
-    for info in sorted(ledgers, key=lambda one: -one.ledger):
-        if info.ledger > wanted.ledger:
-            continue
-        if info.ledger < wanted.ledger:
-            end = info.entries
-        while end > 0 and left > 0:
-            first = max(0, end - min(size, left))
-            yield LedgerRange(info, first, end - 1)
-            left, size, end = left - (end - first), size * 2, first

@@ -146,6 +146,14 @@ def test_a_marker_of_a_broker_is_no_message() -> None:
     assert (cluster.given_out(report=report), report.markers) == ([(7, 0), (7, 2), (7, 3)], 1)
 
 
+def test_a_read_from_the_id_of_a_message_in_chunks_has_that_message() -> None:
+    cluster = FakeCluster(7, 8)
+    for ledger, number in ((7, COUNT - 1), (8, 0)):
+        of_two = {"uuid": b"u", "num_chunks_from_msg": 2, "chunk_id": int(ledger == 8), "total_chunk_msg_size": 2}
+        cluster.ledgers[ledger][number] = encoded(b"x", **of_two)
+    assert cluster.given_out(Range(first=EntryPosition(8, 0))) == entries(8)
+
+
 def test_messages_are_chosen_by_their_time() -> None:
     cluster = FakeCluster(7)
     cluster.ledgers[7] = [encoded(b"x", publish_time=100 * n) for n in range(COUNT)]

@@ -1,0 +1,68 @@
+"""Messages in chunks of which the first chunks are before the start of a read."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from trueup.connectors.pulsar.protocol.chunks import Chunks
+from trueup.connectors.pulsar.protocol.message import Message
+from trueup.state.read_priority.positions import EntryPosition, LedgerRange
+from trueup.state.read_priority.tiers import LedgerInfo
+from trueup.streams.topic_reader.fallback import ServedEntry
+
+LOOK_BACK = 10_000
+"""Maximum number of entries before a read in which the first chunk of a message is looked for."""
+_FIRST_LOOK = 16
+Entries = Callable[[LedgerRange], Iterable[ServedEntry[list[Message]]]]
+
+
+class JoinedChunks:
+    """The messages of a read that begins at ``start``. ``ledgers``: those of the topic; ``entries``: reads a part of
+    one, and adds the ledgers that were trimmed meanwhile to ``trimmed``."""
+
+    def __init__(
+        self, chunks: Chunks, start: EntryPosition, ledgers: Sequence[LedgerInfo], entries: Entries, trimmed: list[int]
+    ) -> None:
+        self._chunks, self._start, self._ledgers = chunks, start, ledgers
+        self._entries, self._trimmed = entries, trimmed
+        self._sought = set[str]()
+
+    @property
+    def dropped(self) -> int:
+        """The number of dropped chunks."""
+        return self._chunks.dropped
+
+    def add(self, message: Message) -> Message | None:
+        """See `Chunks.add`; at the first chunk of a message in this read, those before the start are read. Raises as
+        ``entries`` does."""
+        chunk = message.chunk
+        if chunk is not None and chunk.uuid not in self._sought and not message.encrypted:
+            self._sought.add(chunk.uuid)
+            if chunk.id:
+                for earlier in self._earlier(chunk.uuid):
+                    self._chunks.add(earlier)
+        return self._chunks.add(message)
+
+    def _earlier(self, uuid: str) -> list[Message]:
+        """The chunks of a message before the start, in order, from its last first chunk on."""
+        found, trimmed = list[Message](), len(self._trimmed)
+        for part in _backwards(self._ledgers, self._start):
+            messages = (message for served in self._entries(part) for message in served.content)
+            some = [one for one in messages if one.chunk and one.chunk.uuid == uuid]
+            found = some + found
+            if any(one.chunk is not None and one.chunk.id == 0 for one in some):
+                break
+        del self._trimmed[trimmed:]  # a loss before the start is none of the read
+        return found
+
+
+def _backwards(ledgers: Sequence[LedgerInfo], start: EntryPosition) -> Iterator[LedgerRange]:
+    """Parts before a position, the last one first, of increasing size, `LOOK_BACK` entries together."""
+    size, left, end = _FIRST_LOOK, LOOK_BACK, start.entry
+    for info in sorted(ledgers, key=lambda one: -one.ledger):
+        if info.ledger > start.ledger:
+            continue
+        if info.ledger < start.ledger:
+            end = info.entries
+        while end > 0 and left > 0:
+            first = max(0, end - min(size, left))
+            yield LedgerRange(info, first, end - 1)
+            left, size, end = left - (end - first), size * 2, first

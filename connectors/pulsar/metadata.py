@@ -75,15 +75,15 @@ def topic_ledgers(data: bytes, where: str) -> tuple[list[LedgerInfo], str]:
     source = managed_ledger(data, where).source  # rejects ids that are none
     data, where = compressed.opened(data, where)
     message = _parsed(messages.ManagedLedger(), data, where)
-    ledgers = sorted(
+    ledgers = [
         LedgerInfo(
             one.ledgerId, one.entries, one.size, one.timestamp,
             _copy(one.ledgerId, one.offloadContext) if one.offloadContext.HasField("uidMsb") else None,
             one.offloadContext.bookkeeperDeleted, one.offloadContext.timestamp,
         )
         for one in message.ledgerInfo
-    )  # fmt: skip
-    return ledgers, source
+    ]  # fmt: skip
+    return sorted(ledgers, key=lambda one: one.ledger), source
 
 
 def _copy(ledger: int, context: Any) -> OffloadedCopy:

@@ -35,7 +35,9 @@ def ledgers(
         try:
             found, source = topic_ledgers(_data(node), node.path)
             if source:
-                shadows[topic] = topic_of(source)
+                owner = topic_of(source)
+                paths.node(owner.owner)  # one that is no path is the error of this topic, not of all
+                shadows[topic] = owner
         except Stop as error:
             bad(topic, error)
         else:

@@ -80,6 +80,13 @@ def shadow_of(source: bytes) -> bytes:
     return bytes(message.SerializeToString())
 
 
+def test_a_ledger_that_is_listed_twice_does_not_end_the_read_of_its_topic() -> None:
+    message = messages.ManagedLedger()
+    message.ledgerInfo.add(ledgerId=7).offloadContext.uidMsb = 1
+    message.ledgerInfo.add(ledgerId=7)
+    assert [one.ledger for one in metadata.topic_ledgers(message.SerializeToString(), NODE)[0]] == [7, 7]
+
+
 def test_a_shadow_topic_points_to_no_ledger_and_proves_nothing_about_those_of_its_name() -> None:
     found = node(NODE, shadow_of(b"persistent://public/default/source"))
     assert found is not None

@@ -34,7 +34,8 @@ class PolicyView(NamedTuple):
     priority: ReadPriority | None = None
     lag_ms: int | None = None
     """The delay in ms after which a broker deletes the BookKeeper ledger of an offloaded ledger. None if the policy
-    does not set it; a negative delay means never."""
+    does not set it. The admin API describes a negative delay as never, but brokers then delete at once
+    (ManagedLedgerImpl.isOffloadedNeedsDelete)."""
     digest: str = ""
     """The digest of all fields of the policy except the priority. Empty if there is no policy."""
     plain: str = ""

@@ -52,8 +52,9 @@ READ_RULES = Rules([
     ),
     Rule(
         "read_priority.deletion-due", _B, "a broker soon deletes a BookKeeper ledger whose tiered copy is not whole",
-        "The delay managedLedgerOffloadDeletionLagMs ends within read_priority.lag_warning_s. Brokers do not verify "
-        "the objects before they delete the BookKeeper ledger.",
+        "The delay managedLedgerOffloadDeletionLagMs ends within read_priority.lag_warning_s, or is negative: the "
+        "admin API describes that as never, but brokers then delete at once (some versions). They do not verify the "
+        "objects before they delete the BookKeeper ledger.",
         "Nothing is changed. Raise the delay in the policy, restore the objects, or offload the ledger again.",
     ),
     Rule(

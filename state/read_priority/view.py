@@ -73,10 +73,11 @@ class PriorityObservation(NamedTuple):
         return in_force(self.brokers, found.policy, topic.policy, topic.applied)
 
     def lag_ms(self, topic: TopicView) -> int | None:
-        """The delay after which brokers delete the BookKeeper ledger of an offloaded one; None: never."""
+        """The delay after which brokers delete the BookKeeper ledger of an offloaded one; negative: at once, None: not
+        set, which is never."""
         found = self.namespaces.get(topic.namespace)
         levels = [view for view in (topic.applied, topic.policy, found.policy if found else None) if view is not None]
         set_at = next((view.lag_ms for view in levels if view.lag_ms is not None), None)
         if set_at is None:
             set_at = min((b.lag_ms for b in self.brokers if b.lag_ms is not None), default=None)
-        return None if set_at is None or set_at < 0 else set_at
+        return set_at

@@ -85,8 +85,13 @@ def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
     if found["switched_ms"]:
         unloaded = ", unloaded since" if found["unloaded"] else ""
         yield "Switched", f"{since(now_ms, found['switched_ms'])} ago{unloaded}"
-    lag = "never" if found["lag_ms"] is None else f"{age(found['lag_ms'])} after the offload"
-    yield "Deletion", f"from BookKeeper {lag}"
+    yield "Deletion", f"from BookKeeper {_delay(found['lag_ms'])}"
+
+
+def _delay(lag_ms: int | None) -> str:
+    if lag_ms is None:
+        return "never"
+    return "at once: the delay is negative" if lag_ms < 0 else f"{age(lag_ms)} after the offload"
 
 
 def _event(event: Row, now_ms: int) -> str:

@@ -238,8 +238,11 @@ def test_of_a_deleted_topic_nothing_is_remembered() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lag_ms", "expected"), [(None, []), (-1, []), (NOW, ["read_priority.deletion-due"]), (10 * NOW, [])]
-)
+    ("lag_ms", "expected"),
+    [
+        (None, []), (-1, ["read_priority.deletion-due"]), (NOW, ["read_priority.deletion-due"]), (10 * NOW, []),
+    ],
+)  # fmt: skip
 def test_a_deletion_that_is_due_before_its_copy_is_whole_is_found(lag_ms: int | None, expected: list[str]) -> None:
     found = looks(seen([topic(copies(1, WHOLE, UNKNOWN))], lag_ms=lag_ms))
     assert [rule for rule in rules(found) if rule == "read_priority.deletion-due"] == expected

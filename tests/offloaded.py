@@ -23,7 +23,8 @@ def offloaded(
     last: int | None = None, length: int | None = None, stops: bool = False,
 ) -> Written:  # fmt: skip
     """A ledger with these entries. A block has at most ``block`` bytes. ``stops``: an entry that fits into no block
-    ends the ledger, which is completed anyway. ``last``, ``length``: values in the index."""
+    ends the ledger, which is completed anyway. ``last``, ``length``: values in the index.
+    ``owner``: empty: the metadata of the ledger have no keys of Pulsar."""
     data, blocks, at = bytearray(), list[tuple[int, int]](), 0
     while at < len(entries):
         left = sum(len(entry) + 12 for entry in entries[at:]) + 128
@@ -47,7 +48,7 @@ def offloaded(
 
 def metadata(last: int, length: int, owner: str, state: int = 3) -> bytes:
     message = messages.LedgerMetadata(lastEntryId=last, length=length, state=state)
-    for name, value in {**DATA, "pulsar/managed-ledger": owner}.items():
+    for name, value in {**DATA, "pulsar/managed-ledger": owner}.items() if owner else ():
         message.customMetadata.add(key=name.encode(), value=value.encode())
     made: bytes = message.SerializeToString()
     return made

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from trueup.connectors.pulsar import messages
 from trueup.state.common.errors import BadBytes, Stop
 from trueup.state.deletion.offloads import ObjectPair
-from trueup.state.deletion.owners import Claim, claim_of
+from trueup.state.deletion.owners import Claim, claim_of, pulsars
 
 _KEY = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d{1,19})(-index)?\Z", re.ASCII)
 _INDEX = struct.Struct(">IiqqiI")
@@ -57,6 +57,8 @@ class Index:
     """Whether the ledger is closed, according to its metadata."""
     claim: Claim
     """The claim in the metadata of the ledger."""
+    tagged: bool
+    """Whether the metadata of the ledger have keys of Pulsar. Early brokers, until 2019, wrote none."""
 
 
 def pair_of(key: str) -> tuple[ObjectPair, bool] | None:
@@ -87,8 +89,8 @@ def index_of(data: bytes, where: str) -> Index:
     _need(count > 0 and count * BLOCK.itemsize == rest, where, 24, f"{rest / BLOCK.itemsize:g} blocks", str(count))
     blocks = np.frombuffer(data, BLOCK, count, _INDEX.size + meta)
     _check(blocks, data_length, where, _INDEX.size + meta)
-    last, length, closed, claim = _metadata(data[_INDEX.size : _INDEX.size + meta], where)
-    return Index(data_length, blocks, last, length, closed, claim)
+    last, length, closed, custom = _metadata(data[_INDEX.size : _INDEX.size + meta], where)
+    return Index(data_length, blocks, last, length, closed, claim_of(custom), pulsars(custom))
 
 
 def verify(read: Read, size: int, index: Index, where: str) -> None:
@@ -123,14 +125,14 @@ def _check(blocks: NDArray[Any], data_length: int, where: str, at: int) -> None:
         raise BadBytes(where, at + row * BLOCK.itemsize, "blocks in order, without overlap", found, _TODO)
 
 
-def _metadata(data: bytes, where: str) -> tuple[int, int, bool, Claim]:
+def _metadata(data: bytes, where: str) -> tuple[int, int, bool, dict[str, bytes]]:
     message = messages.LedgerMetadata()
     try:
         message.ParseFromString(data)
     except DecodeError as error:
         raise BadBytes(where, _INDEX.size, "metadata of a ledger", "other bytes", _TODO) from error
     custom = {pair.key.decode(errors="replace"): pair.value for pair in message.customMetadata}
-    return message.lastEntryId, message.length, message.state == _CLOSED, claim_of(custom)
+    return message.lastEntryId, message.length, message.state == _CLOSED, custom
 
 
 def _block_header(window: "_Window", first: int, offset: int, end: int, where: str) -> None:

@@ -25,7 +25,7 @@ from trueup.connectors.pulsar.offload_index import (
     Index,
 )
 from trueup.connectors.s3.store import ObjectStart, ObjectStore
-from trueup.state.common.errors import BadBytes, Refused
+from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.deletion.offloads import OffloadedCopy
 from trueup.state.deletion.owners import Component
 
@@ -43,8 +43,8 @@ class NoSuchObject(Refused):
 
 class OffloadReader:
     """The entries of one offloaded ledger. Raises `NoSuchObject` if an object is missing, `BadBytes` if one is
-    damaged, `Refused` if it was deleted during the read, was cut or is not that ledger, `Retry` if the store does not
-    respond, and other `Stop` if it denies access or the object was replaced."""
+    damaged, `Refused` if it was deleted during the read or was cut, `Retry` if the store does not respond, and other
+    `Stop` if it denies access, or the object was replaced or names another owner: brokers read that one too."""
 
     def __init__(self, store: ObjectStore, copy: OffloadedCopy, owner: str) -> None:
         self._store, self._pair = store, copy.pair
@@ -85,14 +85,13 @@ class OffloadReader:
     @cached_property
     def _index(self) -> Index:
         found = offload_index.index_of(self._whole(self._pair.index_key), f"{self._where}-index")
-        if found.claim.component is not Component.DATA:
-            raise Refused(f"a ledger of {self._owner} in {self._where}", "one of no topic", _TODO)
-        self._is_of(found.claim.owner)
+        if found.tagged:
+            self._is_of(found.claim.owner if found.claim.component is Component.DATA else "")
         return found
 
     def _is_of(self, owner: str) -> None:
         if owner != self._owner:
-            raise Refused(f"a ledger of {self._owner} in {self._where}", f"one of {owner or 'no topic'}", _TODO)
+            raise Stop(f"a ledger of {self._owner} in {self._where}", f"one of {owner or 'no topic'}", _TODO)
 
     def _small(self) -> memoryview | None:
         """The data object if it fits into one range."""

@@ -40,10 +40,11 @@ class _Verification(NamedTuple):
 
 
 class Tiered:
-    """All configured stores by name. Not safe for use from several threads at once."""
+    """All configured stores by name. Not safe for use from several threads at once. ``untagged``: whether an index
+    without keys of Pulsar, and so without an owner, is accepted: brokers read it, but it proves no owner."""
 
-    def __init__(self, stores: Mapping[str, ObjectStore], kept: int = KEPT) -> None:
-        self.stores, self._kept = dict(stores), kept
+    def __init__(self, stores: Mapping[str, ObjectStore], kept: int = KEPT, untagged: bool = False) -> None:
+        self.stores, self._kept, self._untagged = dict(stores), kept, untagged
         self._verified: dict[str, _Verification] = {}
 
     def verify(self, copy: OffloadedCopy, facts: OffloadFacts) -> None:
@@ -60,12 +61,24 @@ class Tiered:
             _same(where, "format version", "1", head.metadata.get("s3managedledgeroffloaderformatversion", "none"))
         found = self._verified.get(copy.pair.data_key)
         if found is None or found[:3] != (data.tag, index.tag, facts):
-            found = _Verification(data.tag, index.tag, facts, _defect(store, copy, facts, data, index))
+            found = _Verification(data.tag, index.tag, facts, self._defect(store, copy, facts, data, index))
             while len(self._verified) >= self._kept:
                 del self._verified[next(iter(self._verified))]
             self._verified[copy.pair.data_key] = found
         if found.defect is not None:
             raise found.defect.with_traceback(None)
+
+    def _defect(
+        self, store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head
+    ) -> Stop | None:
+        """What is wrong with the content of both objects. Raises `Retry`, and `NoAccess` if it cannot be read."""
+        try:
+            _verify(store, copy, facts, data, index, self._untagged)
+        except NoAccess:
+            raise
+        except Stop as error:
+            return error
+        return None
 
     def read(self, copy: OffloadedCopy) -> bool:
         """Whether the objects of a copy were read in full. A change of them is found by the next `verify`."""
@@ -95,23 +108,15 @@ def _there(store: ObjectStore, key: str) -> Head:
     return found
 
 
-def _defect(store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head) -> Stop | None:
-    """What is wrong with the content of both objects. Raises `Retry`, and `NoAccess` if it cannot be read."""
-    try:
-        _verify(store, copy, facts, data, index)
-    except NoAccess:
-        raise
-    except Stop as error:
-        return error
-    return None
-
-
-def _verify(store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head) -> None:
+def _verify(
+    store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head, untagged: bool
+) -> None:
     pair, where = copy.pair, f"{store.place}/{copy.pair.data_key}"
     if index.size > offload_index.LONGEST_INDEX:
         raise Stop(f"an index of at most {offload_index.LONGEST_INDEX} bytes", str(index.size), _STAYS)
     found = offload_index.index_of(store.read(pair.index_key, 0, index.size, index.tag), f"{where}-index")
-    _same(where, "managed ledger", (Component.DATA, facts.owner), (found.claim.component, found.claim.owner))
+    if found.tagged or not untagged:
+        _same(where, "managed ledger", (Component.DATA, facts.owner), (found.claim.component, found.claim.owner))
     _same(where, "last entry and length", (facts.last_entry, facts.length), (found.last_entry, found.length))
     _same(where, "state", True, found.closed)
     offload_index.verify(lambda at, count: store.read(pair.data_key, at, count, data.tag), data.size, found, where)

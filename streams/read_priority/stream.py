@@ -134,7 +134,7 @@ def observer_of(settings: Settings, cluster: Cluster, admin: PulsarAdmin, contex
     """The observer of the configured cluster."""
     stores = {name: store_of(store) for name, store in settings.table(StoreSettings).items()}
     checker = CopyChecker(
-        cluster, Tiered(stores, VERIFIED), lambda: bookie_tls(settings.cluster.bookies), context.clock
+        cluster, Tiered(stores, VERIFIED, untagged=True), lambda: bookie_tls(settings.cluster.bookies), context.clock
     )
     paths = PulsarPaths(settings.section(DeletionSettings).root)
     return Observer(admin, cluster.session, paths, checker, context.clock)

@@ -5,10 +5,14 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.offloaded import offloaded
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer
 from trueup.connectors.bookkeeper.metadata.queries import Registered
-from trueup.connectors.pulsar.offload_verify import Tiered
+from trueup.connectors.pulsar.offload_verify import OffloadFacts, Tiered
+from trueup.connectors.s3.store import BucketLocation, Head
 from trueup.state.bookkeeper.ledgers import MANY, Ledgers, row
+from trueup.state.common.errors import Stop
+from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
 from trueup.state.read_priority.copies import CopyState
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.read_priority import copies
@@ -73,3 +77,27 @@ def test_of_a_ledger_whose_last_ensemble_has_no_entry_the_others_count(
     held: str, expected: CopyState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert state_of(0, held, monkeypatch, [BOOKIES, ("e", "f", "g", "h")]) is expected
+
+
+class FakeStore:
+    """A store with the objects of a ledger that names no owner."""
+
+    place = BucketLocation("bucket")
+    objects = offloaded([b"x" * 9] * 3, owner="")
+
+    def _of(self, key: str) -> bytes:
+        return self.objects.index if key.endswith("-index") else self.objects.data
+
+    def head(self, key: str) -> Head:
+        return Head(len(self._of(key)), 1, "tag", {"s3managedledgeroffloaderformatversion": "1"})
+
+    def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
+        return self._of(key)[offset : offset + count]
+
+
+def test_a_copy_without_an_owner_is_whole_for_reads_but_proves_no_owner() -> None:
+    copy = OffloadedCopy(ObjectPair("00000000-0000-4000-8000-000000000000", 7), True, bucket="bucket")
+    facts, stores = OffloadFacts("t/n/persistent/a", 2, 27), {"a": FakeStore()}
+    Tiered(stores, untagged=True).verify(copy, facts)  # type: ignore[arg-type]
+    with pytest.raises(Stop, match="managed ledger"):
+        Tiered(stores).verify(copy, facts)  # type: ignore[arg-type]

@@ -48,6 +48,9 @@ class ObjectOwners(Protocol):
     def unread(self) -> str:
         """Why nothing may be deleted: nodes without permission to read them; empty if there are none."""
 
+    def undecoded(self) -> str:
+        """Why no objects may be deleted: nodes that cannot be decoded; empty if there are none."""
+
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""
 
@@ -175,7 +178,7 @@ class OrphanObjects:
         return [self._delete(deletion) for deletion in deletions]
 
     def _delete(self, deletion: Deletion) -> DeletionResult:
-        if unread := self._owners.unread():
+        if unread := self._owners.unread() or self._owners.undecoded():
             return DeletionResult(deletion.ledger, "refused", unread)
         try:
             here = orphan_objects.remove(

@@ -88,13 +88,7 @@ class Pulsar:
 
     def problems(self) -> list[str]:
         """Nodes that cannot be read."""
-        damaged, found = self._capture.health().unreadable, [unread] if (unread := self.unread()) else []
-        if damaged:
-            expected = (
-                f"znodes of Pulsar that can be decoded; found {many(len(damaged), 'other')}, such as {damaged[0]}"
-            )
-            found.append(f"expected {expected}; inspect it with Pulsar's tools; nothing of its owner is deleted")
-        return found
+        return [problem for problem in (self.unread(), self.undecoded()) if problem]
 
     def blocked_reason(self) -> str:
         """Why no deletion is possible now; empty if it is."""
@@ -122,6 +116,16 @@ class Pulsar:
             f"permission to read all znodes of Pulsar's owners; found none for {len(closed)}, such as {closed[0]}"
         )
         return f"expected {expected}; grant READ to this identity in their ACLs; nothing is deleted until then"
+
+    def undecoded(self) -> str:
+        """Why no objects may be deleted: nodes that cannot be decoded may reference objects that name another owner, as
+        after a rename by hand. Empty if there are none."""
+        damaged = self._capture.health().unreadable
+        if not damaged:
+            return ""
+        expected = f"znodes of Pulsar that can be decoded; found {many(len(damaged), 'other')}, such as {damaged[0]}"
+        todo = "inspect it with Pulsar's tools; nothing of its owner and no object is deleted"
+        return f"expected {expected}; {todo}"
 
     def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Check whether these ledgers could be deleted now, without the transaction; "ready" if so."""

@@ -61,6 +61,9 @@ class Owned:
     def unread(self) -> str:
         return ""
 
+    def undecoded(self) -> str:
+        return ""
+
     def blocked_reason(self) -> str:
         return self.problem
 

@@ -108,6 +108,9 @@ class Asked:
     def unread(self) -> str:
         return ""
 
+    def undecoded(self) -> str:
+        return ""
+
     def blocked_reason(self) -> str:
         return ""
 

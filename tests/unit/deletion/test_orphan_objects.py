@@ -86,10 +86,13 @@ class Down:
 class Blocked(Asked):
     """Owners with a reason that blocks deletions."""
 
-    problem = ""
+    problem = damaged = ""
 
     def blocked_reason(self) -> str:
         return self.problem
+
+    def undecoded(self) -> str:
+        return self.damaged
 
 
 class Setting:
@@ -149,6 +152,14 @@ def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
     setting.reconcile(3)
     assert ([row.id for row in approved], setting.world.objects) == (["delete-objects-7"], {})
     assert setting.plan() == [("delete-7-v3", "awaiting approval")]
+
+
+def test_no_object_is_deleted_while_a_node_cannot_be_decoded() -> None:
+    setting = Setting("approve")
+    setting.asked.damaged = "expected znodes that can be decoded; found 1 other"
+    setting.approve("delete-objects-7")
+    setting.reconcile(3)
+    assert set(setting.world.objects) == {PAIR.data_key, PAIR.index_key}
 
 
 def test_all_that_waits_is_approved_at_once() -> None:

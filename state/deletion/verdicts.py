@@ -35,7 +35,8 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     data = (nodes.rows["name"] == _code_of(nodes, "")) & ~_schemas(nodes)
     owner = _owner_codes(ledgers, nodes)
     rule = _unlisted(rows, owner, nodes, of_node, data, _hidden(ledgers, nodes))
-    rule = np.where(_dropped(rows, owner, nodes, of_node), _CODE["dropped"], rule)
+    dropped = _dropped(rows, owner, nodes, of_node) & (rule != _CODE["owner-unreadable"])
+    rule = np.where(dropped, _CODE["dropped"], rule)
     found = np.where(np.isin(rows["ledger"], _needed(nodes)), -1, rule)
     out = np.zeros(int((found >= 0).sum()), LEAK)
     picked = rows[found >= 0]
@@ -64,8 +65,10 @@ def _needed(nodes: OwnedLedgerTable) -> Rows:
 
 
 def _dropped(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows) -> Rows:
-    """Whether each ledger is recorded as deleted by the owner that its metadata name. ``rows`` are ordered by id."""
-    found, counted = np.zeros(len(rows), bool), nodes.listed["dropped"] > 0
+    """Whether each ledger is recorded as deleted by the owner that its metadata name, in a node that is readable now:
+    others have what they last showed. ``rows`` are ordered by id."""
+    readable = (nodes.rows["status"] == OwnerStatus.READABLE)[of_node]
+    found, counted = np.zeros(len(rows), bool), readable & (nodes.listed["dropped"] > 0)
     ids, by = nodes.listed["ledger"][counted], nodes.rows["owner"][of_node[counted]]
     here = np.isin(ids, rows["ledger"])
     at = np.searchsorted(rows["ledger"], ids[here])

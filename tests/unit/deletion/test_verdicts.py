@@ -126,6 +126,19 @@ def test_a_ledger_that_counts_as_deleted_and_exists_is_reported() -> None:
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9, dropped=(4,))) == {4: "dropped"}
 
 
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        [node(4, 9, dropped=(4,), status=OwnerStatus.UNREADABLE)],
+        [node(4, 9, dropped=(4,)), cursor(status=OwnerStatus.UNREADABLE)],
+    ],
+)
+def test_one_that_counts_as_deleted_is_left_alone_while_its_owner_is_unreadable(
+    nodes: list[Pointers],
+) -> None:
+    assert rules(ledgers({"ledger": 4}, {"ledger": 9}), *nodes) == {4: "owner-unreadable"}
+
+
 def test_one_that_counts_as_deleted_and_is_gone_is_not_missing() -> None:
     assert rules(ledgers({"ledger": 9}), node(4, 9, dropped=(4,))) == {}
 

@@ -30,7 +30,8 @@ class LedgerRange(NamedTuple):
 
 
 def position_of(text: str) -> EntryPosition:
-    """The position in a message id, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX. Raises `Stop`."""
+    """The position in a message id, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX, which is its whole entry: the index is
+    not used. Raises `Stop`."""
     found = _ID.match(text)
     if found is None or max(int(found[1]), int(found[2])) >= 1 << 63:
         raise Stop("a message id as LEDGER:ENTRY", repr(text[:100]), "use the ids that `trueup read` shows")

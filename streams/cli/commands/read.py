@@ -27,9 +27,10 @@ _SHOWN = 48
 @click.command(short_help="Read the messages of a topic from bookies and tiered storage.")
 @click.argument("topic")
 @click.option("--from", "begin", metavar="POSITION", default="earliest", show_default=True,
-              help="Start: earliest, a message id LEDGER:ENTRY, or a time such as 2026-01-31T12:00:00Z.")  # fmt: skip
+              help="Start: earliest, a message id LEDGER:ENTRY (its whole batch), or a time such as "
+                   "2026-01-31T12:00:00Z.")  # fmt: skip
 @click.option("--to", "end", metavar="POSITION", default="latest", show_default=True,
-              help="End: latest, a message id (included), or a publish time (excluded).")  # fmt: skip
+              help="End: latest, a message id (included, with its whole batch), or a publish time (excluded).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of messages.  [default: all]")
 @click.option("--priority", type=click.Choice([p.value for p in ReadPriority]), default="bookkeeper-first",
               show_default=True, help="The tier to read first. The other one is read where it fails.")  # fmt: skip

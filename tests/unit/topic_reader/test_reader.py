@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.pulsar.pulsar_entries import encoded
+from tests.unit.pulsar.pulsar_entries import batched, encoded
 from trueup.connectors.bookkeeper.bookie.ledger_access import NoSuchMetadata
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.messages import ManagedLedger
@@ -15,6 +15,7 @@ from trueup.state.read_priority.tiers import LedgerInfo, Tier
 from trueup.streams.cli.commands.read import code_of
 from trueup.streams.terminal import codes
 from trueup.streams.topic_reader.fallback import LostEntries
+from trueup.streams.topic_reader.limits import range_of
 from trueup.streams.topic_reader.reader import SKEW_MS, Range, ReadOptions, ReadReport, TopicReader
 
 TOPIC, COUNT = PulsarTopic("t", "ns", "a"), 4
@@ -152,6 +153,12 @@ def test_a_read_from_the_id_of_a_message_in_chunks_has_that_message() -> None:
         of_two = {"uuid": b"u", "num_chunks_from_msg": 2, "chunk_id": int(ledger == 8), "total_chunk_msg_size": 2}
         cluster.ledgers[ledger][number] = encoded(b"x", **of_two)
     assert cluster.given_out(Range(first=EntryPosition(8, 0))) == entries(8)
+
+
+def test_a_message_id_stands_for_the_whole_batch() -> None:
+    cluster = FakeCluster(7)
+    cluster.ledgers[7][1] = batched([(b"x", {}), (b"y", {}), (b"z", {})])
+    assert cluster.given_out(range_of("7:1:2", "7:1:0")) == [(7, 1)] * 3
 
 
 def test_messages_are_chosen_by_their_time() -> None:

@@ -28,7 +28,7 @@ class MessageBatch(NamedTuple):
 
 
 def encode(bodies: Sequence[Part], properties: Sequence[bytes], flags: Sequence[int]) -> bytes:
-    """Messages as one body. Properties are those of `properties.sized`."""
+    """Messages as one body. The properties of each have at most `properties.MOST_SENT` bytes."""
     parts: list[Part] = []
     add, head, short = parts.extend, HEAD.pack, _SHORT.pack
     for body, props, flag in zip(bodies, properties, flags, strict=True):

@@ -11,6 +11,10 @@ from trueup.state.common.errors import Stop
 
 MOST = (1 << 15) - 1
 """Maximum bytes of all properties of a message: their length is an int16."""
+MOST_SENT = MOST - 1_024
+"""Maximum bytes of the properties of a message in a batch. A broker adds the name of its cluster to them, and 20 bytes
+for a checksum (appendPropCRC), and does not check the sum (MessageExtEncoder.java): a length that is negative as an
+int16 damages its commit log."""
 _VALUE, _NEXT = "\x01", "\x02"
 
 

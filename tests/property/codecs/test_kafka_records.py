@@ -21,6 +21,7 @@ from trueup.connectors.replication.packed import Packed
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol import block
 from trueup.connectors.rocketmq.protocol.block import scan
+from trueup.connectors.rocketmq.protocol.properties import MOST_SENT
 from trueup.connectors.rocketmq.protocol.properties import decoded as properties_of
 from trueup.connectors.rocketmq.protocol.stored import StoredMessages
 from trueup.connectors.rocketmq.protocol.stored import decode as decode_messages
@@ -161,6 +162,15 @@ def test_usual_records_become_messages_as_arrays(keys: list, value: bytes) -> No
     columns, *_ = decoded([batch_of(rows, [0] * len(rows), 7)], "here", unlinked)
     assert isinstance(columns, Packed)
     assert arrays.incoming(columns.tagged(PATH, PREFIX)) is not None
+
+
+@pytest.mark.parametrize(("size", "fits"), [(MOST_SENT - 1_000, True), (MOST_SENT, False)])
+def test_records_whose_properties_leave_no_room_for_those_of_a_broker_are_handled_one_by_one(
+    size: int, fits: bool
+) -> None:
+    columns, *_ = decoded([batch_of([(b"k" * size, b"v", 0, [])], [0], 7)], "here", unlinked)
+    assert isinstance(columns, Packed)
+    assert (arrays.incoming(columns.tagged(PATH, PREFIX)) is not None) == fits
 
 
 SAFE = st.characters(max_codepoint=127, exclude_characters="\x01\x02")

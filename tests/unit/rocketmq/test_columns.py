@@ -9,6 +9,7 @@ from tests.unit.rocketmq.stored_messages import HERE, Message
 from trueup.connectors.replication.headers import MARK
 from trueup.connectors.replication.ports import Columns
 from trueup.connectors.rocketmq.protocol.compression import LZ4, closed
+from trueup.connectors.rocketmq.protocol.properties import MOST_SENT
 from trueup.connectors.rocketmq.protocol.stored import StoredMessages, decode
 from trueup.connectors.rocketmq.replication.records import columns, names
 from trueup.connectors.rocketmq.replication.records.binding import Binding
@@ -110,7 +111,16 @@ def test_a_time_that_an_application_passed_on_is_not_that_of_the_message() -> No
 def test_a_record_that_no_message_can_be_is_refused_after_those_before_it() -> None:
     rows = [(None, b"v", 5, (("a", b"x" * size),)) for size in (10, 40_000, 10)]
     made = Encoder().messages(Columns(range(3), *zip(*rows, strict=True)), HERE)
-    assert (len(made.bodies), "32767" in made.refused) == (1, True)
+    assert (len(made.bodies), "31743" in made.refused) == (1, True)
+
+
+@pytest.mark.parametrize(("size", "sent"), [(MOST_SENT, 1), (MOST_SENT + 1, 0)])
+@pytest.mark.parametrize("raw", [True, False])
+def test_properties_leave_room_for_those_that_a_broker_adds(size: int, sent: int, raw: bool) -> None:
+    """A broker adds CLUSTER and a checksum, and does not check the sum (MessageExtEncoder.java)."""
+    value = b"x" * (size - len(b"a\x01\x02"))
+    given = (names.RAW, b"a\x01" + value + b"\x02") if raw else ("a", value)
+    assert len(Encoder(raw).messages(Columns([0], [None], [b"v"], [5], [[given]]), HERE).bodies) == sent
 
 
 def test_a_compressed_body_is_opened_for_other_systems_only() -> None:

@@ -31,7 +31,7 @@ from trueup.connectors.replication.remembered import BoundedCache
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.protocol.block import Block
 from trueup.connectors.rocketmq.protocol.compression import opened
-from trueup.connectors.rocketmq.protocol.properties import MOST
+from trueup.connectors.rocketmq.protocol.properties import MOST_SENT
 from trueup.connectors.rocketmq.protocol.stored import StoredMessages, decode
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.connectors.rocketmq.replication.records.binding import Binding
@@ -233,8 +233,8 @@ class Encoder:
             properties, born = b"".join(parts), columns.stamps[0] if own else stamp
             if own:
                 properties += self._tag(binding, own, (born, stamp, len(value or b"")), properties)
-            if len(properties) > MOST:
-                return made._replace(refused=f"{len(properties)} bytes of properties; at most {MOST} are possible")
+            if len(properties) > MOST_SENT:
+                return made._replace(refused=f"{len(properties)} bytes of properties; at most {MOST_SENT} are possible")
             made.properties.append(properties)
             made.bodies.append(value or b"")
             made.flags.append(flag)

@@ -48,7 +48,7 @@ class Incoming:
     @property
     def fits(self) -> bool:
         """Whether no message can have too many bytes of properties."""
-        return int(self._more.max()) + self._own <= properties.MOST
+        return int(self._more.max()) + self._own <= properties.MOST_SENT
 
     def batches(self, most: int, binding: Binding) -> Iterator[MessageBatch]:
         """Batches of at most about ``most`` bytes, or of one message, for this queue."""

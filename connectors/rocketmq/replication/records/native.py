@@ -24,7 +24,7 @@ from trueup.connectors.rocketmq.replication.records.copied import TIME_BYTES, WI
 
 Array = NDArray[Any]
 _DROPPED, _COPIED = PropertyNames(names.STORED_BY_BROKER), PropertyNames(names.FOREIGN)
-_ROOM = properties.MOST - 4_096
+_ROOM = properties.MOST_SENT - 3_072
 """Bytes of properties that leave enough for those of a copy."""
 
 

@@ -17,9 +17,13 @@ from trueup.state.common.errors import Retry
 from trueup.state.replication.config_sync import Action, Setting
 
 PERM, ORDER, ATTRIBUTES, QUEUES = "perm", "order", "attributes.", "queues."
-_TYPE, _LITE = "message.type", "LITE"
+_TYPE, _POLICY = "message.type", "cleanup.policy"
+_REFUSED = ((_TYPE, "LITE", "its lite topics"), (_POLICY, "COMPACTION", "what was compacted"))
+"""Attributes of topics that are not copied, and what cannot be copied. Brokers add only single messages to the queues
+of lite topics (SendMessageProcessor.java), and copies are batches. Pulls from a topic with compaction begin at older
+offsets than the start of the queue that the broker reports (CompactionStore.java)."""
 _DEFAULTS = {PERM: str(READABLE | WRITABLE), ORDER: "false", ATTRIBUTES + _TYPE: "NORMAL"}
-_OTHERS = ("queue.type", "cleanup.policy", "reserve.time", "lite.topic.expiration")
+_OTHERS = ("queue.type", _POLICY, "reserve.time", "lite.topic.expiration")
 KNOWN = frozenset({*_DEFAULTS, *(ATTRIBUTES + name for name in _OTHERS)})
 """Settings of RocketMQ 5.5 (TopicAttributes.java). The broker refuses to change queue.type and cleanup.policy."""
 Parts = Mapping[str, RocketMqTopic]
@@ -28,12 +32,12 @@ Configs = Mapping[str, str | None]
 
 
 def state_of(name: str, parts: Parts) -> TopicState:
-    """The topic in the order of its brokers and queues, with the settings of its first broker. A topic with lite topics
-    is an error: brokers add only single messages to their queues (SendMessageProcessor.java), and copies are batches.
-    """
-    if any(part.attributes.get(_TYPE) == _LITE for part in parts.values()):
-        problem = f"{_TYPE} {_LITE}: its lite topics cannot be copied; exclude it from the link"
-        return TopicState(name, configs=settings_of(parts), error=problem)
+    """The topic in the order of its brokers and queues, with the settings of its first broker. A topic that is not
+    copied (`_REFUSED`) is an error, also if only one of its brokers says so."""
+    for attribute, value, what in _REFUSED:
+        if any(part.attributes.get(attribute) == value for part in parts.values()):
+            problem = f"{attribute} {value}: {what} cannot be copied; exclude it from the link"
+            return TopicState(name, configs=settings_of(parts), error=problem)
     logs = (LogId(name, number, broker) for broker in sorted(parts) for number in range(parts[broker].read))
     return TopicState(name, tuple(logs), configs=settings_of(parts))
 

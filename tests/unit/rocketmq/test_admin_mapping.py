@@ -39,13 +39,18 @@ def test_queues_are_in_the_order_of_brokers_and_numbers() -> None:
     assert found.logs == (LogId("t", 0, "a"), LogId("t", 1, "a"), LogId("t", 0, "b"))
 
 
-def test_a_topic_with_lite_topics_is_refused_and_has_no_queues_to_copy() -> None:
+@pytest.mark.parametrize(("attribute", "value", "what"), [
+    ("message.type", "LITE", "its lite topics"),
+    ("cleanup.policy", "COMPACTION", "what was compacted"),
+])  # fmt: skip
+def test_a_topic_that_cannot_be_copied_whole_is_refused_and_has_no_queues_to_copy(
+    attribute: str, value: str, what: str
+) -> None:
     """Also if only one of its brokers says so."""
-    parts = {"a": RocketMqTopic("t", 1, 1), "b": RocketMqTopic("t", 1, 1, attributes={"message.type": "LITE"})}
+    parts = {"a": RocketMqTopic("t", 1, 1), "b": RocketMqTopic("t", 1, 1, attributes={attribute: value})}
     found = state_of("t", parts)
-    assert (found.logs, found.error) == (
-        (), "message.type LITE: its lite topics cannot be copied; exclude it from the link"
-    )  # fmt: skip
+    expected = f"{attribute} {value}: {what} cannot be copied; exclude it from the link"
+    assert (found.logs, found.error) == ((), expected)
 
 
 def test_settings_are_shown_with_their_defaults() -> None:

@@ -67,6 +67,7 @@ class ResponseCode(IntEnum):
     INVALID = 29
     NO_MEMBER = 206
     FLOW_CONTROL = 215
+    GO_AWAY = 1500
 
 
 STORED = frozenset(
@@ -79,11 +80,14 @@ STORED = frozenset(
 )
 """Responses to a message that the master has stored; the last three: not yet on its disk, or not on a slave. Its queue
 may not show the message then (`dispatch`)."""
-_PASSING = (ResponseCode.BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL)
-_BUSY, _UNSURE = "busy", "UNKNOWN_ERROR"
-"""Brokers report a busy page cache or commit log, and a failed write, as a system error (SendMessageProcessor.java)."""
-_STARTING = "NoSuchElementException"
-"""The system error of a broker that has just started: it has no samples for figures yet (StoreStatsService.java)."""
+_PASSING = (ResponseCode.BUSY, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.FLOW_CONTROL, ResponseCode.GO_AWAY)
+_PASSING_REMARKS = ("busy", "in-sync replicas not enough", "getmessage return null", "nosuchelementexception")
+"""In lower case, the system errors that pass: a busy page cache or commit log, and replicas that are away
+(SendMessageProcessor.java; with DLedger the message may appear later); a store that stops or cannot be read now
+(PullMessageProcessor.java); a broker that has just started and has no samples for figures yet
+(StoreStatsService.java)."""
+_UNSURE = "UNKNOWN_ERROR"
+"""Brokers report a failed write as a system error (SendMessageProcessor.java)."""
 _EXCEEDED = "size exceeded"
 """Brokers refuse a batch that is too long with an exception (MessageExtEncoder.java), which is a system error."""
 _TODO: Mapping[int, str] = {
@@ -123,8 +127,9 @@ def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
     """The meaning of an error response: `Retry`, `Unknown`, or `Stop` if an operator must change something."""
     name = ResponseCode(code).name if code in ResponseCode.__members__.values() else "unknown"
     expected, found = f"{server} to {doing}", f"error {code} {name}: {_short(remark)}"
-    if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and (_BUSY in remark.lower() or _STARTING in remark)):
-        return Retry(expected, found, "retrying; the server is overloaded or starting")
+    passing = any(each in remark.lower() for each in _PASSING_REMARKS)
+    if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and passing):
+        return Retry(expected, found, "retrying; the server is overloaded, starts or stops, or waits for its replicas")
     if code == ResponseCode.SYSTEM_ERROR and _UNSURE in remark:
         return Unknown(expected, found, "it may or may not have happened; check the broker's log")
     if code == ResponseCode.NO_TOPIC:

@@ -100,6 +100,7 @@ class RocketMqConnection(Closing):
         self._pending: dict[int, PendingRequest] = {}
         self._arrived: dict[int, tuple[FrameHeader, memoryview]] = {}
         self._lost: TrueupError | None = None
+        self._leaving: TrueupError | None = None
 
     def fileno(self) -> int:
         """The socket's file descriptor, for selectors."""
@@ -107,13 +108,13 @@ class RocketMqConnection(Closing):
 
     @property
     def lost(self) -> bool:
-        """Whether it is unusable."""
-        return self._lost is not None
+        """Whether it is unusable. A server that stops (GO_AWAY) still sends the responses in flight."""
+        return self._lost is not None or (self._leaving is not None and not self._pending)
 
     def submit(self, request: RocketMqRequest) -> PendingRequest:
         """Send a request without waiting. Raises `Retry` if the connection is lost: nothing was done."""
-        if self._lost is not None:
-            raise Retry(self._lost.expected, self._lost.found, self._lost.todo)
+        if (end := self._lost or self._leaving) is not None:
+            raise Retry(end.expected, end.found, end.todo)
         self._opaque = self._opaque % _LAST_OPAQUE + 1
         code, signer = request.code, self._access.signer
         raw = frames.encoded(code, self._opaque, request.fields, request.body, signer)
@@ -133,7 +134,9 @@ class RocketMqConnection(Closing):
         header, body = self._arrived.pop(pending.opaque)
         request = pending.request
         if header.code not in request.accepted:
-            raise problem(header.code, header.remark, request.doing, self.name)
+            error = problem(header.code, header.remark, request.doing, self.name)
+            self._leaving = error if header.code == ResponseCode.GO_AWAY else self._leaving
+            raise error
         return RocketMqResponse(header.code, header.fields, body, f"a response from {self.name} to {request.doing}")
 
     def arrived(self, pending: PendingRequest) -> bool:

@@ -8,6 +8,8 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
     (1, "java.lang.NullPointerException", Stop),
     (1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", Retry),
     (1, "java.util.NoSuchElementException, java.base/java.util.LinkedList.getLast(LinkedList.java:261)", Retry),
+    (1, "in-sync replicas not enough", Retry), (1, "store getMessage return null", Retry),
+    (1500, "please go away", Retry),
     (1, "UNKNOWN_ERROR", Unknown), (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry), (14, "", Retry),
     (215, "", Retry), (17, "", NoRoute),
     (26, "", NoGroup), (3, "", Stop), (13, "", Illegal),

@@ -154,6 +154,16 @@ def test_an_error_response_leaves_the_connection_usable() -> None:
         assert connection.ask(READ).code == 0
 
 
+def test_a_connection_to_a_server_that_stops_ends_after_the_responses_in_flight() -> None:
+    with linked(lambda r: answer(r, code=1500 if r["opaque"] == 1 else 0)) as connection:
+        first, second = connection.submit(READ), connection.submit(READ)
+        with pytest.raises(Retry):
+            connection.wait(first)
+        with pytest.raises(Retry):
+            connection.submit(READ)
+        assert (connection.wait(second).code, connection.lost) == (0, True)
+
+
 def test_numbers_of_requests_start_again_before_they_are_too_large_for_java() -> None:
     with linked(answer) as connection:
         connection._opaque = (1 << 31) - 2

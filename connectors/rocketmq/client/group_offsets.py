@@ -7,7 +7,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import RequestCode, ResponseCode
 from trueup.connectors.rocketmq.client.connection import RocketMqRequest, RocketMqResponse
-from trueup.state.common.errors import BadBytes
+from trueup.state.common.errors import BadBytes, Stop
 
 
 def offset(client: RocketMqClient, group: str, log: LogId) -> int | None:
@@ -49,16 +49,21 @@ def commit(client: RocketMqClient, group: str, log: LogId, at: int) -> None:
 
 
 def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[str]:
-    """The client ids of the members that are connected to any of these brokers."""
-    found: set[str] = set()
+    """The client ids of the members that are connected to any of these brokers. A broker that refuses to list them is
+    an error, unless another one has members."""
+    found, refused = set[str](), list[Stop]()
     accepted = {ResponseCode.OK, ResponseCode.NO_MEMBER}
     for broker in brokers:
         request = RocketMqRequest(
             RequestCode.MEMBERS, f"list the members of group {group}", {"consumerGroup": group}, accepted=accepted
         )
-        response = client.ask(broker, request)
-        if response.code == ResponseCode.OK:
-            found |= _ids(response)
+        try:
+            response = client.ask(broker, request)
+            found |= _ids(response) if response.code == ResponseCode.OK else set()
+        except Stop as error:
+            refused.append(Stop(f"broker {broker} to list the members of group {group}", error.found, error.todo))
+    if refused and not found:
+        raise refused[0]
     return found
 
 

@@ -19,6 +19,7 @@ from trueup.connectors.rocketmq.client.options import problems
 from trueup.connectors.rocketmq.client.rights import NoRights
 from trueup.connectors.rocketmq.client.topics import Group, RocketMqTopic
 from trueup.connectors.rocketmq.replication import rights
+from trueup.connectors.rocketmq.replication.each_broker import Failure, ask_each_broker, worst
 from trueup.connectors.rocketmq.replication.group_settings import configs_of, set_group
 from trueup.connectors.rocketmq.replication.groups import RocketMqGroups, starts
 from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, RocketMqHeartbeats, queue_of
@@ -73,23 +74,25 @@ class RocketMqAdmin(Closing):
         return sorted((set(self._client.topics()) | missed) - hidden)
 
     def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, TopicState]:
-        """Those of ``names`` that exist. One request per broker. Queues of a broker that does not respond are as they
-        were; `logs` has an error for them."""
+        """Those of ``names`` that exist. One request per broker. Queues of a broker that does not answer are as they
+        were; `logs` has an error for them. A topic that name servers list and none of the others has is an error."""
         del configs  # they come with the topics
-        wanted, silent = set(names), list[Retry]()
-        brokers = sorted(self._brokers | self._client.masters().keys())
-        for broker in brokers:
-            try:
-                held = topics.topics(self._client, broker)
-            except Retry as error:
-                silent.append(error)
-            else:
-                self._remember(broker, wanted, held)
-        if len(silent) == len(brokers):
-            raise silent[0] if silent else _no_broker(self.endpoint)
+        wanted, brokers = set(names), sorted(self._brokers | self._client.masters().keys())
+        if not brokers:
+            raise _no_broker(self.endpoint)
+        every, failed = ask_each_broker(brokers, lambda broker: topics.topics(self._client, broker))
+        for broker, held in every.items():
+            self._remember(broker, wanted, held)
         with self._lock:
             homes = {name: dict(self._homes.get(name, {})) for name in sorted(wanted)}
-        return {name: state_of(name, parts) for name, parts in homes.items() if parts}
+        found = {name: state_of(name, parts) for name, parts in homes.items() if parts}
+        return found | self._unlisted(wanted - found.keys(), failed)
+
+    def _unlisted(self, missing: Collection[str], failed: Mapping[str, Failure]) -> dict[str, TopicState]:
+        """Those of the missing topics that must be on brokers which did not answer: they were not deleted."""
+        listed = set(missing).intersection(self._client.topics()) if missing and failed else set[str]()
+        why = "; ".join(f"broker {broker} does not list its topics: {error}" for broker, error in failed.items())
+        return {name: TopicState(name, error=why) for name in sorted(listed)}
 
     def _remember(self, broker: str, wanted: set[str], held: Mapping[str, RocketMqTopic]) -> None:
         with self._lock:
@@ -126,19 +129,20 @@ class RocketMqAdmin(Closing):
         return found
 
     def _offsets(self, logs: Sequence[LogId], *asks: Callable[[LogId], RocketMqRequest]) -> list[Found]:
-        """For each question, one offset of each queue. A broker that does not respond is an error of its queues, unless
-        it is the only one."""
-        found, by_broker = [Found() for _ in asks], _by_broker(logs)
+        """For each question, one offset of each queue. A broker that does not answer is an error of its queues, unless
+        it is the only one, or no broker answers and one refuses."""
+        found, by_broker, failed = [Found() for _ in asks], _by_broker(logs), list[Failure]()
         for broker, some in by_broker.items():
             try:
                 wait_dispatched(self._client, broker)
                 answers = self._on(broker, some, asks)
-            except Retry as error:
-                if len(by_broker) == 1:
-                    raise
+            except (Retry, Stop) as error:
+                failed.append(error)
                 answers = [Found(dict.fromkeys(some, error)) for _ in asks]
             for every, these in zip(found, answers, strict=True):
                 every.update(these)
+        if failed and len(failed) == len(by_broker) and (len(failed) == 1 or isinstance(worst(failed), Stop)):
+            raise worst(failed)
         return found
 
     def _on(
@@ -161,15 +165,15 @@ class RocketMqAdmin(Closing):
         return KNOWN
 
     def group_configs(self, groups: Collection[str]) -> dict[str, list[Mapping[str, str]]]:
-        """One request per broker. Groups of a broker that does not respond are as they were."""
-        for broker in self._client.masters():
-            try:
-                self._held[broker] = topics.groups(self._client, broker)
-            except Retry:
-                if broker not in self._held:
-                    raise
-        held = [self._held[broker] for broker in sorted(self._held)]
-        return {name: [configs_of(one[name]) for one in held if name in one] for name in groups}
+        """One request per broker. Groups of a broker that does not answer are as they were. Raises `Retry` for one that
+        never answered and may soon; one that refuses is left out."""
+        held, failed = ask_each_broker(self._client.masters(), lambda broker: topics.groups(self._client, broker))
+        self._held |= held
+        for broker, error in failed.items():
+            if isinstance(error, Retry) and broker not in self._held:
+                raise error
+        every = [self._held[broker] for broker in sorted(self._held)]
+        return {name: [configs_of(one[name]) for one in every if name in one] for name in groups}
 
     def rights(self) -> list[Right]:
         """ACLs on topics and groups. Raises `NoRights` if there is no ACL."""

@@ -14,6 +14,7 @@ from trueup.connectors.replication.ports import WITHOUT_MEMBERS, Answer, GroupCo
 from trueup.connectors.rocketmq.client import group_offsets, topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.codes import NoGroup
+from trueup.connectors.rocketmq.replication.each_broker import ask_each_broker
 from trueup.connectors.rocketmq.replication.group_settings import copied
 from trueup.connectors.rocketmq.replication.identity import GROUP
 from trueup.state.common.errors import Retry, Stop, TrueupError
@@ -61,6 +62,7 @@ class RocketMqGroups:
     def __init__(self, client: RocketMqClient) -> None:
         self._client, self.bit = client, client.endpoint.bit
         self._known: Mapping[str, Mapping[str, object]] = {}
+        self._held: dict[str, Mapping[str, topics.Group]] = {}
         self._committed: dict[str, Mapping[str, Mapping[LogId, int]]] = {}
 
     def states(self) -> States:
@@ -69,10 +71,11 @@ class RocketMqGroups:
         return States(self._client, brokers, sorted(name for name in self._known if not OWN.fullmatch(name)))
 
     def _read(self) -> list[str]:
-        """Read the groups of all brokers. Returns the brokers."""
+        """Read the groups of all brokers; those of one without an answer are as they were. Returns the brokers."""
         brokers, found = self._brokers(), dict[str, Mapping[str, object]]()
+        self._held |= ask_each_broker(brokers, lambda broker: topics.groups(self._client, broker))[0]
         for broker in brokers:
-            found = {**topics.groups(self._client, broker), **found}
+            found = {**self._held.get(broker, {}), **found}
         self._known = found
         return brokers
 
@@ -84,11 +87,11 @@ class RocketMqGroups:
         return brokers
 
     def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
-        """The committed offsets of each group in topics of applications. Those on a broker that is gone are as they
-        were while another one responds: a group may move because that broker failed."""
+        """The committed offsets of each group in topics of applications. Those on a broker that is gone, or
+        does not answer, are as they were while another one answers: a group may move because that broker failed."""
         found: dict[str, dict[LogId, int]] = {group: {} for group in groups}
-        for broker in self._brokers() if groups else ():
-            self._committed[broker] = group_offsets.offsets(self._client, broker)
+        brokers = self._brokers() if groups else ()
+        self._committed |= ask_each_broker(brokers, lambda broker: group_offsets.offsets(self._client, broker))[0]
         for every in list(self._committed.values()):
             for group in groups:
                 found[group] |= {log: at for log, at in every.get(group, {}).items() if not internal(log.topic)}
@@ -142,7 +145,8 @@ class RocketMqGroups:
 
     def commit(self, offsets: Mapping[str, GroupCommits]) -> dict[str, Refusals]:
         """Set committed offsets of groups without members, and read them back. A group that some brokers do not have
-        is created there. While a broker does not respond, members of no group are known; it is asked once."""
+        is created there. While a broker does not respond, members of no group are known; it is asked once. One that
+        refuses to list the members of a group is an error of that group, which may have members there."""
         brokers = self._brokers() if offsets else []
         found, silent = dict[str, Refusals](), False
         for group, places in offsets.items():

@@ -15,6 +15,7 @@ from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.connectors.rocketmq.client.connection import PendingRequest, RocketMqConnection, RocketMqRequest
 from trueup.connectors.rocketmq.client.topics import RocketMqTopic
 from trueup.connectors.rocketmq.protocol import batch
+from trueup.connectors.rocketmq.replication.each_broker import ask_each_broker, worst
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
 RIP_45 = "rmq_sys_replicator_heartbeat"
@@ -31,11 +32,14 @@ def names(topic: str) -> tuple[str, ...]:
 
 
 def queue_of(client: RocketMqClient, topic: str) -> LogId | None:
-    """The queue of the heartbeats' topic; None if no broker has it."""
-    brokers = sorted(client.masters())
-    every = {broker: topics.topics(client, broker) for broker in brokers}
-    places = (LogId(name, 0, broker) for name in names(topic) for broker in brokers if name in every[broker])
-    return next(places, None)
+    """The queue of the heartbeats' topic; None if no broker has it. Raises the error of a broker without an answer if
+    none of the others has it."""
+    every, failed = ask_each_broker(sorted(client.masters()), lambda broker: topics.topics(client, broker))
+    places = (LogId(name, 0, broker) for name in names(topic) for broker in every if name in every[broker])
+    found = next(places, None)
+    if found is None and failed:
+        raise worst(failed.values())
+    return found
 
 
 class RocketMqHeartbeats(Closing):

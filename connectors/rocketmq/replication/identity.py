@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from trueup.connectors.rocketmq.client import topics
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
+from trueup.connectors.rocketmq.replication.each_broker import ask_each_broker, worst
 from trueup.state.common.errors import Retry, Stop
 
 PREFIX = "trueup-cluster-"
@@ -33,18 +34,12 @@ def agreed(cluster: str, planted: Mapping[str, set[str]]) -> str:
 
 
 def cluster_id(client: RocketMqClient) -> str:
-    """The id of the cluster. Brokers without it get it."""
-    planted, silent = dict[str, set[str]](), list[Retry]()
-    for broker in client.masters():
-        try:
-            groups = topics.groups(client, broker)
-        except Retry as error:
-            silent.append(error)
-            continue
-        planted[broker] = {own[1] for name in groups if (own := GROUP.fullmatch(name))}
+    """The id of the cluster. Brokers that answer and do not have it get it."""
+    held, failed = ask_each_broker(client.masters(), lambda broker: topics.groups(client, broker))
+    planted = {broker: {own[1] for name in groups if (own := GROUP.fullmatch(name))} for broker, groups in held.items()}
     found = agreed(client.endpoint.name, planted)
-    if not found and (silent or not planted):
-        raise silent[0] if silent else Retry(
+    if not found and (failed or not planted):  # a broker without an answer may have the id
+        raise worst(failed.values()) if failed else Retry(
             f"a broker of {client.endpoint.name}", "none is registered at the name servers", "start it; retrying"
         )  # fmt: skip
     found = found or _new(client, min(planted))

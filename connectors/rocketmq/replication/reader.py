@@ -19,7 +19,7 @@ from trueup.connectors.rocketmq.client.options import REPLICATOR
 from trueup.connectors.rocketmq.protocol import flags
 from trueup.connectors.rocketmq.replication.ends import RocketMqEnd
 from trueup.connectors.rocketmq.replication.records.binding import Binding
-from trueup.connectors.rocketmq.replication.records.columns import Decoder, untouched
+from trueup.connectors.rocketmq.replication.records.columns import Decoder, native, untouched
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import token_of
 
@@ -34,7 +34,8 @@ class RocketMqReader(RocketMqEnd):
 
     def __init__(self, lease: Lease) -> None:
         super().__init__(lease.source)
-        self._decoder = Decoder(untouched(lease), REPLICATOR in lease.source.options, _called(lease))
+        replicated = REPLICATOR in lease.source.options
+        self._decoder = Decoder(untouched(lease), replicated, _called(lease), native(lease))
         self._open: dict[str, RocketMqConnection] = {}
         self._queues: dict[LogId, _Queue] = {}
         self._last = {

@@ -250,6 +250,29 @@ def test_a_body_that_cannot_be_opened_is_refused_for_another_system() -> None:
     ]  # fmt: skip
 
 
+LIGHT = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02"
+IN_ITS_QUEUE = LIGHT + b"INNER_MULTI_QUEUE_OFFSET\x017\x02"
+
+
+@pytest.mark.parametrize(("properties", "system", "transform", "refused"), [
+    (IN_ITS_QUEUE, "rocketmq", "", True), (IN_ITS_QUEUE, "rocketmq", "module:function", True),
+    (IN_ITS_QUEUE, "kafka", "", False), (LIGHT, "rocketmq", "", False),
+])  # fmt: skip
+def test_a_message_in_light_queues_is_refused_for_a_system_that_has_them(
+    properties: bytes, system: str, transform: str, refused: bool
+) -> None:
+    """A broker that has no light queues stores no offsets in them."""
+    made = of(*(b"%d" % n for n in range(40)))
+    made[39] = replace(made[39], properties=properties)
+    with broker({RequestCode.PULL: together(made)}) as peer:
+        held = lease(peer)
+        reader = RocketMqReader(replace(held, target=replace(held.target, system=system), transform=transform))
+        reader.seek({LOG: 0})
+        read = reader.poll(1_000, WAIT_S)[LOG]
+        reader.close()
+    assert (len(read.records.offsets), "light queues" in read.refused) == (40, refused)
+
+
 def test_only_the_last_of_the_records_is_refused() -> None:
     made = of(b"a", b"damaged")
     made[1] = replace(made[1], sys=closed(b"", LZ4)[1])

@@ -47,6 +47,7 @@ _FLAG, _FLAGS = struct.Struct(">i"), struct.Struct(">ii")
 _LENGTH, _ENTRY = struct.Struct(">i"), struct.Struct(">iii")
 _NULL, _KEY = 1, 2
 _LAST = (1 << 31) - 1
+_LIGHT = f"{names.LIGHT[0].decode()}: its light queues cannot be copied; exclude the topic from the link"
 _DROPPED = names.STORED_BY_BROKER | names.TAG
 _NOTED = _DROPPED | names.FOREIGN
 _UNUSUAL = names.RESERVED - {names.KEYS} | names.FOREIGN
@@ -57,9 +58,14 @@ ROOM = 1 << 26
 32 bodies of 8 KB could have 2 GB."""
 
 
+def native(lease: Lease) -> bool:
+    """Whether messages pass between two clusters of RocketMQ."""
+    return lease.source.system == lease.target.system
+
+
 def untouched(lease: Lease) -> bool:
     """Whether messages pass between two clusters of RocketMQ as they are. A transform receives the translated form."""
-    return lease.source.system == lease.target.system and not lease.transform
+    return native(lease) and not lease.transform
 
 
 class _Head(NamedTuple):
@@ -88,15 +94,18 @@ class DecodedMessages(NamedTuple):
 class Decoder:
     """Converts stored messages to columns. ``raw``: whether the columns are for a writer of RocketMQ. ``replicated``:
     whether RocketMQ's own replicator writes to the cluster. ``called``: the clusters as in a path, by the names that
-    RocketMQ's replicator uses for them."""
+    RocketMQ's replicator uses for them. ``whole``: whether a message in light queues cannot be copied; other systems
+    have no such queues."""
 
-    def __init__(self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None) -> None:
-        self.raw, self._replicated, self._called = raw, replicated, called or {}
+    def __init__(
+        self, raw: bool, replicated: bool = False, called: Mapping[bytes, bytes] | None = None, whole: bool = False
+    ) -> None:
+        self.raw, self._replicated, self._called, self._whole = raw, replicated, called or {}, whole
 
     def columns(self, stored: StoredMessages | Block, binding: Binding, first: int = 0) -> DecodedMessages:
         """The records from message ``first`` of a queue on. There may be fewer records than messages: they end with one
-        whose body cannot be decompressed, which has it as it is stored, or when they have `ROOM` bytes of decompressed
-        bodies."""
+        that cannot be copied, or when they have `ROOM` bytes of decompressed bodies. A body that cannot be decompressed
+        is returned as it is stored."""
         where = f"messages of {binding.log}"
         if isinstance(stored, Block):
             data = memoryview(stored.data)
@@ -106,6 +115,8 @@ class Decoder:
             stored = decode(data, where)
         each = partial(self._as_it_is if self.raw else self._translated, binding)
         bodies, refused = (stored.bodies[first:], "") if self.raw else _opened(stored, where, first)
+        if self._whole and (count := _before_light(stored.properties[first : first + len(bodies)])) is not None:
+            bodies, refused = bodies[: count + 1], _LIGHT
         chosen = slice(first, first + len(bodies))
         sizes, offsets = map(len, stored.bodies[chosen]), stored.offsets[chosen]
         heads = map(_Head._make, zip(stored.flags[chosen], stored.sys[chosen], stored.born[chosen], sizes, strict=True))
@@ -192,6 +203,15 @@ def _opened(stored: StoredMessages, where: str, first: int) -> tuple[Sequence[me
             return [*found, body], str(error)
         room -= len(found[-1]) if sys & flags.COMPRESSED else 0
     return found, ""
+
+
+def _before_light(properties: Sequence[memoryview | bytes]) -> int | None:
+    """The number of messages before the first one in light queues; None if there is none."""
+    return next((count for count, raw in enumerate(properties) if _is_light(bytes(raw))), None)
+
+
+def _is_light(raw: bytes) -> bool:
+    return all(names.value_in(raw, name).strip() for name in names.LIGHT)
 
 
 class OutgoingMessages(NamedTuple):

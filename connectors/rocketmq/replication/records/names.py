@@ -18,6 +18,9 @@ from trueup.connectors.replication.headers import MARK
 from trueup.state.replication.provenance import HEADER, birth_in
 
 KEYS, UNIQUE = b"KEYS", b"UNIQ_KEY"
+LIGHT = b"INNER_MULTI_DISPATCH", b"INNER_MULTI_QUEUE_OFFSET"
+"""The light queues (LMQ) in which a message also is, and its offsets there, if it has both (DispatchRequest.java,
+containsLMQ). Brokers add only single messages to them (CommitLog.java), and copies are batches."""
 VALUE, NEXT = b"\x01", b"\x02"
 """They follow the name and the value of each property (protocol/properties.py)."""
 SOURCE, OFFSET = HEADER.encode(), MARK.encode()

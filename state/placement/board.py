@@ -4,14 +4,14 @@ The board collects the answers of all buckets, and the marks; `state.placement.t
 progress; `plan` selects the next actions. All three are functions of the observations, the policy and the given time.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from trueup.state.bookkeeper.marks import HIDDEN, NO_MARKS, MarkRows
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage
+from trueup.state.placement.lifecycle import IN_FLIGHT, Repair, RepairStage, renewed
 from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers, joined
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
@@ -177,9 +177,17 @@ def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
     """Drifted ledgers without a repair in progress, highest risk first."""
     drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
     marked = board.marks["ledger"][board.marks["version"] >= 0]
-    busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT or r.next_ms > now_ms]
-    taken = np.concatenate([marked, np.array(busy, np.int64)])
+    busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT]
+    waits = [r.ledger for r in _same(drifted, [r for r in repairs.values() if r.next_ms > now_ms])]
+    taken = np.concatenate([marked, np.array([*busy, *waits], np.int64)])
     return riskiest(drifted[~np.isin(drifted["ledger"], taken)])
+
+
+def _same(findings: Rows, repairs: Sequence[Repair]) -> list[Repair]:
+    """Those of these repairs that still are about the reason of their finding."""
+    at = lookup(findings, np.array([r.ledger for r in repairs], np.int64)).tolist()
+    rules = [RULES[int(findings["rule"][row])].id if row >= 0 else "" for row in at]
+    return [r for r, rule in zip(repairs, rules, strict=True) if not renewed(r, rule)]
 
 
 def unheld(findings: Rows) -> Rows:

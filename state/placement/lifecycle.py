@@ -46,6 +46,9 @@ class RepairEvent(StrEnum):
     GO = "go"  # the ledger was deleted
 
 
+LOST_MEMBER = "placement.lost-member"
+"""The rule of the ledgers that miss replicas and are repaired."""
+
 _S, _E = RepairStage, RepairEvent
 _UNDER_WAY = (_S.APPROVED, _S.DECLINED, _S.ORDERED, _S.MARKED, _S.WORKING, _S.UNMARKED, _S.LEAVING, _S.STUCK)
 TRANSITIONS: Mapping[tuple[RepairStage, RepairEvent], RepairStage] = {
@@ -112,6 +115,12 @@ class Repair(NamedTuple):
     """The earliest time of the next order. For a marked repair: the time after which workers count as failed; 0 until a
     worker takes the mark."""
     detail: str = ""
+
+
+def renewed(repair: Repair, rule: str) -> bool:
+    """Whether a finding of this rule needs another repair: a member was lost after workers declined to move replicas.
+    The wait, which can be a day, is for the earlier reason only."""
+    return rule == LOST_MEMBER and repair.rule != LOST_MEMBER
 
 
 def advance(

@@ -7,7 +7,8 @@ import numpy as np
 from trueup.state.bookkeeper.marks import HIDDEN
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.board import Board, is_ours, lookup
-from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined
+from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, declined, renewed
+from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import Rows
 
@@ -98,7 +99,7 @@ def _observed(
     if not ours and repair.stage is RepairStage.LEAVING:
         return advance(repair, RepairEvent.VANISH, now_ms, repair.detail)
     if not ours and repair.stage is RepairStage.STUCK:
-        return declined(repair, now_ms, first_wait_ms)
+        return declined(_failed(repair, finding), now_ms, first_wait_ms)
     if not ours and repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and not locked:
         return advance(repair, RepairEvent.VANISH, now_ms, "the mark was removed")
     held = finding is not None and bool(finding["held"])
@@ -107,9 +108,10 @@ def _observed(
         return _lapsed(repair, now_ms, "a mass loss is held" if held else "no remedy exists any more")
     settled = repair.stage is RepairStage.UNMARKED and now_ms - repair.at_ms >= SETTLE_MS
     if settled or repair.stage is RepairStage.ORDERED:
-        return declined(repair, now_ms, first_wait_ms)
+        return declined(_failed(repair, finding), now_ms, first_wait_ms)
     if repair.stage in (RepairStage.MARKED, RepairStage.WORKING) and 0 < repair.next_ms <= now_ms:
-        return advance(repair, RepairEvent.FAIL, now_ms, f"workers failed for {policy.give_up_s:.0f} s")
+        detail = f"workers failed for {policy.give_up_s:.0f} s"
+        return advance(_failed(repair, finding), RepairEvent.FAIL, now_ms, detail)
     return _stale_approval(repair, finding, now_ms)
 
 
@@ -137,6 +139,13 @@ def _stale_approval(repair: Repair, finding: Rows | None, now_ms: int) -> Repair
     if repair.stage is RepairStage.APPROVED and finding is not None and int(finding["version"]) != repair.version:
         return _lapsed(repair, now_ms, "the ledger changed after it was approved")
     return repair
+
+
+def _failed(repair: Repair, finding: Rows | None) -> Repair:
+    """A repair that failed, with the reason that is left: workers may have replaced lost members before they failed to
+    move replicas. A member that was lost meanwhile is a new reason, whose repair has not failed."""
+    rule = repair.rule if finding is None else RULES[int(finding["rule"])].id
+    return repair if renewed(repair, rule) else repair._replace(rule=rule)
 
 
 def _lapsed(repair: Repair, now_ms: int, detail: str) -> Repair:

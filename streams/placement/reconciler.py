@@ -27,7 +27,7 @@ from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.placement.board import Board, ClearedFindings, FindingAges, RepairPlan, plan, unheld, wanted
-from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, withdrawn
+from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, renewed, withdrawn
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.tracking import observe, unseen
@@ -368,10 +368,12 @@ class PlacementReconciler:
         self._remember(changed)
 
     def _fresh(self, findings: Rows) -> Iterator[Repair]:
-        """The repair of each finding, with the state of earlier attempts."""
+        """The repair of each finding, with the state of earlier attempts for the same reason."""
         columns = (findings[name].tolist() for name in ("ledger", "rule", "version", "since_ms"))
         for ledger, code, version, since_ms in zip(*columns, strict=True):
             known, rule = self.repairs.get(ledger), RULES[code].id
+            if known is not None and renewed(known, rule):
+                known = known._replace(attempts=0, next_ms=0)
             yield (
                 Repair(ledger, rule, version, since_ms) if known is None
                 else known._replace(rule=rule, version=version)

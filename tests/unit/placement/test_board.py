@@ -51,6 +51,37 @@ def test_fewest_surviving_copies_go_first_then_racks_then_age():
     assert chosen(riskiest(rows)) == [4, 3, 2, 1]
 
 
+def resting(ledger: int, rule: str = "placement.too-few-racks", attempts: int = 9) -> Repair:
+    """A repair that workers declined, and that waits for a day."""
+    return Repair(ledger, rule, 3, 0, RepairStage.DECLINED, NOW, 77, attempts, NOW + 86_400_000)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "orders"),
+    [
+        ("placement.too-few-racks", "placement.lost-member", [1]),
+        ("placement.lost-member", "placement.lost-member", []),
+        ("placement.too-few-racks", "placement.read-only-member", []),
+        ("placement.lost-member", "placement.too-few-racks", []),
+    ],
+)
+def test_only_a_member_that_was_lost_later_ends_the_wait_of_a_declined_repair(before: str, now: str, orders: list[int]):
+    assert chosen(plan(board(finding(1, now)), {1: resting(1, before)}, ENFORCE, NOW, 99).marks) == orders
+
+
+@pytest.mark.parametrize(
+    ("before", "left"),
+    [
+        ("placement.lost-member", "placement.too-few-racks"),
+        ("placement.too-few-racks", "placement.lost-member"),
+    ],
+)
+def test_a_repair_is_declined_for_the_racks_that_are_left_and_not_for_a_member_lost_meanwhile(before: str, left: str):
+    repairs = {1: resting(1, before)._replace(stage=RepairStage.STUCK)}
+    observe(board(finding(1, left)), repairs, ENFORCE, NOW)
+    assert (repairs[1].stage, repairs[1].rule) == (RepairStage.DECLINED, "placement.too-few-racks")
+
+
 def test_observe_orders_nothing():
     assert len(plan(board(finding(1)), {}, PlacementSettings(), NOW, 99).marks) == 0
 

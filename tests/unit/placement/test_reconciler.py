@@ -190,6 +190,18 @@ def test_what_drifted_is_marked():
     assert (list(driven.cluster.written), driven.repair(1).stage) == ([1], RepairStage.ORDERED)
 
 
+def test_a_repair_of_a_lost_member_counts_its_own_attempts():
+    driven = Driven()
+    a1, a2, b1 = driven.keeper.topology.bookies
+    driven.keeper.topology = replace(driven.keeper.topology, bookies=(a1, replace(a2, status=Status.LOST), b1))
+    driven.reconciler.repairs[1] = Repair(
+        1, "placement.too-few-racks", 0, 0, RepairStage.DECLINED, NOW, 77, attempts=9, next_ms=NOW + 86_400_000
+    )
+    driven.cluster.rows = on_one_rack(1)
+    driven.answer(finding(1, "placement.lost-member", copies=1))
+    assert (driven.repair(1).stage, driven.repair(1).attempts) == (RepairStage.ORDERED, 0)
+
+
 def test_nothing_is_done_before_the_marks_were_read():
     driven = Driven()
     driven.reconciler.repairs = {1: Repair(1, "r", 0, 0, RepairStage.MARKED, NOW, 77)}

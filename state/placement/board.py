@@ -166,7 +166,7 @@ class RepairPlan:
     """The actions to take now."""
 
     marks: Rows = field(default_factory=lambda: NO_FINDINGS)
-    """The findings whose ledgers are to be marked, highest risk first."""
+    """The findings whose ledgers are to be marked, in the order of `wanted`."""
     withdrawals: tuple[Repair, ...] = ()
     """The repairs whose mark is to be removed: its reason is gone, or workers failed to repair the ledger."""
     waiting: Mapping[str, int] = field(default_factory=dict)
@@ -174,13 +174,18 @@ class RepairPlan:
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
-    """Drifted ledgers without a repair in progress, highest risk first."""
+    """Drifted ledgers without a repair in progress: those that workers have not failed to repair yet, then the others,
+    both highest risk first. Otherwise a few ledgers that no worker can repair would take all marks again and again."""
     drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
     marked = board.marks["ledger"][board.marks["version"] >= 0]
     busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT]
-    waits = [r.ledger for r in _same(drifted, [r for r in repairs.values() if r.next_ms > now_ms])]
+    idle = [r for r in repairs.values() if r.stage not in IN_FLIGHT and (r.attempts or r.next_ms > now_ms)]
+    tried = _same(drifted, idle)
+    waits = [r.ledger for r in tried if r.next_ms > now_ms]
     taken = np.concatenate([marked, np.array([*busy, *waits], np.int64)])
-    return riskiest(drifted[~np.isin(drifted["ledger"], taken)])
+    rows = riskiest(drifted[~np.isin(drifted["ledger"], taken)])
+    again = np.isin(rows["ledger"], np.array([r.ledger for r in tried], np.int64))
+    return np.concatenate([rows[~again], rows[again]])
 
 
 def _same(findings: Rows, repairs: Sequence[Repair]) -> list[Repair]:

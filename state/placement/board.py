@@ -161,6 +161,13 @@ def riskiest(findings: Rows) -> Rows:
     return findings[np.lexsort(keys)]
 
 
+def without_copies(findings: Rows) -> int:
+    """The number of ledgers that have entries without a live replica, whatever their rule: the rule is that of the
+    fragment that can be repaired. Unknown ledgers do not count: their replicas are not known."""
+    judged = np.isin(findings["verdict"], [Verdict.DRIFTED, Verdict.BLOCKED])
+    return int(np.count_nonzero(judged & (findings["copies"] == 0)))
+
+
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
     """The actions to take now."""

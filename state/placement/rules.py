@@ -28,8 +28,10 @@ RULES = Rules([
     Rule(
         "placement.lost-member", _D, "a member is lost and can be replaced",
         "A closed ledger names a bookie that has been neither writable nor read-only for longer than "
-        "placement.grace_s. Every entry still has a live replica, and BookKeeper's replaceBookie can select a "
-        "replacement. A fragment without entries also counts: only its metadata must change.",
+        "placement.grace_s. Every entry of that fragment still has a live replica, and BookKeeper's replaceBookie can "
+        "select a replacement. A fragment without entries also counts: only its metadata must change. Entries of "
+        "another fragment may have no live replica: the finding then has 0 copies, and its rule is "
+        "placement.all-copies-lost after the repair.",
         "The ledger is marked under-replicated and a worker copies it. The replacement need not adhere: BookKeeper "
         "restores the replicas first and the placement later, and Trueup then judges the racks again. If the bookie "
         "returns, the ledger is true.",
@@ -74,9 +76,9 @@ RULES = Rules([
     ),
     Rule(
         "placement.too-few-bookies", _B, "no bookie can replace a lost member",
-        "Members are lost and live replicas exist, but the number of eligible writable bookies outside the ensemble "
-        "is smaller than the number of lost members. BookKeeper replaces either all lost members of a fragment or "
-        "none.",
+        "Members of a fragment are lost and each of its entries has a live replica, but the number of eligible "
+        "writable bookies outside the ensemble is smaller than the number of lost members. BookKeeper replaces either "
+        "all lost members of a fragment or none.",
         "The ledger is not marked. The return of the lost bookie, or another writable bookie, changes the verdict.",
     ),
     Rule(

@@ -28,6 +28,9 @@ class PlacementMetrics(StreamMetrics):
             "unknown_ledgers", "ledgers with verdict unknown, by reason: a rule, or stale observations", "reason"
         )
         self.not_judged = metrics.gauge("not_judged_ledgers", "ledgers whose current version is not judged yet")
+        self.without_copies = metrics.gauge(
+            "ledgers_without_copies", "drifted and blocked ledgers without a live replica of some entries"
+        )
         self.unbound = metrics.gauge("auditor_unbound", "1 while hold and approve do not bind BookKeeper's Auditor")
         self.oldest = metrics.gauge("oldest_drift_seconds", "age of the oldest drift; 0: no ledger is drifted")
         self.marks = metrics.gauge(
@@ -99,6 +102,7 @@ class PlacementMetrics(StreamMetrics):
         for verdict, count in status["counts"].items():
             self.ledgers.at(verdict).set(count)
         self.not_judged.at().set(status["not_judged"])
+        self.without_copies.at().set(status["without_copies"])
         self.unbound.at().set(bool(status["unbound"]))
         self.unknown.at("stale").set(max(0, status["counts"]["unknown"] - status["not_judged"] - self._unreadable))
         self.oldest.at().set((status["oldest_drift_ms"] or 0) / 1000)

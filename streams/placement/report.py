@@ -15,7 +15,7 @@ from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import claim_of
-from trueup.state.placement.board import Board, riskiest, wanted
+from trueup.state.placement.board import Board, riskiest, wanted, without_copies
 from trueup.state.placement.judging import counted
 from trueup.state.placement.lifecycle import Repair, RepairStage
 from trueup.state.placement.readiness import Readiness, few
@@ -36,7 +36,6 @@ from trueup.streams.runtime.stream import AWAITING, Finding, LimitedRows, Observ
 SLOW_MS = 5_000
 UNKNOWN_RACK = "placement.unknown-rack"
 NOT_JUDGED = {"verdict": "unknown", "rule": "", "copies": None, "racks": None, "held": False}
-ALL_LOST = RULES.code("placement.all-copies-lost")
 
 
 class PlacementReport:
@@ -76,7 +75,7 @@ class PlacementReport:
             oldest = self._oldest(now_ms)
             marks, repairs = self._board.marks, dict(self._reconciler.repairs)
             waiting = dict(self._reconciler.waiting)
-            lost = int((self._board.findings["rule"] == ALL_LOST).sum())
+            lost = without_copies(self._board.findings)
         return {
             "counts": counts, "not_judged": not_judged, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest,
             "waiting": waiting, "without_copies": lost,

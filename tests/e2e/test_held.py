@@ -73,7 +73,7 @@ def test_a_description_counts_no_dead_copy(trueup: Trueup, content: Content) -> 
 
 
 def test_the_series_of_the_alarms_have_the_numbers(trueup: Trueup) -> None:
-    lost = trueup.metric("trueup_findings", rule="placement.all-copies-lost")
+    lost = trueup.metric("trueup_ledgers_without_copies")
     assert (lost, trueup.metric("trueup_bookies", status="lost"), trueup.metric("trueup_held")) == (DEAD, 2, 1)
 
 

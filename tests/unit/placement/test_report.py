@@ -127,6 +127,14 @@ def test_what_was_judged_is_true_or_found(setting: ReportSetting) -> None:
     assert setting.counts() == (5, 1, 0, 0)
 
 
+def test_a_ledger_that_lost_all_copies_of_a_fragment_counts_whatever_its_rule(setting: ReportSetting) -> None:
+    setting.driven.answer(
+        finding(1, "placement.lost-member", copies=0), finding(2, "placement.open-waits-for-writer", copies=0),
+        finding(3, "placement.lost-member", copies=1), finding(4, "placement.unreadable", copies=0),
+    )  # fmt: skip
+    assert setting.placed.status(setting.clock(), runs=True)["without_copies"] == 2
+
+
 def test_lists_are_in_the_order_of_risk_and_then_of_id(setting: ReportSetting) -> None:
     setting.publish(*range(6))
     setting.driven.answer(finding(3), finding(4, "placement.all-copies-lost", copies=0))

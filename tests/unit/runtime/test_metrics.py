@@ -60,7 +60,7 @@ def test_levels_follow_the_status(metrics: Metrics) -> None:
     metrics.status(FakeEngine().drill().state)
     result = {
         "trueup_oldest_drift_seconds": 240.0, "trueup_marks_cap": 200.0, "trueup_ready": 1.0, "trueup_paused": 0.0,
-        "trueup_held": 0.0,
+        "trueup_held": 0.0, "trueup_ledgers_without_copies": 1.0,
     }  # fmt: skip
     assert {name: value(metrics, name) for name in result} == result
 

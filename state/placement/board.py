@@ -76,8 +76,9 @@ NO_AGES = FindingAges(np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 class Board:
-    """Findings of all buckets, and ``marks``, ordered by ledger id. ``ages``: the ages of findings of earlier views.
-    Not safe for use from several threads at once."""
+    """Findings of all buckets, and ``marks``, ordered by ledger id. ``outdated``: ledgers that may not be read any
+    more, so that their findings may be wrong; int64. ``ages``: the ages of findings of earlier views. Not safe for use
+    from several threads at once."""
 
     def __init__(self, ages: FindingAges = NO_AGES) -> None:
         self._ages, self._whole = ages, False
@@ -87,6 +88,7 @@ class Board:
         self._epochs: dict[int, int] = {}
         self._all: Rows | None = NO_FINDINGS
         self.marks: MarkRows = NO_MARKS
+        self.outdated: Rows = np.zeros(0, np.int64)
         self._all_former: FormerMembers | None = NO_FORMER
 
     def aged(self, answer: BucketAnswer) -> BucketAnswer:
@@ -181,15 +183,16 @@ class RepairPlan:
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
-    """Drifted ledgers without a repair in progress: those that workers have not failed to repair yet, then the others,
-    both highest risk first. Otherwise a few ledgers that no worker can repair would take all marks again and again."""
+    """Drifted ledgers that may be read, without a repair in progress: those that workers have not failed to repair yet,
+    then the others, both highest risk first. Otherwise a few ledgers that no worker can repair would take all marks
+    again and again."""
     drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
     marked = board.marks["ledger"][board.marks["version"] >= 0]
     busy = [r.ledger for r in repairs.values() if r.stage in IN_FLIGHT]
     idle = [r for r in repairs.values() if r.stage not in IN_FLIGHT and (r.attempts or r.next_ms > now_ms)]
     tried = _same(drifted, idle)
     waits = [r.ledger for r in tried if r.next_ms > now_ms]
-    taken = np.concatenate([marked, np.array([*busy, *waits], np.int64)])
+    taken = np.concatenate([marked, board.outdated, np.array([*busy, *waits], np.int64)])
     rows = riskiest(drifted[~np.isin(drifted["ledger"], taken)])
     again = np.isin(rows["ledger"], np.array([r.ledger for r in tried], np.int64))
     return np.concatenate([rows[~again], rows[again]])

@@ -107,14 +107,17 @@ class Queue:
         return self._waiting
 
 
-def counted(findings: Rows, waiting: WaitingLedgers, ledgers: int) -> dict[str, int]:
+def counted(findings: Rows, waiting: WaitingLedgers, ledgers: int, outdated: Rows = NO_LEDGERS) -> dict[str, int]:
     """The number of ledgers by verdict name, of ``ledgers`` in total. ``findings``: the findings, ordered by id. A
-    ledger that waits is unknown, whatever its last finding; one that neither waits nor has a finding is true."""
+    ledger that waits, or that may not be read any more (``outdated``), is unknown, whatever its last finding. One that
+    is neither and has no finding is true."""
     current = np.ones(len(findings), bool)
+    hidden = outdated[~np.isin(outdated, waiting.ledgers)] if len(outdated) else outdated
     if len(findings):
-        at = np.minimum(np.searchsorted(findings["ledger"], waiting.ledgers), len(findings) - 1)
-        current[at[findings["ledger"][at] == waiting.ledgers]] = False
+        unknown = np.concatenate([waiting.ledgers, hidden])
+        at = np.minimum(np.searchsorted(findings["ledger"], unknown), len(findings) - 1)
+        current[at[findings["ledger"][at] == unknown]] = False
     found = np.bincount(findings["verdict"][current], minlength=len(Verdict))
     counts = {v.name.lower(): int(found[v]) for v in Verdict if v is not Verdict.TRUE}
-    counts["unknown"] += min(waiting.present, ledgers)
+    counts["unknown"] += min(waiting.present + len(hidden), ledgers)
     return {"true": max(0, ledgers - sum(counts.values())), **counts}

@@ -181,8 +181,16 @@ class BookKeeper:
         return f"changes in ZooKeeper cannot be followed: {self._capture.defect}" if self._capture.defect else ""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Current rows of these ledgers, without those that do not exist."""
+        """Current rows of these ledgers, without those that do not exist. Raises `Forbidden`."""
         return self._capture.read(ledgers) if len(ledgers) else EMPTY
+
+    def readable(self, ledgers: Sequence[int]) -> Ledgers:
+        """Current rows of these ledgers, without those that do not exist or may not be read."""
+        return self._capture.readable(ledgers) if len(ledgers) else EMPTY
+
+    def outdated(self) -> Column:
+        """The ids of ledgers that were read earlier and may not be read now: int64."""
+        return self._capture.outdated
 
     def absent(self, ledgers: Sequence[int]) -> set[int]:
         """Those of these ledgers that do not exist according to an up-to-date server. Raises `Retry`."""

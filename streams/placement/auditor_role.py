@@ -23,7 +23,7 @@ class AuditorRole:
         self._cluster, self._policy, self._run = cluster, policy, run
         self._lock = threading.RLock()
         self._vote: Vote | None = None
-        self.read, self.marks = cluster.read, cluster.marks
+        self.read, self.marks, self.outdated = cluster.readable, cluster.marks, cluster.outdated
 
     def tick(self) -> None:
         """Take or return the vote according to the mode."""

@@ -19,7 +19,7 @@ from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.metadata.queries import ahead
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
-from trueup.state.bookkeeper.ledgers import Ledgers
+from trueup.state.bookkeeper.ledgers import Column, Ledgers
 from trueup.state.bookkeeper.marks import NO_MARKS, MarkRows
 from trueup.state.bookkeeper.topology import Status, Topology
 from trueup.state.common.backoff import backoff
@@ -67,7 +67,10 @@ class PlacementCluster(Protocol):
     """The operations of the connector that the loop needs."""
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        """Current rows of these ledgers, without those that do not exist."""
+        """Current rows of these ledgers, without those that do not exist or may not be read."""
+
+    def outdated(self) -> Column:
+        """Ledgers that were read earlier and may not be read now: int64."""
 
     def mark(self, orders: Sequence[MarkOrder]) -> list[MarkOutcome]:
         """Write marks, each if its requirements hold."""
@@ -178,6 +181,7 @@ class PlacementReconciler:
             now_ms, marks = self._clock(), self._cluster.marks()
             with self.lock:
                 self.board.marks = NO_MARKS if marks is None else marks
+                self.board.outdated = self._cluster.outdated()
             if not self.complete or marks is None:
                 # Without an answer of its bucket in this run, a ledger is not known to be true.
                 self.blocked_reason = "the view is not complete yet"
@@ -275,7 +279,8 @@ class PlacementReconciler:
     def _report_unregistered(self) -> None:
         """Report bookies that ledgers name and that were never registered to the keeper."""
         with self.lock:
-            rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE][:UNREGISTERED_AT_ONCE]
+            rows = self.board.findings[self.board.findings["rule"] == _UNKNOWN_BOOKIE]
+            rows = rows[~np.isin(rows["ledger"], self.board.outdated)][:UNREGISTERED_AT_ONCE]
         asked, topology = rows["ledger"].tobytes() + rows["mzxid"].tobytes(), self._keeper.topology
         if not len(rows) or asked == self._asked or topology is None:
             return

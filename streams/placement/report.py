@@ -132,16 +132,18 @@ class PlacementReport:
         ledgers = health.ledgers + health.hidden
         with self._reconciler.lock:
             findings, settled = self._board.findings, self._reconciler.settled
+            outdated = self._board.outdated
         if waiting is None or not settled:
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": ledgers}, ledgers
         if not self._seen(now_ms, runs):
             return {"true": 0, "drifted": 0, "blocked": 0, "unknown": ledgers}, min(waiting.present, ledgers)
-        counts = counted(findings, waiting, health.ledgers)
+        counts = counted(findings, waiting, health.ledgers, outdated)
         return counts | {"unknown": counts["unknown"] + health.hidden}, min(waiting.present, ledgers)
 
     def _oldest(self, now_ms: int) -> int | None:
-        drifted = self._board.findings["since_ms"][self._board.findings["verdict"] == Verdict.DRIFTED]
-        return now_ms - int(drifted.min()) if len(drifted) else None
+        drifted = self._board.findings[self._board.findings["verdict"] == Verdict.DRIFTED]
+        since_ms = drifted["since_ms"][~np.isin(drifted["ledger"], self._board.outdated)]
+        return now_ms - int(since_ms.min()) if len(since_ms) else None
 
     def sources(self, now_ms: int) -> list[ObservationSource]:
         """ZooKeeper, the Auditor's vote, the rack map and the AutoRecovery daemons."""
@@ -230,7 +232,7 @@ class PlacementReport:
         with self._reconciler.lock:
             found = self._board.findings
         found = riskiest(self._matching(found, where))["ledger"]
-        rows, total = self._cluster.read(found[:limit].tolist()), len(found)
+        rows, total = self._cluster.readable(found[:limit].tolist()), len(found)
         if every:
             others, total = self._cluster.search(limit, where) if where else self._first(limit)
             rows = concat([rows, others.take(~np.isin(others.ledger, rows.ledger))])

@@ -13,7 +13,7 @@ from tests.simulation.model import TRUEUP, Ledger, World
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
-from trueup.state.bookkeeper.ledgers import MANY, Ledgers, concat, row
+from trueup.state.bookkeeper.ledgers import MANY, Column, Ledgers, concat, row
 from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows, with_marks
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
 from trueup.state.common.errors import Retry
@@ -206,6 +206,9 @@ class Hands:
         rows = [columns(self.world.ledgers[i], self.world.now_ms) for i in ledgers if i in self.world.ledgers]
         self.faults.seam()
         return concat(rows)
+
+    def outdated(self) -> Column:
+        return np.zeros(0, np.int64)
 
     def blocked_reason(self) -> str:
         if self.world.disabled:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.feeds import BookieFeed, LedgerFeed, MarkFeed
 from trueup.connectors.bookkeeper.metadata.layout import MARK_NAME, BookKeeperPaths, ZnodeKind
+from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
 from trueup.connectors.bookkeeper.metadata.published import JournalContent
 from trueup.connectors.bookkeeper.metadata.racks import RackMap
 from trueup.connectors.zookeeper.client import FAST, NodeEvent, Pace, ZooKeeperClient
+from trueup.connectors.zookeeper.errors import unread
 from trueup.connectors.zookeeper.follower import Follower
 from trueup.connectors.zookeeper.history import Missed, ensure_instance, ensure_later
 from trueup.connectors.zookeeper.requests import Stat
@@ -149,7 +151,25 @@ class BookKeeperCapture(Follower):
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         """The current state of these ledgers, by id, without deleted ones. Raises `Retry`, `Forbidden`."""
-        return queries.columns(self._open_client(), self._paths, ledgers, self._now())
+        found = queries.columns(self._open_client(), self._paths, ledgers, self._now())
+        if found.forbidden:
+            raise unread("ledgers", [self._paths.ledger(ledger) for ledger in found.forbidden])
+        return found.rows
+
+    def readable(self, ledgers: Sequence[int]) -> Ledgers:
+        """The current state of these ledgers, by id, without deleted ones and those that may not be read. The latter
+        are soon in `outdated`. Raises `Retry`."""
+        found = queries.columns(self._open_client(), self._paths, ledgers, self._now())
+        if found.forbidden:
+            # ZooKeeper sends no event when a permission is revoked.
+            self._ledgers.doubt(found.forbidden)
+            self._watch.wake.set()
+        return found.rows
+
+    @property
+    def outdated(self) -> Array:
+        """The ids of ledgers that were read earlier and may not be read now: int64, ascending."""
+        return self._ledgers.outdated
 
     def read_one(self, ledger: int) -> tuple[LedgerRecord, Stat] | None:
         """The current state of one ledger with its stat; None if it does not exist. Raises `Retry`."""

@@ -42,8 +42,9 @@ _VERSIONS = {GONE: -1, FORBIDDEN: HIDDEN}
 
 class LedgerFeed:
     """Ledger metadata. ``unreadable``: the ids of ledgers that could not be decoded; ``forbidden``: the ids of ledgers
-    that may not be read; ``hidden``: the number of forbidden ledgers that were never read; ``invalid_paths``: the first
-    paths of znodes that are named like ledgers or marks but have an invalid id."""
+    that may not be read; ``hidden``: the number of forbidden ledgers that were never read; ``outdated``: the ids of the
+    other forbidden ones, an array that is replaced by each change; ``invalid_paths``: the first paths of znodes that
+    are named like ledgers or marks but have an invalid id."""
 
     def __init__(self, deliver: Deliver, known: JournalContent, now: Callable[[], int], pace: Pace) -> None:
         self._deliver, self._now, self._pace = deliver, now, pace
@@ -51,7 +52,8 @@ class LedgerFeed:
         self._ended = PublishedVersions(known.gone, known.gone_zxids)
         self.unreadable, self.forbidden = set(known.unreadable), set[int]()
         self.invalid_paths: dict[str, None] = {}
-        self.hidden = 0
+        self.hidden, self.outdated = 0, np.zeros(0, np.int64)
+        self._doubted: frozenset[int] = frozenset()
         self._asked_again_ms = 0
 
     def __len__(self) -> int:
@@ -121,11 +123,19 @@ class LedgerFeed:
         other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)
         return np.unique(np.array(found, np.int64))
 
+    def doubt(self, ledgers: Iterable[int]) -> None:
+        """Read these ledgers again: another read was not permitted. Callable from any thread. If a simultaneous call
+        drops some of them, the next read that is not permitted adds them again."""
+        self._doubted |= frozenset(ledgers)
+
     def follow(self, client: ZooKeeperClient, paths: BookKeeperPaths, events: dict[int, PathEvent]) -> None:
-        """Publish the changes that these events name. An event with the zxid of a deletion needs no read."""
+        """Publish the changes that these events name, and read the doubted ledgers. An event with the zxid of a
+        deletion needs no read."""
         deleted = {i: event.zxid for i, event in events.items() if event.kind == NodeEvent.DELETED and event.zxid > 0}
         self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
         wanted = {i for i, event in events.items() if i not in deleted and self._is_news(i, event)}
+        doubted, self._doubted = self._doubted, frozenset()
+        wanted |= doubted
         if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
             # No event reports a granted permission.
             self._asked_again_ms = self._now()
@@ -154,7 +164,8 @@ class LedgerFeed:
             self.forbidden.difference_update(ids.tolist())
             self.forbidden.update(result.forbidden)
         unread = np.array(sorted(self.forbidden), np.int64)
-        self.hidden = int(np.count_nonzero(self._held.versions(unread) < 0))
+        known = self._held.versions(unread) >= 0
+        self.hidden, self.outdated = int(np.count_nonzero(~known)), unread[known]
 
     def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
         return metadata.gone(ledger, zxid, self._now())

@@ -20,7 +20,7 @@ from trueup.connectors.bookkeeper.metadata.layout import (
 )
 from trueup.connectors.bookkeeper.metadata.protobuf_columns import Array
 from trueup.connectors.zookeeper.client import FAST, Pace, ZooKeeperClient
-from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, unread
+from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE
 from trueup.connectors.zookeeper.requests import Stat, Znodes
 from trueup.state.bookkeeper.ledgers import Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerRecord
@@ -137,15 +137,22 @@ def ahead(parts: Iterator[T]) -> Iterator[T]:
             yield part
 
 
-def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int], seen_ms: int) -> Ledgers:
-    """The current state of these ledgers, by id, without deleted ones. Raises `Forbidden`."""
+class CurrentLedgers(NamedTuple):
+    """The current state of ledgers."""
+
+    rows: Ledgers
+    """The ledgers that were found, by id."""
+    forbidden: list[int]
+    """The ids of the ledgers that may not be read."""
+
+
+def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int], seen_ms: int) -> CurrentLedgers:
+    """The current state of these ledgers; deleted ones are in neither list."""
     wanted = np.unique(np.array(ids, np.int64))
     parts = read(client, paths, wanted, pace=_SOON)
     batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in parts]
     forbidden = [ledger for batch in batches for ledger in batch.forbidden.tolist()]
-    if forbidden:
-        raise unread("ledgers", [paths.ledger(ledger) for ledger in forbidden])
-    return concat([batch.ledgers for batch in batches])
+    return CurrentLedgers(concat([batch.ledgers for batch in batches]), forbidden)
 
 
 def absent(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int]) -> set[int]:

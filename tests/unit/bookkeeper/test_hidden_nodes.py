@@ -1,5 +1,6 @@
 """Nodes of BookKeeper that may not be read are never taken for absent ones."""
 
+import struct
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,10 @@ from trueup.connectors.bookkeeper.bookie.reader import Bookies
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.addresses import Address
-from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths
+from trueup.connectors.bookkeeper.metadata.feeds import LedgerFeed
+from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths, ZnodeKind
+from trueup.connectors.bookkeeper.metadata.published import JournalContent
+from trueup.connectors.zookeeper.client import FAST, Pace
 from trueup.connectors.zookeeper.errors import FORBIDDEN, GONE, Forbidden, unread
 from trueup.connectors.zookeeper.history import Rewound, ensure_deleted
 from trueup.connectors.zookeeper.requests import Znodes, missing
@@ -23,15 +27,23 @@ from trueup.streams.placement.auditor_role import refused
 PATHS = BookKeeperPaths("/ledgers")
 
 
+LEDGER = b"BookieMetadataFormatVersion\t1\n1\n1\n0\n0\ta:1\n"
+STAT = struct.pack("!qqqqiiiqiiq", 1, 5, 0, 0, 0, 0, 0, 0, len(LEDGER), 0, 1)
+
+
 class Nodes:
-    """A client by which these nodes may not be read. ``older``: nodes without a child since zxid 1."""
+    """A client by which these nodes may not be read. ``older``: nodes without a child since zxid 1. All ledgers but
+    those exist."""
 
     def __init__(self, *forbidden: str, older: Sequence[str] = ()) -> None:
         self._forbidden, self._older = forbidden, older
 
-    def multi_read(self, parent: str, names: Sequence[bytes]) -> Iterator[Znodes]:
+    def multi_read(self, parent: str, names: Sequence[bytes], pace: Pace = FAST) -> Iterator[Znodes]:
         for name in names:
             path = f"{parent}/{name.decode()}"
+            if path not in self._forbidden and PATHS.classify(path)[0] is ZnodeKind.LEDGER:
+                yield Znodes(LEDGER + STAT, np.zeros(1, np.int64), np.array([len(LEDGER)]), 9)
+                continue
             if path in self._older:
                 yield Znodes(bytes(60) + (1).to_bytes(8, "big"), np.zeros(1, np.int64), np.zeros(1, np.int64), 9)
             else:
@@ -48,6 +60,21 @@ def client(*forbidden: str, older: Sequence[str] = ()) -> Any:
 def test_a_vote_that_may_not_be_read_is_a_vote_of_an_unknown_owner() -> None:
     found = queries.voters(client(f"{PATHS.election}/V_0000000002"), PATHS)
     assert found == [queries.Ballot(b"V_0000000002", "", None)]
+
+
+def test_a_ledger_that_may_not_be_read_hides_no_other() -> None:
+    found = queries.columns(client(PATHS.ledger(8)), PATHS, [7, 8, 9], 0)
+    assert (found.rows.ledger.tolist(), found.forbidden) == ([7, 9], [8])
+
+
+def test_a_ledger_of_which_the_permission_was_revoked_is_outdated_until_it_is_granted() -> None:
+    feed = LedgerFeed(lambda _: None, JournalContent(np.array([7, 8]), np.array([5, 5])), lambda: 1, FAST)
+    feed.doubt([8])
+    feed.follow(client(PATHS.ledger(8)), PATHS, {})
+    revoked = feed.outdated.tolist(), feed.hidden
+    feed.doubt([8])
+    feed.follow(client(), PATHS, {})
+    assert (revoked, feed.outdated.tolist()) == (([8], 0), [])
 
 
 def test_history_below_a_parent_that_may_not_be_read_is_not_confirmed() -> None:

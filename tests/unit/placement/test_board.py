@@ -144,6 +144,12 @@ def test_a_mark_that_may_not_be_read_is_not_withdrawn():
     assert plan(board(finding(1), marks=hidden(1)), {1: repair}, ENFORCE, NOW, 99).withdrawals == ()
 
 
+def test_a_ledger_that_may_not_be_read_any_more_is_not_marked():
+    reported = board(finding(1), finding(2))
+    reported.outdated = np.array([1])
+    assert chosen(plan(reported, {}, ENFORCE, NOW, 99).marks) == [2]
+
+
 def others(*rules: str) -> list[Rows]:
     """Findings of these rules, for ledgers 91, 92, ..."""
     return [finding(91 + at, rule) for at, rule in enumerate(rules)]

@@ -11,7 +11,7 @@ from tests.journals import newest
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
-from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat, row
+from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, concat, row
 from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry
@@ -74,13 +74,18 @@ class Topics:
 
 
 class Bookkeeper:
-    """A cluster of two racks, a and b. ``written``: its marks; ``seen``: those that were observed."""
+    """A cluster of two racks, a and b. ``written``: its marks; ``seen``: those that were observed; ``closed``: ledgers
+    that may not be read any more."""
 
     def __init__(self) -> None:
         self.rows: Ledgers = EMPTY
         self.written: dict[int, Mark | None] = {}
         self.seen: MarkRows | None = NO_MARKS
         self.asked = 0
+        self.closed = np.zeros(0, np.int64)
+
+    def outdated(self) -> Column:
+        return self.closed
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         return self.rows.take(np.isin(self.rows.ledger, ledgers))

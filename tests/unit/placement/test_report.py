@@ -60,7 +60,7 @@ class ReportSetting:
         )
         self.cluster = cluster = SimpleNamespace(
             judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
-            vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW), read=self.read, first=self.first,
+            vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW), readable=self.read, first=self.first,
         )  # fmt: skip
         policy = LiveSection(lambda: self.driven.policy)
         workers = RepairWorkers(list, 0, self.clock)
@@ -185,6 +185,14 @@ def test_a_ledger_that_may_not_be_read_is_unknown(setting: ReportSetting) -> Non
     assert setting.counts() == (6, 0, 2, 0)
 
 
+def test_a_ledger_that_may_not_be_read_any_more_is_unknown_whatever_its_last_verdict(setting: ReportSetting) -> None:
+    setting.publish(*range(6))
+    setting.driven.cluster.closed = np.array([2, 3])
+    setting.driven.answer(finding(3), finding(4))
+    setting.take()
+    assert setting.counts() == (3, 1, 2, 0)
+
+
 def test_lists_are_whole_when_all_was_judged(setting: ReportSetting) -> None:
     setting.publish(*range(6))
     setting.take()
@@ -223,8 +231,8 @@ def placed(setting: ReportSetting) -> ReportSetting:
     """Findings of ledgers 0 to 4. Those with odd ids match any selection; the cluster has 7 matches."""
     setting.driven.answer(*(finding(ledger) for ledger in range(5)))
     setting.cluster.select = lambda ledgers, where: ledgers[ledgers % 2 == 1]
-    setting.cluster.read = lambda ledgers: concat([row(ledger, ["a1", "b1"], quorum=2) for ledger in ledgers])
-    setting.cluster.search = lambda limit, where: (setting.cluster.read(list(range(limit))), 7)
+    setting.cluster.readable = lambda ledgers: concat([row(ledger, ["a1", "b1"], quorum=2) for ledger in ledgers])
+    setting.cluster.search = lambda limit, where: (setting.cluster.readable(list(range(limit))), 7)
     return setting
 
 

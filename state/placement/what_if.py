@@ -45,7 +45,9 @@ class FailureEffect:
     """The number of closed ledgers that miss a replica and whose ensemble is larger than the number of writable bookies
     left."""
     to_copy: float = 0.0
-    """The bytes of closed ledgers to copy, if all entries of a ledger have one size."""
+    """The bytes of closed ledgers that workers write to new bookies, if all entries of a ledger have one size. It is an
+    upper bound: a worker leaves out the entries of each batch (rereplicationEntryBatchSize) before the first and after
+    the last one that a replaced bookie stored."""
     named: list[int] = field(default_factory=list)
     """The ids of some of the lost ledgers, at most `NAMED`."""
 
@@ -146,8 +148,10 @@ class _Rings:
         if ring > left:
             loss.unwritable += writing
             loss.unrepairable += int((touched & self.closed & (weakest < self.quorum)).sum())
-        share = there[hit].sum(axis=1) * self.quorum / ring
-        loss.to_copy += float((self.size[hit] * share * (copies > 0)).sum())
+        # A worker writes every entry of a fragment to each bookie that replaces one, whichever entries that one stored
+        # (LedgerFragmentReplicator.replicateFragmentInternal).
+        targets = there[hit].sum(axis=1)
+        loss.to_copy += float((self.size[hit] * targets * (copies > 0)).sum())
         loss.named = sorted([*loss.named, *self.ledger[lost][:NAMED].tolist()])[:NAMED]
 
 

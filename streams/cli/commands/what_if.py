@@ -57,7 +57,9 @@ def what_if(
     FEWER     at least two, but fewer than the write quorum
     OPEN      ledgers that are being written there; they count as if every
               bookie of their last ensemble had entries
-    TO COPY   bytes that AutoRecovery would copy
+    TO COPY   bytes that AutoRecovery would write at most; it copies every entry
+              of a fragment to each new bookie, even if the old one stored
+              only a part of them
 
     Exits with 4 if the application's last reading failed, and with 6 if the metadata of some ledgers are not readable.
 

@@ -9,8 +9,8 @@ import pytest
 import trueup.streams.placement.what_if as module
 from tests.configuration import parse
 from trueup.connectors.bookkeeper.metadata.queries import Registered
-from trueup.state.bookkeeper.ledgers import Ledgers, row
-from trueup.state.placement.what_if import NOW
+from trueup.state.bookkeeper.ledgers import MANY, Ledgers, row
+from trueup.state.placement.what_if import NOW, WhatIf
 from trueup.streams.placement.what_if import WhatIfAnswer, answer
 
 SETTINGS = parse({"cluster": {"zookeeper": "127.0.0.1:2181"}})
@@ -52,3 +52,11 @@ def test_a_bookie_without_cookie_and_registration_has_no_replica(found: WhatIfAn
 
 def test_a_bookie_without_cookie_and_registration_is_lost_now(found: WhatIfAnswer) -> None:
     assert (found.missing, found.losses[NOW].bookies, found.losses[NOW].one_copy) == (["x:1"], 1, 1)
+
+
+def test_a_worker_copies_all_entries_of_a_striped_ledger_to_each_new_bookie() -> None:
+    bookies = {"a", "b1", "b2", "c"}
+    what = WhatIf({"loss": {"b1", "b2"}}, bookies, bookies, bookies)
+    striped = row(7, ["a", "b1", "c", "b2"], quorum=2, entries=MANY)
+    what.add(striped, np.array([9]), np.array([1_000.0]), np.array([0]))
+    assert what.losses["loss"].to_copy == 2 * 1_000

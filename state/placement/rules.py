@@ -78,7 +78,8 @@ RULES = Rules([
         "placement.too-few-bookies", _B, "no bookie can replace a lost member",
         "Members of a fragment are lost and each of its entries has a live replica, but the number of eligible "
         "writable bookies outside the ensemble is smaller than the number of lost members. BookKeeper replaces either "
-        "all lost members of a fragment or none.",
+        "all lost members of a fragment or none. With enforceMinNumRacksPerWriteQuorum, a bookie whose rack is unknown "
+        "is not eligible.",
         "The ledger is not marked. The return of the lost bookie, or another writable bookie, changes the verdict.",
     ),
     Rule(
@@ -148,7 +149,8 @@ RULES = Rules([
         "placement.unknown-rack", _U, "the rack of a bookie on which the verdict depends is unknown",
         "A member, or a possible replacement, is writable and its rack is unknown: racks.script failed, was too slow "
         "or returned something other than a location, or Pulsar's znode or the bookie's registration could not be "
-        "read, and no earlier result exists. Replicas of lost bookies are repaired nevertheless.",
+        "read, and no earlier result exists. Replicas of lost bookies are repaired nevertheless, unless "
+        "enforceMinNumRacksPerWriteQuorum is set and too few bookies have a known rack (placement.too-few-bookies).",
         "The ledger is not marked for its racks. The source racks or the problems of `trueup status` show the error; "
         "Trueup reads rack map and registrations again by itself.",
     ),

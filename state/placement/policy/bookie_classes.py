@@ -66,8 +66,8 @@ class BookieClasses:
     """The other rack depths of writable bookies."""
     depths: Column
     """The depth of each rack, by code."""
-    unplaced: bool
-    """Whether the rack of any writable bookie is unknown."""
+    unplaced: int
+    """The number of bookies of kind UNPLACED."""
 
     @property
     def racks_in_use(self) -> list[str]:
@@ -97,9 +97,9 @@ def classes_of(topology: Topology) -> BookieClasses:
     for bookie in topology.bookies:
         rack = number.setdefault(_location(bookie), len(number))
         of[bookie.id] = classes.setdefault((rack, _kind(bookie, level), bookie.held), len(classes))
-    counts = Counter(
-        rack for rack, kind, _ in (list(classes)[at] for at in of.values()) if kind is BookieClass.WRITABLE
-    )
+    found = list(classes)
+    kinds = [found[at][:2] for at in of.values()]
+    counts = Counter(rack for rack, kind in kinds if kind is BookieClass.WRITABLE)
     keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN, False)]
     return BookieClasses(
         of,
@@ -113,7 +113,7 @@ def classes_of(topology: Topology) -> BookieClasses:
         all(depth(_location(bookie)) == level for bookie in topology.bookies),
         tuple(sorted(votes.keys() - {level})),
         np.array([depth(rack) for rack in number], np.int32),
-        any(kind is BookieClass.UNPLACED for _, kind, _ in classes),
+        sum(kind is BookieClass.UNPLACED for _, kind in kinds),
     )
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from trueup.state.bookkeeper.ledgers import MANY, Column
 from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.bookkeeper.topology import Topology
+from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Topology
 from trueup.state.placement.policy.bookie_classes import BookieClass, classes_of
 from trueup.state.placement.policy.replacement import LARGEST, Rack, RepairReach, colourable, reach, reachable, refill
 from trueup.state.placement.rules import RULES
@@ -198,9 +198,14 @@ class FragmentJudge:
 
     def refill(self, facts: FragmentFacts, at: int, refusing: Mapping[Rack, int],
                more: Mapping[Rack, int] | None = None) -> RepairReach:  # fmt: skip
-        """Whether BookKeeper can replace the absent members by spare bookies and ``more``."""
-        away = np.flatnonzero(DEAD[facts.kinds[at]] | ABSENT[facts.kinds[at]]).tolist()
+        """Whether BookKeeper can replace the absent members by spare bookies and ``more``. Unless racks are enforced,
+        it takes a bookie of any rack if no other is left, so those whose rack is unknown are also spares."""
+        kinds = facts.kinds[at]
+        away = np.flatnonzero(DEAD[kinds] | ABSENT[kinds]).tolist()
         members, spares, _ = self.ring(facts, at, more)
+        unplaced = self.bookie_classes.unplaced - int(np.count_nonzero(kinds == BookieClass.UNPLACED))
+        if unplaced and not self.topology.enforce_min_racks:
+            spares[UNKNOWN_RACK] = spares.get(UNKNOWN_RACK, 0) + unplaced
         return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
 
     def reachable(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:
@@ -253,9 +258,8 @@ class FragmentJudge:
         """Those of ``bookies`` that a repair could select, each with its rack, ordered by name."""
         classes = self.bookie_classes
         at = [(bookie, classes.of.get(bookie, -1)) for bookie in sorted(bookies)]
-        return [
-            (b, classes.racks[classes.rack[c]]) for b, c in at if c >= 0 and classes.kind[c] == BookieClass.WRITABLE
-        ]
+        kinds = [BookieClass.WRITABLE, *([] if self.topology.enforce_min_racks else [BookieClass.UNPLACED])]
+        return [(b, classes.racks[classes.rack[c]]) for b, c in at if c >= 0 and classes.kind[c] in kinds]
 
 
 def stages(state: Column, entries: Column, ring: int, tail: Column | None = None) -> Column:

@@ -452,6 +452,22 @@ def test_a_lost_member_is_repaired_whatever_rack_is_not_known():
     assert rule_of(closed("a1", "c1"), seen) == "lost-member"
 
 
+@pytest.mark.parametrize(("enforce", "rule"), [(False, "lost-member"), (True, "too-few-bookies")])
+def test_a_bookie_of_an_unknown_rack_replaces_a_lost_member_unless_racks_are_enforced(enforce: bool, rule: str):
+    seen = topology({"a1": "/a", "b1": "/b", "c1": "?"}, lost=["a1"], enforce_min_racks=enforce)
+    assert rule_of(closed("a1", "b1"), seen) == rule
+
+
+def test_a_member_of_an_unknown_rack_replaces_no_other():
+    seen = topology({"a1": "/a", "b1": "/b", "c1": "?"}, lost=["a1"])
+    assert rule_of(closed("a1", "b1", "c1"), seen) == "too-few-bookies"
+
+
+def test_a_bookie_of_an_unknown_rack_may_refuse_the_ledger():
+    seen = topology({"a1": "/a", "b1": "/b", "c1": "?"}, lost=["a1"])
+    assert rule_of(closed("a1", "b1"), seen, former("c1")) == "refused-by-target"
+
+
 def test_a_spare_whose_rack_is_not_known_may_be_what_is_needed():
     seen = topology({"a1": "/a", "a2": "/a", "c1": "?"})
     assert rule_of(closed("a1", "a2"), seen) == "unknown-rack"

@@ -23,6 +23,7 @@ class Server:
     """A listening HTTP server. ``port``: the effective port."""
 
     def __init__(self, app: Flask, listener: socket.socket, run: Run, certificate: Certificate | None = None) -> None:
+        self._listener = listener
         self.host, self.port = listener.getsockname()[:2]
         self._open: dict[int, Any] = {}
         self._server = create_server(
@@ -37,7 +38,7 @@ class Server:
 
     def _serve(self) -> None:
         self._server.run()
-        if not self._stopping.wait(AGAIN_S):
+        if not self._stopping.wait(AGAIN_S) and self._listener.fileno() < 0:
             raise Stop(f"the HTTP server to listen on port {self.port}", "it closed its socket", "restart Trueup")
 
     def stop(self) -> None:

@@ -60,6 +60,9 @@ def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[s
         try:
             response = client.ask(broker, request)
             found |= _ids(response) if response.code == ResponseCode.OK else set()
+        except BadBytes as error:
+            where = f"a response of broker {broker} to list the members of group {group}"
+            refused.append(BadBytes(where, error.at, error.wanted, error.found, error.todo))
         except Stop as error:
             refused.append(Stop(f"broker {broker} to list the members of group {group}", error.found, error.todo))
     if refused and not found:

@@ -30,7 +30,8 @@ _SHOWN = 48
               help="Start: earliest, a message id LEDGER:ENTRY (its whole batch), or a time such as "
                    "2026-01-31T12:00:00Z.")  # fmt: skip
 @click.option("--to", "end", metavar="POSITION", default="latest", show_default=True,
-              help="End: latest, a message id (included, with its whole batch), or a publish time (excluded).")  # fmt: skip
+              help="End: latest, a message id (included, with its whole batch), or a publish time "
+                   "(excluded).")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of messages.  [default: all]")
 @click.option("--priority", type=click.Choice([p.value for p in ReadPriority]), default="bookkeeper-first",
               show_default=True, help="The tier to read first. The other one is read where it fails.")  # fmt: skip

@@ -91,6 +91,10 @@ class Copy:
             return self.position
         return Position(self.position.offset, self.resume_states.get(path, {}), chosen=self.position.offset >= 0)
 
+    def follow(self, path: str) -> None:
+        """Set the path before the first lease."""
+        self.path = path
+
     def moved(self, target: LogId) -> None:
         """Restart in another target partition; progress in the former one does not apply."""
         self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None

@@ -159,7 +159,7 @@ class Link:
                 if not new:
                     return self._lease(due)
                 for copy in new:
-                    copy.path = self.path
+                    copy.follow(self.path)
             self._store_path(new)
         return self._last_orders()
 
@@ -171,7 +171,7 @@ class Link:
         except Retry:
             with self.lock:
                 for copy in copies:
-                    copy.path = ""
+                    copy.follow("")
             raise
 
     def _lease(self, due: Mapping[LogId, Copy]) -> list[LeaseOrder]:

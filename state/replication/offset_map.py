@@ -22,7 +22,7 @@ PART = 4_096
 HEAD = -1
 """The part number of the record without runs."""
 ROOM = 64
-_NUMBERS = ("begin", "until", "clear", "sure", "floor", "again", "number")
+_NUMBERS = ("begin", "until", "clear", "sure", "floor", "again", "cut", "number")
 LISTS = ("source", "target", "count")
 """The columns, by their names in records."""
 
@@ -74,8 +74,10 @@ class OffsetMap:
     floor: int = -1
     """The low translation of ``begin`` after older runs were pruned, otherwise -1."""
     again: int = -1
-    """The source offset before which records were copied a second time, from an offset on that an operator set. The
-    first copies are not in the map. -1: none were."""
+    """The source offset before which records are copied a second time, from an offset on that an operator set. The
+    first copies are not in the map. -1: none are, or the second copies are complete."""
+    cut: int = 0
+    """1 if an operator ended a repetition before it came to ``again``."""
     number: int = 0
     """The number of pruned runs."""
     _rows: _Rows | None = field(default=None, repr=False)
@@ -121,8 +123,15 @@ class OffsetMap:
             until=reached,
             clear=clear if clear >= 0 else made.clear,
             sure=made.sure if whole else reached,
-            again=max(self.again, self.until) if reached < self.until else self.again,
+            again=max(self.again, self.until) if reached < self.until else self._left_again(reached),
         )
+
+    def _left_again(self, reached: int) -> int:
+        return -1 if reached >= self.again and not self.cut else self.again
+
+    def jumped(self, offset: int) -> "OffsetMap":
+        """The map of a copy that an operator sets to a source offset."""
+        return replace(self, cut=1) if self.until < min(self.again, offset) else self
 
     def _has(self, rows: Column) -> NDArray[np.bool_]:
         """Which of these runs the map contains already."""
@@ -277,7 +286,7 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
     first, last = head["number"] // PART, (head["number"] + head["runs"] - 1) // PART
     live = [parts[part] for part in sorted(parts) if first <= part <= last]
     runs = [run for part in live for run in zip(part["source"], part["target"], part["count"], strict=True)]
-    made = OffsetMap(**{name: head[name] for name in ("begin", "sure", "floor", "again", "number")})
+    made = OffsetMap(**{name: head[name] for name in ("begin", "sure", "floor", "again", "cut", "number")})
     return made.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
 
 

@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint
-from trueup.connectors.kafka.client.options import librdkafka
+from trueup.connectors.kafka.client.options import client_errors, librdkafka
 from trueup.connectors.kafka.client.security import remedy
 from trueup.connectors.replaced import Replaced
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
@@ -68,7 +68,8 @@ class Admin(Closing):
         return self._client
 
     def _made(self) -> AdminClient:
-        return AdminClient(librdkafka(self.endpoint, error_cb=self._on_error))
+        with client_errors(self.name):
+            return AdminClient(librdkafka(self.endpoint, error_cb=self._on_error))
 
     def close(self) -> None:
         """Close all connections. The client is unusable then."""

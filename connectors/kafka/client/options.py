@@ -9,7 +9,8 @@ values. kafka-python, whose connections links use, receives the settings of conn
 import functools
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from confluent_kafka.admin import AdminClient
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.oauth import tokens_of
 from trueup.connectors.kafka.client.security import NAMES, librdkafka_of, unreadable
-from trueup.state.common.errors import BadSettings
+from trueup.state.common.errors import BadSettings, Stop
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.settings.kafka_security import BEARER
 
@@ -83,6 +84,17 @@ def librdkafka(endpoint: Endpoint, **ours: object) -> dict[str, Any]:
         **_given(endpoint),
         **own,
     }
+
+
+@contextmanager
+def client_errors(cluster: str) -> Iterator[None]:
+    """Raise `Stop` for what confluent-kafka refuses when a client is made: files that were replaced one by one, such as
+    a certificate before its key, pass no check of the configuration."""
+    try:
+        yield
+    except KafkaException as error:
+        expected, todo = f"a client of {cluster}", f"check the files of kafka.{cluster}.security; retrying"
+        raise Stop(expected, error.args[0].str(), todo) from error
 
 
 def kafka_python(endpoint: Endpoint) -> dict[str, Any]:

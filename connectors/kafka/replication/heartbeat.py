@@ -7,7 +7,7 @@ from trueup.connectors.closing import Closing
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.admin import MISSING, Admin, code_of
 from trueup.connectors.kafka.client.metadata import Discovery
-from trueup.connectors.kafka.client.options import librdkafka
+from trueup.connectors.kafka.client.options import client_errors, librdkafka
 from trueup.connectors.replaced import Replaced
 from trueup.state.common.errors import TrueupError
 
@@ -31,15 +31,21 @@ class KafkaHeartbeats(Closing):
         soon = {"topic_metadata_refresh_interval_ms": 10_000, "topic_metadata_propagation_max_ms": TIMEOUT_MS}
         writing = {"message_timeout_ms": TIMEOUT_MS, "linger_ms": 0}
         reading = {"enable_auto_commit": False, "auto_offset_reset": "latest", "fetch_wait_max_ms": 100}
-        return (
-            Producer(librdkafka(self._endpoint, **soon, **writing, error_cb=self._on_error)),
-            Consumer(librdkafka(self._endpoint, **soon, **reading, group_id="trueup", error_cb=self._on_error)),
-        )
+        with client_errors(self._endpoint.name):
+            return (
+                Producer(librdkafka(self._endpoint, **soon, **writing, error_cb=self._on_error)),
+                Consumer(librdkafka(self._endpoint, **soon, **reading, group_id="trueup", error_cb=self._on_error)),
+            )
 
     def prepare(self) -> None:
         """Create the topic if it is missing, and start to read near its end; again with new clients after a file of
         section security was replaced."""
-        if (renewed := self._replaced.renewed(self._connect)) is not None:
+        try:
+            renewed = self._replaced.renewed(self._connect)
+        except TrueupError as error:
+            self.error = str(error)
+            return
+        if renewed is not None:
             self.close()
             self._producer, self._consumer = renewed
             self._ready = False

@@ -114,6 +114,7 @@ class Copy:
         replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
         if replaced or 0 <= target_end < self.copied_end:
             self.map, self.start, self.foreign = OffsetMap(), offset, 0
+        self.map = self.map.jumped(offset)
         self.position, self.resume_states = Position(offset, chosen=True), {}
         self.reset, self.set_back, self.again_ms, self.sets = reason, True, 0, self.sets + 1
         self.error, self.stopped, self.excluded = "", False, False

@@ -56,6 +56,9 @@ class FirstOffsets:
     ) -> Mapping[LogId, FirstOffset]:
         """Query the first offsets of topics that existed when the patterns were set and are not copied, whether they
         may be copied now or not. Returns those that were not known before."""
+        copied = set(copied)
+        self._known = {log: first for log, first in self._known.items() if log not in copied}
+        self._open -= copied
         with self._lock:
             self._choose(declared, facts)
             self._forget(declared, facts.source.ids)

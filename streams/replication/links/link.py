@@ -373,11 +373,14 @@ class Link:
     def _close(self, order: LeaseOrder, answer: LeaseResult, now_ms: int) -> None:
         """Process the end of copiers. Only those that have counted all of their records at the target are exact."""
         self._closed |= {each.source for each in order.lease.assignments}
+        choice = self.snapshot.choice
         for progress in {progress.source: progress for progress in answer.progress}.values():
             if _uncounted(progress):
                 self._closed.discard(progress.source)
-                # Its partition is away, and the others wait while it gets a lease on its path.
-                self.copies[progress.source].again_ms = now_ms + UNCOUNTED_AGAIN_MS if progress.error else 0
+                copy = self.copies[progress.source]
+                if progress.error and choice is not None and copy.path != choice.path:
+                    # Its partition is away, and the others wait while it gets a lease on its path.
+                    copy.again_ms = now_ms + UNCOUNTED_AGAIN_MS
 
     def receive(self, message: ReportMessage) -> None:
         """Process a report of a running lease. A report out of sequence is ignored; the answer contains it."""
@@ -441,9 +444,13 @@ class Link:
             facts = self.snapshot.facts
             if problem := facts.source.problem or facts.target.problem:
                 raise Refused("a response from both clusters", problem, "reset the link after both respond")
+            anew = set[str]()
             for source, offset in offsets.items():
-                copy = self.copies[source]
-                copy.set(offset, reason, ids(copy, facts), facts.target.logs.get(copy.target, (-1, -1))[1])
+                copy, now = self.copies[source], ids(self.copies[source], facts)
+                anew |= {source.topic} if now[0] != copy.source_id else set()
+                copy.set(offset, reason, now, facts.target.logs.get(copy.target, (-1, -1))[1])
+            # A recreated topic is compared from now on.
+            self.update(compared=self.snapshot.compared - anew)
             # No copier of the present term may continue at its old position.
             self._term = uuid.uuid4().hex
             changed = [self.copies[source] for source in offsets]

@@ -133,24 +133,32 @@ def test_of_reports_that_contradict_each_other_the_newest_counts(runs):
     assert {s + at: t + at for s, t, n in found for at in range(n)} == places
 
 
-COPIED = OffsetMap().extend([(0, 0, 1_000)], 1_000, begin=0)
-REPEATING = COPIED.extend([(100, 1_000, 50)], 150)
+def repeating() -> OffsetMap:
+    """A copy of 1,000 records that was set back to 100, and copied again up to 150."""
+    return OffsetMap().extend([(0, 0, 1_000)], 1_000, begin=0).extend([(100, 1_000, 50)], 150)
 
 
 @pytest.mark.parametrize("offset", [150, 900])
 def test_a_group_waits_while_records_that_it_did_not_read_are_copied_again(offset: int) -> None:
     """Their first copies are before the second ones."""
-    assert REPEATING.translate(min(offset, REPEATING.until)).offset is None
+    found = repeating()
+    assert found.translate(min(offset, found.until)).offset is None
 
 
 def test_a_group_continues_at_the_second_copy_of_its_next_record() -> None:
-    assert REPEATING.extend([(150, 1_050, 850)], 1_000).translate(900).offset == 1_800
+    assert repeating().extend([(150, 1_050, 850)], 1_000).translate(900).offset == 1_800
 
 
 def test_a_group_waits_where_a_repetition_was_ended_before_it_came_to_its_next_record() -> None:
-    ended = REPEATING.extend([], 1_000).extend([(1_000, 1_050, 10)], 1_010)
+    ended = repeating().jumped(1_000).extend([(1_000, 1_050, 10)], 1_010)
     assert [ended.translate(offset).offset for offset in (120, 900, 1_000)] == [1_020, None, 1_050]
 
 
+def test_a_group_between_records_continues_after_a_whole_repetition() -> None:
+    """Offsets without records: of markers, and of records that were dropped or compacted."""
+    twice = OffsetMap().extend([(0, 0, 99)], 100, begin=0).extend([(0, 99, 50)], 50).extend([(50, 149, 49)], 100)
+    assert twice.translate(99).offset == 198
+
+
 def test_the_journal_has_the_end_of_a_repetition() -> None:
-    assert from_records(REPEATING.records()).again == 1_000
+    assert from_records(repeating().records()).again == 1_000

@@ -3,10 +3,10 @@
 import pytest
 
 from tests.unit.replication.test_link import ONE, ZERO, Rig, done
-from trueup.connectors.contract import LogId
+from trueup.connectors.contract import LogId, Position
 from trueup.state.common.errors import Stop
 from trueup.state.replication.anomalies import PathChoice
-from trueup.streams.replication.links.link import STOPPED_AGAIN_MS, UNCOUNTED_AGAIN_MS
+from trueup.streams.replication.links.link import LATE_MS, STOPPED_AGAIN_MS, UNCOUNTED_AGAIN_MS
 from trueup.streams.replication.links.worker import ALONE_S, LeaseResult
 from trueup.streams.replication.reports import Report
 
@@ -141,3 +141,17 @@ def test_a_lease_that_a_path_refuses_as_a_whole_does_not_keep_the_link_on_it(kil
     killed.link.take([LeaseResult([], refused) for _ in killed.link.orders()])
     killed.now += STOPPED_AGAIN_MS
     assert round_of(killed) == [("records", False, [0, 1])]
+
+
+def test_a_partition_that_is_away_on_the_present_path_is_tried_again_soon() -> None:
+    rig = Rig()
+    rig.round(10, 20)
+    rig.link.reset({ZERO: 0, ONE: 0}, "earliest")
+    away = {"target_end": -1, "error": "no leader", "position": Position(0, chosen=True)}
+    for _ in range(2):
+        rows = [
+            [done(order, each.source, (), **away) for each in order.lease.assignments] for order in rig.link.orders()
+        ]
+        rig.link.take([LeaseResult([Report("a", 1, row)], None) for row in rows])
+    rig.now += LATE_MS
+    assert round_of(rig) == [("batches", False, [0, 1])]

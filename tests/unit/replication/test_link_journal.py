@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from tests.unit.replication.test_link import NOW, ZERO, Rig, orders
+from tests.unit.replication.test_link import NOW, ONE, ZERO, Rig, orders
 from trueup.connectors.contract import LogId
+from trueup.state.common.errors import Stop
 from trueup.state.replication.anomalies import PathChoice
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
@@ -51,6 +52,31 @@ def test_a_topic_that_waits_begins_by_the_present_setting() -> None:
     rig.set("paused_topics", [])
     rig.link.orders()
     assert rig.link.copies[LATE].start == 0
+
+
+@pytest.mark.parametrize("start", ["earliest", "group:gone"])
+def test_a_changed_start_concerns_no_partition_that_was_copied(start: str) -> None:
+    rig = Rig()
+    rig.round(10, 20)
+    rig.set("paused_topics", ["orders"])
+    rig.set("start", start)
+
+    def refuse(declared: object, _logs: object) -> dict[LogId, int]:
+        raise Stop("the group", "none", "name another")
+
+    rig.starts = refuse
+    rig.link.orders()
+    assert rig.restarted().copies[ZERO].offset == 10
+
+
+def test_a_recreated_topic_that_is_reset_is_compared_before_it_is_copied() -> None:
+    rig = Rig()
+    rig.round(10, 20)
+    seen = rig.link.snapshot.facts
+    rig.link.update(facts=seen._replace(source=seen.source._replace(ids={"orders": "new"})))
+    rig.link.copies[ZERO].source_id = rig.link.copies[ONE].source_id = "old"
+    rig.link.reset({ZERO: 0, ONE: 0}, "earliest")
+    assert [order for order in rig.link.orders() if not order.last] == []
 
 
 def test_a_position_that_is_not_readable_is_not_replaced_by_a_first_offset() -> None:

@@ -81,6 +81,8 @@ class RocketMqAdmin(Closing):
         if not brokers:
             raise _no_broker(self.endpoint)
         every, failed = ask_each_broker(brokers, lambda broker: topics.topics(self._client, broker))
+        if unknown := [e for broker, e in failed.items() if broker not in self._brokers and isinstance(e, Stop)]:
+            raise unknown[0]  # nobody knows which queues it has
         for broker, held in every.items():
             self._remember(broker, wanted, held)
         with self._lock:

@@ -29,6 +29,9 @@ OWN = re.compile(
 (AbstractSystemMessageSyncer.java), and of Trueup."""
 
 
+_UNREAD = "the broker has not reported its offset, which might decrease"
+
+
 class States(Mapping[str, str]):
     """States of groups by name. A state is asked for when it is needed, since most callers only need the names;
     `unknown` if the client may not ask."""
@@ -64,6 +67,8 @@ class RocketMqGroups:
         self._known: Mapping[str, Mapping[str, object]] = {}
         self._held: dict[str, Mapping[str, topics.Group]] = {}
         self._committed: dict[str, Mapping[str, Mapping[LogId, int]]] = {}
+        self._unread: set[str] = set()
+        """The brokers whose offsets are not known, because they never answered. A commit could decrease them."""
 
     def states(self) -> States:
         """All groups of applications."""
@@ -91,7 +96,9 @@ class RocketMqGroups:
         does not answer, are as they were while another one answers: a group may move because that broker failed."""
         found: dict[str, dict[LogId, int]] = {group: {} for group in groups}
         brokers = self._brokers() if groups else ()
-        self._committed |= ask_each_broker(brokers, lambda broker: group_offsets.offsets(self._client, broker))[0]
+        read, failed = ask_each_broker(brokers, lambda broker: group_offsets.offsets(self._client, broker))
+        self._committed |= read
+        self._unread = failed.keys() - self._committed.keys()
         for every in list(self._committed.values()):
             for group in groups:
                 found[group] |= {log: at for log, at in every.get(group, {}).items() if not internal(log.topic)}
@@ -160,7 +167,7 @@ class RocketMqGroups:
         try:
             if members := group_offsets.members(self._client, group, brokers):
                 return dict.fromkeys(places, f"the group has members: {', '.join(sorted(members)[:3])}")
-            found = {log: self._set(group, log, at) for log, at in places.items()}
+            found = {log: self._set(group, log, at) for log, at in places.items() if log.place not in self._unread}
             absent = [log for log, error in found.items() if isinstance(error, NoGroup)]
             if absent and group in self._known:
                 failed = self._create({group: self._known[group]})
@@ -169,9 +176,9 @@ class RocketMqGroups:
             return error
         name = self._client.endpoint.name
         for log, path in places.paths.items():
-            if not found[log]:
+            if not found.get(log, _UNREAD):
                 self._paths[name, group, log] = places[log], path
-        return {log: _reason(error) for log, error in found.items()}
+        return {log: _reason(found.get(log, _UNREAD)) for log in places}
 
     def _set(self, group: str, log: LogId, at: int) -> str | TrueupError:
         """Why an offset was not committed; empty if it was."""

@@ -85,7 +85,28 @@ def test_its_topics_are_as_they_were(servers: Servers, refusal: Handler) -> None
     assert servers.admin.topics(["t", "only-b"]) == before
 
 
+def test_a_cluster_is_not_known_without_a_broker_that_never_listed_its_topics(
+    servers: Servers, refusal: Handler
+) -> None:
+    servers.b.handler = refusal
+    with pytest.raises(Stop, match=FOUND):
+        servers.admin.topics(["t"])
+
+
+def test_no_offset_is_committed_where_the_present_one_was_never_read(servers: Servers, refusal: Handler) -> None:
+    broker, logs = Broker("t"), [LogId("t", 0, name) for name in ("a", "b")]
+    servers.b.handler = lambda request: (
+        refusal(request) if request["code"] == RequestCode.ALL_CONSUMER_OFFSETS else broker(request)
+    )
+    servers.groups.offsets(["billing"])
+    done = servers.groups.commit({"billing": GroupCommits(dict.fromkeys(logs, 5))})["billing"]
+    assert isinstance(done, dict)
+    assert "has not reported its offset" in done[logs[1]]
+    assert RequestCode.UPDATE_CONSUMER_OFFSET not in servers.asked("b")
+
+
 def test_a_topic_that_only_it_can_have_is_not_deleted(servers: Servers, refusal: Handler) -> None:
+    servers.admin.topics(["t"])
     servers.b.handler = refusal
     found = servers.admin.topics(["t", "only-b", "nowhere"])
     assert ([*found], found["only-b"].logs) == (["t", "only-b"], ())

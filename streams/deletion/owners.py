@@ -95,6 +95,8 @@ class Pulsar:
         health = self._capture.health()
         if not health.connected or not health.synced:
             return f"owners of ledgers: {health.problem or 'not synchronized yet'}"
+        if self._capture.defect:
+            return f"owners of ledgers cannot be followed: {self._capture.defect}"
         if unseen := self._ledgers.unseen():
             return unseen
         policy = self._policy.current
@@ -195,4 +197,4 @@ def known(journal: Journal) -> tuple[dict[str, int], dict[str, int], int]:
 def node_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
     """A record of the topic ``owners`` whose values are those of a node. Raises `ValueError`."""
     OwnerStatus(record["status"])
-    return {name: record[name] for name in ("path", "status", "mzxid")}
+    return {name: record[name] for name in ("path", "status", "mzxid", "ledgers", "dropped")}

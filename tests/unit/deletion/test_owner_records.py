@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
+from tests.journals import newest
 from tests.memory_store import MemoryStore
 from tests.unit.deletion.test_verdicts import cursor, ledgers, node
 from trueup.state.deletion.owners import OwnerStatus, Pointers
@@ -17,13 +18,13 @@ OTHER = cursor(4, path="/managed-ledgers/other/sub", owner="other")
 
 
 class CompactedJournal:
-    """The newest record of each key."""
+    """The newest record of each key, in the form in which a reader receives it."""
 
     def __init__(self) -> None:
         self.records: dict[bytes, Any] = {}
 
-    def newest(self, _topic: str) -> Mapping[bytes, Any]:
-        return dict(self.records)
+    def newest(self, topic: str) -> Mapping[bytes, Any]:
+        return newest(topic, self.records)
 
     def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
         self.records |= {key: value for _, key, value in records}

@@ -1,9 +1,13 @@
 """Messages in chunks of which the first chunks are before the start of a read."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from typing import Protocol
 
 from trueup.connectors.pulsar.protocol.chunks import Chunks
 from trueup.connectors.pulsar.protocol.message import Message
+from trueup.state.common.errors import Stop
 from trueup.state.read_priority.positions import EntryPosition, LedgerRange
 from trueup.state.read_priority.tiers import LedgerInfo
 from trueup.streams.topic_reader.fallback import ServedEntry
@@ -14,15 +18,24 @@ _FIRST_LOOK = 16
 Entries = Callable[[LedgerRange], Iterable[ServedEntry[list[Message]]]]
 
 
+class Losses(Protocol):
+    """What a read leaves out."""
+
+    missing: Counter[int]
+    """The number of entries that no tier had, by ledger."""
+    trimmed: list[int]
+    """The ledgers that left the topic during the read."""
+
+
 class JoinedChunks:
     """The messages of a read that begins at ``start``. ``ledgers``: those of the topic; ``entries``: reads a part of
-    one, and adds the ledgers that were trimmed meanwhile to ``trimmed``."""
+    one, and adds what it leaves out to ``losses``."""
 
     def __init__(
-        self, chunks: Chunks, start: EntryPosition, ledgers: Sequence[LedgerInfo], entries: Entries, trimmed: list[int]
+        self, chunks: Chunks, start: EntryPosition, ledgers: Sequence[LedgerInfo], entries: Entries, losses: Losses
     ) -> None:
         self._chunks, self._start, self._ledgers = chunks, start, ledgers
-        self._entries, self._trimmed = entries, trimmed
+        self._entries, self._losses = entries, losses
         self._sought = set[str]()
 
     @property
@@ -31,8 +44,8 @@ class JoinedChunks:
         return self._chunks.dropped
 
     def add(self, message: Message) -> Message | None:
-        """See `Chunks.add`; at the first chunk of a message in this read, those before the start are read. Raises as
-        ``entries`` does."""
+        """See `Chunks.add`; at the first chunk of a message in this read, those before the start are read. Raises
+        `Retry`."""
         chunk = message.chunk
         if chunk is not None and chunk.uuid not in self._sought and not message.encrypted:
             self._sought.add(chunk.uuid)
@@ -42,15 +55,17 @@ class JoinedChunks:
         return self._chunks.add(message)
 
     def _earlier(self, uuid: str) -> list[Message]:
-        """The chunks of a message before the start, in order, from its last first chunk on."""
-        found, trimmed = list[Message](), len(self._trimmed)
-        for part in _backwards(self._ledgers, self._start):
-            messages = (message for served in self._entries(part) for message in served.content)
-            some = [one for one in messages if one.chunk and one.chunk.uuid == uuid]
-            found = some + found
-            if any(one.chunk is not None and one.chunk.id == 0 for one in some):
-                break
-        del self._trimmed[trimmed:]  # a loss before the start is none of the read
+        """The chunks of a message before the start, in order, from its last first chunk on. A loss or a transaction
+        before the start is none of the read: it ends the search."""
+        found, missing, trimmed = list[Message](), Counter(self._losses.missing), [*self._losses.trimmed]
+        with suppress(Stop):
+            for part in _backwards(self._ledgers, self._start):
+                messages = (message for served in self._entries(part) for message in served.content)
+                some = [one for one in messages if one.chunk and one.chunk.uuid == uuid]
+                found = some + found
+                if any(one.chunk is not None and one.chunk.id == 0 for one in some):
+                    break
+        self._losses.missing, self._losses.trimmed = missing, trimmed
         return found
 
 

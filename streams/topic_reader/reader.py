@@ -119,7 +119,7 @@ class TopicReader:
         ledgers = self.ledgers(topic)
         chosen = parts(since(ledgers, wanted.from_ms), wanted.first, wanted.last)
         start = EntryPosition(chosen[0].info.ledger, chosen[0].first) if chosen else EntryPosition(0, 0)
-        chunks = JoinedChunks(Chunks(str(topic)), start, ledgers, partial(self.entries, topic), self.report.trimmed)
+        chunks = JoinedChunks(Chunks(str(topic)), start, ledgers, partial(self.entries, topic), self.report)
         for part in chosen:
             for served in self.entries(topic, part):
                 for message in served.content:

@@ -2,6 +2,7 @@
 
 import ssl
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Protocol
 
 from trueup.connectors.bookkeeper.bookie.ledger_access import readable
@@ -36,23 +37,36 @@ class BookKeeperSource(Closing):
         self, client: ZooKeeperClient, root: str, tls: ssl.SSLContext | None, damaged: Callable[[Damage], None]
     ) -> None:
         self._client, self._paths, self._damaged = client, queries.paths_of(client, root), damaged
-        self._bookies = Bookies(Addresses(client, self._paths), ASK_S, tls)
+        self._tls = tls
+        self._free = list[Bookies]()
 
     def close(self) -> None:
-        """Close all connections to bookies."""
-        self._bookies.close()
+        """Close all connections to bookies that no read uses."""
+        while self._free:
+            self._free.pop().close()
 
     def read(self, info: LedgerInfo, first: int, last: int | None) -> Entries:
-        """See `LedgerSource`. Of an open ledger, entries up to the last confirmed one are readable."""
-        return self._reader(info.ledger).read(first, last)
+        """See `LedgerSource`. Of an open ledger, entries up to the last confirmed one are readable. Another read may
+        begin before this one ends: a connection serves one read at a time."""
+        with self._bookies() as bookies:
+            yield from self._reader(info.ledger, bookies).read(first, last)
 
     def last(self, ledger: int) -> int:
         """The last readable entry of a ledger, -1: none; of an open one, the last confirmed. Raises `TrueupError`."""
-        return self._reader(ledger).last()
+        with self._bookies() as bookies:
+            return self._reader(ledger, bookies).last()
 
-    def _reader(self, ledger: int) -> LedgerReader:
+    @contextmanager
+    def _bookies(self) -> Iterator[Bookies]:
+        bookies = self._free.pop() if self._free else Bookies(Addresses(self._client, self._paths), ASK_S, self._tls)
+        try:
+            yield bookies
+        finally:
+            self._free.append(bookies)
+
+    def _reader(self, ledger: int, bookies: Bookies) -> LedgerReader:
         record, digest = readable(self._client, self._paths, ledger)
-        return LedgerReader(record, digest, self._bookies, self._damaged)
+        return LedgerReader(record, digest, bookies, self._damaged)
 
 
 class TieredSource:

@@ -57,7 +57,7 @@ class RangeReader:
         topics, wanted = self.topics, self.wanted
         start = EntryPosition(wanted.ledger, wanted.first)
         entries = partial(topics.entries, wanted.topic)
-        return JoinedChunks(Chunks(str(wanted.topic)), start, ledgers, entries, topics.report.trimmed)
+        return JoinedChunks(Chunks(str(wanted.topic)), start, ledgers, entries, topics.report)
 
     def _of(self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo, chunks: JoinedChunks) -> Iterator[Found]:
         """The messages of entries: together, or each on its own if that is refused."""

@@ -155,6 +155,20 @@ def test_a_read_from_the_id_of_a_message_in_chunks_has_that_message() -> None:
     assert cluster.given_out(Range(first=EntryPosition(8, 0))) == entries(8)
 
 
+@pytest.mark.parametrize("options", [USUAL, SKIPS])
+@pytest.mark.parametrize("damaged", [False, True], ids=["transaction", "damage"])
+def test_what_is_before_a_start_neither_ends_a_read_nor_is_missing_in_it(options: ReadOptions, damaged: bool) -> None:
+    cluster, report = FakeCluster(7, 8), ReadReport()
+    chunk = {"uuid": b"u", "num_chunks_from_msg": 2, "chunk_id": 1, "total_chunk_msg_size": 2}
+    cluster.ledgers[8][0] = encoded(b"x", **chunk)
+    if damaged:
+        cluster.fails[7, 1] = DAMAGED
+    else:
+        cluster.ledgers[7][1] = encoded(b"x", txnid_least_bits=1, txnid_most_bits=1)
+    found = cluster.given_out(Range(first=EntryPosition(8, 0)), options, report)
+    assert (found, report.missing, report.chunks) == (entries(8)[1:], {}, 1)
+
+
 def test_a_message_id_stands_for_the_whole_batch() -> None:
     cluster = FakeCluster(7)
     cluster.ledgers[7][1] = batched([(b"x", {}), (b"y", {}), (b"z", {})])

@@ -163,11 +163,15 @@ def riskiest(findings: Rows) -> Rows:
     return findings[np.lexsort(keys)]
 
 
-def without_copies(findings: Rows) -> int:
+_OPEN = RULES.code("placement.open-waits-for-writer")
+
+
+def without_copies(findings: Rows, outdated: Rows) -> int:
     """The number of ledgers that have entries without a live replica, whatever their rule: the rule is that of the
-    fragment that can be repaired. Unknown ledgers do not count: their replicas are not known."""
-    judged = np.isin(findings["verdict"], [Verdict.DRIFTED, Verdict.BLOCKED])
-    return int(np.count_nonzero(judged & (findings["copies"] == 0)))
+    fragment that can be repaired. Unknown ledgers, among them the ``outdated`` ones, do not count: their replicas are
+    not known. Nor do open ledgers that wait for their writer: nothing may be written where no replica lives."""
+    judged = np.isin(findings["verdict"], [Verdict.DRIFTED, Verdict.BLOCKED]) & (findings["rule"] != _OPEN)
+    return int(np.count_nonzero(judged & (findings["copies"] == 0) & ~np.isin(findings["ledger"], outdated)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,8 +187,8 @@ class RepairPlan:
 
 
 def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
-    """Drifted ledgers that may be read, without a repair in progress: those that workers have not failed to repair yet,
-    then the others, both highest risk first. Otherwise a few ledgers that no worker can repair would take all marks
+    """Drifted ledgers that may be read, without a repair in progress, highest risk first. Of the first ones, at most
+    every second is one that workers failed to repair: otherwise those that no worker can repair would take all marks
     again and again."""
     drifted = board.findings[board.findings["verdict"] == Verdict.DRIFTED]
     marked = board.marks["ledger"][board.marks["version"] >= 0]
@@ -195,7 +199,9 @@ def wanted(board: Board, repairs: Mapping[int, Repair], now_ms: int) -> Rows:
     taken = np.concatenate([marked, board.outdated, np.array([*busy, *waits], np.int64)])
     rows = riskiest(drifted[~np.isin(drifted["ledger"], taken)])
     again = np.isin(rows["ledger"], np.array([r.ledger for r in tried], np.int64))
-    return np.concatenate([rows[~again], rows[again]])
+    first, repeated = np.cumsum(~again), np.cumsum(again)
+    place = np.where(again, np.maximum(first, repeated - 1), first - 1)
+    return rows[np.lexsort((~again, place))]
 
 
 def _same(findings: Rows, repairs: Sequence[Repair]) -> list[Repair]:

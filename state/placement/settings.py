@@ -27,8 +27,8 @@ class PlacementSettings:
         0, "Increase by one to release a hold and repair the held ledgers", least=0, most=COUNT, live=True
     )
     max_marks: int = key(
-        200, "Maximum number of outstanding marks; the ledgers at highest risk are marked first, and those that "
-        "workers failed to repair last",
+        200, "Maximum number of outstanding marks; the ledgers at highest risk are marked first, but at most every "
+        "second is one that workers failed to repair",
         least=0, most=COUNT, live=True,
     )  # fmt: skip
     marks_per_s: float = key(500.0, "Maximum number of marks written per second", least=0.1, most=1_000_000, live=True)

@@ -75,7 +75,7 @@ class PlacementReport:
             oldest = self._oldest(now_ms)
             marks, repairs = self._board.marks, dict(self._reconciler.repairs)
             waiting = dict(self._reconciler.waiting)
-            lost = without_copies(self._board.findings)
+            lost = without_copies(self._board.findings, self._board.outdated)
         return {
             "counts": counts, "not_judged": not_judged, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest,
             "waiting": waiting, "without_copies": lost,

@@ -83,9 +83,9 @@ class WhatIfJob:
                 self._compute(kind, found)
 
     def _compute(self, kind: str, found: _Computation) -> None:
-        began_ms, made, error = self._clock(), None, ""
+        began_ms, made, error = self._clock(), None, "the reading ended with a defect; see the log"
         try:
-            made = self._read(self._settings, kind, (), found.has_read)
+            made, error = self._read(self._settings, kind, (), found.has_read), ""
         except TrueupError as failed:
             error = str(failed)
         finally:

@@ -180,8 +180,10 @@ class FragmentJudge:
         return [form.tobytes() for form in np.concatenate(columns, axis=1).astype(np.int16)]
 
     def _lost(self, facts: FragmentFacts, at: int, _: int, refusing: Mapping[Rack, int]) -> int:
-        """LOST, or the rule that states why BookKeeper cannot replace the lost members."""
-        if self.refill(facts, at, refusing):
+        """LOST, or the rule that states why BookKeeper cannot replace the lost members. A bookie whose rack is unknown
+        need not be the one that it selects, so its refusal alone is no reason."""
+        placed = {rack: count for rack, count in refusing.items() if rack != UNKNOWN_RACK}
+        if self.refill(facts, at, refusing) or (placed != refusing and self.refill(facts, at, placed, unplaced=False)):
             return LOST
         return REFUSED if refusing and self.refill(facts, at, {}) else NO_BOOKIES
 
@@ -197,15 +199,16 @@ class FragmentJudge:
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
     def refill(self, facts: FragmentFacts, at: int, refusing: Mapping[Rack, int],
-               more: Mapping[Rack, int] | None = None) -> RepairReach:  # fmt: skip
+               more: Mapping[Rack, int] | None = None, unplaced: bool = True) -> RepairReach:  # fmt: skip
         """Whether BookKeeper can replace the absent members by spare bookies and ``more``. Unless racks are enforced,
-        it takes a bookie of any rack if no other is left, so those whose rack is unknown are also spares."""
+        it takes a bookie of any rack if no other is left, so those whose rack is unknown are also spares (``unplaced``:
+        whether they count)."""
         kinds = facts.kinds[at]
         away = np.flatnonzero(DEAD[kinds] | ABSENT[kinds]).tolist()
         members, spares, _ = self.ring(facts, at, more)
-        unplaced = self.bookie_classes.unplaced - int(np.count_nonzero(kinds == BookieClass.UNPLACED))
-        if unplaced and not self.topology.enforce_min_racks:
-            spares[UNKNOWN_RACK] = spares.get(UNKNOWN_RACK, 0) + unplaced
+        left = self.bookie_classes.unplaced - int(np.count_nonzero(kinds == BookieClass.UNPLACED))
+        if unplaced and left and not self.topology.enforce_min_racks:
+            spares[UNKNOWN_RACK] = spares.get(UNKNOWN_RACK, 0) + left
         return refill(members, away, spares, self.topology.enforce_min_racks, refusing=refusing)
 
     def reachable(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int]) -> bool:

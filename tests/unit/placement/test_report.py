@@ -132,7 +132,7 @@ def test_a_ledger_that_lost_all_copies_of_a_fragment_counts_whatever_its_rule(se
         finding(1, "placement.lost-member", copies=0), finding(2, "placement.open-waits-for-writer", copies=0),
         finding(3, "placement.lost-member", copies=1), finding(4, "placement.unreadable", copies=0),
     )  # fmt: skip
-    assert setting.placed.status(setting.clock(), runs=True)["without_copies"] == 2
+    assert setting.placed.status(setting.clock(), runs=True)["without_copies"] == 1
 
 
 def test_lists_are_in_the_order_of_risk_and_then_of_id(setting: ReportSetting) -> None:

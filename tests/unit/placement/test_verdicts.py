@@ -468,6 +468,11 @@ def test_a_bookie_of_an_unknown_rack_may_refuse_the_ledger():
     assert rule_of(closed("a1", "b1"), seen, former("c1")) == "refused-by-target"
 
 
+def test_the_refusal_of_a_bookie_of_an_unknown_rack_rules_out_no_other():
+    seen = topology({"a1": "/a", "b1": "/b", "b2": "/b", "c1": "?"}, lost=["a1"])
+    assert rule_of(closed("a1", "b1"), seen, former("c1")) == "lost-member"
+
+
 def test_a_spare_whose_rack_is_not_known_may_be_what_is_needed():
     seen = topology({"a1": "/a", "a2": "/a", "c1": "?"})
     assert rule_of(closed("a1", "a2"), seen) == "unknown-rack"

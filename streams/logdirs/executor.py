@@ -105,13 +105,15 @@ class DirectoryBalancer:
             self._say(
                 broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
-        done = self._order(levers, broker.id, done, decision, now_ms)
+        done, kept = self._order(levers, broker.id, done, decision, now_ms)
         if decision.throttle is None:
             levers.throttle(broker.id, None)
             self._alter(broker.id, now_ms, throttle=0)
             self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is in progress")
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
+        if decision.cordon is None:  # otherwise the broker may not have opened the source yet
+            _cancelled(broker.id, kept)
 
     def _remember(self, broker: int, ours: OwnChanges) -> None:
         if ours != self.of(broker):
@@ -147,11 +149,12 @@ class DirectoryBalancer:
 
     def _order(
         self, levers: BrokerRequests, broker: int, ours: OwnChanges, decision: Decision, now_ms: int
-    ) -> OwnChanges:
+    ) -> tuple[OwnChanges, list[MoveOutcome]]:
+        """Start and cancel moves. Returns the changes, and the refusals to cancel a move."""
         going = [ReplicaLocation(broker, m.topic, m.partition, m.target) for m in decision.start]
         back = [ReplicaLocation(broker, m.topic, m.partition, m.source) for m in decision.cancel]
         if not going and not back:
-            return ours
+            return ours, []
         failed = [o for o in levers.place([*going, *back]) if o.result in ("refused", "failed")]
         refused = {(o.place.topic, o.place.partition): o for o in failed}
         sent = {move.what for move in decision.start}
@@ -163,9 +166,7 @@ class DirectoryBalancer:
         found = after(ours, changed)
         self._remember(broker, found)
         self._report(broker, ours, found)
-        if decision.cordon is None:  # otherwise the broker may not have opened the source yet
-            _cancelled(broker, [o for o in failed if o.place in back])
-        return found
+        return found, [o for o in failed if o.place in back]
 
     def _report(self, broker: int, before: OwnChanges, now: OwnChanges) -> None:
         """Note the moves whose stage changed."""

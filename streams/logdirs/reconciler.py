@@ -150,6 +150,10 @@ class LogDirsReconciler:
             self.balancer.act(self.client, broker, ours, decision, throttled, now_ms)
         except TrueupError as error:
             self._failed(broker, error, decision, now_ms)
+            with self._lock:
+                self._approved[shown.id] = (
+                    self._approved.get(shown.id, frozenset()) - self.balancer.of(shown.id).approved
+                )
             return BrokerState(seen, decision, self.balancer.of(shown.id), str(error))
         with self._lock:  # not before: the next pass executes what a failed one did not
             self._approved[shown.id] = self._approved.get(shown.id, frozenset()) - approved

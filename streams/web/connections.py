@@ -44,6 +44,7 @@ class ClientChannel(HTTPChannel):  # type: ignore[misc]
 
     def __init__(self, server: Any, sock: Any, address: Any, adj: Any, map: Any = None) -> None:  # noqa: A002
         self.since_s, self._served = time.monotonic(), False
+        self._waiting = 0, self.since_s
         super().__init__(server, sock, address, adj, map=map)
         _make_room(server.active_channels.values(), self)
 
@@ -83,12 +84,18 @@ class ClientChannel(HTTPChannel):  # type: ignore[misc]
             self._served, self.since_s = True, time.monotonic()
 
     def _overdue(self) -> bool:
-        if self.requests:  # above this size, the thread of a request waits for the client
-            waits = self.total_outbufs_len > self.adj.outbuf_high_watermark
-            return bool(waits and time.time() - self.last_activity > REQUEST_S)
+        if self.requests:
+            return self._stuck()
         if self.total_outbufs_len:  # the client reads a response
             return bool(time.time() - self.last_activity > IDLE_S)
         return time.monotonic() - self.since_s > (REQUEST_S if self.request or not self._served else IDLE_S)
+
+    def _stuck(self) -> bool:
+        """Whether the thread of a request waits for a client that reads nothing: it does above this size."""
+        size, now = self.total_outbufs_len, time.monotonic()
+        if size <= self.adj.outbuf_high_watermark or size != self._waiting[0]:
+            self._waiting = size, now
+        return now - self._waiting[1] > REQUEST_S
 
 
 def refusal(expected: str, found: str, todo: str) -> bytes:

@@ -104,8 +104,10 @@ def _asked(api: Api, kind: str, names: Sequence[str]) -> Row:
         while (found := api.get(f"what-if/{kind}"))["again"] and not _fresh(found, api.now_ms):
             better(f"the application has read {many(found['read'], 'ledger')}")
             time.sleep(POLL_S)
-    if found["error"]:
-        raise Retry("the metadata of all ledgers", found["error"], "see `trueup status`, or read them with -c FILE")
+    if found["error"] or found["at_ms"] is None:
+        raise Retry(
+            "the metadata of all ledgers", found["error"] or "none", "see `trueup status`, or read them with -c FILE"
+        )
     known = {row["name"]: row for row in found["failures"]}
     if len(names) > 1 or not known.keys() >= {*names}:
         raise Refused(

@@ -29,6 +29,12 @@ def test_a_reset_that_leaves_out_a_partition_is_no_success_and_names_it(run: Run
     ), done  # fmt: skip
 
 
+def test_a_reset_without_the_partitions_of_a_topic_that_is_gone_is_a_success(run: Run, engine: FakeEngine) -> None:
+    row = {"was": 0, "reason": "east does not have the topic", "offset": -1, "gone": True}
+    engine.reset_link = lambda **_: [{**row, "partition": "orders-0"}]  # type: ignore[method-assign]
+    assert run("link", "reset", "east-west", "--to", "latest", "--yes").code == 0
+
+
 def test_reset_of_some_partitions(run: Run, engine: FakeEngine) -> None:
     done = run("link", "reset", "east-west", "--partition", "orders-0", "--to", "earliest", "--yes")
     assert (done.code, engine.resets) == (0, [("east-west", ["orders-0"], "earliest")])

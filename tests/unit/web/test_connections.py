@@ -8,6 +8,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from flask import Response
 from waitress.adjustments import Adjustments
 
 from tests.certificates import certify
@@ -121,7 +122,7 @@ def test_clients_that_do_not_read_their_responses_hold_no_thread(
 ) -> None:
     monkeypatch.setattr(connections, "REQUEST_S", 0.5)
     made_app = create_app(FakeEngine(), all_metrics())
-    made_app.add_url_rule("/static/large", view_func=lambda: bytes(32 << 20))
+    made_app.add_url_rule("/static/large", view_func=lambda: Response(bytes(8 << 20) for _ in range(4)))
     made = serve(made_app, "127.0.0.1", 0)
     try:
         with ExitStack() as stack:

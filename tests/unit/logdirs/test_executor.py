@@ -184,6 +184,15 @@ def test_a_refused_cancel_is_a_problem_until_it_is_accepted() -> None:
     assert (opening, refused, bench.dirs.left()) == ([], True, [])
 
 
+def test_a_refused_cancel_does_not_keep_the_throttle() -> None:
+    bench, _ = stalled()
+    bench.client.answer = "refused"
+    bench.reconcile()
+    bench.policy = replace(bench.policy, throttle_bytes_per_s=0)
+    bench.reconcile()
+    assert ("throttle", None) in bench.client.log
+
+
 def test_a_refused_move_is_reported_once_when_the_throttle_cannot_be_removed() -> None:
     bench = Bench()
     bench.client.answer = "refused"

@@ -98,6 +98,15 @@ def test_a_failed_reading_is_named_beside_the_last_result(job: WhatIfJob, cluste
     )  # fmt: skip
 
 
+def test_a_reading_that_ends_with_a_defect_is_named(job: WhatIfJob, cluster: Cluster) -> None:
+    cluster.clock = lambda: 1  # type: ignore[method-assign]
+    job._read = lambda *_: 1 // 0  # type: ignore[assignment]
+    job.describe("rack")
+    with pytest.raises(ZeroDivisionError):
+        job.step()
+    assert "see the log" in job.describe("rack")["error"]
+
+
 def test_another_kind_is_refused(job: WhatIfJob) -> None:
     with pytest.raises(Refused, match="rack, bookie"):
         job.describe("row")

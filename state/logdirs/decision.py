@@ -188,8 +188,10 @@ def _steer(
     if not best:
         return others
     going = {move.target for move in ours.moves if move.stage in UNDER_WAY and move not in cancel}
-    # A move is cancelled by a request to move the replica to its source, which a broker refuses if that is cordoned.
-    back = {move.source for move in cancel}
+    # A move is cancelled by a request to move the replica to its source, which a broker refuses if that is cordoned. It
+    # refuses all moves while the target is offline.
+    online = {d.path for d in free.dirs if d.online}
+    back = {move.source for move in cancel if move.target in online}
     kept = {*best, *(move.target for move in moves), *going, *back}
     wanted = others | frozenset(d.path for d in free.dirs if d.online and d.path not in kept)
     return wanted if any(d.online and d.path not in wanted for d in free.dirs) else others

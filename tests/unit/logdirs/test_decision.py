@@ -167,6 +167,17 @@ def test_the_source_of_a_move_to_cancel_is_opened(stage: MoveStage) -> None:
     assert (len(found.cancel), found.cordon) == (1, frozenset({"/large"}))
 
 
+def test_the_source_of_a_move_stays_closed_while_its_target_is_offline() -> None:
+    broker, ours = copying(10 * GB)
+    offline = broker.dirs[1]._replace(online=False)
+    broker = replace(broker, dirs=(SMALL._replace(cordoned=True), offline, LogDir("/huge", 900 * GB, 800 * GB)))
+    ours = ours._replace(
+        cordoned=frozenset({"/small"}), moves=(replace(ours.moves[0], stage=MoveStage.LEAVING),)
+    )  # fmt: skip
+    found = decided(broker, ours, now="00:05")
+    assert (len(found.cancel), "/small" in found.steer) == (1, True)
+
+
 def test_a_forgotten_move_is_approved_still() -> None:
     first = decided().moves[0]
     known = Relocation("t", first.partition, first.source, first.target, first.bytes, MoveStage.FORGOTTEN)

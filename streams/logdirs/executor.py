@@ -113,7 +113,7 @@ class DirectoryBalancer:
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
         if decision.cordon is None:  # otherwise the broker may not have opened the source yet
-            _cancelled(broker.id, kept)
+            _cancelled(broker, decision, kept)
 
     def _remember(self, broker: int, ours: OwnChanges) -> None:
         if ours != self.of(broker):
@@ -220,12 +220,15 @@ def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: i
     return made
 
 
-def _cancelled(broker: int, refused: Sequence[MoveOutcome]) -> None:
-    """Raises `Retry` if the broker refused to cancel moves; their stage does not show it."""
-    if refused:
+def _cancelled(broker: Broker, decision: Decision, outcomes: Sequence[MoveOutcome]) -> None:
+    """Raises `Retry` if the broker refused to cancel moves; their stage does not show it. It refuses all moves while
+    a target is offline, which is a problem of its own."""
+    online = {d.path for d in broker.dirs if d.online}
+    able = {(move.topic, move.partition) for move in decision.cancel if move.target in online}
+    if refused := [o for o in outcomes if (o.place.topic, o.place.partition) in able]:
         what = ", ".join(f"{o.place.topic}-{o.place.partition} to {o.place.path}" for o in refused)
         why = ", ".join(dict.fromkeys(o.detail for o in refused))
-        raise Retry(f"broker {broker} to cancel moves: {what}", why, "the next pass requests it again")
+        raise Retry(f"broker {broker.id} to cancel moves: {what}", why, "the next pass requests it again")
 
 
 def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:

@@ -155,10 +155,10 @@ FAIL_OVER: dict[str, Callable[[Procedure, str], None]] = {
     "`trueup get links` shows `down` for the links of the failed cluster. They need no action.": Procedure.down,
     "`trueup describe link h-s` shows each group with its translated offset, and the messages that were not copied yet "
     "(LAG).": Procedure.describe,
-    "Point the consumers to the name servers of the other cluster, with the same group and topic names. A group "
-    "continues at the message that it would have read next. It reads again what it read after its last commit (every "
-    "5 s by default) and skips no copied message. `consumeFromWhere` applies only to queues without a committed "
-    "offset.":
+    "Point the consumers to the name servers of the other cluster, with the same group and topic names. A group of "
+    "pull and push consumers continues at the message that it would have read next. It reads again what it read after "
+    "its last commit (every 5 s by default) and skips no copied message. So does a FIFO group of POP consumers. "
+    "`consumeFromWhere` applies only to queues without a committed offset.":
         lambda made, _: made.consumers_to(made.new),
     "Start the producers there.": lambda made, _: made.producers_to(made.new),
 }  # fmt: skip

@@ -5,7 +5,7 @@ Anomalies of a partition are detected by comparing two observations.
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypedDict
 
 from trueup.connectors.contract import LogId
@@ -73,8 +73,8 @@ class LinkSnapshot:
     """The last observation of both clusters."""
     choice: PathChoice | None = None
     """The chosen path; None if no path is chosen yet."""
-    waiting: Mapping[str, TargetHold] | None = None
-    """The target topics to which no record may be copied yet; None if topics are not compared yet."""
+    waiting: Mapping[str, TargetHold] = field(default_factory=dict)
+    """The targets of compared topics to which no record may be copied yet."""
     compared: frozenset[str] = frozenset()
     """The source topics that were compared with the target. A topic is observed before it is compared."""
     unfit: str = ""
@@ -88,9 +88,7 @@ class LinkSnapshot:
 
     def hold(self, topic: str, target: str) -> TargetHold | None:
         """Why no record of a source topic may be copied to its target yet; None if it may."""
-        if self.waiting is None or topic not in self.compared:
-            return NOT_COMPARED
-        return self.waiting.get(target)
+        return self.waiting.get(target) if topic in self.compared else NOT_COMPARED
 
 
 class Changes(TypedDict, total=False):
@@ -98,7 +96,7 @@ class Changes(TypedDict, total=False):
 
     facts: LinkFacts
     choice: PathChoice | None
-    waiting: Mapping[str, TargetHold] | None
+    waiting: Mapping[str, TargetHold]
     compared: frozenset[str]
     unfit: str
     blocked_reason: str

@@ -107,7 +107,7 @@ def test_a_topic_that_is_not_there_yet_takes_no_records() -> None:
 
 
 def test_a_topic_that_the_target_refuses_to_create_has_the_reason() -> None:
-    waiting = Rig("enforce", "refused").reconcile().link.snapshot.waiting or {}
+    waiting = Rig("enforce", "refused").reconcile().link.snapshot.waiting
     assert [(hold.stopped, hold.reason.rpartition("; ")[2]) for hold in waiting.values()] == [(True, "no right")]
 
 

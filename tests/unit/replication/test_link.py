@@ -175,7 +175,7 @@ def test_what_may_not_be_copied_is_closed_once_and_rests(rig: Rig, key: tuple[st
 
 
 def test_nothing_is_copied_before_the_target_was_compared(rig: Rig) -> None:
-    rig.link.update(waiting=None)
+    rig.link.update(compared=frozenset())
     assert rig.link.orders() == []
 
 
@@ -497,7 +497,7 @@ def test_a_topic_that_the_target_refuses_stops_the_link(rig: Rig) -> None:
 
 
 def test_why_clusters_cannot_be_compared_is_reported_at_once(rig: Rig) -> None:
-    rig.link.update(waiting=None, unfit="expected a right; found none")
+    rig.link.update(compared=frozenset(), unfit="expected a right; found none")
     assert state_and_reason(rig)[1].endswith("orders-0: expected a right; found none")
 
 

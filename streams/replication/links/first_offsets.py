@@ -5,7 +5,7 @@ created later are copied from the beginning, including records written before th
 """
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -57,11 +57,9 @@ class FirstOffsets:
         """Query the first offsets of topics that existed when the patterns were set and are not copied, whether they
         may be copied now or not. Returns those that were not known before."""
         copied = set(copied)
-        self._known = {log: first for log, first in self._known.items() if log not in copied}
-        self._open -= copied
         with self._lock:
             self._choose(declared, facts)
-            self._forget(declared, facts.source.ids)
+            self._forget(declared, facts.source.ids, copied)
             there = (self._there or frozenset()) - {log.topic for log in (*copied, *self._known, *self._open)}
         logs, chosen = facts.source.topics, set(topics)
         self._open = {log for log in self._open if log.topic in chosen}
@@ -74,12 +72,12 @@ class FirstOffsets:
         self._open -= found.keys()
         return found
 
-    def _forget(self, declared: Declared, ids: Mapping[str, str]) -> None:
-        """Forget the topics that were recreated under their names: they did not exist when the patterns were set. The
-        first offsets by another ``start`` are asked for again."""
+    def _forget(self, declared: Declared, ids: Mapping[str, str], copied: Collection[LogId]) -> None:
+        """Forget the partitions that are copied, and the topics that were recreated under their names: they did not
+        exist when the patterns were set. The first offsets by another ``start`` are asked for again."""
         others = {log for log, first in self._known.items() if first.setting != declared.start}
-        self._known = {log: first for log, first in self._known.items() if log not in others}
-        self._open |= others
+        self._known = {log: first for log, first in self._known.items() if log not in others and log not in copied}
+        self._open = (self._open | others).difference(copied)
         known = {log.topic: first.topic_id for log, first in self._known.items() if first.topic_id}
         anew = {topic for topic, topic_id in known.items() if ids.get(topic, topic_id) != topic_id}
         if anew:

@@ -5,7 +5,7 @@ cordons and throttles remain, a directory that they cordoned is neither opened n
 continue. Trueup's own changes are reverted as soon as they are not needed, in any mode.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import NamedTuple
 from zlib import crc32
@@ -105,6 +105,12 @@ def decide(
     )  # fmt: skip
 
 
+def cancellable(broker: Broker, moves: Iterable[Relocation]) -> list[Relocation]:
+    """The moves that the broker can cancel now: it refuses all moves of a replica while the target is offline."""
+    online = {d.path for d in broker.dirs if d.online}
+    return [move for move in moves if move.target in online]
+
+
 def move_name(broker: int, move: Move | Relocation) -> str:
     """Name of a move: unchanged while source and target are the same."""
     where = crc32(f"{move.source}>{move.target}".encode())
@@ -188,10 +194,8 @@ def _steer(
     if not best:
         return others
     going = {move.target for move in ours.moves if move.stage in UNDER_WAY and move not in cancel}
-    # A move is cancelled by a request to move the replica to its source, which a broker refuses if that is cordoned. It
-    # refuses all moves while the target is offline.
-    online = {d.path for d in free.dirs if d.online}
-    back = {move.source for move in cancel if move.target in online}
+    # A move is cancelled by a request to move the replica to its source, which a broker refuses if that is cordoned.
+    back = {move.source for move in cancellable(free, cancel)}
     kept = {*best, *(move.target for move in moves), *going, *back}
     wanted = others | frozenset(d.path for d in free.dirs if d.online and d.path not in kept)
     return wanted if any(d.online and d.path not in wanted for d in free.dirs) else others

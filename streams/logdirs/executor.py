@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
-from trueup.state.logdirs.decision import NOTHING, Decision, OwnChanges, after, cordons, ordered
+from trueup.state.logdirs.decision import NOTHING, Decision, OwnChanges, after, cancellable, cordons, ordered
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
 from trueup.streams.runtime.format import size
@@ -105,7 +105,7 @@ class DirectoryBalancer:
             self._say(
                 broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
-        done, kept = self._order(levers, broker.id, done, decision, now_ms)
+        done, failed = self._order(levers, broker.id, done, decision, now_ms)
         if decision.throttle is None:
             levers.throttle(broker.id, None)
             self._alter(broker.id, now_ms, throttle=0)
@@ -113,7 +113,7 @@ class DirectoryBalancer:
             done = done._replace(throttles=frozenset())
         self._remember(broker.id, done._replace(moves=tuple(m for m in done.moves if m.stage not in ENDS)))
         if decision.cordon is None:  # otherwise the broker may not have opened the source yet
-            _cancelled(broker, decision, kept)
+            _cancelled(broker, decision, failed)
 
     def _remember(self, broker: int, ours: OwnChanges) -> None:
         if ours != self.of(broker):
@@ -150,9 +150,9 @@ class DirectoryBalancer:
     def _order(
         self, levers: BrokerRequests, broker: int, ours: OwnChanges, decision: Decision, now_ms: int
     ) -> tuple[OwnChanges, list[MoveOutcome]]:
-        """Start and cancel moves. Returns the changes, and the refusals to cancel a move."""
+        """Start and cancel moves. Returns the changes, and the outcomes of requests that failed."""
         going = [ReplicaLocation(broker, m.topic, m.partition, m.target) for m in decision.start]
-        back = [ReplicaLocation(broker, m.topic, m.partition, m.source) for m in decision.cancel]
+        back = [_home(broker, move) for move in decision.cancel]
         if not going and not back:
             return ours, []
         failed = [o for o in levers.place([*going, *back]) if o.result in ("refused", "failed")]
@@ -166,7 +166,7 @@ class DirectoryBalancer:
         found = after(ours, changed)
         self._remember(broker, found)
         self._report(broker, ours, found)
-        return found, [o for o in failed if o.place in back]
+        return found, failed
 
     def _report(self, broker: int, before: OwnChanges, now: OwnChanges) -> None:
         """Note the moves whose stage changed."""
@@ -220,12 +220,16 @@ def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: i
     return made
 
 
-def _cancelled(broker: Broker, decision: Decision, outcomes: Sequence[MoveOutcome]) -> None:
-    """Raises `Retry` if the broker refused to cancel moves; their stage does not show it. It refuses all moves while
-    a target is offline, which is a problem of its own."""
-    online = {d.path for d in broker.dirs if d.online}
-    able = {(move.topic, move.partition) for move in decision.cancel if move.target in online}
-    if refused := [o for o in outcomes if (o.place.topic, o.place.partition) in able]:
+def _home(broker: int, move: Relocation) -> ReplicaLocation:
+    """The request that cancels a move: the replica back to its source."""
+    return ReplicaLocation(broker, move.topic, move.partition, move.source)
+
+
+def _cancelled(broker: Broker, decision: Decision, failed: Sequence[MoveOutcome]) -> None:
+    """Raises `Retry` if the broker refused to cancel moves; their stage does not show it. An offline target is a
+    problem of its own."""
+    able = {_home(broker.id, move) for move in cancellable(broker, decision.cancel)}
+    if refused := [outcome for outcome in failed if outcome.place in able]:
         what = ", ".join(f"{o.place.topic}-{o.place.partition} to {o.place.path}" for o in refused)
         why = ", ".join(dict.fromkeys(o.detail for o in refused))
         raise Retry(f"broker {broker.id} to cancel moves: {what}", why, "the next pass requests it again")

@@ -150,14 +150,15 @@ class LogDirsReconciler:
             self.balancer.act(self.client, broker, ours, decision, throttled, now_ms)
         except TrueupError as error:
             self._failed(broker, error, decision, now_ms)
-            with self._lock:
-                self._approved[shown.id] = (
-                    self._approved.get(shown.id, frozenset()) - self.balancer.of(shown.id).approved
-                )
+            self._handled(shown.id, self.balancer.of(shown.id).approved)
             return BrokerState(seen, decision, self.balancer.of(shown.id), str(error))
-        with self._lock:  # not before: the next pass executes what a failed one did not
-            self._approved[shown.id] = self._approved.get(shown.id, frozenset()) - approved
+        self._handled(shown.id, approved)  # not before: the next pass executes what a failed one did not
         return BrokerState(cordoned(seen, decision.cordon), decision, self.balancer.of(shown.id))
+
+    def _handled(self, broker: int, names: frozenset[str]) -> None:
+        """Remove these names from the approvals that the next pass has to handle."""
+        with self._lock:
+            self._approved[broker] = self._approved.get(broker, frozenset()) - names
 
     def _decided(self, broker: Broker, ours: OwnChanges, now_ms: int) -> tuple[Decision, int | None]:
         """The decision, and the rate limit of the broker, which is queried only if it is needed."""

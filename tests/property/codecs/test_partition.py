@@ -385,18 +385,23 @@ def test_a_batch_that_was_copied_from_the_position_on_is_recognised(kept: Sequen
     assert values_of_ours(target) == {producer_id(1, FLOW): [n for n in kept if n >= 5] + [*range(10, 20)]}
 
 
-@settings(max_examples=100, deadline=None)
-@given(shapes(), steps_of("fetch", "send", "send", "answer", "answer", "lose", "crash", "keep", "compact", "foreign"))
-def test_what_a_compacted_source_still_has_is_there_once_in_order(made: list[Shape], steps: list[Step]) -> None:
-    """The source is compacted at any time, also while the copier is down after a crash."""
-    log = source_log(made)
-    target, _ = run(log, [("die", 0) if step == "crash" else (step, number) for step, number in steps], Position())
+def assert_in_order_and_complete(log: Sequence[bytes], target: Target) -> None:
+    """What the source still has is at the target, and each producer's values are there once and in order."""
     there = values_of_ours(target)
     for producer, values in there.items():
         assert values == sorted(set(values)), producer
     live = [(header_of(batch).producer_id, values_of(batch)) for batch in log]
     needed = {value for producer, values in live if producer != FROM_TARGET for value in values}
     assert needed <= {value for values in there.values() for value in values}
+
+
+@settings(max_examples=100, deadline=None)
+@given(shapes(), steps_of("fetch", "send", "send", "answer", "answer", "lose", "crash", "keep", "compact", "foreign"))
+def test_what_a_compacted_source_still_has_is_there_once_in_order(made: list[Shape], steps: list[Step]) -> None:
+    """The source is compacted at any time, also while the copier is down after a crash."""
+    log = source_log(made)
+    target, _ = run(log, [("die", 0) if step == "crash" else (step, number) for step, number in steps], Position())
+    assert_in_order_and_complete(log, target)
 
 
 RETAINING = ("fetch", "send", "send", "answer", "answer", "lose", "crash", "keep", "retain", "grow", "foreign", "pause")
@@ -419,12 +424,7 @@ def test_what_a_source_still_has_after_retention_is_there_once_in_order(
     log, coming = every[: len(made)], every[len(made) :]
     events = {"crash": [("die", 0)], "pause": PAUSE}
     target, _ = run(log, [e for step in steps for e in events.get(step[0], [step])], Position(), coming)
-    there = values_of_ours(target)
-    for producer, values in there.items():
-        assert values == sorted(set(values)), producer
-    live = [(header_of(batch).producer_id, values_of(batch)) for batch in log]
-    needed = {value for producer, values in live if producer != FROM_TARGET for value in values}
-    assert needed <= {value for values in there.values() for value in values}
+    assert_in_order_and_complete(log, target)
 
 
 def test_a_source_that_was_compacted_during_a_pause_is_copied_on() -> None:

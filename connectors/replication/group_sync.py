@@ -354,7 +354,7 @@ def _least(rows: list[Checkpoint]) -> list[Checkpoint]:
 
 
 def _commits(rows: Iterable[Checkpoint], bit: int) -> dict[str, GroupCommits]:
-    """The offsets to commit there, by group. ``bit``: that of the cluster here."""
+    """The offsets to commit there, by group. ``bit``: the bit of the cluster here."""
     offsets, paths = dict[str, dict[LogId, int]](), dict[str, dict[LogId, int]]()
     for row in rows:
         offsets.setdefault(row.group, {})[row.target] = row.translated

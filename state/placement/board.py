@@ -167,9 +167,9 @@ _OPEN = RULES.code("placement.open-waits-for-writer")
 
 
 def without_copies(findings: Rows, outdated: Rows) -> int:
-    """The number of ledgers that have entries without a live replica, whatever their rule: the rule is that of the
-    fragment that can be repaired. Unknown ledgers, among them the ``outdated`` ones, do not count: their replicas are
-    not known. Nor do open ledgers that wait for their writer: nothing may be written where no replica lives."""
+    """The number of ledgers that have entries without a live replica, whatever their rule: a finding has the rule of
+    the fragment that can be repaired. Unknown ledgers, among them the ``outdated`` ones, do not count: their replicas
+    are not known. Nor do open ledgers that wait for their writer: nothing may be written where no replica lives."""
     judged = np.isin(findings["verdict"], [Verdict.DRIFTED, Verdict.BLOCKED]) & (findings["rule"] != _OPEN)
     return int(np.count_nonzero(judged & (findings["copies"] == 0) & ~np.isin(findings["ledger"], outdated)))
 

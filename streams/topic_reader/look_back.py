@@ -28,8 +28,8 @@ class Losses(Protocol):
 
 
 class JoinedChunks:
-    """The messages of a read that begins at ``start``. ``ledgers``: those of the topic; ``entries``: reads a part of
-    one, and adds what it leaves out to ``losses``."""
+    """The messages of a read that begins at ``start``. ``ledgers``: the ledgers of the topic; ``entries``: reads a part
+    of a ledger, and adds what it leaves out to ``losses``."""
 
     def __init__(
         self, chunks: Chunks, start: EntryPosition, ledgers: Sequence[LedgerInfo], entries: Entries, losses: Losses

@@ -29,7 +29,7 @@ class _Connection(ssl.SSLSocket):
     """A TLS connection that does not block."""
 
     calls = threading.Lock()
-    """The lock of one connection. A connection that is being made, from which Python reads once, has that of all."""
+    """The lock of one connection. Connections that are being made, from which Python reads once, share this one."""
 
     def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
         """Bytes of the client. Raises `BlockingIOError` if there are none yet."""

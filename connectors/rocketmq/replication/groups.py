@@ -76,7 +76,7 @@ class RocketMqGroups:
         return States(self._client, brokers, sorted(name for name in self._known if not OWN.fullmatch(name)))
 
     def _read(self) -> list[str]:
-        """Read the groups of all brokers; those of one without an answer are as they were. Returns the brokers."""
+        """Read the groups of all brokers. A broker without an answer keeps its known groups. Returns the brokers."""
         brokers, found = self._brokers(), dict[str, Mapping[str, object]]()
         self._held |= ask_each_broker(brokers, lambda broker: topics.groups(self._client, broker))[0]
         for broker in brokers:

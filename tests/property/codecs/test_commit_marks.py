@@ -1,4 +1,4 @@
-"""Metadata of group offsets: those of links are recognized, and no others."""
+"""Metadata of group offsets: the marks of links are recognized, and no others."""
 
 from base64 import b64decode, b64encode
 

@@ -180,13 +180,27 @@ class Seen:
 
 
 def _record(ledger: int) -> LedgerRecord:
-    claim = {"application": b"pulsar", "component": b"managed-ledger",
-             "pulsar/managed-ledger": owner(ledger % OWNERS).encode()}  # fmt: skip
+    claim = {
+        "application": b"pulsar",
+        "component": b"managed-ledger",
+        "pulsar/managed-ledger": owner(ledger % OWNERS).encode(),
+    }
     return {
-        "ledger": ledger, "mzxid": 1, "version": 1, "ctime_ms": 1, "seen_ms": 1, "state": 3, "ensemble": 2, "quorum": 2,
-        "ack_quorum": 2, "last_entry": 9, "length": 100,
-        "fragments": [{"first_entry": 0, "bookies": [*MEMBERS]}], "custom": claim, "error": "",
-    }  # fmt: skip
+        "ledger": ledger,
+        "mzxid": 1,
+        "version": 1,
+        "ctime_ms": 1,
+        "seen_ms": 1,
+        "state": 3,
+        "ensemble": 2,
+        "quorum": 2,
+        "ack_quorum": 2,
+        "last_entry": 9,
+        "length": 100,
+        "fragments": [{"first_entry": 0, "bookies": [*MEMBERS]}],
+        "custom": claim,
+        "error": "",
+    }
 
 
 def deletes(quick: bool, root: Path) -> Iterator[Row]:

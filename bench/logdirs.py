@@ -44,8 +44,15 @@ def main() -> int:
     began = time.process_time()
     plans = [plan(broker, _policy(broker)) for broker in brokers]
     spent = time.process_time() - began
-    found = [rows.less(f"Plan for {chosen.brokers:,} brokers, {chosen.brokers * REPLICAS:,} replicas (peer: the limit)",
-                       "CPU s", [SECONDS], [spent], 1.0)]  # fmt: skip
+    found = [
+        rows.less(
+            f"Plan for {chosen.brokers:,} brokers, {chosen.brokers * REPLICAS:,} replicas (peer: the limit)",
+            "CPU s",
+            [SECONDS],
+            [spent],
+            1.0,
+        )
+    ]
     few = brokers[:COMPARED]
     found += compared(few, [Moved(sum(m.bytes for m in p.moves), p.after) for p in plans], [goal(b) for b in few])
     rows.write(RESULTS, found)
@@ -62,10 +69,14 @@ def compared(brokers: list[Broker], ours: list[Moved], theirs: list[Moved]) -> l
     before = median(spread(*used(b)) for b in brokers)
     return [
         rows.less("Bytes moved over the fewest possible; peer: Cruise Control's rule", "times", over[0], over[1], 1.0),
-        rows.less("Skew afterwards (of the fullest to the emptiest directory)", "share",
-                  [m.skew for m in theirs], [m.skew for m in ours[: len(theirs)]]),
+        rows.less(
+            "Skew afterwards (of the fullest to the emptiest directory)",
+            "share",
+            [m.skew for m in theirs],
+            [m.skew for m in ours[: len(theirs)]],
+        ),
         rows.less("  before (both)", "share", [before], [before]),
-    ]  # fmt: skip
+    ]
 
 
 def uneven(number: int, rng: np.random.Generator) -> Broker:
@@ -127,9 +138,10 @@ class _Goal:
     def _beyond(self, disk: int, out: bool) -> list[int]:
         shares = self._shares
         return [
-            at for at in range(len(shares))
+            at
+            for at in range(len(shares))
             if at != disk and (shares[at] < self._average if out else shares[at] > self._average)
-        ]  # fmt: skip
+        ]
 
     def _swaps(self, disk: int, out: bool) -> None:
         order = sorted(range(len(self._total)), key=lambda at: self._shares[at] if out else -self._shares[at])

@@ -71,9 +71,14 @@ class Issuer:
         try:
             key = self._key(jwt.get_unverified_header(token))
             found: dict[str, Any] = jwt.decode(
-                token, key.key, algorithms=list(key.algorithms), audience=self._settings.audience,
-                issuer=self._settings.issuer, leeway=LEEWAY_S, options={"require": ["exp", "iss", "aud"]},
-            )  # fmt: skip
+                token,
+                key.key,
+                algorithms=list(key.algorithms),
+                audience=self._settings.audience,
+                issuer=self._settings.issuer,
+                leeway=LEEWAY_S,
+                options={"require": ["exp", "iss", "aud"]},
+            )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Refused("a valid token", _REASONS.get(type(error), "another one"), "log in again") from None
         return found

@@ -8,9 +8,14 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, te
 
 _Field = descriptor_pb2.FieldDescriptorProto
 _TYPES = {
-    "bool": _Field.TYPE_BOOL, "int32": _Field.TYPE_INT32, "int64": _Field.TYPE_INT64, "bytes": _Field.TYPE_BYTES,
-    "string": _Field.TYPE_STRING, "enum": _Field.TYPE_ENUM, "message": _Field.TYPE_MESSAGE,
-}  # fmt: skip
+    "bool": _Field.TYPE_BOOL,
+    "int32": _Field.TYPE_INT32,
+    "int64": _Field.TYPE_INT64,
+    "bytes": _Field.TYPE_BYTES,
+    "string": _Field.TYPE_STRING,
+    "enum": _Field.TYPE_ENUM,
+    "message": _Field.TYPE_MESSAGE,
+}
 _LABELS = {"required": _Field.LABEL_REQUIRED, "optional": _Field.LABEL_OPTIONAL, "repeated": _Field.LABEL_REPEATED}
 _WIRES = {_Field.TYPE_BYTES: 2, _Field.TYPE_STRING: 2, _Field.TYPE_MESSAGE: 2}  # all other types used here are varints
 _FIXED = {1: 8, 5: 4}

@@ -65,9 +65,17 @@ class PulsarBroker(LocalServer):
     """Headers of requests to the admin API of the broker."""
 
     def __init__(
-        self, root: Path, zookeeper: str, binary: Port, web: Port, jar_set: str, settings: Mapping[str, object],
-        tiered: bool = False, flags: Sequence[str] = (), name: str = "broker",
-    ) -> None:  # fmt: skip
+        self,
+        root: Path,
+        zookeeper: str,
+        binary: Port,
+        web: Port,
+        jar_set: str,
+        settings: Mapping[str, object],
+        tiered: bool = False,
+        flags: Sequence[str] = (),
+        name: str = "broker",
+    ) -> None:
         super().__init__(name, root.absolute())
         self._flags = flags
         self._zookeeper, self._binary, self._web = zookeeper, binary, web
@@ -152,9 +160,14 @@ class SandboxPulsar(SandboxCluster):
     product = "pulsar"
 
     def __init__(
-        self, root: Path, bookies: int = REPLICAS, settings: Mapping[str, object] | None = None, tiered: bool = False,
-        flags: Sequence[str] = SMALL_JVM, broker_flags: Sequence[str] = (),
-    ) -> None:  # fmt: skip
+        self,
+        root: Path,
+        bookies: int = REPLICAS,
+        settings: Mapping[str, object] | None = None,
+        tiered: bool = False,
+        flags: Sequence[str] = SMALL_JVM,
+        broker_flags: Sequence[str] = (),
+    ) -> None:
         super().__init__(root, {"/rack1": bookies}, autorecovery=0, version=VERSION, flags=flags)
         binary, web = self._ports.take("broker"), self._ports.take("broker-web")
         self._objects = Objects(self.root / "objects", self._ports.take("objects"), [BUCKET]) if tiered else None
@@ -164,9 +177,15 @@ class SandboxPulsar(SandboxCluster):
             f"managedLedgerDefault{what}": self.replicas for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")
         }
         self.broker = PulsarBroker(
-            self.root / "broker", self.zookeeper.address, binary, web, self.jar_set,
-            {**quorums, **self._offloading(), **(settings or {})}, tiered, broker_flags,
-        )  # fmt: skip
+            self.root / "broker",
+            self.zookeeper.address,
+            binary,
+            web,
+            self.jar_set,
+            {**quorums, **self._offloading(), **(settings or {})},
+            tiered,
+            broker_flags,
+        )
 
     @property
     def servers(self) -> dict[str, LocalServer]:
@@ -191,10 +210,13 @@ class SandboxPulsar(SandboxCluster):
         if self._objects is None:
             return {}
         return {
-            "managedLedgerOffloadDriver": "S3", "managedLedgerOffloadBucket": BUCKET,
-            "managedLedgerOffloadRegion": REGION, "managedLedgerOffloadServiceEndpoint": self._objects.endpoint,
-            "managedLedgerOffloadMaxBlockSizeInBytes": BLOCK_BYTES, "managedLedgerOffloadDeletionLagMs": 0,
-        }  # fmt: skip
+            "managedLedgerOffloadDriver": "S3",
+            "managedLedgerOffloadBucket": BUCKET,
+            "managedLedgerOffloadRegion": REGION,
+            "managedLedgerOffloadServiceEndpoint": self._objects.endpoint,
+            "managedLedgerOffloadMaxBlockSizeInBytes": BLOCK_BYTES,
+            "managedLedgerOffloadDeletionLagMs": 0,
+        }
 
     @property
     def service_url(self) -> str:

@@ -43,9 +43,16 @@ class Application:
     reported as incomplete."""
 
     def __init__(
-        self, live: Live, journal: Journal, streams: Mapping[str, Stream], supervisor: Supervisor, listener: Listener,
-        clock: Callable[[], int], history: History, election: Election | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        live: Live,
+        journal: Journal,
+        streams: Mapping[str, Stream],
+        supervisor: Supervisor,
+        listener: Listener,
+        clock: Callable[[], int],
+        history: History,
+        election: Election | None = None,
+    ) -> None:
         self._election = election
         self._live, self._journal, self._streams = live, journal, streams
         self._supervisor, self._listener, self._clock, self._history = supervisor, listener, clock, history
@@ -72,10 +79,13 @@ class Application:
             return None
         role = "starting" if self._standby and election.leads else "leader" if election.leads else "standby"
         return {
-            "id": self._live.now.ha.id, "role": role, "epoch": election.epoch, "leader": election.leader,
+            "id": self._live.now.ha.id,
+            "role": role,
+            "epoch": election.epoch,
+            "leader": election.leader,
             "standbys": election.standbys(),
             "unable": [*self._supervisor.failing(), *self.obstacles()] if role == "standby" else [],
-        }  # fmt: skip
+        }
 
     def status(self) -> dict[str, Any]:
         """Status of the whole application."""
@@ -88,13 +98,20 @@ class Application:
         sources = self._sources(found, now_ms)
         self._was_ready = self._was_ready or not not_ready
         return {
-            "version": version("trueup"), "cluster": now.cluster.name, "ready": not not_ready,
-            "started_ms": self._started_ms, "now_ms": now_ms, "problems": [*not_ready, *self._problems(found)],
-            "streams": self._queries(), "sources": sources, "spark_ui": self.spark_ui,
+            "version": version("trueup"),
+            "cluster": now.cluster.name,
+            "ready": not not_ready,
+            "started_ms": self._started_ms,
+            "now_ms": now_ms,
+            "problems": [*not_ready, *self._problems(found)],
+            "streams": self._queries(),
+            "sources": sources,
+            "spark_ui": self.spark_ui,
             "starting": self._starting(sources, now_ms),
             "subjects": [_subject(name, each) for name, each in found.items()],
-            **{name: value for each in fields for name, value in each.items()}, "ha": self._ha(),
-        }  # fmt: skip
+            **{name: value for each in fields for name, value in each.items()},
+            "ha": self._ha(),
+        }
 
     def _starting(self, sources: Rows, now_ms: int) -> bool:
         """Whether the streams have not seen everything yet since they were started, and nothing prevents it."""
@@ -118,12 +135,18 @@ class Application:
             behind = [
                 int(float(s.get("metrics", {}).get("maxOffsetsBehindLatest") or 0)) for s in last.get("sources", [])
             ]
-            out.append({
-                "name": task.name, "state": task.state, "batch": last.get("batchId", -1),
-                "rows_per_s": last.get("processedRowsPerSecond", 0.0),
-                "batch_ms": last.get("durationMs", {}).get("triggerExecution", 0), "behind": max(behind, default=0),
-                "restarts": task.restarts, "error": task.error,
-            })  # fmt: skip
+            out.append(
+                {
+                    "name": task.name,
+                    "state": task.state,
+                    "batch": last.get("batchId", -1),
+                    "rows_per_s": last.get("processedRowsPerSecond", 0.0),
+                    "batch_ms": last.get("durationMs", {}).get("triggerExecution", 0),
+                    "behind": max(behind, default=0),
+                    "restarts": task.restarts,
+                    "error": task.error,
+                }
+            )
         return out
 
     def _sources(self, found: Mapping[str, StreamStatus], now_ms: int) -> Rows:
@@ -161,9 +184,13 @@ class Application:
         return "; ".join(filter(None, reasons))
 
     def findings(
-        self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
+        self,
+        verdict: str | None,
+        rule: str | None,
+        limit: int,
+        stream: str = "placement",
         where: Mapping[str, str] = MappingProxyType({}),
-    ) -> Rows:  # fmt: skip
+    ) -> Rows:
         """Findings of a stream, the most urgent first."""
         if stream not in self._streams:
             return []
@@ -262,6 +289,9 @@ class Application:
 def _subject(name: str, found: StreamStatus) -> dict[str, Any]:
     """A stream in the JSON of the status."""
     return {
-        "name": name, "mode": found.mode, "paused": found.paused, "counts": dict(found.counts),
+        "name": name,
+        "mode": found.mode,
+        "paused": found.paused,
+        "counts": dict(found.counts),
         "oldest_ms": found.oldest_ms,
-    }  # fmt: skip
+    }

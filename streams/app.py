@@ -148,12 +148,20 @@ class Running:
     def _make_streams(self) -> dict[str, Stream]:
         """The streams of the catalog that the settings configure, with the state of earlier runs."""
         context = Context(
-            self._settings, self._data, self._live, self._journal, self._metrics, self._supervisor, self._history,
-            now_ms, epoch=self._election.epoch if self._election else 0,
+            self._settings,
+            self._data,
+            self._live,
+            self._journal,
+            self._metrics,
+            self._supervisor,
+            self._history,
+            now_ms,
+            epoch=self._election.epoch if self._election else 0,
             silent_ms=self._election.silent_ms if self._election else 0,
-            fence=self._election.fence if self._election else None, warm=self._warm,
+            fence=self._election.fence if self._election else None,
+            warm=self._warm,
             session=lambda: self._driver.session if self._driver else None,
-        )  # fmt: skip
+        )
         streams: dict[str, Stream] = {}
         for each in STREAMS:
             stream = self._wait(each.name, partial(each.make, context))
@@ -232,8 +240,10 @@ class Running:
         election = Election(signs, self._place(), name, chosen.ha.takeover_s, now_ms, self._ending.abort, able=False)
         self._election, self._supervisor.gate = election, election.prove
         for task, step in (
-            ("signs of instances", election.follow), ("signs of life", election.beats), ("leadership", election.watch),
-        ):  # fmt: skip
+            ("signs of instances", election.follow),
+            ("signs of life", election.beats),
+            ("leadership", election.watch),
+        ):
             self._supervisor.run(task, step, election.done)
 
     def _enter(self, lock: Lock) -> None:
@@ -252,19 +262,27 @@ class Running:
         if self._election is None:
             self._inspect()
         application = Application(
-            self._live, self._journal, self._streams, self._supervisor, self._listener, now_ms, self._history,
+            self._live,
+            self._journal,
+            self._streams,
+            self._supervisor,
+            self._listener,
+            now_ms,
+            self._history,
             self._election,
-        )  # fmt: skip
+        )
         chosen, tls = self._settings.http, self._tls
         access = access_of(self._settings, lambda reason: self._metrics.refused.at(reason).inc())
         application.obstacles = lambda: filter(
             None, [self._disk.problem(), self._executors.problem if self._executors else ""]
         )
         application.other_problems = lambda: [
-            *self._journal.unreadable.problems(), *(self._topics.problems if self._topics else ()),
-            *filter(None, [self._clock.problem()]), *(access.problems if access else ()),
+            *self._journal.unreadable.problems(),
+            *(self._topics.problems if self._topics else ()),
+            *filter(None, [self._clock.problem()]),
+            *(access.problems if access else ()),
             *([tls.problem] if tls and tls.problem else ()),
-        ]  # fmt: skip
+        ]
         self._supervisor.loop("trends", application.sample, EVERY_S)
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
         self._quiet["http"] = http.stop

@@ -181,9 +181,12 @@ def _commands(command: click.Command, path: tuple[str, ...]) -> Iterator[tuple[t
 def _help(path: tuple[str, ...], command: click.Command) -> str:
     names = cli.context_settings["help_option_names"]
     context = click.Context(
-        command, info_name=" ".join(path), terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH,
+        command,
+        info_name=" ".join(path),
+        terminal_width=HELP_WIDTH,
+        max_content_width=HELP_WIDTH,
         help_option_names=names,
-    )  # fmt: skip
+    )
     return "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
 
 

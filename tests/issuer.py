@@ -79,9 +79,14 @@ class Issuer:
     def claims(self, **changed: Any) -> dict[str, Any]:
         """Valid claims of ada, an operator. None removes a claim."""
         made = {
-            "iss": self.url, "aud": AUDIENCE, "sub": "ada", "iat": int(time.time()), "exp": int(time.time()) + 600,
-            "groups": ["operators"], **changed,
-        }  # fmt: skip
+            "iss": self.url,
+            "aud": AUDIENCE,
+            "sub": "ada",
+            "iat": int(time.time()),
+            "exp": int(time.time()) + 600,
+            "groups": ["operators"],
+            **changed,
+        }
         return {name: value for name, value in made.items() if value is not None}
 
     def token(self, kid: str = "one", algorithm: str = "RS256", **changed: Any) -> str:

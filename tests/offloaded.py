@@ -19,9 +19,13 @@ class Written(NamedTuple):
 
 
 def offloaded(
-    entries: Sequence[bytes], block: int = 1 << 20, owner: str = "t/ns/persistent/a",
-    last: int | None = None, length: int | None = None, stops: bool = False,
-) -> Written:  # fmt: skip
+    entries: Sequence[bytes],
+    block: int = 1 << 20,
+    owner: str = "t/ns/persistent/a",
+    last: int | None = None,
+    length: int | None = None,
+    stops: bool = False,
+) -> Written:
     """A ledger with these entries. A block has at most ``block`` bytes. ``stops``: an entry that fits into no block
     ends the ledger, which is completed anyway. ``last``, ``length``: values in the index.
     ``owner``: empty: the metadata of the ledger have no keys of Pulsar."""

@@ -31,9 +31,7 @@ FIRST = 5
 """One in this number of records is handled before the measurement."""
 TARGET = 1 / 1.3
 LOCAL, CLUSTER = "local", "cluster"
-ON_LOOPBACK = {
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "1g",
-}  # fmt: skip
+ON_LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "1g"}
 Found = dict[str, list[float]]
 
 
@@ -81,9 +79,15 @@ def _link(clusters: Clusters, load: Load, path: str, where: Mapping[str, object]
     to = f"copy-{place.parent.name}-{path}"
     clusters.create(clusters.target, to)
     job = {
-        **where, "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "topic": load.topic,
-        "to": to, "path": path, "lease_s": 10.0, "data": str(place),
-    }  # fmt: skip
+        **where,
+        "source": clusters.source.bootstrap,
+        "target": clusters.target.bootstrap,
+        "topic": load.topic,
+        "to": to,
+        "path": path,
+        "lease_s": 10.0,
+        "data": str(place),
+    }
     process = jobs.driver("bench.replication.drive_tail", job, place)
     ends = clusters.ends(to)
     process.start()

@@ -21,9 +21,8 @@ class Application:
     ``sections``: override these settings; ``ready_s``: maximum time of the start."""
 
     def __init__(
-        self, site: Site, sections: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
-        ready_s: float = READY_S,
-    ) -> None:  # fmt: skip
+        self, site: Site, sections: Mapping[str, Mapping[str, object]] = MappingProxyType({}), ready_s: float = READY_S
+    ) -> None:
         self._ready_s = ready_s
         self._root = site.root / "trueup"
         self._port = free_port()
@@ -31,11 +30,15 @@ class Application:
             "cluster": {"zookeeper": site.cluster.zookeeper.address, "name": "bench"},
             "racks": {"source": "script", "script": str(site.cluster.rack_script)},
             "placement": {
-                "mode": "enforce", "grace_s": 0, "hold_share": 1.0, "max_marks": NO_LIMIT, "marks_per_s": MARKS_PER_S,
+                "mode": "enforce",
+                "grace_s": 0,
+                "hold_share": 1.0,
+                "max_marks": NO_LIMIT,
+                "marks_per_s": MARKS_PER_S,
             },
             "http": {"port": self._port},
             "data_dir": str(self._root / "data"),
-        }  # fmt: skip
+        }
         for name, keys in sections.items():
             settings[name] = {**settings.get(name, {}), **keys}
         self._root.mkdir(parents=True, exist_ok=True)

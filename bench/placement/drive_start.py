@@ -63,9 +63,14 @@ class Start:
         )
         policy = LiveSection.of(live, PlacementSettings)
         self.reconciler = PlacementReconciler(
-            AuditorRole(self.cluster, policy, self._supervisor.run), self._journal, policy, self._keeper,
-            metrics.of(PlacementMetrics), now_ms, settings.spark.buckets,
-        )  # fmt: skip
+            AuditorRole(self.cluster, policy, self._supervisor.run),
+            self._journal,
+            policy,
+            self._keeper,
+            metrics.of(PlacementMetrics),
+            now_ms,
+            settings.spark.buckets,
+        )
         self.reconciler.load()
 
     def watch(self) -> None:
@@ -79,9 +84,7 @@ class Start:
 
     def query(self, spark: SparkSession, checkpoint: Path) -> StreamingQuery:
         """The placement stream of this start."""
-        return start(
-            spark, self._journal, self._settings.spark, self.reconciler.batch, f"file://{checkpoint}"
-        )  # fmt: skip
+        return start(spark, self._journal, self._settings.spark, self.reconciler.batch, f"file://{checkpoint}")
 
     def taken(self, query: StreamingQuery, ledgers: int) -> bool:
         """Whether the view is complete: every bucket answered, and completed batches contain every ledger."""
@@ -90,8 +93,11 @@ class Start:
                 raise SystemExit(str(query.exception()))
             return False
         last: Any = query.lastProgress
-        read = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
-                for s in last["sources"]] if last else []  # fmt: skip
+        read = (
+            [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"] for s in last["sources"]]
+            if last
+            else []
+        )
         topic = self._journal.topic("ledgers")
         return sum(sum((end or {}).get(topic, {}).values()) for end in read) >= ledgers
 
@@ -103,10 +109,13 @@ class Start:
 @contextmanager
 def started(job: dict[str, Any], number: int, broker: Kafka, spark: SparkSession, address: str) -> Iterator[Start]:
     """One start, measured until its view is complete. ``address``: ZooKeeper or a relay to it."""
-    settings = parse({
-        "cluster": {"zookeeper": address, "name": f"start{number}"},
-        "racks": {"source": "script", "script": job["racks"]},
-    }, [PLACEMENT])  # fmt: skip
+    settings = parse(
+        {
+            "cluster": {"zookeeper": address, "name": f"start{number}"},
+            "racks": {"source": "script", "script": job["racks"]},
+        },
+        [PLACEMENT],
+    )
     made = Start(settings, broker.bootstrap)
     spent, begun = cpu_s(os.getpid()), time.monotonic()
     made.watch()

@@ -85,8 +85,11 @@ class Drive:
         if query.exception() is not None:
             raise SystemExit(str(query.exception()))
         last: Any = query.lastProgress
-        ends = [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"]
-                for s in last["sources"]] if last else []  # fmt: skip
+        ends = (
+            [json.loads(s["endOffset"]) if isinstance(s["endOffset"], str) else s["endOffset"] for s in last["sources"]]
+            if last
+            else []
+        )
         topic = self._journal.topic("ledgers")
         return sum(sum((end or {}).get(topic, {}).values()) for end in ends) >= self._ledgers
 

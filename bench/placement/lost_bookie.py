@@ -116,9 +116,10 @@ def rows(made: Rounds) -> list[Row]:
         less(what, "s", _all(made.peer, "last_s"), _all(made.ours, "last_s"), TARGETS.get(made.ledgers, 0.0)),
         less(f"  to the first mark, {size}", "s", _all(made.peer, "first_s"), _all(made.ours, "first_s")),
         less(f"  CPU of Auditor or Trueup, {size}", "s", _all(made.peer, "cpu_s"), _all(made.ours, "cpu_s")),
-        less(f"  CPU of ZooKeeper, {size}", "s", _all(made.peer, "zookeeper_cpu_s"),
-             _all(made.ours, "zookeeper_cpu_s")),
-    ]  # fmt: skip
+        less(
+            f"  CPU of ZooKeeper, {size}", "s", _all(made.peer, "zookeeper_cpu_s"), _all(made.ours, "zookeeper_cpu_s")
+        ),
+    ]
 
 
 def _all(losses: Sequence[Loss], name: str) -> list[float]:

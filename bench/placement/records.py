@@ -60,12 +60,25 @@ def bodies(start: int, end: int) -> Iterator[tuple[bytes, bytes]]:
 
 def _body(ledger: int, mzxid: int, ensemble: int) -> bytes:
     names = [bookie(n) for n in members(ensemble)]
-    return encode(LEDGERS, {
-        "ledger": ledger, "mzxid": mzxid, "version": 1, "ctime_ms": _AGO_MS + ensemble, "seen_ms": _AGO_MS, "state": 3,
-        "ensemble": RACKS, "quorum": 2, "ack_quorum": 2, "last_entry": 999, "length": 1_000_000,
-        "fragments": [{"first_entry": 0, "bookies": names}],
-        "custom": {"application": b"pulsar", "component": b"managed-ledger"}, "error": "",
-    })  # fmt: skip
+    return encode(
+        LEDGERS,
+        {
+            "ledger": ledger,
+            "mzxid": mzxid,
+            "version": 1,
+            "ctime_ms": _AGO_MS + ensemble,
+            "seen_ms": _AGO_MS,
+            "state": 3,
+            "ensemble": RACKS,
+            "quorum": 2,
+            "ack_quorum": 2,
+            "last_entry": 999,
+            "length": 1_000_000,
+            "fragments": [{"first_entry": 0, "bookies": names}],
+            "custom": {"application": b"pulsar", "component": b"managed-ledger"},
+            "error": "",
+        },
+    )
 
 
 def _varint(value: int) -> bytes:
@@ -80,8 +93,15 @@ def publish(journal: Journal, start: int, end: int) -> None:
     """Write ledgers to the journal and wait for the broker's acknowledgement."""
     topic = journal.topic("ledgers")
     assert next(bodies(start, start + 1))[1] == _body(FIRST + start, ZXIDS + FIRST + start, start % ENSEMBLES)
-    producer = Producer({**journal.topics.client, "compression.type": "lz4", "linger.ms": 20, "batch.size": 500_000,
-                         "queue.buffering.max.messages": 500_000})  # fmt: skip
+    producer = Producer(
+        {
+            **journal.topics.client,
+            "compression.type": "lz4",
+            "linger.ms": 20,
+            "batch.size": 500_000,
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
     for key, body in bodies(start, end):
         while True:
             try:

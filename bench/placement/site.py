@@ -90,9 +90,12 @@ class Site:
         gone = self.znodes.gone_s(self.cluster.bookie_id(bookie), killed)
         times = self.znodes.wait_marks(wanted, before - 1, LIMIT_S)
         return Loss(
-            len(times), float(times[0]) - gone, float(times[-1]) - gone, cpu_s(root) - spent,
+            len(times),
+            float(times[0]) - gone,
+            float(times[-1]) - gone,
+            cpu_s(root) - spent,
             cpu_s(zookeeper) - zookeeper_spent,
-        )  # fmt: skip
+        )
 
     def bring_back(self, bookie: int) -> None:
         """Start a bookie again."""

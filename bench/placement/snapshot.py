@@ -30,10 +30,14 @@ def run(site: Site, root: Path, ledgers: int, index_s: list[float]) -> list[Row]
     tell(f"snapshots into columns: {', '.join(f'{s:.2f}' for s in columns)} s")
     touched = {site.znodes.paths.ledger(i): encoded(i, site.members(i)).hex() for i in _spread(ledgers)}
     job = {
-        "zookeeper": site.cluster.zookeeper.address, "racks": str(site.cluster.rack_script), "data": str(root / "data"),
-        "ledgers": ledgers, "starts": STARTS,
-        "losses": ROUNDS, "touched": touched,
-    }  # fmt: skip
+        "zookeeper": site.cluster.zookeeper.address,
+        "racks": str(site.cluster.rack_script),
+        "data": str(root / "data"),
+        "ledgers": ledgers,
+        "starts": STARTS,
+        "losses": ROUNDS,
+        "touched": touched,
+    }
     results = jobs.run("bench.placement.drive_start", job, root, LIMIT_S)
     starts = [line["s"] for line in results if line["what"] == "start"]
     resyncs = [line["s"] for line in results if line["what"] == "resync"]

@@ -33,12 +33,15 @@ def _deaths(results: Results, sizes: tuple[int, ...]) -> list[Row]:
         for size in sizes[1:]
         for row in (
             less(
-                f"Bookie lost to its list in the stream: {least:,} (peer), {size:,} ledgers", "s", times[least],
-                times[size], 1 / GROWTH if (least, size) == (SIZES[0], SIZES[-1]) else 0.0,
+                f"Bookie lost to its list in the stream: {least:,} (peer), {size:,} ledgers",
+                "s",
+                times[least],
+                times[size],
+                1 / GROWTH if (least, size) == (SIZES[0], SIZES[-1]) else 0.0,
             ),
             less(f"  CPU of the stream, {least:,} (peer), {size:,} ledgers", "s", costs[least], costs[size]),
         )
-    ]  # fmt: skip
+    ]
 
 
 def _ingest(results: Results) -> list[Row]:

@@ -115,9 +115,19 @@ class Znodes:
 def encoded(ledger: int, members: Sequence[str]) -> bytes:
     """Metadata of a closed ledger in BookKeeper's format (LedgerMetadataSerDe, version 3)."""
     record: LedgerRecord = {
-        "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": 1_700_000_000_000 + ledger, "seen_ms": 0,
-        "state": int(LedgerState.CLOSED), "ensemble": len(members), "quorum": 2, "ack_quorum": 2, "last_entry": 999,
-        "length": 1_000_000, "fragments": [{"first_entry": 0, "bookies": list(members)}],
-        "custom": {"application": b"pulsar", "component": b"managed-ledger"}, "error": "",
-    }  # fmt: skip
+        "ledger": ledger,
+        "mzxid": 0,
+        "version": 0,
+        "ctime_ms": 1_700_000_000_000 + ledger,
+        "seen_ms": 0,
+        "state": int(LedgerState.CLOSED),
+        "ensemble": len(members),
+        "quorum": 2,
+        "ack_quorum": 2,
+        "last_entry": 999,
+        "length": 1_000_000,
+        "fragments": [{"first_entry": 0, "bookies": list(members)}],
+        "custom": {"application": b"pulsar", "component": b"managed-ledger"},
+        "error": "",
+    }
     return metadata.encode(record, password=b"password")

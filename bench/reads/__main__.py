@@ -22,9 +22,7 @@ from bench.reads.cluster import Cluster, Load
 from bench.reads.contenders import CONTENDERS, PRIORITIES, WARM, Reading, Site
 
 RESULTS = Path(__file__).parents[1] / "results" / "reads.json"
-LOADS = (
-    Load(1_024, True, 256_000), Load(1_024, False, 100_000), Load(100, True, 1_000_000), Load(100, False, 200_000),
-)  # fmt: skip
+LOADS = (Load(1_024, True, 256_000), Load(1_024, False, 100_000), Load(100, True, 1_000_000), Load(100, False, 200_000))
 QUICK_SHARE, ROUNDS = 4, 3
 Readings = Mapping[str, Sequence[Reading]]
 """The readings of one load from one tier, by contender."""

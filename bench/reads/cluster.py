@@ -17,15 +17,15 @@ from trueup.sandbox.forgetting import listed, offload, unload
 from trueup.sandbox.pulsar import SandboxPulsar
 
 NAMESPACE, LEDGER_MB, LEDGER_ENTRIES = "public/default", 64, 50_000
-_SETTINGS = {
-    "managedLedgerOffloadDeletionLagMs": 86_400_000, "managedLedgerOffloadMaxBlockSizeInBytes": 64 << 20,
-}  # fmt: skip
+_SETTINGS = {"managedLedgerOffloadDeletionLagMs": 86_400_000, "managedLedgerOffloadMaxBlockSizeInBytes": 64 << 20}
 _JVM = ("-Xmx1g", "-XX:MaxDirectMemorySize=1g", "-XX:TieredStopAtLevel=4", "-XX:-UseSerialGC", "-XX:+UseG1GC")
 _BOOKIE_JVM = ("-Xms256m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m", "-XX:+UseSerialGC")
 _BATCHED = {
-    "batching_enabled": True, "batching_max_messages": 1_000, "batching_max_allowed_size_in_bytes": 128 << 10,
+    "batching_enabled": True,
+    "batching_max_messages": 1_000,
+    "batching_max_allowed_size_in_bytes": 128 << 10,
     "batching_max_publish_delay_ms": 20,
-}  # fmt: skip
+}
 
 
 class Load(NamedTuple):
@@ -96,9 +96,11 @@ class Cluster:
 def _write(client: pulsar.Client, load: Load) -> None:
     values, errors = values_of(load.size), Counter[str]()
     producer = client.create_producer(
-        f"persistent://{NAMESPACE}/{load.topic}", block_if_queue_full=True, max_pending_messages=20_000,
+        f"persistent://{NAMESPACE}/{load.topic}",
+        block_if_queue_full=True,
+        max_pending_messages=20_000,
         **(_BATCHED if load.batched else {"batching_enabled": False}),
-    )  # fmt: skip
+    )
 
     def sent(result: pulsar.Result, _: object) -> None:
         if result != pulsar.Result.Ok:

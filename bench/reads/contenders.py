@@ -67,10 +67,12 @@ class Site(NamedTuple):
         """What every contender needs to know."""
         servers = self.cluster.pulsar
         return {
-            "service": servers.service_url, "broker": servers.broker.pid, "log": str(servers.objects.log),
+            "service": servers.service_url,
+            "broker": servers.broker.pid,
+            "log": str(servers.objects.log),
             "bookies": [bookie.pid for bookie in servers.bookies.values()],
             "loads": [[f"{NAMESPACE}/{load.topic}", load.messages] for load in (WARM, WARM, *self.loads)],
-        }  # fmt: skip
+        }
 
 
 def java(site: Site) -> Process:
@@ -92,15 +94,26 @@ def python(site: Site) -> Process:
 def ours(site: Site) -> Process:
     """Spark with Trueup's default settings."""
     servers = site.cluster.pulsar
-    store = {"bucket": BUCKET, "region": REGION, "endpoint": servers.objects.endpoint, "key_env": "BENCH_KEY",
-             "secret_env": "BENCH_SECRET"}  # fmt: skip
+    store = {
+        "bucket": BUCKET,
+        "region": REGION,
+        "endpoint": servers.objects.endpoint,
+        "key_env": "BENCH_KEY",
+        "secret_env": "BENCH_SECRET",
+    }
     options = {
-        "zookeeper": servers.zookeeper.address, "priority": PRIORITIES[site.tier],
+        "zookeeper": servers.zookeeper.address,
+        "priority": PRIORITIES[site.tier],
         **{f"stores.bench.{name}": value for name, value in store.items()},
-    }  # fmt: skip
+    }
     key, secret = CREDENTIALS.values()
-    job = {**site.job(), "options": options, "ends": site.cluster.ends, "data": str(site.root / "data"),
-           "environment": {"BENCH_KEY": key, "BENCH_SECRET": secret}}  # fmt: skip
+    job = {
+        **site.job(),
+        "options": options,
+        "ends": site.cluster.ends,
+        "data": str(site.root / "data"),
+        "environment": {"BENCH_KEY": key, "BENCH_SECRET": secret},
+    }
     return jobs.driver("bench.reads.drive_spark", job, site.root)
 
 

@@ -30,8 +30,12 @@ RESULTS = Path(__file__).parents[1] / "results" / "replication.json"
 PARTS = ("copy", "latency", "groups")
 PROMISE_S = 2.0
 LARGE, SMALL = 900, 10
-LOADS = (Load(100, LARGE, 5_400_000), Load(100, SMALL, 1_000_000), Load(1_000, LARGE, 1_400_000),
-         Load(1_000, SMALL, 500_000))  # fmt: skip
+LOADS = (
+    Load(100, LARGE, 5_400_000),
+    Load(100, SMALL, 1_000_000),
+    Load(1_000, LARGE, 1_400_000),
+    Load(1_000, SMALL, 500_000),
+)
 """Every path copies for more than a second."""
 QUICK = (Load(100, LARGE, 1_500_000), Load(100, SMALL, 400_000))
 ROUNDS = 3
@@ -132,10 +136,16 @@ def _rows(each: Load, runs: Runs) -> list[Row]:
     tuned = runs[MIRROR_TUNED]
     large = each.batch == LARGE
     found = [
-        *_beside(f"{each.name}: batches; peer: {MIRROR_TUNED}", tuned, runs["batches"],
-                 20.0 if large else 0.0, 4.0 if large else 0.0, each),
+        *_beside(
+            f"{each.name}: batches; peer: {MIRROR_TUNED}",
+            tuned,
+            runs["batches"],
+            20.0 if large else 0.0,
+            4.0 if large else 0.0,
+            each,
+        ),
         *_beside(f"{each.name}: records; peer: {MIRROR_TUNED}", tuned, runs["records"], 3.0, 0.0, each),
-    ]  # fmt: skip
+    ]
     found += _choice(f"{each.name}: auto; peer: the better path", runs)
     for name in set(runs) - set(FOR_ALL):
         found += _beside(f"{each.name}: auto; peer: {name}", runs[name], runs["auto"], 0.0, 0.0, each)

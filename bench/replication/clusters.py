@@ -121,19 +121,30 @@ def create(bootstrap: str, topic: str) -> None:
 
 def write(bootstrap: str, load: Load) -> None:
     """Write a load, with lz4, keys, one header and explicit timestamps."""
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "compression.type": "lz4", "linger.ms": 50,
-        "batch.num.messages": load.batch, "batch.size": 1_900_000, "message.max.bytes": 2_000_000,
-        "queue.buffering.max.messages": 500_000, "queue.buffering.max.kbytes": 500_000,
-    })  # fmt: skip
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": "lz4",
+            "linger.ms": 50,
+            "batch.num.messages": load.batch,
+            "batch.size": 1_900_000,
+            "message.max.bytes": 2_000_000,
+            "queue.buffering.max.messages": 500_000,
+            "queue.buffering.max.kbytes": 500_000,
+        }
+    )
     values = values_of(load.size)
     for number in range(load.records):
         while True:
             try:
                 producer.produce(
-                    load.topic, values[number * 2_654_435_761 % VALUES], b"%08d" % number,
-                    number // load.batch % PARTITIONS, timestamp=FIRST_MS + number, headers=[("trace", b"abcdef")],
-                )  # fmt: skip
+                    load.topic,
+                    values[number * 2_654_435_761 % VALUES],
+                    b"%08d" % number,
+                    number // load.batch % PARTITIONS,
+                    timestamp=FIRST_MS + number,
+                    headers=[("trace", b"abcdef")],
+                )
                 break
             except BufferError:
                 producer.poll(0.05)

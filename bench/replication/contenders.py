@@ -105,9 +105,12 @@ def spark(clusters: Clusters, load: Load, root: Path) -> Copied:
     """Spark's Kafka source and Kafka sink, 500,000 records per batch."""
     clusters.create(clusters.target, TO)
     job = {
-        "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "topic": load.topic, "to": TO,
+        "source": clusters.source.bootstrap,
+        "target": clusters.target.bootstrap,
+        "topic": load.topic,
+        "to": TO,
         "data": str(root / "data"),
-    }  # fmt: skip
+    }
     return steady(clusters, load, jobs.driver("bench.replication.drive_spark_copy", job, root), TO)
 
 
@@ -126,9 +129,13 @@ def ours(path: str) -> Contender:
 def job_of(clusters: Clusters, topic: str, to: str, path: str) -> dict[str, object]:
     """The job of `bench.replication.drive_copy` for these clusters."""
     return {
-        "source": clusters.source.bootstrap, "target": clusters.target.bootstrap, "brokers": clusters.pids,
-        "topic": topic, "to": to, "path": path,
-    }  # fmt: skip
+        "source": clusters.source.bootstrap,
+        "target": clusters.target.bootstrap,
+        "brokers": clusters.pids,
+        "topic": topic,
+        "to": to,
+        "path": path,
+    }
 
 
 class Look(NamedTuple):
@@ -173,10 +180,13 @@ def between(first: Look, last: Look) -> Copied:
 def _begin(looks: Sequence[Look], load: Load) -> int:
     """The index of the look at which the steady part begins, or of the last look if it has not begun."""
     return next(
-        (at for at, look in enumerate(looks)
-         if look.records >= SHARE * load.records or look.at - looks[0].at >= SETTLE_S),
+        (
+            at
+            for at, look in enumerate(looks)
+            if look.records >= SHARE * load.records or look.at - looks[0].at >= SETTLE_S
+        ),
         len(looks) - 1,
-    )  # fmt: skip
+    )
 
 
 def _window(looks: Sequence[Look], load: Load) -> float:

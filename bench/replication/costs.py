@@ -23,8 +23,10 @@ class Costs(NamedTuple):
 
 def rows(runs: Mapping[Load, Runs]) -> list[Row]:
     """Assumed costs compared with measured costs. Empty if the records of all loads have the same size."""
-    totals = {load: {path: median(run.total_us for run in found[path]) for path in ("batches", "records")}
-              for load, found in runs.items()}  # fmt: skip
+    totals = {
+        load: {path: median(run.total_us for run in found[path]) for path in ("batches", "records")}
+        for load, found in runs.items()
+    }
     stored = {load: (round(load.size * STORED), load.batch) for load in totals}
     now = costs({stored[load]: (each["batches"], each["records"]) for load, each in totals.items()})
     if now is None:

@@ -37,9 +37,13 @@ def copy(job: dict[str, Any]) -> None:
         copier.copy(time.monotonic() + SLICE_S)
     found = watch.close()
     say(
-        what="copied", path=job["path"], records=found["records"], s=found["at"] - begun, cpu_s=found["cpu_s"] - spent,
+        what="copied",
+        path=job["path"],
+        records=found["records"],
+        s=found["at"] - begun,
+        cpu_s=found["cpu_s"] - spent,
         broker_s=cpu_s(*job["brokers"]) - brokers,
-    )  # fmt: skip
+    )
     copier.close()
     ends.close()
 

@@ -16,15 +16,20 @@ from trueup.streams.runtime.spark.session import session
 
 PER_TRIGGER = 500_000
 SINK: dict[str, str | int] = {
-    "kafka.compression.type": "lz4", "kafka.batch.size": 512 << 10, "kafka.linger.ms": 50,
+    "kafka.compression.type": "lz4",
+    "kafka.batch.size": 512 << 10,
+    "kafka.linger.ms": 50,
     "kafka.buffer.memory": 64 << 20,
-}  # fmt: skip
+}
 SETTINGS: dict[str, Any] = {
     "cluster": {"zookeeper": "127.0.0.1:1"},
     # Both compilers of the JVM, unlike in the application, because Java does all the work here.
-    "spark": {"master": "local[2]", "memory": "1500m",
-              "conf": {"spark.driver.extraJavaOptions": "-Djava.net.preferIPv4Stack=true"}},
-}  # fmt: skip
+    "spark": {
+        "master": "local[2]",
+        "memory": "1500m",
+        "conf": {"spark.driver.extraJavaOptions": "-Djava.net.preferIPv4Stack=true"},
+    },
+}
 
 
 def main(job: dict[str, Any]) -> None:
@@ -32,9 +37,12 @@ def main(job: dict[str, Any]) -> None:
     data = Path(job["data"])
     spark = session(parse(SETTINGS, ()), data)
     source = {
-        "kafka.bootstrap.servers": job["source"], "subscribe": job["topic"], "startingOffsets": "earliest",
-        "includeHeaders": "true", "maxOffsetsPerTrigger": PER_TRIGGER,
-    }  # fmt: skip
+        "kafka.bootstrap.servers": job["source"],
+        "subscribe": job["topic"],
+        "startingOffsets": "earliest",
+        "includeHeaders": "true",
+        "maxOffsetsPerTrigger": PER_TRIGGER,
+    }
     rows = spark.readStream.format("kafka").options(**source).load()
     sink = {"kafka.bootstrap.servers": job["target"], "topic": job["to"], "checkpointLocation": str(data / "copy")}
     copied = rows.select("key", "value", "headers", "partition").writeStream.format("kafka")

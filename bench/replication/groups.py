@@ -37,11 +37,15 @@ SKIP_S, AFTER_S = 5.0, 5.0
 """Seconds of commits before and after the measured period, because the last commits need time to arrive."""
 START_S = 240.0
 TIGHTEST: Mapping[str, object] = {
-    "emit.checkpoints.interval.seconds": 1, "sync.group.offsets.enabled": "true",
-    "sync.group.offsets.interval.seconds": 1, "refresh.groups.interval.seconds": 1,
-    "refresh.topics.interval.seconds": 1, "offset.lag.max": 0, "offset.flush.interval.ms": 1_000,
+    "emit.checkpoints.interval.seconds": 1,
+    "sync.group.offsets.enabled": "true",
+    "sync.group.offsets.interval.seconds": 1,
+    "refresh.groups.interval.seconds": 1,
+    "refresh.topics.interval.seconds": 1,
+    "offset.lag.max": 0,
+    "offset.flush.interval.ms": 1_000,
     "groups": "group-.*",
-}  # fmt: skip
+}
 Commits = dict[tuple[str, int], list[tuple[int, int]]]
 """Time in ms and offset of each commit, in order, by group and partition."""
 
@@ -86,9 +90,12 @@ def ours(clusters: Clusters, size: Size, root: Path) -> Waits:
     }
     link = {"source": "source", "target": "target", "topics": [TOPIC], "groups": ["/group-.*/"], "mode": "enforce"}
     settings = {
-        "cluster": {"name": "bench"}, "kafka": kafka, "links": {"bench": link}, "spark": {"memory": "512m"},
+        "cluster": {"name": "bench"},
+        "kafka": kafka,
+        "links": {"bench": link},
+        "spark": {"memory": "512m"},
         "journal": {"bootstrap": clusters.target.bootstrap},
-    }  # fmt: skip
+    }
     with DemoApplication(settings, root) as running:
         return _measure(clusters, size, TOPIC, running.pid)
 

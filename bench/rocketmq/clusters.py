@@ -128,8 +128,9 @@ class Cluster:
                 rows = range(first, first + FILLED)
                 body = batch.encode(
                     [bodies[number * 2_654_435_761 % VALUES] for number in rows],
-                    [_properties(number) for number in rows], [0] * FILLED,
-                )  # fmt: skip
+                    [_properties(number) for number in rows],
+                    [0] * FILLED,
+                )
                 messages.sent(connection.ask(messages.send_batch(log, body, FIRST_MS + first)))
         wait_dispatched(self.client, BROKER, 60.0)
 
@@ -238,7 +239,12 @@ def stamped() -> bytes:
 
 
 def _properties(number: int) -> bytes:
-    return properties.encoded({
-        "KEYS": f"{number:08d}", "TAGS": "order", "UNIQ_KEY": f"{number:032X}", "__SHARDINGKEY": str(number % 97),
-        "trace": "abcdef",
-    })  # fmt: skip
+    return properties.encoded(
+        {
+            "KEYS": f"{number:08d}",
+            "TAGS": "order",
+            "UNIQ_KEY": f"{number:032X}",
+            "__SHARDINGKEY": str(number % 97),
+            "trace": "abcdef",
+        }
+    )

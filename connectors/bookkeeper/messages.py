@@ -45,11 +45,7 @@ _MESSAGES: dict[str, list[str]] = {
     "LedgerRequest": ["1 required int64 ledgerId"],
     "LacResponse": ["1 required int32 status", "3 optional bytes lacBody", "4 optional bytes lastEntryBody"],
     "InfoRequest": ["1 optional int64 requested"],
-    "InfoResponse": [
-        "1 required int32 status",
-        "2 optional int64 totalDiskCapacity",
-        "3 optional int64 freeDiskSpace",
-    ],
+    "InfoResponse": ["1 required int32 status", "2 optional int64 totalDiskCapacity", "3 optional int64 freeDiskSpace"],
     "StartTls": [],
     "Request": [
         "1 required message header .Header",

@@ -60,9 +60,14 @@ class NodeFeed:
     nodes that are published as gone."""
 
     def __init__(
-        self, deliver: Deliver, paths: PulsarPaths, known: Mapping[str, int], ended: Mapping[str, int],
-        now: Callable[[], int], pace: Pace,
-    ) -> None:  # fmt: skip
+        self,
+        deliver: Deliver,
+        paths: PulsarPaths,
+        known: Mapping[str, int],
+        ended: Mapping[str, int],
+        now: Callable[[], int],
+        pace: Pace,
+    ) -> None:
         self._deliver, self._paths, self._now, self._pace = deliver, paths, now, pace
         self._held, self._ended = dict(known), dict(ended)
         self._again: Iterator[list[Node]] | None = None
@@ -190,9 +195,14 @@ class PulsarCapture(Follower):
         connected = self._client is not None and bool(self._client.connected)
         unreadable, closed = self._feed.unreadable, self._feed.forbidden
         return PulsarHealth(
-            connected, self._watch.armed, self.complete_ms, len(self._feed), tuple(sorted(unreadable - closed)),
-            tuple(sorted(closed)), self.problem,
-        )  # fmt: skip
+            connected,
+            self._watch.armed,
+            self.complete_ms,
+            len(self._feed),
+            tuple(sorted(unreadable - closed)),
+            tuple(sorted(closed)),
+            self.problem,
+        )
 
     def seek(self, owners: Iterable[str]) -> None:
         """Read these owners soon, although no event named them; names that no node can have are ignored."""

@@ -84,9 +84,15 @@ class Deleter:
     """
 
     def __init__(
-        self, client: ZooKeeperClient, paths: PulsarPaths, ledger_path: Callable[[int], str], decode: Decode,
-        now: Callable[[], int], verify: Verify, unread: Callable[[], str],
-    ) -> None:  # fmt: skip
+        self,
+        client: ZooKeeperClient,
+        paths: PulsarPaths,
+        ledger_path: Callable[[int], str],
+        decode: Decode,
+        now: Callable[[], int],
+        verify: Verify,
+        unread: Callable[[], str],
+    ) -> None:
         self._client, self._paths, self._now = client, paths, now
         self._ledger_path, self._decode, self._verify, self._unread = ledger_path, decode, verify, unread
 

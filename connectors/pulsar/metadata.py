@@ -77,12 +77,16 @@ def topic_ledgers(data: bytes, where: str) -> tuple[list[LedgerInfo], str]:
     message = _parsed(messages.ManagedLedger(), data, where)
     ledgers = [
         LedgerInfo(
-            one.ledgerId, one.entries, one.size, one.timestamp,
+            one.ledgerId,
+            one.entries,
+            one.size,
+            one.timestamp,
             _copy(one.ledgerId, one.offloadContext) if one.offloadContext.HasField("uidMsb") else None,
-            one.offloadContext.bookkeeperDeleted, one.offloadContext.timestamp,
+            one.offloadContext.bookkeeperDeleted,
+            one.offloadContext.timestamp,
         )
         for one in message.ledgerInfo
-    ]  # fmt: skip
+    ]
     return sorted(ledgers, key=lambda one: one.ledger), source
 
 

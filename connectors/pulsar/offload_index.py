@@ -108,8 +108,13 @@ def verify(read: Read, size: int, index: Index, where: str) -> None:
         last, added = _entries(window, last, offset + HEADER, end, where)
         length += added
     expected = f"entries up to {index.last_entry}, of {index.length} bytes"
-    _need((last, length) == (index.last_entry, index.length), where, index.data_length, expected,
-          f"entries up to {last}, of {length} bytes")  # fmt: skip
+    _need(
+        (last, length) == (index.last_entry, index.length),
+        where,
+        index.data_length,
+        expected,
+        f"entries up to {last}, of {length} bytes",
+    )
 
 
 def _check(blocks: NDArray[Any], data_length: int, where: str, at: int) -> None:

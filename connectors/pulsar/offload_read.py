@@ -16,14 +16,7 @@ from itertools import pairwise
 import numpy as np
 
 from trueup.connectors.pulsar import offload_index
-from trueup.connectors.pulsar.offload_index import (
-    BLOCK_HEADER,
-    ENTRY,
-    HEADER,
-    LONGEST_INDEX,
-    MAGIC_BLOCK,
-    Index,
-)
+from trueup.connectors.pulsar.offload_index import BLOCK_HEADER, ENTRY, HEADER, LONGEST_INDEX, MAGIC_BLOCK, Index
 from trueup.connectors.s3.store import ObjectStart, ObjectStore
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.state.deletion.offloads import OffloadedCopy

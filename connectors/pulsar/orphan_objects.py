@@ -105,9 +105,10 @@ class OrphanSearch:
         wanted = [copy.pair for copy in now.copies.values() if copy.complete and is_at(self._store, copy)]
         gone = [
             (pair.ledger, key)
-            for pair in wanted for key in (pair.data_key, pair.index_key)
+            for pair in wanted
+            for key in (pair.data_key, pair.index_key)
             if key not in here and self._store.head(key) is None
-        ]  # fmt: skip
+        ]
         return [
             LedgerOrphans(ledger, LOST, now.listed.get(ledger, ""), (StoredPart(f"{self._name}/{key}", 0, 0),))
             for ledger, key in gone
@@ -127,9 +128,12 @@ def left(stores: Mapping[str, ObjectStore], places: Iterable[str]) -> list[str]:
 
 
 def remove(
-    stores: Mapping[str, ObjectStore], owner: str, clusters: Mapping[str, str], places: Sequence[str],
+    stores: Mapping[str, ObjectStore],
+    owner: str,
+    clusters: Mapping[str, str],
+    places: Sequence[str],
     nodes: Callable[[str], Sequence[Pointers]],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Delete these objects and abort these uploads, unless their owner, read now, references one of them. Returns
     those that still exist. ``clusters``: the clusterName of each store. Raises `Refused` if any requirement does not
     hold."""

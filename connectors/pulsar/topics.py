@@ -13,10 +13,14 @@ from trueup.state.read_priority.tiers import LedgerInfo
 
 _PARTITION = "-partition-"
 _INT32 = (1 << 31) - 1
-_EVENTS = frozenset({
-    "__change_events", "__transaction_buffer_snapshot", "__transaction_buffer_snapshot_indexes",
-    "__transaction_buffer_snapshot_segments",
-})  # fmt: skip
+_EVENTS = frozenset(
+    {
+        "__change_events",
+        "__transaction_buffer_snapshot",
+        "__transaction_buffer_snapshot_indexes",
+        "__transaction_buffer_snapshot_segments",
+    }
+)
 _COORDINATOR = ("pulsar/system/transaction_coordinator_assign", "pulsar/system/__transaction_log_")
 _PENDING_ACK = "__transaction_pending_ack"
 _SERVICE = re.compile(r"pulsar/system|(?:pulsar|sla-monitor)/[^:]+:[0-9]+")

@@ -60,9 +60,15 @@ def failure_of(lease: Lease, source: LogId, record: Record, reason: str, records
     target = next(a.target for a in lease.assignments if a.source == source)
     single = records == 1
     return Failure(
-        lease.link, source, target, record.offset, records,
-        record.key if single else None, record.value if single else None, reason,
-    )  # fmt: skip
+        lease.link,
+        source,
+        target,
+        record.offset,
+        records,
+        record.key if single else None,
+        record.value if single else None,
+        reason,
+    )
 
 
 class _Stop:
@@ -103,10 +109,14 @@ class _DeadLetters:
         its own the broker would delete an old record soon after it counts as handled, or refuse it."""
         topic = self._lease.dead_letters.replace("{topic}", failure.source.topic)
         details = {
-            "reason": failure.reason, "link": failure.link, "topic": failure.source.topic,
-            "partition": failure.source.number, "offset": failure.offset, "timestamp": record.timestamp,
+            "reason": failure.reason,
+            "link": failure.link,
+            "topic": failure.source.topic,
+            "partition": failure.source.number,
+            "offset": failure.offset,
+            "timestamp": record.timestamp,
             "records": failure.records,
-        }  # fmt: skip
+        }
         headers: Headers = [*record.headers, *((WHY + name, str(value).encode()) for name, value in details.items())]
         problem = self._letters.write(topic, record._replace(timestamp=now_ms), headers)
         if problem:

@@ -170,10 +170,7 @@ class GroupSync:
         return CommittedOffsets(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
 
     def sync(
-        self,
-        groups: Sequence[str],
-        mappings: Mapping[LogId, OffsetMapping],
-        change: bool = True,
+        self, groups: Sequence[str], mappings: Mapping[LogId, OffsetMapping], change: bool = True
     ) -> list[Checkpoint]:
         """One pass over ``groups``: `sync_commits` their current offsets."""
         if not groups or not mappings:
@@ -317,9 +314,12 @@ def _sharing(mappings: Mapping[LogId, OffsetMapping]) -> Mapping[LogId, Sequence
 
 
 def _rows(
-    group: str, here: Answer, mappings: Mapping[LogId, OffsetMapping], sharing: Mapping[LogId, Sequence[LogId]],
+    group: str,
+    here: Answer,
+    mappings: Mapping[LogId, OffsetMapping],
+    sharing: Mapping[LogId, Sequence[LogId]],
     translate: Translate,
-) -> list[Checkpoint]:  # fmt: skip
+) -> list[Checkpoint]:
     """The desired rows at the target; the present offsets there are not known yet. ``sharing``: see `_sharing`."""
     if isinstance(here, TrueupError):
         return []

@@ -14,15 +14,7 @@ from typing import cast
 
 from trueup.connectors.contract import Endpoint, LogId
 from trueup.connectors.replication.remembered import BoundedCache
-from trueup.state.replication.provenance import (
-    HEADER,
-    onward,
-    path_with,
-    refilled,
-    token_of,
-    tokens_bytes,
-    tokens_of,
-)
+from trueup.state.replication.provenance import HEADER, onward, path_with, refilled, token_of, tokens_bytes, tokens_of
 
 MARK = "trueup-offset"
 _PLACE = struct.Struct(">8sq")

@@ -77,11 +77,23 @@ class Content:
         chosen[rows] = number >= 0
         headers = np.repeat(chosen, self.counts)
         return Content(
-            self.offsets[chosen], self.stamps[chosen], self.data, self.key_at[chosen], self.key_end[chosen],
-            self.value_at[chosen], self.value_end[chosen], self.heads, self.head_at[chosen], self.head_end[chosen],
-            self.counts[chosen], self.names_at[headers], self.values_at[headers], None, number[number >= 0],
+            self.offsets[chosen],
+            self.stamps[chosen],
+            self.data,
+            self.key_at[chosen],
+            self.key_end[chosen],
+            self.value_at[chosen],
+            self.value_end[chosen],
+            self.heads,
+            self.head_at[chosen],
+            self.head_end[chosen],
+            self.counts[chosen],
+            self.names_at[headers],
+            self.values_at[headers],
+            None,
+            number[number >= 0],
             None if self.body_at is None else self.body_at[chosen],
-        )  # fmt: skip
+        )
 
 
 class Packed(Native):

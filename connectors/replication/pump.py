@@ -271,10 +271,14 @@ class PumpCopier:
             for source, read in reads.items()
         }
         flight = Flight(reads, tagged)
-        flight.prepare(self._writer, {
-            self._tracks[source].lane.target: one.columns for source, one in tagged.items()
-            if one.columns.offsets and self._tracks[source].careful <= 0
-        })  # fmt: skip
+        flight.prepare(
+            self._writer,
+            {
+                self._tracks[source].lane.target: one.columns
+                for source, one in tagged.items()
+                if one.columns.offsets and self._tracks[source].careful <= 0
+            },
+        )
         return flight
 
     def _land(self) -> None:
@@ -510,9 +514,14 @@ def _record(source: LogId, records: Columns, at: int) -> Record:
     """A row in the form that operators' code receives."""
     records = records.columns()
     return Record(
-        source.topic, source.number, records.offsets[at], records.stamps[at], records.keys[at], records.values[at],
+        source.topic,
+        source.number,
+        records.offsets[at],
+        records.stamps[at],
+        records.keys[at],
+        records.values[at],
         tuple(records.headers[at]),
-    )  # fmt: skip
+    )
 
 
 def _apart(tracks: Iterable[LogTrack]) -> list[list[LogTrack]]:

@@ -115,10 +115,13 @@ def _enter(track: LogTrack, end: Bounds | TrueupError) -> None:
         track.miss(end)
         return
     if track.offset > end.end:
-        track.miss(Stop(
-            f"offset {track.offset} in {track.source}", f"that it ends at {end.end}",
-            "it was recreated or lost records: exclude it from the link, or set another target topic",
-        ))  # fmt: skip
+        track.miss(
+            Stop(
+                f"offset {track.offset} in {track.source}",
+                f"that it ends at {end.end}",
+                "it was recreated or lost records: exclude it from the link, or set another target topic",
+            )
+        )
         return
     if track.offset < end.start:
         track.counts.lost += end.start - track.offset if track.begun else 0

@@ -103,10 +103,13 @@ class LogTrack:
         if self.newest >= 0:
             self.offset = self.reached = self.newest + 1
         else:
-            self.miss(Stop(
-                f"records of the copy in {self.lane.target}", f"none before its end, {end}",
-                "it was recreated or lost records: exclude the topic from the link, or set another target",
-            ))  # fmt: skip
+            self.miss(
+                Stop(
+                    f"records of the copy in {self.lane.target}",
+                    f"none before its end, {end}",
+                    "it was recreated or lost records: exclude the topic from the link, or set another target",
+                )
+            )
 
     def see(self, start: int, end: int) -> None:
         """Set the bounds of the source log as its server reported them; negative: not reported."""
@@ -145,10 +148,19 @@ class LogTrack:
         position = Position(self.offset, resume_state, self.chosen) if self.begun else Position()
         error, self.error = self.error, self.error if self.stopped or not self.known else ""
         return Progress(
-            self.source, self.lane.target, position, runs,
-            source_start=self.bounds.start, source_end=self.bounds.end, target_end=target_end,
-            lag_ms=self._lag_ms(now_ms), path=PATH, error=error, stopped=self.stopped, **vars(counts),
-        )  # fmt: skip
+            self.source,
+            self.lane.target,
+            position,
+            runs,
+            source_start=self.bounds.start,
+            source_end=self.bounds.end,
+            target_end=target_end,
+            lag_ms=self._lag_ms(now_ms),
+            path=PATH,
+            error=error,
+            stopped=self.stopped,
+            **vars(counts),
+        )
 
     def _settled(self) -> tuple[tuple[Run, ...], int]:
         """The runs before ``offset``, and a lower bound for the target offset of the next record, -1: unknown, because

@@ -26,8 +26,20 @@ TOGETHER = 1_000
 _NO_KEY, _NO_UPLOAD = frozenset({"NoSuchKey"}), frozenset({"NoSuchUpload"})
 _NO_HEAD = _NO_KEY | {"404", "NotFound"}
 """The codes of a missing object in a response without a body. Any web server sends the same response."""
-_LATER = frozenset({"SlowDown", "RequestTimeout", "RequestTimeTooSkewed", "InternalError", "ServiceUnavailable",
-                    "OperationAborted", "Throttling", "503", "500", "429"})  # fmt: skip
+_LATER = frozenset(
+    {
+        "SlowDown",
+        "RequestTimeout",
+        "RequestTimeTooSkewed",
+        "InternalError",
+        "ServiceUnavailable",
+        "OperationAborted",
+        "Throttling",
+        "503",
+        "500",
+        "429",
+    }
+)
 _T = TypeVar("_T")
 
 
@@ -167,8 +179,11 @@ class ObjectStore:
         """Delete these objects, then check each. Returns those that still exist."""
         for at in range(0, len(keys), TOGETHER):
             some = {"Objects": [{"Key": key} for key in keys[at : at + TOGETHER]], "Quiet": True}
-            self._call("delete objects", lambda: self._client.delete_objects(Bucket=self.place.bucket, Delete=some),  # noqa: B023
-                       lost=Unknown)  # fmt: skip
+            self._call(
+                "delete objects",
+                lambda: self._client.delete_objects(Bucket=self.place.bucket, Delete=some),  # noqa: B023
+                lost=Unknown,
+            )
         return [key for key in keys if self.head(key) is not None]
 
     def abort(self, upload: Upload) -> bool:
@@ -236,18 +251,23 @@ def _client(place: BucketLocation, environment: Mapping[str, str]) -> Any:
     from botocore.config import Config
 
     config = Config(
-        connect_timeout=CONNECT_S, read_timeout=ANSWER_S, retries={"total_max_attempts": TRIES, "mode": "standard"},
+        connect_timeout=CONNECT_S,
+        read_timeout=ANSWER_S,
+        retries={"total_max_attempts": TRIES, "mode": "standard"},
         s3={"addressing_style": "path"} if place.endpoint else None,
-    )  # fmt: skip
+    )
     try:
         if place.ca:
             tls_of({"tls.ca": place.ca})
         return boto3.session.Session().client(
-            "s3", config=config, verify=place.ca or None, region_name=place.region or None,
+            "s3",
+            config=config,
+            verify=place.ca or None,
+            region_name=place.region or None,
             endpoint_url=place.endpoint or None,
             aws_access_key_id=_named(place.key_env, environment),
             aws_secret_access_key=_named(place.secret_env, environment),
-        )  # fmt: skip
+        )
     except BadSettings as error:
         raise NoAccess(f"a PEM file of authorities for {place}", place.ca, "correct ca of this store") from error
     except (BotoCoreError, ValueError) as error:

@@ -279,9 +279,7 @@ class Multi(ZooKeeperRequest):
 def creation(path: str, data: bytes, acl: bytes) -> bytes:
     """Create a persistent znode."""
     name = path.encode()
-    return b"".join((
-        _CREATION, INT.pack(len(name)), name, INT.pack(len(data)), data, acl, INT.pack(0),
-    ))  # fmt: skip
+    return b"".join((_CREATION, INT.pack(len(name)), name, INT.pack(len(data)), data, acl, INT.pack(0)))
 
 
 @lru_cache(64)

@@ -34,8 +34,10 @@ def options_of(security: Mapping[str, str], auth: Mapping[str, str]) -> dict[str
     found: dict[str, Any] = {"auth_data": users or None}
     if mechanism := known.get("sasl.mechanism"):
         found["sasl_options"] = {
-            "mechanism": mechanism, "username": known["sasl.username"], "password": known["sasl.password"],
-        }  # fmt: skip
+            "mechanism": mechanism,
+            "username": known["sasl.username"],
+            "password": known["sasl.password"],
+        }
     if tls:
         _certain(tls)
         found["handler"] = TlsHandler(lambda: _certain(tls))

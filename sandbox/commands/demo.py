@@ -103,9 +103,13 @@ def reads() -> int:
 
 @demo.command("logdirs", short_help="Balance three disks of different size under one broker.")
 @click.option(
-    "--picture", type=click.Path(path_type=Path), metavar="FILE", default="trueup-logdirs.svg", show_default=True,
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    default="trueup-logdirs.svg",
+    show_default=True,
     help="File for the picture of the disks.",
-)  # fmt: skip
+)
 def logdirs(picture: Path) -> int:
     """Balance the log directories of a broker with three small disks. With the broker's own rule the smallest disk is
     nearly full while the largest is nearly empty. Trueup moves replicas under a throttle until the disks are balanced,

@@ -33,9 +33,14 @@ COLUMNS = (
 
 def _place(command: Command) -> Command:
     return click.option(
-        "--dir", "root", type=click.Path(path_type=Path), default=Path("trueup-sandbox"), show_default=True,
-        metavar="DIR", help="Directory of the sandbox.",
-    )(command)  # fmt: skip
+        "--dir",
+        "root",
+        type=click.Path(path_type=Path),
+        default=Path("trueup-sandbox"),
+        show_default=True,
+        metavar="DIR",
+        help="Directory of the sandbox.",
+    )(command)
 
 
 @click.group(short_help="Run a real BookKeeper cluster on this machine.")
@@ -191,11 +196,13 @@ def _show(answer: dict[str, Any], output: str) -> None:
     addresses |= {f"autorecovery{n}": url for n, url in enumerate(answer["autorecovery"], start=1)}
     rows = [
         {
-            "server": name, "rack": bookies.get(name, {}).get("rack"),
-            "address": bookies.get(name, {}).get("id") or addresses.get(name), **server,
+            "server": name,
+            "rack": bookies.get(name, {}).get("rack"),
+            "address": bookies.get(name, {}).get("id") or addresses.get(name),
+            **server,
         }
         for name, server in answer["servers"].items()
-    ]  # fmt: skip
+    ]
     out.table(rows, COLUMNS, "No servers.")
 
 

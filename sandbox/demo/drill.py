@@ -34,7 +34,7 @@ GIVE_UP_S = 420.0
 SETTINGS = {
     # A worker waits this long after a repair without an adhering ensemble (5 s by default): with one rack left,
     # that is every repair.
-    "rwRereplicateBackoffMs": 100,
+    "rwRereplicateBackoffMs": 100
 }
 
 

@@ -253,17 +253,26 @@ class LeakDemo:
         return {
             "cluster": {"zookeeper": zookeeper, "name": "lab"},
             "deletion": {
-                "owners": "pulsar", "instance": instance(zookeeper), "exclusive": True, "grace_s": GRACE_S,
-                "confirm_s": 2.0, "retry_s": 2.0, "deletes_per_s": 10.0,
+                "owners": "pulsar",
+                "instance": instance(zookeeper),
+                "exclusive": True,
+                "grace_s": GRACE_S,
+                "confirm_s": 2.0,
+                "retry_s": 2.0,
+                "deletes_per_s": 10.0,
             },
             "stores": {
                 OFFLOADED: {
-                    "bucket": BUCKET, "region": REGION, "endpoint": self._pulsar.objects.endpoint, "cluster": NAME,
-                    "list_s": 2.0, **dict(zip(("key_env", "secret_env"), CREDENTIALS, strict=True)),
+                    "bucket": BUCKET,
+                    "region": REGION,
+                    "endpoint": self._pulsar.objects.endpoint,
+                    "cluster": NAME,
+                    "list_s": 2.0,
+                    **dict(zip(("key_env", "secret_env"), CREDENTIALS, strict=True)),
                 }
             },
             "spark": {"buckets": 8, "memory": "1g"},
-        }  # fmt: skip
+        }
 
 
 def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:

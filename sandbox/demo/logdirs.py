@@ -77,8 +77,10 @@ def main(picture: Path) -> int:
 def run(root: Path, say: Say) -> LogDirsResult:
     """Run the demo on its own servers below ``root``."""
     with Volumes(root / "disks", SIZES) as volumes, DemoBroker(root / "broker", volumes) as broker:
-        say(f"starting a broker with three disks of {', '.join(f'{s >> 20} MiB' for s in SIZES.values())} "
-            f"({volumes.how})")  # fmt: skip
+        say(
+            f"starting a broker with three disks of {', '.join(f'{s >> 20} MiB' for s in SIZES.values())} "
+            f"({volumes.how})"
+        )
         broker.up()
         with LogDirsClient(Endpoint(CLUSTER, broker.bootstrap, 0)) as disks:
             return LogDirsDemo(broker, disks, root / "trueup", say).run(volumes.how)
@@ -135,12 +137,16 @@ class LogDirsDemo:
             "kafka": {CLUSTER: {"bootstrap": self._broker.bootstrap, "bit": 0}},
             "logdirs": {
                 CLUSTER: {
-                    "mode": "enforce", "strategy": "size", "target_skew": TARGET, "headroom_bytes": 0, "poll_s": 1.0,
+                    "mode": "enforce",
+                    "strategy": "size",
+                    "target_skew": TARGET,
+                    "headroom_bytes": 0,
+                    "poll_s": 1.0,
                     "throttle_bytes_per_s": THROTTLE,
                 }
             },
             "spark": {"memory": "768m"},
-        }  # fmt: skip
+        }
 
     def _fill(self, topic: str, partitions: int, each: int) -> None:
         """Create a topic and write to it."""
@@ -215,8 +221,9 @@ class LogDirsDemo:
 
 def screen(result: LogDirsResult) -> Table:
     """The final screen."""
-    table = Table(title="Three disks of different size", title_justify="left", box=None, pad_edge=False,
-                  show_header=False)  # fmt: skip
+    table = Table(
+        title="Three disks of different size", title_justify="left", box=None, pad_edge=False, show_header=False
+    )
     table.add_column("")
     table.add_column("", justify="right")
     first, last = result.skews[0], result.skews[-1]

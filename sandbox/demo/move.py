@@ -70,9 +70,15 @@ class MoveDemo:
     must have every order at the end. ``result`` is filled in."""
 
     def __init__(
-        self, sites: Sequence[ShopSite], orders: Orders, billing: Billing, trueup: DemoApplication, say: Say,
-        result: Result, burst: int,
-    ) -> None:  # fmt: skip
+        self,
+        sites: Sequence[ShopSite],
+        orders: Orders,
+        billing: Billing,
+        trueup: DemoApplication,
+        say: Say,
+        result: Result,
+        burst: int,
+    ) -> None:
         self.sites, (self.here, self.there, *_) = sites, sites
         self.orders, self.billing, self.trueup, self.say, self.result = orders, billing, trueup, say, result
         self._burst = burst

@@ -28,9 +28,11 @@ from trueup.streams.runtime.spark.session import line
 TOPIC, COUNT, PER_LEDGER = "public/default/orders", 70, 20
 STALLED_MS, LIMIT_S = 4_000, 120.0
 BROKER = {
-    "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": 86_400_000,
-    "topicLevelPoliciesEnabled": "true", "systemTopicEnabled": "true",
-}  # fmt: skip
+    "managedLedgerMaxEntriesPerLedger": PER_LEDGER,
+    "managedLedgerOffloadDeletionLagMs": 86_400_000,
+    "topicLevelPoliciesEnabled": "true",
+    "systemTopicEnabled": "true",
+}
 
 
 @dataclass(slots=True)
@@ -98,13 +100,19 @@ def _settings(pulsar: SandboxPulsar) -> dict[str, object]:
     key, secret = CREDENTIALS
     place = {"bucket": BUCKET, "region": REGION, "endpoint": pulsar.objects.endpoint}
     reads = {
-        "admin": [pulsar.admin_url], "mode": "approve", "interval_s": 0.5, "settle_looks": 3, "settle_s": 2.0,
+        "admin": [pulsar.admin_url],
+        "mode": "approve",
+        "interval_s": 0.5,
+        "settle_looks": 3,
+        "settle_s": 2.0,
         "declared": {"public/default": "tiered-storage-first"},
-    }  # fmt: skip
+    }
     return {
-        "cluster": {"zookeeper": str(pulsar.zookeeper.address), "name": "demo"}, "spark": {"memory": "768m"},
-        "stores": {"archive": {**place, "key_env": key, "secret_env": secret}}, "read_priority": reads,
-    }  # fmt: skip
+        "cluster": {"zookeeper": str(pulsar.zookeeper.address), "name": "demo"},
+        "spark": {"memory": "768m"},
+        "stores": {"archive": {**place, "key_env": key, "secret_env": secret}},
+        "read_priority": reads,
+    }
 
 
 def _fall_back(pulsar: SandboxPulsar, trueup: Prioritized, root: Path, say: Say) -> ReadsResult:

@@ -112,9 +112,13 @@ class RocketMqMove(MoveDemo):
     """The move from hangzhou to shanghai, and a look at every message, also in Kafka."""
 
     def __init__(
-        self, sites: tuple[RocketMqSite, RocketMqSite, LakeSite], billing: JavaBilling, trueup: DemoApplication,
-        say: Say, begun_ms: int,
-    ) -> None:  # fmt: skip
+        self,
+        sites: tuple[RocketMqSite, RocketMqSite, LakeSite],
+        billing: JavaBilling,
+        trueup: DemoApplication,
+        say: Say,
+        begun_ms: int,
+    ) -> None:
         self.outcome, self._all, self._begun_ms = RocketMqResult(), sites, begun_ms
         super().__init__(sites, RocketMqOrders(begun_ms), billing, trueup, say, self.outcome, BURST)
 

@@ -165,10 +165,15 @@ class KafkaOrders(Orders):
 
     def write(self, cluster: str, address: str, stop: threading.Event, writer: int) -> None:
         """Produce until it has to stop."""
-        producer = Producer({
-            "bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 5, "log_level": 0,
-            "message.timeout.ms": 30_000,
-        })  # fmt: skip
+        producer = Producer(
+            {
+                "bootstrap.servers": address,
+                "enable.idempotence": True,
+                "linger.ms": 5,
+                "log_level": 0,
+                "message.timeout.ms": 30_000,
+            }
+        )
         kept = self.acknowledged[cluster]
 
         def delivered(error: KafkaError | None, message: Any) -> None:
@@ -207,10 +212,16 @@ class KafkaBilling(Billing):
             self._thread.join(LEAVE_S)  # closing a member of a killed cluster may take long; it reads nothing more
 
     def _run(self, cluster: str, bootstrap: str, reset: str, stop: threading.Event) -> None:
-        consumer = Consumer({
-            "bootstrap.servers": bootstrap, "group.id": GROUP, "auto.offset.reset": reset, "log_level": 0,
-            "enable.auto.commit": False, "session.timeout.ms": 6_000,
-        })  # fmt: skip
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "auto.offset.reset": reset,
+                "log_level": 0,
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6_000,
+            }
+        )
         consumer.subscribe([TOPIC])
         due = time.monotonic() + COMMIT_S
         while not stop.is_set():
@@ -307,7 +318,12 @@ def _ask(bootstrap: str, what: Callable[[Any, TopicPartition], int]) -> list[int
 
 
 def _reader(bootstrap: str) -> Consumer:
-    return Consumer({
-        "bootstrap.servers": bootstrap, "group.id": GROUP, "enable.partition.eof": True, "enable.auto.commit": False,
-        "log_level": 0,
-    })  # fmt: skip
+    return Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": GROUP,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "log_level": 0,
+        }
+    )

@@ -104,7 +104,9 @@ class DemoBroker(OnVolumes):
 def settings_of(volumes: Volumes) -> dict[str, object]:
     """Settings of a broker for such disks."""
     return {
-        "log.dirs": ",".join(map(str, volumes.sizes)), "log.segment.bytes": 4 << 20,
-        "log.index.size.max.bytes": 1 << 16, "log.cleaner.enable": "false",
+        "log.dirs": ",".join(map(str, volumes.sizes)),
+        "log.segment.bytes": 4 << 20,
+        "log.index.size.max.bytes": 1 << 16,
+        "log.cleaner.enable": "false",
         "log.segment.delete.delay.ms": 1_000,  # one minute by default, too long for a demo
-    }  # fmt: skip
+    }

@@ -51,8 +51,14 @@ class Mirror(LocalServer):
 
     def make(self) -> Process:
         """One flow, with Java's own compiler and collector and 1 GiB of heap."""
-        copies = ("config.storage", "offset.storage", "status.storage", "offset-syncs.topic", "heartbeats.topic",
-                  "checkpoints.topic")  # fmt: skip
+        copies = (
+            "config.storage",
+            "offset.storage",
+            "status.storage",
+            "offset-syncs.topic",
+            "heartbeats.topic",
+            "checkpoints.topic",
+        )
         conf = write_properties(
             self.root / "mm2.properties",
             {

@@ -35,13 +35,7 @@ class Objects(LocalServer):
         """A separate Python process. Raises `Stop` if moto is not installed."""
         if find_spec("moto") is None:
             raise Stop("moto, which provides the object store", "none", "install trueup[dev]")
-        command: list[object] = [
-            sys.executable,
-            "-m",
-            "trueup.sandbox.servers.s3",
-            self._port.host,
-            self._port.number,
-        ]
+        command: list[object] = [sys.executable, "-m", "trueup.sandbox.servers.s3", self._port.host, self._port.number]
         command += self._tls or ()
         return Process(self.name, command, self.log, {"PYTHONUNBUFFERED": "1"}, self.root)
 

@@ -200,10 +200,13 @@ def _access_control(name: str, password: str) -> dict[str, object]:
 def _process(server: LocalServer, main: str, conf: Path, flags: Sequence[str], tls: Tls | None) -> Process:
     root = server.root
     options = [
-        f"-Duser.home={root}", f"-Drocketmq.home.dir={root}", f"-Drmq.logback.configurationFile={_logback(root)}",
-        "-Drocketmq.client.logUseSlf4j=true", f"-Dtls.config.file={_tls(root, tls)}",
+        f"-Duser.home={root}",
+        f"-Drocketmq.home.dir={root}",
+        f"-Drmq.logback.configurationFile={_logback(root)}",
+        "-Drocketmq.client.logUseSlf4j=true",
+        f"-Dtls.config.file={_tls(root, tls)}",
         f"-Dtls.server.mode={'enforcing' if tls and tls.enforced else 'permissive'}",
-    ]  # fmt: skip
+    ]
     return jvm(server.name, root, jars(SET), [*options, main, "-c", conf], [*flags, "-XX:+UseSerialGC"])
 
 

@@ -22,6 +22,10 @@ class Handler(MotoRequestHandler):
 if __name__ == "__main__":
     host, port, *tls = sys.argv[1:]
     run_simple(
-        host, int(port), create_backend_app("s3"), threaded=True, request_handler=Handler,
+        host,
+        int(port),
+        create_backend_app("s3"),
+        threaded=True,
+        request_handler=Handler,
         ssl_context=(tls[0], tls[1]) if tls else None,
-    )  # fmt: skip
+    )

@@ -59,9 +59,21 @@ class Security:
         store = self.root / "keys.p12"
         store.unlink(missing_ok=True)
         _keytool(
-            self.root, "-genkeypair", "-keyalg", "EC", "-groupname", "secp256r1", "-dname", "CN=127.0.0.1",
-            "-ext", "san=ip:127.0.0.1", "-validity", 3650, "-storetype", "PKCS12",
-        )  # fmt: skip
+            self.root,
+            "-genkeypair",
+            "-keyalg",
+            "EC",
+            "-groupname",
+            "secp256r1",
+            "-dname",
+            "CN=127.0.0.1",
+            "-ext",
+            "san=ip:127.0.0.1",
+            "-validity",
+            3650,
+            "-storetype",
+            "PKCS12",
+        )
         _keytool(self.root, "-exportcert", "-rfc", "-file", self.certificate)
 
     def settings(self) -> dict[str, object]:

@@ -18,9 +18,13 @@ class ZooKeeper(LocalServer):
     """``jar_set`` is one of BookKeeper's, which contain the server's jars. ``settings`` are added to zoo.cfg."""
 
     def __init__(
-        self, root: Path, jar_set: str = SET, port: Port | None = None, flags: Sequence[str] = JVM,
+        self,
+        root: Path,
+        jar_set: str = SET,
+        port: Port | None = None,
+        flags: Sequence[str] = JVM,
         settings: Mapping[str, object] = MappingProxyType({}),
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__("zookeeper", root.absolute())
         self._jar_set, self._port, self._flags, self._settings = jar_set, port or Port(), flags, settings
 

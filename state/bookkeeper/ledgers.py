@@ -22,9 +22,17 @@ MANY = 255
 """Value of ``entries``: this number or more, or not known."""
 _HEAD = struct.Struct("<2sBBIII")  # magic, form, bytes a member, rows, members, bytes of names
 _ROW = {
-    "ledger": "<i8", "mzxid": "<i8", "ctime_ms": "<i8", "seen_ms": "<i8", "version": "<i4", "fragments": "<u4",
-    "ensemble": "<u2", "quorum": "<u2", "state": "u1", "entries": "u1",
-}  # fmt: skip
+    "ledger": "<i8",
+    "mzxid": "<i8",
+    "ctime_ms": "<i8",
+    "seen_ms": "<i8",
+    "version": "<i4",
+    "fragments": "<u4",
+    "ensemble": "<u2",
+    "quorum": "<u2",
+    "state": "u1",
+    "entries": "u1",
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,10 +174,17 @@ def row(
     flat = [bookie for ensemble in ensembles for bookie in ensemble]
     names = tuple(dict.fromkeys(flat))
     values = {
-        "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
-        "fragments": len(ensembles), "ensemble": len(ensembles[0]) if ensembles else 0, "quorum": quorum,
-        "state": state, "entries": entries,
-    }  # fmt: skip
+        "ledger": ledger,
+        "mzxid": mzxid,
+        "ctime_ms": ctime_ms,
+        "seen_ms": seen_ms,
+        "version": version,
+        "fragments": len(ensembles),
+        "ensemble": len(ensembles[0]) if ensembles else 0,
+        "quorum": quorum,
+        "state": state,
+        "entries": entries,
+    }
     columns = {name: np.array([values[name]], dtype) for name, dtype in _ROW.items()}
     return Ledgers(**columns, members=np.array([names.index(b) for b in flat], np.uint32), names=names)
 

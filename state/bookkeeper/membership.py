@@ -175,12 +175,19 @@ def _notes(known: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> 
             out += [f"{bookie.id} registered again"] if restarted and bookie.status < Status.PENDING else []
             continue
         away = now_ms - before.since_ms
-        out.append({
-            Status.PENDING: f"{bookie.id} went away; it was {before.status.name.lower()}",
-            Status.LOST: f"{bookie.id} is lost",
-        }.get(bookie.status, f"{bookie.id} is {bookie.status.name.lower()}"
-              + {Status.PENDING: f" again after {away} ms and was never lost",
-                 Status.LOST: f" again, lost {away} ms ago"}.get(before.status, "")))  # fmt: skip
+        out.append(
+            {
+                Status.PENDING: f"{bookie.id} went away; it was {before.status.name.lower()}",
+                Status.LOST: f"{bookie.id} is lost",
+            }.get(
+                bookie.status,
+                f"{bookie.id} is {bookie.status.name.lower()}"
+                + {
+                    Status.PENDING: f" again after {away} ms and was never lost",
+                    Status.LOST: f" again, lost {away} ms ago",
+                }.get(before.status, ""),
+            )
+        )
     return out
 
 

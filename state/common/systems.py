@@ -28,7 +28,8 @@ SYSTEMS = {
     # Valid names: org.apache.kafka.common.internals.Topic. Internal: Topic.isInternal and the topics of KRaft and of
     # tiered storage; DefaultReplicationPolicy.isMM2InternalTopic.
     "kafka": System(
-        "Kafka", re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"),
+        "Kafka",
+        re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}"),
         re.compile(
             r"__(?:consumer_offsets|transaction_state|share_group_state|cluster_metadata|remote_log_metadata)"
             r"|mm2.*\.internal|.*\.checkpoints\.internal"
@@ -39,7 +40,8 @@ SYSTEMS = {
     # topics, whose names other systems may use, or which are those of brokers and clusters, are left out by the
     # cluster's client.
     "rocketmq": System(
-        "RocketMQ", re.compile(r"[%|a-zA-Z0-9_-]{1,127}"),
+        "RocketMQ",
+        re.compile(r"[%|a-zA-Z0-9_-]{1,127}"),
         re.compile(
             r"rmq_sys_.*|RMQ_SYS_(?:(?:ROCKSDB_)?TRANS_(?:OP_)?HALF|TRACE)_TOPIC|%(?:RETRY|DLQ|SYS)%.*"
             r"|SCHEDULE_TOPIC_XXXX(?:_V2)?|TBW102|SELF_TEST_TOPIC|OFFSET_MOVED_EVENT|TRANS_CHECK_MAX_TIME_TOPIC"
@@ -47,7 +49,7 @@ SYSTEMS = {
         ),
         "namesrv",
     ),
-}  # fmt: skip
+}
 TOOLS = "__"
 """Tools begin the names of their topics with this, and MirrorMaker leaves such topics out by default
 (DefaultTopicFilter). For Kafka they are topics like others, so a setting may name them."""

@@ -177,10 +177,12 @@ def _late(deletion: Deletion, now_ms: int) -> bool:
 def due(deletions: Iterable[Deletion], mode: str, room: int, now_ms: int) -> list[Deletion]:
     """The deletions to execute now, longest unreferenced first, at most ``room``."""
     ready = [
-        m for m in deletions
-        if m.stage is DeletionStage.MARKED and m.next_ms <= now_ms
+        m
+        for m in deletions
+        if m.stage is DeletionStage.MARKED
+        and m.next_ms <= now_ms
         and (mode == "enforce" or (mode == "approve" and m.approved))
-    ]  # fmt: skip
+    ]
     return sorted(ready, key=lambda m: (m.since_ms, m.ledger))[: max(0, room)]
 
 

@@ -13,15 +13,36 @@ from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 Rows = NDArray[Any]
-OWNED = np.dtype([
-    ("ledger", "<i8"), ("mzxid", "<i8"), ("ctime_ms", "<i8"), ("seen_ms", "<i8"), ("last_entry", "<i8"),
-    ("length", "<i8"), ("version", "<i4"), ("owner", "<u4"), ("name", "<u4"), ("state", "u1"), ("component", "u1"),
-])  # fmt: skip
+OWNED = np.dtype(
+    [
+        ("ledger", "<i8"),
+        ("mzxid", "<i8"),
+        ("ctime_ms", "<i8"),
+        ("seen_ms", "<i8"),
+        ("last_entry", "<i8"),
+        ("length", "<i8"),
+        ("version", "<i4"),
+        ("owner", "<u4"),
+        ("name", "<u4"),
+        ("state", "u1"),
+        ("component", "u1"),
+    ]
+)
 """One ledger: its metadata, with `state.deletion.owners.Component` and the codes of owner and cursor."""
-NODE = np.dtype([
-    ("path", "<u4"), ("owner", "<u4"), ("name", "<u4"), ("error", "<u4"), ("mzxid", "<i8"), ("seen_ms", "<i8"),
-    ("version", "<i4"), ("count", "<u4"), ("status", "u1"), ("elsewhere", "u1"),
-])  # fmt: skip
+NODE = np.dtype(
+    [
+        ("path", "<u4"),
+        ("owner", "<u4"),
+        ("name", "<u4"),
+        ("error", "<u4"),
+        ("mzxid", "<i8"),
+        ("seen_ms", "<i8"),
+        ("version", "<i4"),
+        ("count", "<u4"),
+        ("status", "u1"),
+        ("elsewhere", "u1"),
+    ]
+)
 """One node that references ``count`` ledgers: `state.deletion.owners.Pointers` with codes for its texts."""
 LISTED = np.dtype([("ledger", "<i8"), ("dropped", "u1")])
 _HEAD = struct.Struct("<2sBBIII")

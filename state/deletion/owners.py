@@ -41,10 +41,15 @@ NO_CLAIM = Claim(Component.UNKNOWN)
 LONGEST = 4_096
 """Maximum characters of an owner and a cursor: more than the path of any node that Pulsar creates."""
 _CURSOR = "pulsar/cursor"
-_OF_OTHERS = frozenset({
-    "pulsar/compactedTopic", "pulsar/schemaId", "pulsar/delayedIndexBucketKey", "pulsar/delayedIndexTopic",
-    "pulsar/delayedIndexCursor",
-})  # fmt: skip
+_OF_OTHERS = frozenset(
+    {
+        "pulsar/compactedTopic",
+        "pulsar/schemaId",
+        "pulsar/delayedIndexBucketKey",
+        "pulsar/delayedIndexTopic",
+        "pulsar/delayedIndexCursor",
+    }
+)
 """Keys that Pulsar never writes to a data or cursor ledger of a managed ledger."""
 
 

@@ -21,9 +21,9 @@ class StoreSettings:
     secret_env: str = key("", "Environment variable that contains the secret key")
     ca: str = key("", "PEM file of the authorities of the endpoint's certificate; empty: those of AWS's tools")
     cluster: str = key(
-        "", "clusterName of the only Pulsar cluster that offloads to this bucket; empty: orphan objects are never "
-        "deleted",
-    )  # fmt: skip
+        "",
+        "clusterName of the only Pulsar cluster that offloads to this bucket; empty: orphan objects are never deleted",
+    )
     list_s: float = key(
         3_600.0, "Interval in seconds at which the bucket is listed to find orphan objects", least=1, most=YEAR_S
     )
@@ -62,6 +62,10 @@ def check_env(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
 
 
 STORES = Section(
-    "stores", StoreSettings, entries=("archive",), examples={"bucket": "pulsar-offloaded"}, check=check,
+    "stores",
+    StoreSettings,
+    entries=("archive",),
+    examples={"bucket": "pulsar-offloaded"},
+    check=check,
     check_env=check_env,
-)  # fmt: skip
+)

@@ -15,17 +15,31 @@ from trueup.state.deletion.owners import SCHEMA, Component, OwnerStatus, above
 from trueup.state.deletion.rules import LEAK_RULES
 
 Rows = NDArray[Any]
-LEAK = np.dtype([
-    ("ledger", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("length", "<i8"), ("version", "<i4"),
-    ("owner", "<u4"), ("name", "<u4"), ("state", "u1"), ("component", "u1"), ("verdict", "u1"), ("rule", "u1"),
-])  # fmt: skip
+LEAK = np.dtype(
+    [
+        ("ledger", "<i8"),
+        ("since_ms", "<i8"),
+        ("ctime_ms", "<i8"),
+        ("length", "<i8"),
+        ("version", "<i4"),
+        ("owner", "<u4"),
+        ("name", "<u4"),
+        ("state", "u1"),
+        ("component", "u1"),
+        ("verdict", "u1"),
+        ("rule", "u1"),
+    ]
+)
 """A ledger that differs from its owner's record. ``since_ms``: first observation. ``version`` -1: it is missing."""
 _CODE = {rule.id.removeprefix("deletion."): code for code, rule in enumerate(LEAK_RULES)}
 _VERDICT = np.array([rule.verdict for rule in LEAK_RULES], np.uint8)
 _REPORTED = {
-    Component.UNKNOWN: "unknown-owner", Component.CURSOR: "cursor", Component.COMPACTED: "compacted",
-    Component.SCHEMA: "schema", Component.DELAYED: "delayed",
-}  # fmt: skip
+    Component.UNKNOWN: "unknown-owner",
+    Component.CURSOR: "cursor",
+    Component.COMPACTED: "compacted",
+    Component.SCHEMA: "schema",
+    Component.DELAYED: "delayed",
+}
 
 
 def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
@@ -98,8 +112,9 @@ def _unlisted(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows, d
     empty = (rows["state"] == LedgerState.CLOSED) & (rows["last_entry"] < 0)
     later = top[owner] > rows["ledger"]
     settled = np.isin(rows["state"], (LedgerState.CLOSED, LedgerState.OPEN))
-    rule = np.where(later & settled, np.where(empty, _CODE["forgotten-empty"], _CODE["forgotten"]),
-                    _CODE["not-superseded"])  # fmt: skip
+    rule = np.where(
+        later & settled, np.where(empty, _CODE["forgotten-empty"], _CODE["forgotten"]), _CODE["not-superseded"]
+    )
     rule = np.where(known[owner], rule, _CODE["owner-gone"])
     for component, name in _REPORTED.items():
         rule = np.where(rows["component"] == component, _CODE[name], rule)

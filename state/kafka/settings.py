@@ -16,8 +16,10 @@ class KafkaCluster:
     bootstrap: str = key(doc="Kafka brokers, host:port[,...]")
     bit: int = key(
         doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
-        "and never changed", least=0, most=BITS - 1,
-    )  # fmt: skip
+        "and never changed",
+        least=0,
+        most=BITS - 1,
+    )
     options: dict[str, str] = key(
         dict, "librdkafka settings of connections and clients, for example socket.timeout.ms", secret=True
     )
@@ -42,7 +44,10 @@ def check(draft: Draft) -> Iterator[str]:
 
 
 KAFKA = Section(
-    "kafka", KafkaCluster, entries=("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
-    examples={"bootstrap": "127.0.0.1:9092", "bit": "0"}, check=check,
-)  # fmt: skip
+    "kafka",
+    KafkaCluster,
+    entries=("east", "west: {bootstrap: '127.0.0.1:9093', bit: 1}"),
+    examples={"bootstrap": "127.0.0.1:9092", "bit": "0"},
+    check=check,
+)
 """It is checked with the clusters of all systems; see `state.replication.clusters`."""

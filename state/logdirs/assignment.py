@@ -18,9 +18,13 @@ Seat = tuple[int, str]
 
 
 def seats(
-    brokers: Sequence[Broker], racks: Mapping[int, str], partitions: int, replicas: int, strategy: str,
+    brokers: Sequence[Broker],
+    racks: Mapping[int, str],
+    partitions: int,
+    replicas: int,
+    strategy: str,
     excluded: Iterable[str] = (),
-) -> list[list[Seat]]:  # fmt: skip
+) -> list[list[Seat]]:
     """Replicas of each partition, the leader first. Raises `Refused` if there are too few brokers."""
     passed = frozenset(excluded)
     able = [broker for broker in brokers if rank(broker, strategy, passed).paths]

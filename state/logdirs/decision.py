@@ -99,10 +99,19 @@ def decide(
     rule, reason = _rule(broker, policy, planned.reason, bool(planned.moves), waiting)
     steered = policy.strategy == SIZE and broker.sized and not broker.cordons
     return Decision(
-        broker.id, PARTITION if steered else ranking.strategy, planned.before, planned.after, steer,
-        _cordon(broker, policy, ours, steer), planned.moves, start, cancel,
-        _throttle(policy, ours, bool(start), now_set), rule, reason,
-    )  # fmt: skip
+        broker.id,
+        PARTITION if steered else ranking.strategy,
+        planned.before,
+        planned.after,
+        steer,
+        _cordon(broker, policy, ours, steer),
+        planned.moves,
+        start,
+        cancel,
+        _throttle(policy, ours, bool(start), now_set),
+        rule,
+        reason,
+    )
 
 
 def cancellable(broker: Broker, moves: Iterable[Relocation]) -> list[Relocation]:
@@ -145,9 +154,14 @@ def limits_of(broker: Broker, policy: LogDirsSettings) -> Balance:
     """The policy as input of the plan: topics by name, directories cordoned by other clients excluded."""
     excluded = frozenset(t for t in broker.replicas.topics if matches(policy.exclude, t) or internal(t))
     return Balance(
-        policy.target_skew, policy.headroom_share, policy.headroom_bytes, policy.least_bytes, policy.at_once, excluded,
+        policy.target_skew,
+        policy.headroom_share,
+        policy.headroom_bytes,
+        policy.least_bytes,
+        policy.at_once,
+        excluded,
         frozenset(policy.exclude_dirs),
-    )  # fmt: skip
+    )
 
 
 def _may(policy: LogDirsSettings, ours: OwnChanges, move: Move) -> bool:
@@ -167,9 +181,10 @@ def _rule(broker: Broker, policy: LogDirsSettings, why: str, planned: bool, wait
     if not broker.sized:
         return "logdirs.sizes-unknown", "the broker does not report the sizes of its log directories"
     full = [
-        d.path for d, free in zip(broker.dirs, usable_after(broker).tolist(), strict=True)
+        d.path
+        for d, free in zip(broker.dirs, usable_after(broker).tolist(), strict=True)
         if free < headroom(limits_of(broker, policy), d.total)
-    ]  # fmt: skip
+    ]
     if full:
         return "logdirs.headroom", f"usable bytes below the headroom: {', '.join(full)}" + (f"; {why}" if why else "")
     if why:

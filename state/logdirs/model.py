@@ -196,9 +196,10 @@ def opened(broker: Broker, now_open: Iterable[str], band: float, least: int, exc
     free, was = usable_after(broker), frozenset(now_open)
     best = float(free[broker.place[ranking.paths[0]]])
     kept = [
-        path for at, path in enumerate(ranking.paths)
+        path
+        for at, path in enumerate(ranking.paths)
         if at < max(1, least) or best - free[broker.place[path]] <= best * band * (2 if path in was else 1)
-    ]  # fmt: skip
+    ]
     return Ranking(tuple(kept), SIZE)
 
 

@@ -19,40 +19,57 @@ class LogDirsSettings:
     """Log directories of one cluster of section kafka, balanced by size."""
 
     mode: str = key(
-        "observe", "observe: change nothing; approve: moves and cordons wait for `trueup approve`; enforce: execute "
-        "moves and cordons", one_of=MODES, live=True,
-    )  # fmt: skip
+        "observe",
+        "observe: change nothing; approve: moves and cordons wait for `trueup approve`; enforce: execute "
+        "moves and cordons",
+        one_of=MODES,
+        live=True,
+    )
     strategy: str = key(
-        SIZE, "log.directory.select.strategy of KIP-178 for new partitions; partition: the broker selects the "
+        SIZE,
+        "log.directory.select.strategy of KIP-178 for new partitions; partition: the broker selects the "
         "directory; size: all directories except those with the most usable bytes are cordoned (Kafka 4.3 or newer)",
-        one_of=(PARTITION, SIZE), live=True,
-    )  # fmt: skip
+        one_of=(PARTITION, SIZE),
+        live=True,
+    )
     poll_s: float = key(10.0, "Interval in seconds at which every broker is polled", least=1, most=YEAR_S)
     paused: bool = key(False, "Start no new moves and remove cordons; moves in progress continue", live=True)
     target_skew: float = key(
-        0.1, "Maximum difference between the fullest and the emptiest directory of a broker, as a share of their size",
-        least=0.01, most=1, live=True,
-    )  # fmt: skip
+        0.1,
+        "Maximum difference between the fullest and the emptiest directory of a broker, as a share of their size",
+        least=0.01,
+        most=1,
+        live=True,
+    )
     headroom_share: float = key(
         0.05, "Minimum share of a volume that always stays usable", least=0, most=0.9, live=True
     )
     headroom_bytes: int = key(
-        1 << 30, "Minimum number of bytes of a volume that always stay usable, if headroom_share is fewer",
-        least=0, most=BYTES, live=True,
-    )  # fmt: skip
+        1 << 30,
+        "Minimum number of bytes of a volume that always stay usable, if headroom_share is fewer",
+        least=0,
+        most=BYTES,
+        live=True,
+    )
     least_bytes: int = key(1 << 20, "Minimum size in bytes of a replica that is moved", least=1, most=BYTES, live=True)
     throttle_bytes_per_s: int = key(
-        50_000_000, "Maximum number of bytes per second that all moves of a broker write; 0: no limit",
-        least=0, most=BYTES, live=True,
-    )  # fmt: skip
+        50_000_000,
+        "Maximum number of bytes per second that all moves of a broker write; 0: no limit",
+        least=0,
+        most=BYTES,
+        live=True,
+    )
     at_once: int = key(1, "Maximum number of concurrent moves per broker", least=1, most=100, live=True)
     open_dirs: int = key(
         1, "Minimum number of directories per broker that stay open to new partitions", least=1, most=COUNT, live=True
     )
     band: float = key(
-        0.1, "A directory stays open if its usable bytes are lower than those of the best directory by at most this "
-        "share", least=0, most=1, live=True,
-    )  # fmt: skip
+        0.1,
+        "A directory stays open if its usable bytes are lower than those of the best directory by at most this share",
+        least=0,
+        most=1,
+        live=True,
+    )
     exclude: list[str] = key(list, "Topics that are not moved: names or /regular expressions/", live=True)
     exclude_dirs: list[str] = key(
         list, "Directories (absolute paths) that are neither source nor target of a move", live=True

@@ -61,9 +61,14 @@ def observed(broker: Broker, at_ms: int) -> ObservedBroker:
     """A broker in rows."""
     counts = np.bincount(broker.replicas.home, minlength=len(broker.dirs)).tolist()
     columns = zip(
-        broker.dirs, broker.volumes.tolist(), counts, broker.held.tolist(), broker.incoming.tolist(),
-        broker.outgoing.tolist(), strict=True,
-    )  # fmt: skip
+        broker.dirs,
+        broker.volumes.tolist(),
+        counts,
+        broker.held.tolist(),
+        broker.incoming.tolist(),
+        broker.outgoing.tolist(),
+        strict=True,
+    )
     directories = tuple(
         Directory(d.path, volume, d.total, d.usable, d.online, d.cordoned, count, held, coming, going)
         for d, volume, count, held, coming, going in columns

@@ -144,9 +144,12 @@ def _deep(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
     places = [(bookie, classes.racks[classes.rack[classes.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
     more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
     return [
-        *(f"a rack of depth {classes.depth} for {bookie}, which is in {rack} of depth {depth(rack)}"
-          for bookie, rack in places), *more,
-    ]  # fmt: skip
+        *(
+            f"a rack of depth {classes.depth} for {bookie}, which is in {rack} of depth {depth(rack)}"
+            for bookie, rack in places
+        ),
+        *more,
+    ]
 
 
 def _unseen(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:

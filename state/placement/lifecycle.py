@@ -137,9 +137,17 @@ def advance(
     ctime_ms = repair.mark_ctime_ms if mark_ctime_ms is None else mark_ctime_ms
     # Called for tens of thousands of repairs at once: `_replace` would dominate the time.
     return Repair(
-        repair.ledger, repair.rule, repair.version, repair.since_ms, stage, now_ms, ctime_ms, repair.attempts, next_ms,
+        repair.ledger,
+        repair.rule,
+        repair.version,
+        repair.since_ms,
+        stage,
+        now_ms,
+        ctime_ms,
+        repair.attempts,
+        next_ms,
         detail,
-    )  # fmt: skip
+    )
 
 
 def declined(repair: Repair, now_ms: int, first_wait_ms: int, event: RepairEvent = RepairEvent.VANISH) -> Repair:

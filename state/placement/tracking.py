@@ -43,8 +43,15 @@ def observe(
     changed = []
     for ledger, f, m in zip(ids[due].tolist(), finding[due].tolist(), mark[due].tolist(), strict=True):
         before = repairs[ledger]
-        after = _observed(before, board.findings[f] if f >= 0 else None, board.marks[m] if m >= 0 else None,
-                          policy, now_ms, ledger in deleted, ledger in absent)  # fmt: skip
+        after = _observed(
+            before,
+            board.findings[f] if f >= 0 else None,
+            board.marks[m] if m >= 0 else None,
+            policy,
+            now_ms,
+            ledger in deleted,
+            ledger in absent,
+        )
         if after is not before:
             changed.append(after)
             if after.stage in ENDS:

@@ -166,8 +166,9 @@ def _pieces(ledgers: Ledgers, rows: Column, ring: int) -> Iterator[Column]:
         at = until
 
 
-def _several(bench: FragmentJudge, ledgers: Ledgers, rows: Column, classes: Column, size: int,
-             quorum: int) -> tuple[Column, Column, Column, Column]:  # fmt: skip
+def _several(
+    bench: FragmentJudge, ledgers: Ledgers, rows: Column, classes: Column, size: int, quorum: int
+) -> tuple[Column, Column, Column, Column]:
     """(rule, copies, racks, fragment) of rows of any number of fragments."""
     count = ledgers.fragments[rows].astype(np.int64)
     first = np.cumsum(count) - count
@@ -214,10 +215,16 @@ def _fragments(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerM
         refusing = bench.targets(excluded - set(bookies))
         racks = Counter(rack for _, rack in refusing)
         rule, _, _ = bench.judge(ring, stage, quorum, racks)
-        out.append(EvidenceFinding(
-            int(rule[0]), FragmentStage(int(plain(stage)[0])), bookies, bench.facts(ring, quorum, stage),
-            tuple(bookie for bookie, _ in refusing), racks,
-        ))  # fmt: skip
+        out.append(
+            EvidenceFinding(
+                int(rule[0]),
+                FragmentStage(int(plain(stage)[0])),
+                bookies,
+                bench.facts(ring, quorum, stage),
+                tuple(bookie for bookie, _ in refusing),
+                racks,
+            )
+        )
     return out
 
 

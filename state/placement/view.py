@@ -24,11 +24,21 @@ from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
 from trueup.state.placement.verdicts import Verdicts, judge
 
 Rows = NDArray[Any]
-FINDING = np.dtype([
-    ("ledger", "<i8"), ("mzxid", "<i8"), ("since_ms", "<i8"), ("ctime_ms", "<i8"), ("version", "<i4"),
-    ("fragment", "<u4"), ("copies", "<u2"), ("racks", "<u2"), ("verdict", "u1"), ("rule", "u1"),
-    ("held", "u1"),
-])  # fmt: skip
+FINDING = np.dtype(
+    [
+        ("ledger", "<i8"),
+        ("mzxid", "<i8"),
+        ("since_ms", "<i8"),
+        ("ctime_ms", "<i8"),
+        ("version", "<i4"),
+        ("fragment", "<u4"),
+        ("copies", "<u2"),
+        ("racks", "<u2"),
+        ("verdict", "u1"),
+        ("rule", "u1"),
+        ("held", "u1"),
+    ]
+)
 """One finding: a ledger that is not true. ``since_ms``: when it stopped being true, ms since the epoch. ``held``: it
 names a bookie of the mass loss that is held."""
 NO_FINDINGS: Rows = np.zeros(0, FINDING)

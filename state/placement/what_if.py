@@ -120,11 +120,17 @@ class _Rings:
             share = np.maximum(entries, 0) / np.maximum(last_entry[at] + 1, 1)[owner]
             # The first entry of the fragment is written from this member on.
             turned = (np.arange(ring) + (first % ring)[:, None]) % ring
-            made.append(_Rings(
-                np.take_along_axis(chosen.members.reshape(-1, ring), turned, axis=1),
-                stages(state, np.clip(entries, 0, MANY - 1).astype(np.uint8), ring),
-                np.where(closed, length[at], 0)[owner] * share, owner, one & 0xFFFF, chosen.ledger, closed,
-            ))  # fmt: skip
+            made.append(
+                _Rings(
+                    np.take_along_axis(chosen.members.reshape(-1, ring), turned, axis=1),
+                    stages(state, np.clip(entries, 0, MANY - 1).astype(np.uint8), ring),
+                    np.where(closed, length[at], 0)[owner] * share,
+                    owner,
+                    one & 0xFFFF,
+                    chosen.ledger,
+                    closed,
+                )
+            )
         return made
 
     def lose(self, loss: FailureEffect, dead: Column, gone: Column, left: int) -> None:

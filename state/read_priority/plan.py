@@ -132,11 +132,17 @@ def _of_namespace(seen: PriorityObservation, namespace: NamespaceView) -> Change
     if harmed(seen, namespace.name, declared.priority) or not (policy.present or model):
         return None
     return Change(
-        namespace.name, Purpose.DECLARE, declared.priority, policy.priority, at_ms=seen.at_ms,
+        namespace.name,
+        Purpose.DECLARE,
+        declared.priority,
+        policy.priority,
+        at_ms=seen.at_ms,
         rule="read_priority.differs",
         detail=f"set {declared.priority}, as declared for {declared.pattern}; {force.priority} is in force",
-        digest=policy.digest, plain=policy.plain, model="" if policy.present else model,
-    )  # fmt: skip
+        digest=policy.digest,
+        plain=policy.plain,
+        model="" if policy.present else model,
+    )
 
 
 def _of_topic(
@@ -181,6 +187,14 @@ def _change(
 ) -> Change:
     assert topic.policy is not None, "known topics only are changed"
     return Change(
-        topic.name, purpose, want, topic.policy.priority, at_ms=seen.at_ms, rule=rule, detail=text,
-        digest=topic.policy.digest, plain=topic.policy.plain, model="" if topic.policy.present else topic.name,
-    )  # fmt: skip
+        topic.name,
+        purpose,
+        want,
+        topic.policy.priority,
+        at_ms=seen.at_ms,
+        rule=rule,
+        detail=text,
+        digest=topic.policy.digest,
+        plain=topic.policy.plain,
+        model="" if topic.policy.present else topic.name,
+    )

@@ -21,52 +21,80 @@ class ReadPrioritySettings:
     """The tier from which Pulsar's brokers read offloaded ledgers first. The stream runs if ``admin`` is set."""
 
     admin: list[str] = key(
-        list, "Addresses of the brokers' admin API, http(s)://host:port; one after the other is tried, and the "
+        list,
+        "Addresses of the brokers' admin API, http(s)://host:port; one after the other is tried, and the "
         "settings of all are compared",
-    )  # fmt: skip
+    )
     token_env: str = key("", "Environment variable that contains the token for the admin API; empty: no token")
     ca: str = key("", "PEM file of the authorities of https addresses; empty: those of the system")
     mode: str = key(
-        "observe", "observe: change nothing; approve: changes of policies and unloads wait for `trueup approve`; "
-        "enforce: execute them", one_of=MODES, live=True,
-    )  # fmt: skip
+        "observe",
+        "observe: change nothing; approve: changes of policies and unloads wait for `trueup approve`; "
+        "enforce: execute them",
+        one_of=MODES,
+        live=True,
+    )
     declared: dict[str, str] = key(
-        dict, "Read priority by namespace (tenant/namespace), topic (tenant/namespace/topic) or /regular expression/ "
+        dict,
+        "Read priority by namespace (tenant/namespace), topic (tenant/namespace/topic) or /regular expression/ "
         "of either: bookkeeper-first, tiered-storage-first or unmanaged; the first match applies. A topic whose entry "
-        "is not the one of its namespace has a policy of its own", live=True,
-    )  # fmt: skip
+        "is not the one of its namespace has a policy of its own",
+        live=True,
+    )
     unload: bool = key(
-        False, "Also unload a topic after its priority was switched, so that its broker closes cached handles of "
-        "ledgers; in mode approve each unload waits for a separate approval", live=True,
-    )  # fmt: skip
+        False,
+        "Also unload a topic after its priority was switched, so that its broker closes cached handles of "
+        "ledgers; in mode approve each unload waits for a separate approval",
+        live=True,
+    )
     interval_s: float = key(60.0, "Interval in seconds between two passes", least=0.5, most=YEAR_S)
     answer_s: float = key(10.0, "Maximum time in seconds without a response of the admin API", least=0.5, most=300)
     stall_looks: int = key(
-        2, "Consecutive passes that must find that a topic would stall before its priority is switched", least=1,
-        most=1_000, live=True,
-    )  # fmt: skip
+        2,
+        "Consecutive passes that must find that a topic would stall before its priority is switched",
+        least=1,
+        most=1_000,
+        live=True,
+    )
     settle_looks: int = key(
-        5, "Consecutive passes that must find the preferred tier whole before a switched priority returns", least=1,
-        most=100_000, live=True,
-    )  # fmt: skip
+        5,
+        "Consecutive passes that must find the preferred tier whole before a switched priority returns",
+        least=1,
+        most=100_000,
+        live=True,
+    )
     settle_s: float = key(
-        600.0, "Time in seconds for which the preferred tier must be whole before a switched priority returns",
-        least=0, most=YEAR_S, live=True,
-    )  # fmt: skip
+        600.0,
+        "Time in seconds for which the preferred tier must be whole before a switched priority returns",
+        least=0,
+        most=YEAR_S,
+        live=True,
+    )
     at_once: int = key(10, "Maximum number of changes per pass", least=1, most=10_000, live=True)
     checks: int = key(
-        1_000, "Maximum number of ledgers per pass whose copies are checked; the ledgers of topics with a finding come "
-        "first, then those that were checked longest ago", least=1, most=COUNT, live=True,
-    )  # fmt: skip
+        1_000,
+        "Maximum number of ledgers per pass whose copies are checked; the ledgers of topics with a finding come "
+        "first, then those that were checked longest ago",
+        least=1,
+        most=COUNT,
+        live=True,
+    )
     verify_bytes: int = key(
-        4 << 30, "Number of bytes of tiered storage after which a pass verifies no further object; an object is read "
-        "in full once, and again only if it changes", least=1, most=1 << 50, live=True,
-    )  # fmt: skip
+        4 << 30,
+        "Number of bytes of tiered storage after which a pass verifies no further object; an object is read "
+        "in full once, and again only if it changes",
+        least=1,
+        most=1 << 50,
+        live=True,
+    )
     max_topics: int = key(10_000, "Maximum number of managed topics; others are reported", least=1, most=1_000_000)
     lag_warning_s: float = key(
-        3_600.0, "Time in seconds before a broker deletes a BookKeeper ledger at which its tiered copy must be whole",
-        least=0, most=YEAR_S, live=True,
-    )  # fmt: skip
+        3_600.0,
+        "Time in seconds before a broker deletes a BookKeeper ledger at which its tiered copy must be whole",
+        least=0,
+        most=YEAR_S,
+        live=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)

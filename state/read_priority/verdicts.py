@@ -173,10 +173,13 @@ def _due(seen: PriorityObservation, topic: TopicView, chosen: ReadPrioritySettin
         return
     soon = seen.at_ms + int(1000 * chosen.lag_warning_s)
     due = [
-        one for one in topic.ledgers
-        if one.info.complete and not one.info.dropped and one.info.offloaded_ms + lag_ms <= soon
+        one
+        for one in topic.ledgers
+        if one.info.complete
+        and not one.info.dropped
+        and one.info.offloaded_ms + lag_ms <= soon
         and one.tiered.state is not WHOLE
-    ]  # fmt: skip
+    ]
     if due:
         text = ", ".join(f"ledger {one.info.ledger}: {one.tiered.state} ({one.tiered.detail})" for one in due[:SHOWN])
         yield ReadFinding(topic.name, "read_priority.deletion-due", f"{len(due)} due: {text}")

@@ -181,8 +181,9 @@ def _set(topic: str, configs: Mapping[str, Setting], there: TopicConfigs, policy
         elif theirs.own and not mine.own:
             other[name] = None
     for kind, rule, changed in (
-        (ChangeKind.SECURE, "alignment.records-would-go", secure), (ChangeKind.SET, "alignment.settings-differ", other),
-    ):  # fmt: skip
+        (ChangeKind.SECURE, "alignment.records-would-go", secure),
+        (ChangeKind.SET, "alignment.settings-differ", other),
+    ):
         if changed:
             text = ", ".join(_change(name, there.configs[name].value, changed[name]) for name in sorted(changed))
             yield Action(kind, topic, rule, text, configs=changed, first=kind is ChangeKind.SECURE)
@@ -224,9 +225,10 @@ def _places(right: Right, scope: AclScope) -> Iterator[Right]:
             yield right._replace(name=before + right.name)
         else:
             yield from (
-                right._replace(name=names[name], pattern="literal") for name in sorted(names)
+                right._replace(name=names[name], pattern="literal")
+                for name in sorted(names)
                 if name.startswith(right.name)
-            )  # fmt: skip
+            )
 
 
 def _operations(right: Right, back: bool) -> Iterator[Right]:
@@ -243,10 +245,11 @@ def disputed(
     """Topics of ``policy.origins`` whose settings differ."""
     free = replace(policy, origins=frozenset())
     return [
-        name for name in sorted(policy.origins & source.keys())
+        name
+        for name in sorted(policy.origins & source.keys())
         if (there := target.get(policy.topics[name])) is not None
         and any(_set(policy.topics[name], source[name].configs, there, free))
-    ]  # fmt: skip
+    ]
 
 
 def diff_rights(

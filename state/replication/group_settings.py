@@ -41,8 +41,9 @@ def _changed(
     other = {name: [one.get(name) for one in servers if one.get(name) != wanted.get(name)] for name in names}
     return {
         name: (values[0] or ABSENT, wanted.get(name))
-        for name, values in other.items() if values and not matches(exclude, name)
-    }  # fmt: skip
+        for name, values in other.items()
+        if values and not matches(exclude, name)
+    }
 
 
 def may_change(here: bool | None, there: bool | None, back: bool) -> bool:

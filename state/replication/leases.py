@@ -32,8 +32,9 @@ def topics_of(
         name
         for name in set(names)
         if (name in patterns or (not name.startswith(TOOLS) and matches(patterns, name)))
-        and not matches(exclude, name) and not internal(name, prefix)
-    )  # fmt: skip
+        and not matches(exclude, name)
+        and not internal(name, prefix)
+    )
 
 
 def target_of(topic: str, rename: str = "{topic}", into: str = "", source: str = "") -> str:

@@ -236,9 +236,14 @@ class OffsetMap:
         cut = np.maximum(before - self.source, 0)
         kept = cut < self.count
         return replace(
-            self, source=(self.source + cut)[kept], target=(self.target + cut)[kept], count=(self.count - cut)[kept],
-            begin=before, floor=floor, number=self.number + int((~kept).sum()),
-        )  # fmt: skip
+            self,
+            source=(self.source + cut)[kept],
+            target=(self.target + cut)[kept],
+            count=(self.count - cut)[kept],
+            begin=before,
+            floor=floor,
+            number=self.number + int((~kept).sum()),
+        )
 
     def records(self, chosen: Collection[int] | None = None) -> list[dict[str, Any]]:
         """The map as plain data, in parts: the head (part -1), then the runs; all parts, or the chosen ones. Only the

@@ -154,23 +154,29 @@ def _there(mine: PartitionStanding) -> bool:
 
 WAYS = (
     RecoveryCommand(
-        "trueup config set links.{link}.exclude {exclude}", "the source topic does not exist",
+        "trueup config set links.{link}.exclude {exclude}",
+        "the source topic does not exist",
         "the link no longer lists the topic; if it was deleted by mistake, create it again instead",
-        lambda mine, _back: mine.source is LogIdentity.GONE, _excluded,
+        lambda mine, _back: mine.source is LogIdentity.GONE,
+        _excluded,
     ),
     RecoveryCommand(
-        "trueup link refill {link} --yes", "the target lost its records, and the source has records",
+        "trueup link refill {link} --yes",
+        "the target lost its records, and the source has records",
         "all records of the source are copied to the target again; an opposite link restarts",
-        lambda mine, back: _there(mine) and refillable(mine, back) in {Refillable.PLANNED, *WILL_BE}, _refilled,
+        lambda mine, back: _there(mine) and refillable(mine, back) in {Refillable.PLANNED, *WILL_BE},
+        _refilled,
     ),
     RecoveryCommand(
         "trueup link refill {back} --yes",
         "the source lost records, and the opposite link, which is stopped, can restore them",
         "the source gets the records that the target has, and this link restarts",
-        lambda mine, back: _there(mine) and restores(back, mine), _back_refilled,
+        lambda mine, back: _there(mine) and restores(back, mine),
+        _back_refilled,
     ),
     RecoveryCommand(
-        "trueup link reset {link} {part} --to {offset} --yes", "the target has fewer records than were acknowledged",
+        "trueup link reset {link} {part} --to {offset} --yes",
+        "the target has fewer records than were acknowledged",
         "the records from the first lost one on are copied again",
         lambda mine, back: (
             _there(mine)
@@ -185,17 +191,20 @@ WAYS = (
         "the source topic was recreated, or the target lost all records",
         "all records of the source are copied, after those that the target has",
         lambda mine, back: (
-            _there(mine) and (mine.source is LogIdentity.OTHER or mine.target in (LogIdentity.OTHER, LogIdentity.GONE))
+            _there(mine)
+            and (mine.source is LogIdentity.OTHER or mine.target in (LogIdentity.OTHER, LogIdentity.GONE))
             and may_reset(mine, back, "")
         ),
         _reset,
     ),
     RecoveryCommand(
-        "trueup link reset {link} {part} --to latest --yes", "the partition is stopped by a rule",
+        "trueup link reset {link} {part} --to latest --yes",
+        "the partition is stopped by a rule",
         "only records that are written from now on are copied",
-        lambda mine, back: _there(mine) and may_reset(mine, back, LATEST), _reset,
+        lambda mine, back: _there(mine) and may_reset(mine, back, LATEST),
+        _reset,
     ),
-)  # fmt: skip
+)
 
 
 def ways(mine: PartitionStanding, back: PartitionStanding | None) -> list[RecoveryCommand]:

@@ -75,7 +75,8 @@ class StageMeaning(NamedTuple):
 
 STAGES: Mapping[PartitionStage, StageMeaning] = {
     PartitionStage.GONE: StageMeaning(
-        "the source does not have the topic", "its creation; a recreated topic stops; or the topic is excluded",
+        "the source does not have the topic",
+        "its creation; a recreated topic stops; or the topic is excluded",
         LinkState.WAITING,
     ),
     PartitionStage.STOPPED: StageMeaning(
@@ -86,29 +87,35 @@ STAGES: Mapping[PartitionStage, StageMeaning] = {
         "mode is observe, or the link must not copy", "another mode; the reason no longer applies", LinkState.OBSERVING
     ),
     PartitionStage.WAITING: StageMeaning(
-        "a change at the target is required before the first record and waits for approval", "`trueup approve`",
+        "a change at the target is required before the first record and waits for approval",
+        "`trueup approve`",
         LinkState.WAITING,
     ),
     PartitionStage.UNKNOWN: StageMeaning(
-        "a cluster does not respond, or the source does not report the end of the partition", "its response",
+        "a cluster does not respond, or the source does not report the end of the partition",
+        "its response",
         LinkState.SLOW,
     ),
     PartitionStage.RETRYING: StageMeaning(
         "the last task failed with a temporary error", "a successful retry", LinkState.SLOW
     ),
     PartitionStage.NEW: StageMeaning(
-        "no task has copied the partition in this run; the error shows what is missing", "the first report of a task",
+        "no task has copied the partition in this run; the error shows what is missing",
+        "the first report of a task",
         LinkState.STARTING,
     ),
     PartitionStage.CATCHING_UP: StageMeaning(
         "records that existed before its copy started or resumed are left", "the last of them", LinkState.CATCHING_UP
     ),
     PartitionStage.COPYING: StageMeaning("new records are copied as they arrive", "any of the above", LinkState.UP),
-}  # fmt: skip
+}
 MOVING = (
-    PartitionStage.UNKNOWN, PartitionStage.RETRYING, PartitionStage.NEW, PartitionStage.CATCHING_UP,
+    PartitionStage.UNKNOWN,
+    PartitionStage.RETRYING,
+    PartitionStage.NEW,
+    PartitionStage.CATCHING_UP,
     PartitionStage.COPYING,
-)  # fmt: skip
+)
 """Stages in which progress is expected."""
 
 

@@ -46,7 +46,7 @@ def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[
     return [
         LinkRoute(name, link.source, link.target, link.forward, _topics(every, link, names.get(link.source, ())))
         for name, link in links.items()
-    ]  # fmt: skip
+    ]
 
 
 def _topics(every: LinkNames, link: LinkSettings, names: Iterable[str]) -> dict[str, str]:

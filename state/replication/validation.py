@@ -25,9 +25,10 @@ def check_links(links: Mapping[str, LinkSettings | None], systems: Mapping[str, 
     """The problems of the links; None stands for one that is invalid by itself."""
     declared = {name: link for name, link in links.items() if link}
     problems = [
-        problem for name, link in declared.items()
+        problem
+        for name, link in declared.items()
         for problem in (*_ends(f"links.{name}", link, systems), *check_link(name, link, systems))
-    ]  # fmt: skip
+    ]
     return problems + (list(_named(declared)) if not problems else [])
 
 
@@ -166,6 +167,11 @@ def check_entry(name: str, link: LinkSettings, draft: Draft) -> Iterable[str]:
 
 
 LINKS = Section(
-    "links", LinkSettings, entries=("east-west",), complete=True, check=check, check_entry=check_entry,
+    "links",
+    LinkSettings,
+    entries=("east-west",),
+    complete=True,
+    check=check,
+    check_entry=check_entry,
     examples={"source": "east", "target": "west", "topics": r"[orders, '/pay\..*/']"},
-)  # fmt: skip
+)

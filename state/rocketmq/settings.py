@@ -17,17 +17,21 @@ class RocketMqCluster:
     namesrv: str = key(doc="Name servers, host:port[;host:port...], as in namesrvAddr; commas are also accepted")
     bit: int = key(
         doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
-        "and never changed", least=0, most=BITS - 1,
-    )  # fmt: skip
+        "and never changed",
+        least=0,
+        most=BITS - 1,
+    )
     access_key_env: str = key(
         "", "Environment variable that contains the name of the user (ACL 2.0); empty: requests are not signed"
     )
     secret_key_env: str = key("", "Environment variable that contains the password of the user")
     options: dict[str, str] = key(
-        dict, "Connections: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, tls.check.host, "
+        dict,
+        "Connections: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, tls.check.host, "
         "timeout.ms (time for a response); replicator.source: the cluster's name in the marks of RocketMQ's own "
-        "replicator, cloud_cluster_region", secret=True,
-    )  # fmt: skip
+        "replicator, cloud_cluster_region",
+        secret=True,
+    )
 
     @property
     def address(self) -> str:
@@ -62,9 +66,7 @@ def check(draft: Draft) -> Iterator[str]:
 def check_env(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
     """A problem for each variable that a cluster names and that is not set."""
     for name, cluster in _valid(draft):
-        for leaf, variable in (
-            ("access_key_env", cluster.access_key_env), ("secret_key_env", cluster.secret_key_env)
-        ):  # fmt: skip
+        for leaf, variable in (("access_key_env", cluster.access_key_env), ("secret_key_env", cluster.secret_key_env)):
             if variable and not env.get(variable):
                 yield f"rocketmq.{name}.{leaf}: expected a variable that is set; found {shown(variable)} unset"
 
@@ -74,7 +76,11 @@ def _valid(draft: Draft) -> Iterator[tuple[str, RocketMqCluster]]:
 
 
 ROCKETMQ = Section(
-    "rocketmq", RocketMqCluster, entries=("hangzhou", "shanghai: {namesrv: '127.0.0.1:9976', bit: 3}"),
-    examples={"namesrv": "127.0.0.1:9876", "bit": "2"}, check=check, check_env=check_env,
-)  # fmt: skip
+    "rocketmq",
+    RocketMqCluster,
+    entries=("hangzhou", "shanghai: {namesrv: '127.0.0.1:9976', bit: 3}"),
+    examples={"namesrv": "127.0.0.1:9876", "bit": "2"},
+    check=check,
+    check_env=check_env,
+)
 """It is also checked with the clusters of all systems; see `state.replication.clusters`."""

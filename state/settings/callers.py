@@ -33,9 +33,10 @@ class ProxySettings:
     """Callers that a proxy has authenticated."""
 
     tokens: list[str] = key(
-        list, "Names of tokens of http.tokens_file. A proxy that sends such a token names the caller in user_header; "
+        list,
+        "Names of tokens of http.tokens_file. A proxy that sends such a token names the caller in user_header; "
         "the role of the token bounds the role of the caller",
-    )  # fmt: skip
+    )
     user_header: str = key("X-Forwarded-User", "Header with the name of the caller")
     groups_header: str = key(
         "",

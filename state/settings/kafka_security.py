@@ -11,9 +11,7 @@ from trueup.state.common.options import shown, unknown
 from trueup.state.settings.callers import is_private
 
 SASL = ("sasl.mechanism", "sasl.username", "sasl.password")
-OAUTH = (
-    "sasl.oauth.url", "sasl.oauth.client.id", "sasl.oauth.client.secret", "sasl.oauth.scope", "sasl.oauth.ca",
-)  # fmt: skip
+OAUTH = ("sasl.oauth.url", "sasl.oauth.client.id", "sasl.oauth.client.secret", "sasl.oauth.scope", "sasl.oauth.ca")
 SECRETS = ("sasl.password", "sasl.oauth.client.secret", *tls.SECRETS)
 KEYS = (*tls.KEYS, *SASL, *OAUTH, *secrets.keys_of(SECRETS))
 BEARER = "OAUTHBEARER"

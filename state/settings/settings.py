@@ -34,9 +34,9 @@ class ClusterSettings:
     """The BookKeeper cluster that Trueup reconciles."""
 
     zookeeper: str = key(
-        "", "ZooKeeper servers of the cluster, host:port[,host:port...]; optional if only links or logdirs are "
-        "configured",
-    )  # fmt: skip
+        "",
+        "ZooKeeper servers of the cluster, host:port[,host:port...]; optional if only links or logdirs are configured",
+    )
     name: str = key("bookkeeper", "Name of this cluster in metrics and journal topics")
     ledgers_root: str = key("/ledgers", "Root path of the ledgers, as in metadataServiceUri")
     session_timeout_ms: int = key(10_000, "ZooKeeper session timeout in milliseconds", least=1_000, most=300_000)
@@ -76,14 +76,17 @@ class JournalSettings:
     )
     security: dict[str, str] = key(dict, SECURITY, secret=True)
     key_file: str = key(
-        "", "File of keys that sign the records of the journal, one per line of at least 32 characters: the "
+        "",
+        "File of keys that sign the records of the journal, one per line of at least 32 characters: the "
         "first signs, all verify. Records without a valid signature are refused. Empty: records are not signed",
-    )  # fmt: skip
+    )
     confirmed: str = key(
-        "", "Id and first offset of the config topic that holds all settings. Trueup sets it once; while the topic is "
+        "",
+        "Id and first offset of the config topic that holds all settings. Trueup sets it once; while the topic is "
         "another one, settings may have been lost, and every mode is observe. To confirm the present settings, set it "
-        "to the value that `trueup status` shows", live=True,
-    )  # fmt: skip
+        "to the value that `trueup status` shows",
+        live=True,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,10 @@ class HttpSettings:
     host: str = key(HOST, "Listen address; one that other machines can reach requires http.tokens_file")
     port: int = key(PORT, "Listen port; 0: any free port", least=0, most=65_535)
     tokens_file: str = key(
-        "", "File of the tokens that callers must send, one line NAME ROLE sha256:DIGEST each, as `trueup token new` "
+        "",
+        "File of the tokens that callers must send, one line NAME ROLE sha256:DIGEST each, as `trueup token new` "
         "prints it; read again when it changes. Empty: callers are not authenticated",
-    )  # fmt: skip
+    )
     open_metrics: bool = key(False, "Serve /metrics to callers without a token")
     names: list[str] = key(
         list, "Names besides its addresses and the name of this machine under which callers may address the API"
@@ -111,14 +115,17 @@ class HaSettings:
     """High availability: several `trueup run` of one application, of which one leads and the others stand by."""
 
     id: str = key(
-        "", "Name of the application, the same for all of its instances; part of the transactional.id of the journal's "
+        "",
+        "Name of the application, the same for all of its instances; part of the transactional.id of the journal's "
         "producer. Empty: one instance, without a standby",
-    )  # fmt: skip
+    )
     takeover_s: float = key(
-        10.0, "Time in seconds without a sign of the leader after which a standby takes over; a leader ends after "
+        10.0,
+        "Time in seconds without a sign of the leader after which a standby takes over; a leader ends after "
         "70% of it without a proof that it leads. Of different values, standbys wait for the larger one",
-        least=4, most=600,
-    )  # fmt: skip
+        least=4,
+        most=600,
+    )
     address: str = key("", "URL of this instance that the others show to operators; empty: http.host and http.port")
 
 
@@ -161,9 +168,11 @@ def _modes(sections: Sections) -> Iterator[tuple[str, str]]:
     for section, found in sections.items():
         if section.name not in _streams(sections):
             continue
-        parts = {f"{section.name}.{name}": part for name, part in (found or {}).items()} if section.entries else {
-            section.name: found
-        }  # fmt: skip
+        parts = (
+            {f"{section.name}.{name}": part for name, part in (found or {}).items()}
+            if section.entries
+            else {section.name: found}
+        )
         yield from ((name, part.mode) for name, part in parts.items() if part is not None)
 
 

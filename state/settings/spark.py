@@ -22,28 +22,36 @@ class SparkSettings:
 
     master: str = key("local[2]", "Spark master: local[N], or a cluster, such as spark://host:port")
     buckets: int = key(
-        16, "Number of buckets of the view, fixed for the lifetime of the checkpoint; fewer buckets reduce latency, "
-        "more buckets use more cores", least=1, most=4_096,
-    )  # fmt: skip
+        16,
+        "Number of buckets of the view, fixed for the lifetime of the checkpoint; fewer buckets reduce latency, "
+        "more buckets use more cores",
+        least=1,
+        most=4_096,
+    )
     partitions: int = key(
-        2, "Number of tasks that process the buckets, fixed for the lifetime of the checkpoint; the maximum number of "
-        "cores used", least=1, most=1_024,
-    )  # fmt: skip
+        2,
+        "Number of tasks that process the buckets, fixed for the lifetime of the checkpoint; the maximum number of "
+        "cores used",
+        least=1,
+        most=1_024,
+    )
     trigger_ms: int = key(200, "Minimum interval between micro-batches in milliseconds", least=0, most=86_400_000)
     max_records: int = key(250_000, "Maximum number of records per micro-batch", least=1, most=COUNT)
     memory: str = key("2g", "Heap size of the driver")
     ui_port: int = key(0, "Port of the Spark UI; 0: any free port", least=0, most=65_535)
     checkpoint: str = key(
-        "", "Location of the checkpoints of this application alone, which driver and executors reach under the same "
+        "",
+        "Location of the checkpoints of this application alone, which driver and executors reach under the same "
         "name: file:///path on a shared file system, s3a://bucket/path, or another one of Hadoop. Required on a "
         "cluster. Empty: a directory in data_dir",
-    )  # fmt: skip
+    )
     checkpoint_region: str = key("", "Region of the bucket of an s3a location; empty: found from the endpoint")
     checkpoint_endpoint: str = key("", "http(s)://host[:port] of a service with an S3 API; empty: AWS")
     checkpoint_key_env: str = key(
-        "", "Environment variable of the driver that contains the access key; empty: the providers of S3A, "
+        "",
+        "Environment variable of the driver that contains the access key; empty: the providers of S3A, "
         "AWS_ACCESS_KEY_ID among them",
-    )  # fmt: skip
+    )
     checkpoint_secret_env: str = key("", "Environment variable of the driver that contains the secret key")
     conf: dict[str, str] = key(dict, "Additional Spark settings", secret=True)
 

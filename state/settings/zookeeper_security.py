@@ -7,9 +7,14 @@ from trueup.state.common.options import shown, unknown
 
 SECRETS = (*tls.SECRETS, "sasl.password", "digest.password")
 KEYS = (
-    *tls.KEYS, "sasl.mechanism", "sasl.username", "sasl.password", "digest.username", "digest.password",
+    *tls.KEYS,
+    "sasl.mechanism",
+    "sasl.username",
+    "sasl.password",
+    "digest.username",
+    "digest.password",
     *secrets.keys_of(SECRETS),
-)  # fmt: skip
+)
 MECHANISM = "DIGEST-MD5"
 DOC = (
     "Login and encryption of ZooKeeper: tls.ca (PEM file, or system), tls.certificate, tls.key, tls.key.password, "

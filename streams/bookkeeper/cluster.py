@@ -242,12 +242,14 @@ class BookKeeper:
         retired = {bookie for bookie in silent - addresses.hidden if not client.present(f"{paths.cookies}/{bookie}")}
         return {
             ledger: {
-                bookie: "still has it" if answer is PresenceAnswer.HELD
+                bookie: "still has it"
+                if answer is PresenceAnswer.HELD
                 else reasons.get((ledger, bookie), "no response")
-                for bookie, answer in answers.items() if answer is not PresenceAnswer.GONE and bookie not in retired
+                for bookie, answer in answers.items()
+                if answer is not PresenceAnswer.GONE and bookie not in retired
             }
             for ledger, answers in found.items()
-        }  # fmt: skip
+        }
 
     def replica(self, replica: ReplicaRange) -> ReplicaRead:
         """Read entries of a ledger from one bookie. Raises `Refused` if it should not hold them, `Retry` if it does not

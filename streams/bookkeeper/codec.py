@@ -33,10 +33,21 @@ def ledger_bodies(batch: "LedgerBatch") -> list[bytes]:
     block = fragments * (size + 3)  # first entry, number of members, members, end
     some = fragments > 0
     made = BodyWriter(len(_SCALARS) + some + block + 3)  # number of fragments, block; end, custom metadata, error
-    for place, column in enumerate((
-        rows.ledger, rows.mzxid, rows.version, rows.ctime_ms, rows.seen_ms, rows.state, rows.ensemble, rows.quorum,
-        batch.ack, batch.last_entry, batch.length,
-    )):  # fmt: skip
+    for place, column in enumerate(
+        (
+            rows.ledger,
+            rows.mzxid,
+            rows.version,
+            rows.ctime_ms,
+            rows.seen_ms,
+            rows.state,
+            rows.ensemble,
+            rows.quorum,
+            batch.ack,
+            batch.last_entry,
+            batch.length,
+        )
+    ):
         made.longs(made.starts + place, column)
     at = made.starts + len(_SCALARS)
     made.longs(at[some], fragments[some])
@@ -81,10 +92,17 @@ def ledger_rows(bodies: Sequence[bytes]) -> Ledgers:
     fragments = read.counts(read.all)
     first_entry, members, names = fragment_members(read, fragments, ensemble)
     columns = {
-        "ledger": ledger, "mzxid": mzxid, "ctime_ms": ctime_ms, "seen_ms": seen_ms, "version": version,
-        "fragments": fragments, "ensemble": ensemble, "quorum": quorum, "state": state,
+        "ledger": ledger,
+        "mzxid": mzxid,
+        "ctime_ms": ctime_ms,
+        "seen_ms": seen_ms,
+        "version": version,
+        "fragments": fragments,
+        "ensemble": ensemble,
+        "quorum": quorum,
+        "state": state,
         "entries": entries_of((state == LedgerState.CLOSED) & (fragments > 0), first_entry, last_entry),
-    }  # fmt: skip
+    }
     read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
     typed = {name: read.fit(column, getattr(EMPTY, name).dtype) for name, column in columns.items()}
     return Ledgers(**typed, members=members, names=names)

@@ -4,16 +4,21 @@ from trueup.streams.journal.topic import IN_BULK, SETTING, JournalTopic, declare
 
 TOPOLOGY_KEY = b"topology"
 TOPICS = declare(
+    JournalTopic("reached", SETTING, observed=True, key=name_of, form="bookkeeper.reached:observed"),
     JournalTopic(
-        "reached", SETTING, observed=True, key=name_of, form="bookkeeper.reached:observed"
+        "ledgers",
+        "bookkeeper/schemas/ledger.avsc",
+        partitioned=True,
+        observed=True,
+        columns="bookkeeper.codec:ledgers_of",
+        unsigned=IN_BULK,
     ),
     JournalTopic(
-        "ledgers", "bookkeeper/schemas/ledger.avsc", partitioned=True, observed=True,
-        columns="bookkeeper.codec:ledgers_of", unsigned=IN_BULK,
-    ),
-    JournalTopic(
-        "topology", "bookkeeper/schemas/topology.avsc", observed=True, key=lambda _: TOPOLOGY_KEY,
+        "topology",
+        "bookkeeper/schemas/topology.avsc",
+        observed=True,
+        key=lambda _: TOPOLOGY_KEY,
         form="bookkeeper.codec:topology_of",
     ),
-)  # fmt: skip
+)
 REACHED, LEDGERS, TOPOLOGY = (topic.name for topic in TOPICS)

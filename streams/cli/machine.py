@@ -88,9 +88,10 @@ def port(settings: Settings) -> Check:
     if is_loopback(http.host) or http.tls_certificate:
         return ok("http", listens)
     return warn(
-        "http", f"{listens}, reachable from other machines without TLS: tokens can be read on the network",
+        "http",
+        f"{listens}, reachable from other machines without TLS: tokens can be read on the network",
         "set http.tls_certificate and http.tls_key, or use a proxy with TLS",
-    )  # fmt: skip
+    )
 
 
 def _taken(http: HttpSettings) -> Check:
@@ -139,9 +140,10 @@ def _proxies(settings: Settings) -> Iterator[Check]:
     known = {token.name for token in TokenFile(Path(settings.http.tokens_file)).tokens()}
     if missing := sorted({*settings.proxy.tokens} - known):
         yield fail(
-            "proxy", f"no token {', '.join(missing)} in {settings.http.tokens_file}",
+            "proxy",
+            f"no token {', '.join(missing)} in {settings.http.tokens_file}",
             "correct proxy.tokens, or add a line: `trueup token new` prints it",
-        )  # fmt: skip
+        )
     else:
         yield ok("proxy", f"{', '.join(settings.proxy.tokens)} name callers in {settings.proxy.user_header}")
 
@@ -196,9 +198,12 @@ def spark(settings: Settings) -> Check:
     """Spark, its jars and Trueup's operator work together, tested in a separate process."""
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _SELF_TEST], input=pickle.dumps(settings), capture_output=True, timeout=SPARK_S,
+            [sys.executable, "-c", _SELF_TEST],
+            input=pickle.dumps(settings),
+            capture_output=True,
+            timeout=SPARK_S,
             check=False,
-        )  # fmt: skip
+        )
     except subprocess.TimeoutExpired:
         return fail("spark", f"no result within {SPARK_S:.0f} s", "check that spark.master responds and has free cores")
     if done.returncode == 0:

@@ -20,10 +20,21 @@ from trueup.streams.runtime.spark.checkpoints import folder_of, forget
 from trueup.streams.runtime.spark.session import session
 
 _LEDGER = {
-    "ledger": 1, "mzxid": 1, "version": 0, "ctime_ms": 0, "seen_ms": 0, "state": 3, "ensemble": 2, "quorum": 2,
-    "ack_quorum": 2, "last_entry": 0, "length": 0, "custom": {}, "error": "",
+    "ledger": 1,
+    "mzxid": 1,
+    "version": 0,
+    "ctime_ms": 0,
+    "seen_ms": 0,
+    "state": 3,
+    "ensemble": 2,
+    "quorum": 2,
+    "ack_quorum": 2,
+    "last_entry": 0,
+    "length": 0,
+    "custom": {},
+    "error": "",
     "fragments": [{"first_entry": 0, "bookies": ["a:1", "b:1"]}],
-}  # fmt: skip
+}
 
 
 def self_test(settings: Settings) -> str:

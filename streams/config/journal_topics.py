@@ -100,8 +100,9 @@ class JournalTopics:
         if new or self._absent >= LOOKS:
             log.error(
                 "topics of the journal are not those of the start; ending: the next start creates what is missing and "
-                "reads the cluster again", extra={"found": change},
-            )  # fmt: skip
+                "reads the cluster again",
+                extra={"found": change},
+            )
             ended()
         elif not gone:
             self._judge(states)
@@ -121,9 +122,10 @@ class JournalTopics:
             self._remember(config)
         compacted = {name: state for name, state in states.items() if name in self._compacted}
         self.problems = [
-            *([self._live.restraint] if why else []), *expiring(compacted, self._journal.bootstrap),
+            *([self._live.restraint] if why else []),
+            *expiring(compacted, self._journal.bootstrap),
             *unreadable(compacted),
-        ]  # fmt: skip
+        ]
 
     def _lost(self, config: JournalTopicState) -> str:
         return lost(config, self._live.now.journal.confirmed, self._remembered())

@@ -31,16 +31,27 @@ def owned_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
     read.check(np.array([claim is not None for claim in found])[codes], read.all, "custom metadata with names in UTF-8")
     claims = [claim for claim in found if claim is not None]
     names: dict[str, int] = {"": 0}
-    table = np.array([
-        (claim.component, names.setdefault(claim.owner, len(names)), names.setdefault(claim.name, len(names)))
-        for claim in claims
-    ], np.uint32)  # fmt: skip
+    table = np.array(
+        [
+            (claim.component, names.setdefault(claim.owner, len(names)), names.setdefault(claim.name, len(names)))
+            for claim in claims
+        ],
+        np.uint32,
+    )
     rows = np.zeros(len(bodies), OWNED)
     columns = {
-        "ledger": ledger, "mzxid": mzxid, "version": version, "ctime_ms": ctime_ms, "seen_ms": seen_ms,
-        "state": state, "last_entry": last_entry, "length": length,
-        "component": table[codes, 0], "owner": table[codes, 1], "name": table[codes, 2],
-    }  # fmt: skip
+        "ledger": ledger,
+        "mzxid": mzxid,
+        "version": version,
+        "ctime_ms": ctime_ms,
+        "seen_ms": seen_ms,
+        "state": state,
+        "last_entry": last_entry,
+        "length": length,
+        "component": table[codes, 0],
+        "owner": table[codes, 1],
+        "name": table[codes, 2],
+    }
     read.check((ledger >= 0) & np.isin(state, list(LedgerState)), read.all, "the id and the state of a ledger")
     for name, column in columns.items():
         rows[name] = read.fit(column, OWNED[name])

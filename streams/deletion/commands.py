@@ -36,9 +36,14 @@ def delete() -> None:
 @click.argument("ledger", type=click.IntRange(0, (1 << 63) - 1))
 @click.option("--yes", "certain", is_flag=True, help="Execute the deletion. Without --yes the ledger is only shown.")
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
     help="Maximum time to wait for the confirmation of all bookies.",
-)  # fmt: skip
+)
 @options.output
 @options.api
 def ledger(api: ApiTarget, output: str, ledger: int, certain: bool, wait_s: float) -> int:

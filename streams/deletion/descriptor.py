@@ -75,21 +75,32 @@ PAGE = PageSection(
 )
 
 DELETION = Descriptor(
-    name="deletion", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    name="deletion",
+    topics=TOPICS,
+    signs=signs,
+    page=(PAGE,),
+    metrics=_metrics,
     settings=LazyObjects("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),
     rules=LazyObjects("trueup.state.deletion.rules:LEAK_RULES"),
-    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"deletion": None},
+    commands=_commands,
+    checks=_checks,
+    make=_make,
+    absent=lambda _: {"deletion": None},
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
-    lists=(
-        Noun("unreferenced", 100, selectors=("namespace",)), Noun("deletions", selectors=("namespace",)),
-    ),
+    lists=(Noun("unreferenced", 100, selectors=("namespace",)), Noun("deletions", selectors=("namespace",))),
     selectors=("namespace",),
     things=(ResourceKind("deletion", "ledgers/<ledger>/deletion", ids=("ledger",), names=_deletion),),
     kinds={"delete": "deletes ledger {ledger} and its entries. This cannot be undone"},
     trends=trends,
     verbs=(
-        Verb("deletion", "ledgers/<ledger>/deletion", '{"certain": true}', certain, "a deletion cannot be undone",
-             ids=("ledger",)),
+        Verb(
+            "deletion",
+            "ledgers/<ledger>/deletion",
+            '{"certain": true}',
+            certain,
+            "a deletion cannot be undone",
+            ids=("ledger",),
+        ),
     ),
-)  # fmt: skip
+)

@@ -115,10 +115,14 @@ class OrderedDeletions:
     """The orders, as the view of one bucket. Safe to use from several threads."""
 
     def __init__(
-        self, ledgers: LedgerOperations, journal: Journal, policy: LiveSection[DeletionSettings],
-        counted: Callable[[str, int, float], None], clock: Callable[[], int],
+        self,
+        ledgers: LedgerOperations,
+        journal: Journal,
+        policy: LiveSection[DeletionSettings],
+        counted: Callable[[str, int, float], None],
+        clock: Callable[[], int],
         history: History | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ledgers, self._policy, self._clock = ledgers, policy, clock
         self._acting = threading.RLock()
         self.owners = NoOwners(ledgers, policy, clock)

@@ -59,10 +59,16 @@ class OrphanObjects:
     """The orphan objects of all stores, and their deletions. Safe to use from several threads."""
 
     def __init__(
-        self, stores: Mapping[str, ObjectStore], declared: Mapping[str, Declared], owners: ObjectOwners,
-        journal: Journal, policy: LiveSection[DeletionSettings], counted: Callable[[str, int, float], None],
-        clock: Callable[[], int], history: History | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        stores: Mapping[str, ObjectStore],
+        declared: Mapping[str, Declared],
+        owners: ObjectOwners,
+        journal: Journal,
+        policy: LiveSection[DeletionSettings],
+        counted: Callable[[str, int, float], None],
+        clock: Callable[[], int],
+        history: History | None = None,
+    ) -> None:
         self._stores, self._declared, self._owners = stores, declared, owners
         self._policy, self._clock = policy, clock
         self._clusters = {name: store.cluster for name, store in declared.items()}
@@ -140,10 +146,15 @@ class OrphanObjects:
             code = LEAK_RULES.code(orphan.rule)
             since_ms = max(part.since_ms for part in orphan.parts) or self._since[ledger]
             row = {
-                "ledger": ledger, "since_ms": since_ms, "length": sum(part.size for part in orphan.parts),
-                "version": VERSION, "owner": names.setdefault(orphan.owner, len(names)), "component": Component.DATA,
-                "verdict": LEAK_RULES[code].verdict, "rule": code,
-            }  # fmt: skip
+                "ledger": ledger,
+                "since_ms": since_ms,
+                "length": sum(part.size for part in orphan.parts),
+                "version": VERSION,
+                "owner": names.setdefault(orphan.owner, len(names)),
+                "component": Component.DATA,
+                "verdict": LEAK_RULES[code].verdict,
+                "rule": code,
+            }
             for name, value in row.items():
                 rows[name][at] = value
         self.reconciler.apply(0, -1 if self.unlisted() else 0, Leaks(rows, tuple(names), 0))
@@ -170,8 +181,11 @@ class OrphanObjects:
     def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         """Those of which an object exists now, with the places of all."""
         found = {i: self.places(i) for i in ledgers}
-        return {i: DeletionItem(VERSION, tuple(sorted(set(places)))) for i, places in found.items()
-                if orphan_objects.left(self._stores, places)}  # fmt: skip
+        return {
+            i: DeletionItem(VERSION, tuple(sorted(set(places))))
+            for i, places in found.items()
+            if orphan_objects.left(self._stores, places)
+        }
 
     def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete the objects of these, each if its owner still references none of them."""

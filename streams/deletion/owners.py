@@ -35,9 +35,13 @@ class Pulsar:
     several threads."""
 
     def __init__(
-        self, ledgers: BookKeeper, journal: Journal, policy: LiveSection[DeletionSettings], clock: Callable[[], int],
+        self,
+        ledgers: BookKeeper,
+        journal: Journal,
+        policy: LiveSection[DeletionSettings],
+        clock: Callable[[], int],
         stores: Mapping[str, StoreSettings],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._ledgers, self._journal, self._policy, self._clock = ledgers, journal, policy, clock
         self._paths = PulsarPaths(policy.current.root)
         self.stores = {name: store_of(store) for name, store in stores.items()}
@@ -148,11 +152,15 @@ def _orders(deletions: Sequence[Deletion]) -> list[DeleteOrder]:
     """A ledger that is counted as deleted must be closed and readable; the remains of a writer need not be."""
     return [
         DeleteOrder(
-            m.ledger, m.version, m.ctime_ms, Claim(Component.DATA, m.owner),
-            unclosed=m.rule != DROPPED, dropped=m.rule == DROPPED,
+            m.ledger,
+            m.version,
+            m.ctime_ms,
+            Claim(Component.DATA, m.owner),
+            unclosed=m.rule != DROPPED,
+            dropped=m.rule == DROPPED,
         )
         for m in deletions
-    ]  # fmt: skip
+    ]
 
 
 def _decoder(paths: LedgerPaths, clock: Callable[[], int]) -> Callable[[int, bytes, Stat], LedgerRecord]:

@@ -216,7 +216,7 @@ class DeletionReconciler:
                 DeletionEvidence(ledger in there, "", there[ledger].version if ledger in there else -1)
                 if leak is None or stale
                 else DeletionEvidence(True, leak.rule, leak.version)
-            )  # fmt: skip
+            )
             after = observed(deletion, seen, grace_ms, retry_ms, now_ms)
             if after.rule == DROPPED and after.stage is DeletionStage.MARKED is not deletion.stage:
                 resting.append((deletion, after))
@@ -260,8 +260,9 @@ class DeletionReconciler:
         there = self._target.find(sorted(ledger for _, ledger in fresh))
         return [
             Deletion(**leak._asdict(), at_ms=now_ms, bookies=item.places, by=WHO.get())
-            for ledger, item in there.items() if (leak := leaks[ledger]).version == item.version
-        ]  # fmt: skip
+            for ledger, item in there.items()
+            if (leak := leaks[ledger]).version == item.version
+        ]
 
     def _delete(self, now_ms: int) -> None:
         policy = self._policy.current
@@ -366,9 +367,15 @@ def _drifted(part: Leaks) -> Iterator[UnreferencedLedger]:
 def entry(deletion: Deletion) -> HistoryRow:
     """A deletion as a row of the history."""
     return HistoryRow(
-        deletion.at_ms, action_id(deletion), "deletion", deletion.stage.value, deletion.ledger, rule=deletion.rule,
-        detail=deletion.detail, who=ITSELF,
-    )  # fmt: skip
+        deletion.at_ms,
+        action_id(deletion),
+        "deletion",
+        deletion.stage.value,
+        deletion.ledger,
+        rule=deletion.rule,
+        detail=deletion.detail,
+        who=ITSELF,
+    )
 
 
 def action_id(deletion: Deletion) -> str:

@@ -42,10 +42,14 @@ class DeletionReport:
     """The deletion stream's part of `streams.web.engine.Engine`."""
 
     def __init__(
-        self, policy: LiveSection[DeletionSettings], deletions: DeletionReconciler, owners: OwnerQueries,
+        self,
+        policy: LiveSection[DeletionSettings],
+        deletions: DeletionReconciler,
+        owners: OwnerQueries,
         clock: Callable[[], int],
-        order: Callable[[int], Deletion] | None = None, orphans: OrphanObjects | None = None,
-    ) -> None:  # fmt: skip
+        order: Callable[[int], Deletion] | None = None,
+        orphans: OrphanObjects | None = None,
+    ) -> None:
         self._policy, self._deletions, self._owners, self._clock = policy, deletions, owners, clock
         self._order, self._orphans = order, orphans
         self._loops = [deletions, orphans.reconciler] if orphans else [deletions]
@@ -58,7 +62,10 @@ class DeletionReport:
         since = [deletion.since_ms for deletion in known]
         executing = [at_ms for each in known if (at_ms := executing_since(each, retry_ms, now_ms)) is not None]
         return {
-            "mode": policy.mode, "paused": policy.paused, "unreferenced": counts.total(), "bytes": sizes.total(),
+            "mode": policy.mode,
+            "paused": policy.paused,
+            "unreferenced": counts.total(),
+            "bytes": sizes.total(),
             "forgotten": [
                 {"namespace": where[0], "rule": where[1], "ledgers": count, "bytes": sizes[where]}
                 for where, count in sorted(counts.items())
@@ -67,7 +74,7 @@ class DeletionReport:
             "complete": self._deletions.complete,
             "oldest_ms": now_ms - min(since) if since else None,
             "executing_ms": max(0, now_ms - min(executing)) if executing else None,
-        }  # fmt: skip
+        }
 
     def _totals(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
         """Ledgers and bytes by namespace and rule."""
@@ -120,9 +127,11 @@ class DeletionReport:
     def rows(self, limit: int, namespace: str | None = None) -> LimitedRows:
         """Unreferenced ledgers, oldest finding first; with ``namespace`` those whose owner is in it."""
         every = [
-            each for loop in self._loops for each in loop.forgotten()
+            each
+            for loop in self._loops
+            for each in loop.forgotten()
             if namespace is None or namespace_of(each[1]) == namespace
-        ]  # fmt: skip
+        ]
         found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
         return LimitedRows((self._row(*each) for each in found), len(every))
 
@@ -131,12 +140,20 @@ class DeletionReport:
         deletion = self._loops[-1 if rule.id in ORPHANS else 0].deletions.get(ledger)
         state = "" if int(row["version"]) < 0 else LedgerState(int(row["state"])).name.lower()
         return {
-            "ledger": ledger, "owner": owner, "cursor": name, "rule": rule.id, "reason": rule.title,
-            "verdict": rule.verdict.name.lower(), "component": Component(int(row["component"])).name.lower(),
-            "state": state, "bytes": int(row["length"]), "since_ms": int(row["since_ms"]),
-            "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
+            "ledger": ledger,
+            "owner": owner,
+            "cursor": name,
+            "rule": rule.id,
+            "reason": rule.title,
+            "verdict": rule.verdict.name.lower(),
+            "component": Component(int(row["component"])).name.lower(),
+            "state": state,
+            "bytes": int(row["length"]),
+            "since_ms": int(row["since_ms"]),
+            "ctime_ms": int(row["ctime_ms"]),
+            "version": int(row["version"]),
             "stage": deletion.stage.value if deletion else "suspected" if rule.verdict is Verdict.DRIFTED else "",
-        }  # fmt: skip
+        }
 
     def findings(self, wanted: Filter) -> tuple[list[Finding], int]:
         """Unreferenced ledgers as findings."""
@@ -144,11 +161,17 @@ class DeletionReport:
         every = self.rows(wanted.limit if all_wanted else 1 << 30, wanted.namespace)
         found = [
             Finding(
-                {"ledger": row["ledger"]}, row["verdict"], row["rule"], row["reason"], row["since_ms"], row["stage"],
+                {"ledger": row["ledger"]},
+                row["verdict"],
+                row["rule"],
+                row["reason"],
+                row["since_ms"],
+                row["stage"],
                 {"owner": row["owner"], "bytes": row["bytes"], "version": row["version"]},
             )
-            for row in every if wanted.verdict in (None, row["verdict"]) and wanted.rule in (None, row["rule"])
-        ]  # fmt: skip
+            for row in every
+            if wanted.verdict in (None, row["verdict"]) and wanted.rule in (None, row["rule"])
+        ]
         return found[: wanted.limit], every.total if all_wanted else len(found)
 
     def deletions(self, namespace: str | None = None) -> list[Row]:
@@ -176,12 +199,16 @@ class DeletionReport:
         deletion = self._deletions.deletions.get(ledger)
         nodes = self._owners.nodes(owner) if owner else []
         return {
-            "component": component.name.lower(), "owner": owner, "cursor": name,
-            "rule": found["rule"] if found else "", "reason": found["reason"] if found else "",
+            "component": component.name.lower(),
+            "owner": owner,
+            "cursor": name,
+            "rule": found["rule"] if found else "",
+            "reason": found["reason"] if found else "",
             "since_ms": found["since_ms"] if found else None,
-            "nodes": [_node(node, ledger) for node in nodes], "deletion": deletion_row(deletion) if deletion else None,
+            "nodes": [_node(node, ledger) for node in nodes],
+            "deletion": deletion_row(deletion) if deletion else None,
             "objects": self._orphans.shown(ledger) if self._orphans else [],
-        }  # fmt: skip
+        }
 
     def order(self, ledger: int) -> Row:
         """Delete a ledger by an operator's order. Raises `Refused`, and `Retry` if no deletion can start now."""
@@ -210,20 +237,34 @@ class DeletionReport:
 def deletion_row(deletion: Deletion) -> Row:
     """One pending deletion."""
     return {
-        "id": action_id(deletion), "ledger": deletion.ledger, "owner": deletion.owner, "rule": deletion.rule,
-        "stage": deletion.stage.value, "bytes": deletion.length, "since_ms": deletion.since_ms, "at_ms": deletion.at_ms,
-        "approved": deletion.approved, "attempts": deletion.attempts, "next_ms": deletion.next_ms or None,
-        "bookies": list(deletion.bookies), "pending": list(deletion.pending), "detail": deletion.detail,
+        "id": action_id(deletion),
+        "ledger": deletion.ledger,
+        "owner": deletion.owner,
+        "rule": deletion.rule,
+        "stage": deletion.stage.value,
+        "bytes": deletion.length,
+        "since_ms": deletion.since_ms,
+        "at_ms": deletion.at_ms,
+        "approved": deletion.approved,
+        "attempts": deletion.attempts,
+        "next_ms": deletion.next_ms or None,
+        "bookies": list(deletion.bookies),
+        "pending": list(deletion.pending),
+        "detail": deletion.detail,
         "by": deletion.by,
-    }  # fmt: skip
+    }
 
 
 def _node(node: Pointers, ledger: int) -> Row:
     return {
-        "path": node.path, "status": node.status.name.lower(), "version": node.version,
-        "points": ledger in node.ledgers, "ledgers": len(node.ledgers),
-        "highest": max(node.ledgers, default=None), "error": node.error,
-    }  # fmt: skip
+        "path": node.path,
+        "status": node.status.name.lower(),
+        "version": node.version,
+        "points": ledger in node.ledgers,
+        "ledgers": len(node.ledgers),
+        "highest": max(node.ledgers, default=None),
+        "error": node.error,
+    }
 
 
 def _planned(deletion: Deletion, mode: str) -> PlanRow:
@@ -242,7 +283,13 @@ def _action(row: Row, stage: str) -> PlanRow:
     rule, version = LEAK_RULES.find(row["rule"]), row["id"].rpartition("-v")[2]
     requirements = {"version": int(version)} if row["rule"] not in ORPHANS else {}
     return PlanRow(
-        row["id"], "delete", row["rule"], f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}",
-        stage, {"ledger": row["ledger"]}, row["next_ms"], requirements,
+        row["id"],
+        "delete",
+        row["rule"],
+        f"{row['bytes']} bytes of {row['owner']}: {rule.title if rule else ''}",
+        stage,
+        {"ledger": row["ledger"]},
+        row["next_ms"],
+        requirements,
         {"owner": row["owner"], "bytes": row["bytes"], "since_ms": row["since_ms"]},
-    )  # fmt: skip
+    )

@@ -22,6 +22,7 @@ def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
     """Unreferenced ledgers, their bytes, and deletions in progress."""
     found = status["deletion"] or {"unreferenced": 0, "bytes": 0, "deletions": {}}
     return {
-        "unreferenced": found["unreferenced"], "unreferenced bytes": found["bytes"],
+        "unreferenced": found["unreferenced"],
+        "unreferenced bytes": found["bytes"],
         "deletions in progress": sum(found["deletions"].values()),
-    }  # fmt: skip
+    }

@@ -48,13 +48,18 @@ class DeletionStream(Stream):
         else:
             owners = self._owners = Pulsar(cluster, journal, policy, clock, stores)
             self._deletions = DeletionReconciler(
-                owners, journal, policy, lambda: cluster.keeper.first_epoch, step, clock,
-                settings.spark.buckets, owners.check, history=context.history, caught_up=lambda: self._read.done,
-            )  # fmt: skip
-            self._orphans = OrphanObjects(
-                owners.stores, stores, owners, journal, policy, step, clock,
-                context.history,
-            )  # fmt: skip
+                owners,
+                journal,
+                policy,
+                lambda: cluster.keeper.first_epoch,
+                step,
+                clock,
+                settings.spark.buckets,
+                owners.check,
+                history=context.history,
+                caught_up=lambda: self._read.done,
+            )
+            self._orphans = OrphanObjects(owners.stores, stores, owners, journal, policy, step, clock, context.history)
             self._report = DeletionReport(policy, self._deletions, owners, clock, orphans=self._orphans)
 
     def load(self) -> None:
@@ -98,9 +103,15 @@ class DeletionStream(Stream):
         report = self._report
         found = report.status()
         return StreamStatus(
-            found["mode"], found["paused"], found["deletions"], found["oldest_ms"], report.sources(now_ms),
-            report.stopped(), report.not_ready(), fields={"deletion": found},
-        )  # fmt: skip
+            found["mode"],
+            found["paused"],
+            found["deletions"],
+            found["oldest_ms"],
+            report.sources(now_ms),
+            report.stopped(),
+            report.not_ready(),
+            fields={"deletion": found},
+        )
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Why the unreferenced ledgers and objects are not known yet."""

@@ -67,6 +67,7 @@ class DeletionTarget(Protocol):
 
 def items_of(rows: Ledgers) -> dict[int, DeletionItem]:
     """Ledgers according to their metadata: every bookie of any ensemble, in order."""
-    places = (tuple(sorted({bookie for ensemble in rows.ensembles(at) for bookie in ensemble}))
-              for at in range(len(rows)))  # fmt: skip
+    places = (
+        tuple(sorted({bookie for ensemble in rows.ensembles(at) for bookie in ensemble})) for at in range(len(rows))
+    )
     return dict(zip(rows.ledger.tolist(), map(DeletionItem, rows.version.tolist(), places), strict=True))

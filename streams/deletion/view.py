@@ -13,6 +13,8 @@ from trueup.streams.runtime.warm import View
 def view(spark: Callable[[], SparkSession], journal: Journal, chosen: SparkSettings) -> View:
     """The query of deletion."""
     return View(
-        "deletion", query.FORM, query.TOPICS,
+        "deletion",
+        query.FORM,
+        query.TOPICS,
         lambda sink, checkpoint: query.start(spark(), journal, chosen, sink, checkpoint),
-    )  # fmt: skip
+    )

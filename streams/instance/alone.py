@@ -65,9 +65,10 @@ class Instance:
             if value["run"] in others or value["epoch"] > 0:
                 self.leave()
                 raise Stop(
-                    f"one application for the journal {self._journal.topic('*')}", f"another one at {value['place']}",
+                    f"one application for the journal {self._journal.topic('*')}",
+                    f"another one at {value['place']}",
                     "stop it first, or set a different journal.prefix",
-                )  # fmt: skip
+                )
 
     def beat(self) -> None:
         """Append a sign of life. A journal that does not respond gets the next one."""
@@ -104,9 +105,16 @@ class Instance:
 
     def _say(self, state: str, within_s: float = BEAT_S) -> None:
         record = {
-            "run": self.run, "state": state, "since": self._since, "place": self._place, "at_ms": self._clock(),
-            "epoch": 0, "after": -1, "number": 0, "takeover_ms": 0,
-        }  # fmt: skip
+            "run": self.run,
+            "state": state,
+            "since": self._since,
+            "place": self._place,
+            "at_ms": self._clock(),
+            "epoch": 0,
+            "after": -1,
+            "number": 0,
+            "takeover_ms": 0,
+        }
         self._journal.put([(INSTANCES, KEY, record)], within_s)
 
 

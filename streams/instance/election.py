@@ -39,9 +39,16 @@ class Election:
     gives no further signs."""
 
     def __init__(
-        self, journal: Journal, place: str, name: str, takeover_s: float, clock: Callable[[], int],
-        lost: Callable[[], object], now: Callable[[], float] = awake_s, able: bool = True,
-    ) -> None:  # fmt: skip
+        self,
+        journal: Journal,
+        place: str,
+        name: str,
+        takeover_s: float,
+        clock: Callable[[], int],
+        lost: Callable[[], object],
+        now: Callable[[], float] = awake_s,
+        able: bool = True,
+    ) -> None:
         self._journal, self._place, self._clock, self._lost, self._now = journal, place, clock, lost, now
         self._name, self._read = name, -1
         self.run = uuid.uuid4().hex
@@ -160,9 +167,16 @@ class Election:
 
     def _put(self, sign: Sign, within_s: float) -> None:
         record: dict[str, Any] = {
-            "run": sign.run, "state": sign.state, "since": sign.since, "place": sign.place, "at_ms": self._clock(),
-            "epoch": sign.epoch, "after": sign.after, "number": sign.number, "takeover_ms": sign.takeover_ms,
-        }  # fmt: skip
+            "run": sign.run,
+            "state": sign.state,
+            "since": sign.since,
+            "place": sign.place,
+            "at_ms": self._clock(),
+            "epoch": sign.epoch,
+            "after": sign.after,
+            "number": sign.number,
+            "takeover_ms": sign.takeover_ms,
+        }
         self._journal.put([(INSTANCES, self._key(sign), record)], within_s)
 
     def _key(self, sign: Sign) -> bytes:

@@ -19,8 +19,10 @@ Array = NDArray[Any]
 _LONGEST = 10  # maximum bytes of a varint
 _TOP = np.uint64(0x8080_8080_8080_8080)
 _FOLDS = (
-    (np.uint64(0x007F_007F_007F_007F), 1), (np.uint64(0x0000_3FFF_0000_3FFF), 2), (np.uint64(0x0000_0000_0FFF_FFFF), 4),
-)  # fmt: skip
+    (np.uint64(0x007F_007F_007F_007F), 1),
+    (np.uint64(0x0000_3FFF_0000_3FFF), 2),
+    (np.uint64(0x0000_0000_0FFF_FFFF), 4),
+)
 
 
 T = TypeVar("T")

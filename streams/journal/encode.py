@@ -69,9 +69,8 @@ class BodyWriter:
             taken += len(table)
         raw, edges = _joined(b"".join(pool), np.concatenate(sizes), code)
         return [
-            raw[start:end]
-            for start, end in zip(edges[self.starts].tolist(), edges[self._ends].tolist(), strict=True)
-        ]  # fmt: skip
+            raw[start:end] for start, end in zip(edges[self.starts].tolist(), edges[self._ends].tolist(), strict=True)
+        ]
 
 
 def text(value: str) -> bytes:
@@ -125,8 +124,9 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> 
     # A field that may be null begins with its branch, 0 for null.
     some = {
         field.name: np.fromiter((value is not None for value in columns[field.name]), bool, count)
-        for field in fields if field.optional
-    }  # fmt: skip
+        for field in fields
+        if field.optional
+    }
     made = BodyWriter(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
     at = made.starts
     for name, kind, optional in fields:

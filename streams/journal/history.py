@@ -49,10 +49,11 @@ class History:
         """Add rows, oldest first."""
         who = WHO.get()
         made = [
-            row if row.who and len(row.detail) <= DETAIL  # `_replace` would dominate the time of many repairs
+            row
+            if row.who and len(row.detail) <= DETAIL  # `_replace` would dominate the time of many repairs
             else row._replace(who=row.who or who, detail=row.detail[:DETAIL])
             for row in rows
-        ]  # fmt: skip
+        ]
         if actions.isEnabledFor(logging.INFO):
             for row in made:
                 actions.info(

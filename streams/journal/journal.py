@@ -70,12 +70,18 @@ class Journal:
         full names of the created ones."""
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
         chosen = self.settings
-        created = self.topics.create([
-            TopicSpec(
-                self.topic(each.name), chosen.partitions if each.partitioned else 1, chosen.replication,
-                expires if each.name == HISTORY else each.configs,
-            ) for each in declared()
-        ], timeout_s)  # fmt: skip
+        created = self.topics.create(
+            [
+                TopicSpec(
+                    self.topic(each.name),
+                    chosen.partitions if each.partitioned else 1,
+                    chosen.replication,
+                    expires if each.name == HISTORY else each.configs,
+                )
+                for each in declared()
+            ],
+            timeout_s,
+        )
         try:  # the setting may have changed since the topic was created
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)
         except TrueupError as error:

@@ -50,9 +50,10 @@ def keys_of(file: str) -> Sequence[bytes]:
     keys = [line.strip() for line in content.splitlines() if line.strip()]
     if not keys or min(map(len, keys)) < LEAST_KEY:
         raise Stop(
-            f"keys of at least {LEAST_KEY} characters in journal.key_file {file}", "none, or a shorter one",
+            f"keys of at least {LEAST_KEY} characters in journal.key_file {file}",
+            "none, or a shorter one",
             "create one with `(umask 077; openssl rand -hex 32 > FILE)`",
-        )  # fmt: skip
+        )
     return keys
 
 

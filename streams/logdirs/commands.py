@@ -134,9 +134,10 @@ def broker(api: ApiTarget, output: str, broker: str) -> None:
         return
     out.titled(_broker_head(found, app.now_ms))
     for title, rows, columns in (
-        ("Directories", found["directories"], DIRECTORY), ("Moves", found["moves"], MOVES),
+        ("Directories", found["directories"], DIRECTORY),
+        ("Moves", found["moves"], MOVES),
         ("Largest replicas", found["largest"], LARGEST),
-    ):  # fmt: skip
+    ):
         click.echo(f"\n{title}")
         out.table(rows, columns, "None.")
     if found["rule"]:

@@ -66,20 +66,32 @@ PAGE = PageSection(
 )
 
 LOGDIRS = Descriptor(
-    name="logdirs", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    name="logdirs",
+    topics=TOPICS,
+    signs=signs,
+    page=(PAGE,),
+    metrics=_metrics,
     settings=LazyObjects("trueup.state.kafka.settings:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),
     rules=LazyObjects("trueup.state.logdirs.rules:LOGDIR_RULES"),
-    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"logdirs": []},
+    commands=_commands,
+    checks=_checks,
+    make=_make,
+    absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(ResourceKind("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
     kinds={
         "move": "orders the broker to move the replica {topic}: {reason}",
         "cordon": "changes which directories of {topic} take new partitions: {reason}",
     },
-    trends=trends, units={"moving": "moves", "planned moves": "moves"},
+    trends=trends,
+    units={"moving": "moves", "planned moves": "moves"},
     verbs=(
-        Verb("topic", "topics/<kafka>",
-             '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}', _topic,
-             "name is required; the other fields have these defaults"),
+        Verb(
+            "topic",
+            "topics/<kafka>",
+            '{"name": "...", "partitions": 1, "replicas": 1, "configs": {"retention.ms": "-1"}}',
+            _topic,
+            "name is required; the other fields have these defaults",
+        ),
     ),
-)  # fmt: skip
+)

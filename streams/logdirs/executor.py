@@ -58,9 +58,12 @@ class DirectoryBalancer:
     """Executes changes on the brokers of one cluster. ``ours``: changes of earlier runs. Used by one thread."""
 
     def __init__(
-        self, ours: Mapping[int, OwnChanges], keep: Callable[[int, OwnChanges], None], say: Say,
+        self,
+        ours: Mapping[int, OwnChanges],
+        keep: Callable[[int, OwnChanges], None],
+        say: Say,
         moved: Callable[[str, int], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.ours, self._keep, self._say, self._moved = dict(ours), keep, say, moved
         self._altered: dict[int, ChangedSettings] = {}
 
@@ -161,8 +164,9 @@ class DirectoryBalancer:
         chosen = {move.what: move for move in ours.moves if (move.topic, move.partition) in refused}
         changed = {
             what: advance(move, MoveEvent.REFUSE, now_ms, refused[move.topic, move.partition].detail)
-            for what, move in chosen.items() if move.at_ms == now_ms and what in sent
-        }  # fmt: skip
+            for what, move in chosen.items()
+            if move.at_ms == now_ms and what in sent
+        }
         found = after(ours, changed)
         self._remember(broker, found)
         self._report(broker, ours, found)
@@ -196,10 +200,14 @@ def record_of(kafka: str, broker: int, ours: OwnChanges, at_ms: int) -> dict[str
         return None
     names = [spec.name for spec in fields(Relocation)]
     return {
-        "kafka": kafka, "broker": broker, "at_ms": at_ms, "cordoned": sorted(ours.cordoned),
-        "throttles": sorted(ours.throttles), "approved": sorted(ours.approved),
+        "kafka": kafka,
+        "broker": broker,
+        "at_ms": at_ms,
+        "cordoned": sorted(ours.cordoned),
+        "throttles": sorted(ours.throttles),
+        "approved": sorted(ours.approved),
         "moves": [{name: getattr(move, name) for name in names} for move in ours.moves],
-    }  # fmt: skip
+    }
 
 
 def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: int | None, now_ms: int) -> OwnChanges:
@@ -211,8 +219,11 @@ def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: i
         frozenset({decision.throttle}) if decision.throttle else frozenset()
     )
     planned = {move.what for move in decision.moves}
-    lapsed = {m.what: advance(m, MoveEvent.LAPSE, now_ms) for m in ours.moves
-              if m.stage is MoveStage.FORGOTTEN and m.what not in planned}  # fmt: skip
+    lapsed = {
+        m.what: advance(m, MoveEvent.LAPSE, now_ms)
+        for m in ours.moves
+        if m.stage is MoveStage.FORGOTTEN and m.what not in planned
+    }
     back = {m.what: advance(m, MoveEvent.CANCEL, now_ms) for m in decision.cancel if m.stage is not MoveStage.LEAVING}
     made = after(ours, {**lapsed, **back})._replace(cordoned=cordoned, throttles=throttles)
     for move in decision.start:

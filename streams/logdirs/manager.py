@@ -37,9 +37,14 @@ class LogDirsManager:
     """Every cluster of section logdirs. Safe to use from several threads."""
 
     def __init__(
-        self, live: Live, journal: Journal, metrics: LogDirMetrics, clock: Callable[[], int],
-        connect: Callable[[Endpoint], Client] = Directories, history: History | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        live: Live,
+        journal: Journal,
+        metrics: LogDirMetrics,
+        clock: Callable[[], int],
+        connect: Callable[[Endpoint], Client] = Directories,
+        history: History | None = None,
+    ) -> None:
         self._live, self._journal, self._metrics, self._clock, self._connect = live, journal, metrics, clock, connect
         self.by_name: dict[str, LogDirsReconciler] = {}
         self.history = history or History()
@@ -57,8 +62,9 @@ class LogDirsManager:
         self.left = [
             f"logdirs.{name}: expected to be declared, as {many(len(brokers), 'broker')} may still have a throttle, "
             "cordons or moves of Trueup; found nothing; declare it in mode observe to revert them"
-            for name, brokers in ours.items() if brokers and name not in declared
-        ]  # fmt: skip
+            for name, brokers in ours.items()
+            if brokers and name not in declared
+        ]
         seen = self._journal.newest(DIRECTORIES) if declared else {}
         for kafka, found in seen.values():
             if (dirs := self.by_name.get(kafka)) is not None:
@@ -134,9 +140,11 @@ class LogDirsManager:
         """One row per directory."""
         return [
             directory_row(dirs, known, d)
-            for dirs in self._all() for known in dirs.known.values() if known.observed is not None
+            for dirs in self._all()
+            for known in dirs.known.values()
+            if known.observed is not None
             for d in known.observed.directories
-        ]  # fmt: skip
+        ]
 
     def broker(self, name: str, broker: int) -> Row:
         """The details of one broker; its largest replicas are queried now. Raises `Refused`, and errors of the
@@ -148,24 +156,35 @@ class LogDirsManager:
             raise Refused(f"a broker {broker} of {name}", f"brokers {ids}", "see `trueup get dirs`")
         now = dirs.client.look([broker])[0]
         return {
-            "kafka": name, "broker": broker, "mode": dirs.policy.mode, "strategy": strategy_of(dirs, known),
-            "skew": known.observed.skew, "after": known.decision.after if known.decision else known.observed.skew,
-            "rule": known.rule, "reason": known.reason, "at_ms": known.observed.at_ms,
+            "kafka": name,
+            "broker": broker,
+            "mode": dirs.policy.mode,
+            "strategy": strategy_of(dirs, known),
+            "skew": known.observed.skew,
+            "after": known.decision.after if known.decision else known.observed.skew,
+            "rule": known.rule,
+            "reason": known.reason,
+            "at_ms": known.observed.at_ms,
             "throttles": sorted(known.ours.throttles),
             "directories": [directory_row(dirs, known, d) for d in known.observed.directories],
             "moves": [plan_json(row) for row in plan_rows(dirs) if row.evidence["broker"] == broker],
             "largest": [r._asdict() for r in largest(now.broker, LARGEST)] if now.broker else [],
-        }  # fmt: skip
+        }
 
     def findings(self, wanted: Filter) -> list[Finding]:
         """Brokers that violate a rule."""
         found = [
             Finding(
-                {"broker": f"{dirs.name}/{number}"}, rule.verdict.name.lower(), rule.id, one.reason,
+                {"broker": f"{dirs.name}/{number}"},
+                rule.verdict.name.lower(),
+                rule.id,
+                one.reason,
                 one.observed.at_ms if one.observed else None,
             )
-            for dirs in self._all() for number, one in dirs.known.items() if (rule := LOGDIR_RULES.find(one.rule))
-        ]  # fmt: skip
+            for dirs in self._all()
+            for number, one in dirs.known.items()
+            if (rule := LOGDIR_RULES.find(one.rule))
+        ]
         return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
 
     def plan(self) -> list[PlanRow]:

@@ -73,9 +73,14 @@ class LogDirMetrics(StreamMetrics):
     def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Set the gauges of all log directories and remove those of directories that are gone."""
         levels = {
-            self.dir_total: "total", self.dir_usable: "usable", self.dir_used: "used", self.dir_replicas: "bytes",
-            self.dir_partitions: "partitions", self.dir_online: "online", self.dir_cordoned: "cordoned",
-        }  # fmt: skip
+            self.dir_total: "total",
+            self.dir_usable: "usable",
+            self.dir_used: "used",
+            self.dir_replicas: "bytes",
+            self.dir_partitions: "partitions",
+            self.dir_online: "online",
+            self.dir_cordoned: "cordoned",
+        }
         for family in (*levels, self.broker_skew):
             family.metric.clear()
         for row in rows:

@@ -68,9 +68,14 @@ class LogDirsReconciler:
     """The reconciler of one cluster. One thread reconciles; others may read its state and approve actions."""
 
     def __init__(
-        self, name: str, policy: LiveSection[LogDirsSettings], balancer: DirectoryBalancer,
-        connect: Callable[[], Client], clock: Callable[[], int], say: Say,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        policy: LiveSection[LogDirsSettings],
+        balancer: DirectoryBalancer,
+        connect: Callable[[], Client],
+        clock: Callable[[], int],
+        say: Say,
+    ) -> None:
         self.name, self._policy, self.balancer, self._connect = name, policy, balancer, connect
         self._clock, self._say = clock, say
         self._client: Client | None = None
@@ -210,9 +215,11 @@ class LogDirsReconciler:
 def observed_record(kafka: str, found: ObservedBroker) -> Row:
     """An observation as a record of its topic."""
     return {
-        "kafka": kafka, **found._asdict(), "directories": [d._asdict() for d in found.directories],
+        "kafka": kafka,
+        **found._asdict(),
+        "directories": [d._asdict() for d in found.directories],
         "copying": [c._asdict() for c in found.copying],
-    }  # fmt: skip
+    }
 
 
 def directories_of(record: Mapping[str, Any]) -> tuple[str, ObservedBroker]:

@@ -27,13 +27,20 @@ def cluster_row(dirs: LogDirsReconciler) -> Row:
     planned = [move for decision in decisions for move in decision.moves]
     seen = [one.observed for one in known if one.observed]
     return {
-        "kafka": dirs.name, "mode": policy.mode, "strategy": policy.strategy, "paused": policy.paused,
-        "brokers": len(known), "directories": sum(len(one.directories) for one in seen),
-        "skew": max((one.skew for one in seen), default=0.0), "rules": dict(rules),
-        "planned": len(planned), "planned_bytes": sum(move.bytes for move in planned),
-        "moving": sum(len(one.copying) for one in seen), "at_ms": dirs.at_ms,
+        "kafka": dirs.name,
+        "mode": policy.mode,
+        "strategy": policy.strategy,
+        "paused": policy.paused,
+        "brokers": len(known),
+        "directories": sum(len(one.directories) for one in seen),
+        "skew": max((one.skew for one in seen), default=0.0),
+        "rules": dict(rules),
+        "planned": len(planned),
+        "planned_bytes": sum(move.bytes for move in planned),
+        "moving": sum(len(one.copying) for one in seen),
+        "at_ms": dirs.at_ms,
         "reason": dirs.problem or next(reasons, ""),
-    }  # fmt: skip
+    }
 
 
 def directory_row(dirs: LogDirsReconciler, known: BrokerState, d: Directory) -> Row:
@@ -41,19 +48,26 @@ def directory_row(dirs: LogDirsReconciler, known: BrokerState, d: Directory) -> 
     assert known.observed is not None, "its directory is given"
     whose = "ours" if d.path in known.ours.cordoned else "others"
     return {
-        "kafka": dirs.name, "broker": known.observed.broker, **d._asdict(),
-        "used": d.total - d.usable if d.total >= 0 else -1, "cordoned": whose if d.cordoned else "",
-        "strategy": strategy_of(dirs, known), "skew": known.observed.skew, "rule": known.rule, "reason": known.reason,
+        "kafka": dirs.name,
+        "broker": known.observed.broker,
+        **d._asdict(),
+        "used": d.total - d.usable if d.total >= 0 else -1,
+        "cordoned": whose if d.cordoned else "",
+        "strategy": strategy_of(dirs, known),
+        "skew": known.observed.skew,
+        "rule": known.rule,
+        "reason": known.reason,
         "at_ms": known.observed.at_ms,
-    }  # fmt: skip
+    }
 
 
 def plan_rows(dirs: LogDirsReconciler) -> list[PlanRow]:
     """Moves in progress, and changes that are due or wait for approval."""
     rows = list[PlanRow]()
     for broker, known in dirs.known.items():
-        rows += [_under_way(dirs.name, broker, move, known.observed) for move in known.ours.moves
-                 if move.stage in UNDER_WAY]  # fmt: skip
+        rows += [
+            _under_way(dirs.name, broker, move, known.observed) for move in known.ours.moves if move.stage in UNDER_WAY
+        ]
         if known.decision is not None:
             rows += _cordons(dirs, broker, known.decision, known)
             sooner = known.decision.skew
@@ -68,8 +82,15 @@ def _due(dirs: LogDirsReconciler, move: Move, sooner: float, known: BrokerState)
     refused = any(m.what == move.what and m.stage == "refused" for m in known.ours.moves)
     stage = "refused" if refused else AWAITING if dirs.waits(move.broker, name) else "planned"
     text = f"{size(move.bytes)} from {move.source} to {move.target}; skew {sooner:.0%}, then {move.skew:.0%}"
-    evidence = {"broker": move.broker, "from": move.source, "to": move.target, "bytes": move.bytes,
-                "skew_before": sooner, "skew_after": move.skew, "copied": 0}  # fmt: skip
+    evidence = {
+        "broker": move.broker,
+        "from": move.source,
+        "to": move.target,
+        "bytes": move.bytes,
+        "skew_before": sooner,
+        "skew_after": move.skew,
+        "copied": 0,
+    }
     return _move(dirs.name, name, move, text, stage, evidence)
 
 

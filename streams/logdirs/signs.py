@@ -38,6 +38,7 @@ def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
     """The largest skew, moves in progress, and planned ones."""
     rows = status["logdirs"]
     return {
-        "skew %": max((row["skew"] for row in rows), default=0.0) * 100, "moving": sum(row["moving"] for row in rows),
+        "skew %": max((row["skew"] for row in rows), default=0.0) * 100,
+        "moving": sum(row["moving"] for row in rows),
         "planned moves": sum(row["planned"] for row in rows),
-    }  # fmt: skip
+    }

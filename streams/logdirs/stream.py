@@ -35,10 +35,14 @@ class LogDirsStream(Stream):
         modes = {row["mode"] for row in rows}
         rules = {rule: sum(row["rules"].get(rule, 0) for row in rows) for row in rows for rule in row["rules"]}
         return StreamStatus(
-            modes.pop() if len(modes) == 1 else "", all(row["paused"] for row in rows) and bool(rows), rules,
-            sources=found.sources(now_ms), problems=[*found.left, *found.problems()], not_ready=found.not_ready(),
+            modes.pop() if len(modes) == 1 else "",
+            all(row["paused"] for row in rows) and bool(rows),
+            rules,
+            sources=found.sources(now_ms),
+            problems=[*found.left, *found.problems()],
+            not_ready=found.not_ready(),
             fields={"logdirs": rows},
-        )  # fmt: skip
+        )
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Problems of clusters whose directories may be missing or outdated."""

@@ -14,8 +14,6 @@ TOPICS = declare(
     JournalTopic(
         "directories", "logdirs/schemas/directories.avsc", key=_broker, form="logdirs.reconciler:directories_of"
     ),
-    JournalTopic(
-        "changes", "logdirs/schemas/changes.avsc", key=_broker, form="logdirs.executor:ours_of"
-    ),
-)  # fmt: skip
+    JournalTopic("changes", "logdirs/schemas/changes.avsc", key=_broker, form="logdirs.executor:ours_of"),
+)
 DIRECTORIES, CHANGES = (topic.name for topic in TOPICS)

@@ -63,8 +63,9 @@ class DamageReports:
             known = {one.replica: one for one in self._all()}
             fresh = {
                 replica: ReplicaDamage(replica, missing, reporter, now_ms)
-                for replica, missing in found if replica not in known
-            }  # fmt: skip
+                for replica, missing in found
+                if replica not in known
+            }
             dropped = crowded_out([*known.values(), *fresh.values()])
             records = [(DAMAGES, damage_key(replica._asdict()), _record(one)) for replica, one in fresh.items()]
             self._journal.put(
@@ -126,9 +127,8 @@ class DamageReports:
         """The findings about confirmed or about other replicas, the oldest first. Their bookie is the one of the
         replica."""
         chosen = [
-            one for one in self._all()
-            if one.confirmed is confirmed and wanted.bookie in (None, one.replica.bookie)
-        ]  # fmt: skip
+            one for one in self._all() if one.confirmed is confirmed and wanted.bookie in (None, one.replica.bookie)
+        ]
         if wanted.namespace is not None and chosen:
             ledgers = np.array([one.replica.ledger for one in chosen], np.int64)
             within = {*self._cluster.select(ledgers, LedgerSelection(namespace=wanted.namespace)).tolist()}
@@ -160,9 +160,14 @@ def _reasons(one: ReplicaDamage) -> Iterator[str]:
 
 def _row(one: ReplicaDamage) -> dict[str, Any]:
     return {
-        **one.replica._asdict(), "found": "missing" if one.missing else "digest", "confirmed": one.confirmed,
-        "reporter": one.reporter, "at_ms": one.at_ms, "checked_ms": one.checked_ms, "detail": one.detail,
-    }  # fmt: skip
+        **one.replica._asdict(),
+        "found": "missing" if one.missing else "digest",
+        "confirmed": one.confirmed,
+        "reporter": one.reporter,
+        "at_ms": one.at_ms,
+        "checked_ms": one.checked_ms,
+        "detail": one.detail,
+    }
 
 
 def _record(one: ReplicaDamage) -> dict[str, Any]:

@@ -40,13 +40,21 @@ def _absent(settings: "Settings") -> Mapping[str, Any]:
 
     chosen = settings.section(PlacementSettings)
     return {
-        "watches_ledgers": False, "mode": chosen.mode, "paused": chosen.paused,
-        "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0}, "not_judged": 0, "ledgers": 0,
-        "oldest_drift_ms": None, "waiting": {}, "without_copies": 0,
+        "watches_ledgers": False,
+        "mode": chosen.mode,
+        "paused": chosen.paused,
+        "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0},
+        "not_judged": 0,
+        "ledgers": 0,
+        "oldest_drift_ms": None,
+        "waiting": {},
+        "without_copies": 0,
         "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0},
-        "held": "", "unbound": "", "bookies": {},
+        "held": "",
+        "unbound": "",
+        "bookies": {},
         "damages": {"reported": 0, "confirmed": 0},
-    }  # fmt: skip
+    }
 
 
 def _replicas(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -76,24 +84,39 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
 
 
 PLACEMENT = Descriptor(
-    name="placement", topics=(*BOOKKEEPER, *TOPICS), signs=signs, page=PAGE,
+    name="placement",
+    topics=(*BOOKKEEPER, *TOPICS),
+    signs=signs,
+    page=PAGE,
     settings=LazyObjects("trueup.state.placement.settings:PLACEMENT"),
     rules=LazyObjects("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),
-    commands=_commands, checks=_checks, make=_make, metrics=_metrics, absent=_absent, view=_view,
+    commands=_commands,
+    checks=_checks,
+    make=_make,
+    metrics=_metrics,
+    absent=_absent,
+    view=_view,
     todo="set cluster.zookeeper",
     lists=(
-        Noun("ledgers", 100, {"all": ("true", "false")}, selectors=("bookie", "namespace")), Noun("bookies"),
+        Noun("ledgers", 100, {"all": ("true", "false")}, selectors=("bookie", "namespace")),
+        Noun("bookies"),
         Noun("marks"),
     ),
     selectors=("bookie", "namespace"),
     things=(
         ResourceKind(
-            "ledger", "ledgers/<ledger>", ids=("ledger",), names=by_field("ledger"),
+            "ledger",
+            "ledgers/<ledger>",
+            ids=("ledger",),
+            names=by_field("ledger"),
             template="placement/templates/ledger.html",
             shown=("fragments", "changes", "mark", "owned", "claim", "held"),
         ),
         ResourceKind(
-            "bookie", "bookies/<bookie>", names=by_field("bookie"), template="placement/templates/bookie.html",
+            "bookie",
+            "bookies/<bookie>",
+            names=by_field("bookie"),
+            template="placement/templates/bookie.html",
             shown=("if_lost",),
         ),
         ResourceKind("what-if", "what-if/<kind>"),
@@ -103,11 +126,19 @@ PLACEMENT = Descriptor(
         "withdraw": "deletes its under-replication mark of ledger {ledger}",
     },
     trends=trends,
-    units={**dict.fromkeys(("drifted", "blocked", "unknown"), "ledgers"), "marks outstanding": "marks",
-           "lost bookies": "bookies"},
+    units={
+        **dict.fromkeys(("drifted", "blocked", "unknown"), "ledgers"),
+        "marks outstanding": "marks",
+        "lost bookies": "bookies",
+    },
     verbs=(
-        Verb("replica-reports", "replica-reports", '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, '
-             '"last": 9, "found": "missing"}]}', _replicas, "found is missing or digest; report at most 100 at once",
-             role=Role.REPORTER),
+        Verb(
+            "replica-reports",
+            "replica-reports",
+            '{"replicas": [{"ledger": 7, "bookie": "bookie1:3181", "first": 0, "last": 9, "found": "missing"}]}',
+            _replicas,
+            "found is missing or digest; report at most 100 at once",
+            role=Role.REPORTER,
+        ),
     ),
-)  # fmt: skip
+)

@@ -81,6 +81,7 @@ def bodies(rows: Rows) -> list[bytes]:
         return []
     rules = [RULES[code] for code in rows["rule"].tolist()]
     columns = {name: rows[name] for name in _NUMBERS}
-    return encode_columns(FINDINGS, {
-        **columns, "rule": [rule.id for rule in rules], "verdict": [rule.verdict.name.lower() for rule in rules],
-    })  # fmt: skip
+    return encode_columns(
+        FINDINGS,
+        {**columns, "rule": [rule.id for rule in rules], "verdict": [rule.verdict.name.lower() for rule in rules]},
+    )

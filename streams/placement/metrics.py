@@ -37,8 +37,7 @@ class PlacementMetrics(StreamMetrics):
             "marks_outstanding", "under-replication marks by owner: Trueup or other processes", "owner"
         )
         self.marks_idle = metrics.gauge(
-            "marks_idle_seconds",
-            "time for which no worker took any of the marks; 0: no marks, or active workers",
+            "marks_idle_seconds", "time for which no worker took any of the marks; 0: no marks, or active workers"
         )
         self.bookies = metrics.gauge("bookies", "bookies by status", "status")
         self.cap = metrics.gauge("marks_cap", "maximum number of outstanding marks (placement.max_marks)")
@@ -50,9 +49,10 @@ class PlacementMetrics(StreamMetrics):
         )
         self.repairs = metrics.counter("repair_steps_total", "transitions of repairs, by the stage reached", "stage")
         self.damages = metrics.gauge(
-            "damaged_replicas", "replicas that readers reported as damaged: reported, or confirmed by a read of Trueup",
+            "damaged_replicas",
+            "replicas that readers reported as damaged: reported, or confirmed by a read of Trueup",
             "state",
-        )  # fmt: skip
+        )
         self.damage_reports = metrics.counter(
             "replica_reports_total", "replicas that readers reported as damaged, and what became of them", "outcome"
         )

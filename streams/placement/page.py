@@ -19,10 +19,14 @@ def racks(bookies: list[Row]) -> list[Row]:
         few = writable if len(writable) <= CHIPS else writable[:CHIPS_OF_MANY]
         shown = [b for b in members if b["status"] != "writable"] + few
         counts = {status: sum(b["status"] == status for b in members) for status in reversed(order)}
-        made.append({
-            "rack": rack or "unknown rack (/default-rack)", "shown": shown, "left": len(members) - len(shown),
-            "counts": {status: count for status, count in counts.items() if count},
-        })  # fmt: skip
+        made.append(
+            {
+                "rack": rack or "unknown rack (/default-rack)",
+                "shown": shown,
+                "left": len(members) - len(shown),
+                "counts": {status: count for status, count in counts.items() if count},
+            }
+        )
     return made
 
 

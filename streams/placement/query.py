@@ -55,9 +55,12 @@ def folded(store: Store, frames: Iterator["pd.DataFrame"], signer: Signer | None
 def row_of(answer: BucketAnswer) -> dict[str, Any]:
     """An answer as a row of the stream."""
     return {
-        "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
-        "findings": answer.findings.tobytes(), "former": answer.former.to_bytes(),
-    }  # fmt: skip
+        "epoch": answer.epoch,
+        "full": answer.full,
+        "ledgers": answer.ledgers,
+        "findings": answer.findings.tobytes(),
+        "former": answer.former.to_bytes(),
+    }
 
 
 def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tuple[Ledgers, Topology | None]:

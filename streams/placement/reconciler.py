@@ -55,11 +55,19 @@ LEAST_SILENCE_MS = 30_000  # an idle query reports every 10 s
 APPROVE_S = 5.0
 _UNKNOWN_BOOKIE = RULES.code("placement.unknown-bookie")
 _NAME_LOST = [
-    RULES.code(f"placement.{name}") for name in (
-        "unreadable", "unknown-bookie", "lost-member", "all-copies-lost", "too-few-bookies", "refused-by-target",
-        "pending-member", "open-waits-for-writer", "open-older-fragment",
+    RULES.code(f"placement.{name}")
+    for name in (
+        "unreadable",
+        "unknown-bookie",
+        "lost-member",
+        "all-copies-lost",
+        "too-few-bookies",
+        "refused-by-target",
+        "pending-member",
+        "open-waits-for-writer",
+        "open-older-fragment",
     )
-]  # fmt: skip
+]
 """Rules of ledgers that name a lost bookie, or may name one."""
 
 
@@ -380,9 +388,8 @@ class PlacementReconciler:
             if known is not None and renewed(known, rule):
                 known = known._replace(attempts=0, next_ms=0)
             yield (
-                Repair(ledger, rule, version, since_ms) if known is None
-                else known._replace(rule=rule, version=version)
-            )  # fmt: skip
+                Repair(ledger, rule, version, since_ms) if known is None else known._replace(rule=rule, version=version)
+            )
 
     def _take(self, repairs: Iterable[Repair]) -> None:
         with self.lock:
@@ -444,9 +451,15 @@ def repair_of(record: Mapping[str, Any]) -> Repair:
 def entry(repair: Repair) -> HistoryRow:
     """A repair as a row of the history."""
     return HistoryRow(
-        repair.at_ms, action_id(repair.ledger, repair.version), "repair", repair.stage.value, repair.ledger,
-        rule=repair.rule, detail=repair.detail, who=ITSELF,
-    )  # fmt: skip
+        repair.at_ms,
+        action_id(repair.ledger, repair.version),
+        "repair",
+        repair.stage.value,
+        repair.ledger,
+        rule=repair.rule,
+        detail=repair.detail,
+        who=ITSELF,
+    )
 
 
 def action_id(ledger: int, version: int) -> str:

@@ -77,16 +77,22 @@ class PlacementReport:
             waiting = dict(self._reconciler.waiting)
             lost = without_copies(self._board.findings, self._board.outdated)
         return {
-            "counts": counts, "not_judged": not_judged, "ledgers": sum(counts.values()), "oldest_drift_ms": oldest,
-            "waiting": waiting, "without_copies": lost,
+            "counts": counts,
+            "not_judged": not_judged,
+            "ledgers": sum(counts.values()),
+            "oldest_drift_ms": oldest,
+            "waiting": waiting,
+            "without_copies": lost,
             "marks": {
                 "outstanding": int((marks["version"] >= 0).sum()),
                 "ours": sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
-                "cap": self._policy.current.max_marks, "idle_ms": self._workers.idle_ms(now_ms),
+                "cap": self._policy.current.max_marks,
+                "idle_ms": self._workers.idle_ms(now_ms),
             },
-            "held": topology.held if topology else "", "unbound": self._auditor.unbound(),
+            "held": topology.held if topology else "",
+            "unbound": self._auditor.unbound(),
             "bookies": _bookies(topology),
-        }  # fmt: skip
+        }
 
     def tick(self, runs: bool) -> None:
         """Update the readiness; called periodically, so that readiness does not depend on requests."""
@@ -175,9 +181,10 @@ class PlacementReport:
         elif self._cluster.blind(now_ms):
             age_ms = health.age_ms(now_ms)
             reasons.append(
-                "ZooKeeper was not observed yet" if age_ms is None
+                "ZooKeeper was not observed yet"
+                if age_ms is None
                 else f"the last observation of ZooKeeper is {age_ms // 1000} s old"
-            )  # fmt: skip
+            )
         if health.forbidden:
             reasons.append(f"no permission to read {many(health.forbidden, 'ledger')}")
         if judged and not runs:
@@ -221,10 +228,14 @@ class PlacementReport:
         mark, repair = self._board.mark(ledger), self._reconciler.repairs.get(ledger)
         numbers = {name: int(row[name]) for name in ("copies", "racks", "version", "fragment")}
         return Finding(
-            {"ledger": ledger}, rule.verdict.name.lower(), rule.id, rule.title, int(row["since_ms"]),
+            {"ledger": ledger},
+            rule.verdict.name.lower(),
+            rule.id,
+            rule.title,
+            int(row["since_ms"]),
             repair.stage.value if repair else "",
             {**numbers, "marked": mark is not None and int(mark["version"]) >= 0, "held": bool(row["held"])},
-        )  # fmt: skip
+        )
 
     def ledgers(self, limit: int, every: bool, where: LedgerSelection = ANY) -> LimitedRows:
         """Ledgers with a verdict other than true, highest risk first; with ``every`` then the others, by id. Current
@@ -293,21 +304,23 @@ class PlacementReport:
         numbers = ("ledger", "ensemble", "quorum", "ack_quorum", "version", "mzxid", "ctime_ms", "last_entry", "length")
         return {
             **{name: record[name] for name in numbers},  # type: ignore[literal-required]
-            "state": LedgerState(record["state"]).name.lower(), "error": record["error"],
+            "state": LedgerState(record["state"]).name.lower(),
+            "error": record["error"],
             "fragments": [
                 {"first_entry": f["first_entry"], "last_entry": end, **fragment}
                 for f, end, fragment in zip(fragments, ends, shown["fragments"], strict=True)
             ],
-            "verdict": verdict, "rule": rule.id, "reason": reason, "held": shown["held"],
+            "verdict": verdict,
+            "rule": rule.id,
+            "reason": reason,
+            "held": shown["held"],
             "changes": [*shown["changes"], *self._rack_problem(rule.id)],
             "since_ms": int(finding["since_ms"]) if finding is not None else None,
             "mark": self._marks(np.array([mark], MARK))[0] if mark is not None else None,
             "stage": repair.stage.value if repair else "",
-            "history": [
-                {"at_ms": e.at_ms, "event": e.outcome, "detail": e.detail, "by": e.who} for e in history
-            ],
+            "history": [{"at_ms": e.at_ms, "event": e.outcome, "detail": e.detail, "by": e.who} for e in history],
             "claim": {"component": component.name.lower(), "owner": owner, "cursor": cursor},
-        }  # fmt: skip
+        }
 
     def _rack_problem(self, rule: str) -> Iterator[str]:
         """Why the rack map has no answer, if the verdict waits for one."""
@@ -359,12 +372,15 @@ class PlacementReport:
         ours = None if hidden else repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"])
         finding = self._board.finding(ledger)
         return {
-            "ledger": ledger, "ours": ours, "locked_by": owners.get(ledger, ""),
-            "ctime_ms": int(row["ctime_ms"]), "version": int(row["version"]),
+            "ledger": ledger,
+            "ours": ours,
+            "locked_by": owners.get(ledger, ""),
+            "ctime_ms": int(row["ctime_ms"]),
+            "version": int(row["version"]),
             "replicas": list(mark.replicas) if mark is not None else [],
             "verdict": Verdict(int(finding["verdict"])).name.lower() if finding is not None else "true",
             "stage": repair.stage.value if repair else "",
-        }  # fmt: skip
+        }
 
     def plan(self) -> list[PlanRow]:
         """Ordered repairs and the next ones, highest risk first."""
@@ -372,8 +388,10 @@ class PlacementReport:
             now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
             due = wanted(self._board, repairs, now_ms)
             under_way = [r for r in repairs.values() if r.stage is not RepairStage.APPROVED]
-            found = {int(row["ledger"]): row for row in self._board.findings[
-                np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]}  # fmt: skip
+            found = {
+                int(row["ledger"]): row
+                for row in self._board.findings[np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]
+            }
         ask = self._policy.current.mode == "approve"
         rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in due]
         return rows + [self._under_way(r, found.get(r.ledger)) for r in under_way]
@@ -383,36 +401,52 @@ class PlacementReport:
         stage = "approved" if repair and repair.stage is RepairStage.APPROVED else AWAITING if ask else "planned"
         stage = "held" if row["held"] else stage
         return PlanRow(
-            action_id(ledger, at), "mark", rule.id, rule.title, stage, {"ledger": ledger},
+            action_id(ledger, at),
+            "mark",
+            rule.id,
+            rule.title,
+            stage,
+            {"ledger": ledger},
             requirements={"version": at, "epoch": self._topology.epoch},
-            evidence={"fragment": int(row["fragment"]), "since_ms": int(row["since_ms"])}, measured=_measured(row),
-        )  # fmt: skip
+            evidence={"fragment": int(row["fragment"]), "since_ms": int(row["since_ms"])},
+            measured=_measured(row),
+        )
 
     def _under_way(self, repair: Repair, row: Rows | None) -> PlanRow:
         rule = RULES.find(repair.rule)
         return PlanRow(
             action_id(repair.ledger, repair.version),
-            "withdraw" if repair.stage in (RepairStage.LEAVING, RepairStage.STUCK) else "mark", repair.rule,
-            rule.title if rule else "", repair.stage.value, {"ledger": repair.ledger}, repair.next_ms or None,
+            "withdraw" if repair.stage in (RepairStage.LEAVING, RepairStage.STUCK) else "mark",
+            repair.rule,
+            rule.title if rule else "",
+            repair.stage.value,
+            {"ledger": repair.ledger},
+            repair.next_ms or None,
             {"version": repair.version, "epoch": self._topology.epoch},
             {"attempts": repair.attempts, "detail": repair.detail, "since_ms": repair.since_ms},
             _measured(row) if row is not None else {},
-        )  # fmt: skip
+        )
 
 
 def _shape(rows: Ledgers, at: int) -> dict[str, Any]:
     return {
-        "ledger": int(rows.ledger[at]), "state": LedgerState(int(rows.state[at])).name.lower(),
-        "ensemble": int(rows.ensemble[at]), "quorum": int(rows.quorum[at]), "fragments": int(rows.fragments[at]),
-    }  # fmt: skip
+        "ledger": int(rows.ledger[at]),
+        "state": LedgerState(int(rows.state[at])).name.lower(),
+        "ensemble": int(rows.ensemble[at]),
+        "quorum": int(rows.quorum[at]),
+        "fragments": int(rows.fragments[at]),
+    }
 
 
 def _verdict(verdicts: Verdicts, at: int) -> dict[str, Any]:
     rule = RULES[int(verdicts.rule[at])]
     return {
-        "verdict": rule.verdict.name.lower(), "rule": rule.id, "copies": int(verdicts.copies[at]),
-        "racks": int(verdicts.racks[at]), "held": bool(verdicts.held[at]),
-    }  # fmt: skip
+        "verdict": rule.verdict.name.lower(),
+        "rule": rule.id,
+        "copies": int(verdicts.copies[at]),
+        "racks": int(verdicts.racks[at]),
+        "held": bool(verdicts.held[at]),
+    }
 
 
 def _measured(row: Rows) -> dict[str, int | None]:

@@ -18,12 +18,13 @@ def signs(status: Mapping[str, Any]) -> Signs:
         well=f"{many(status['counts']['true'], 'ledger')} true{late}" if watched else "",
         blind=list(_blind(status)),
         held=[status["held"], *([unbound] if unbound else [])] if status["held"] else [],
-        held_line="Held by Trueup; BookKeeper's Auditor is not bound" if unbound else
-        "Held: a mass loss waits for an operator",
+        held_line="Held by Trueup; BookKeeper's Auditor is not bound"
+        if unbound
+        else "Held: a mass loss waits for an operator",
         attention=[*_ledgers(status), *lost(status["bookies"].get("lost", []), "bookie"), *_damages(status)],
         blinding=["zookeeper"],
         lines=list(_lines(status)) if watched else [],
-    )  # fmt: skip
+    )
 
 
 def _blind(status: Mapping[str, Any]) -> Iterator[str]:

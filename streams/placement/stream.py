@@ -43,9 +43,16 @@ class PlacementStream(Stream):
         self._auditor = AuditorRole(self._cluster, self._policy, context.supervisor.run)
         self._read = CatchUp(journal, query.TOPICS)
         self._reconciler = PlacementReconciler(
-            self._auditor, journal, self._policy, self._keeper, context.metrics.of(PlacementMetrics), clock,
-            context.settings.spark.buckets, context.history, lambda: self._read.done,
-        )  # fmt: skip
+            self._auditor,
+            journal,
+            self._policy,
+            self._keeper,
+            context.metrics.of(PlacementMetrics),
+            clock,
+            context.settings.spark.buckets,
+            context.history,
+            lambda: self._read.done,
+        )
         self._workers = RepairWorkers(self._auditor.voters, len(context.settings.cluster.autorecovery), clock)
         self._report = PlacementReport(
             self._policy, self._cluster, self._auditor, self._keeper, self._reconciler, self._workers, clock
@@ -112,9 +119,16 @@ class PlacementStream(Stream):
         found = report.status(now_ms, self._runs())
         more = {"watches_ledgers": True, "mode": policy.mode, "paused": policy.paused, "damages": self.damages.counts()}
         return StreamStatus(
-            policy.mode, policy.paused, found["counts"], found["oldest_drift_ms"], report.sources(now_ms),
-            report.stopped(), not_ready, query=self.name, fields={**more, **found},
-        )  # fmt: skip
+            policy.mode,
+            policy.paused,
+            found["counts"],
+            found["oldest_drift_ms"],
+            report.sources(now_ms),
+            report.stopped(),
+            not_ready,
+            query=self.name,
+            fields={**more, **found},
+        )
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Why a list of verdicts, or of observations, may be incomplete."""

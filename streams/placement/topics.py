@@ -18,11 +18,10 @@ TOPICS = declare(
     # Only ages are taken from it: an older record does not matter, and needs no place in memory.
     JournalTopic("findings", "placement/schemas/finding.avsc", observed=True, key=ledger_of, ordered=False),
     JournalTopic(
-        "repairs", "placement/schemas/repair.avsc", observed=True, key=ledger_of,
-        form="placement.reconciler:repair_of",
+        "repairs", "placement/schemas/repair.avsc", observed=True, key=ledger_of, form="placement.reconciler:repair_of"
     ),
     JournalTopic(
-        "damages", "placement/schemas/damage.avsc", observed=True, key=damage_key, form="placement.damages:damage_of",
+        "damages", "placement/schemas/damage.avsc", observed=True, key=damage_key, form="placement.damages:damage_of"
     ),
-)  # fmt: skip
+)
 FINDINGS, REPAIRS, DAMAGES = (topic.name for topic in TOPICS)

@@ -102,15 +102,25 @@ def _row(kind: str, found: _Computation) -> Row:
     losses: list[Row] = []
     if found.answer:
         known = found.answer
-        shown = {"ledgers": known.ledgers, "missing": [*known.missing], "writable": known.writable,
-                 "unread": known.unread}  # fmt: skip
+        shown = {
+            "ledgers": known.ledgers,
+            "missing": [*known.missing],
+            "writable": known.writable,
+            "unread": known.unread,
+        }
         losses = [asdict(loss) for loss in known.losses.values()]
     return {
-        "kind": kind, "state": state, "at_ms": found.at_ms or None, "took_ms": found.took_ms,
-        "again": found.wanted, "read": found.read, "error": found.error, **shown,
+        "kind": kind,
+        "state": state,
+        "at_ms": found.at_ms or None,
+        "took_ms": found.took_ms,
+        "again": found.wanted,
+        "read": found.read,
+        "error": found.error,
+        **shown,
         "now": next((row for row in losses if row["name"] == NOW), None),
         "failures": sorted((row for row in losses if row["name"] != NOW), key=worst_first),
-    }  # fmt: skip
+    }
 
 
 def worst_first(row: Mapping[str, Any]) -> tuple[float, ...]:

@@ -151,5 +151,6 @@ def _detail(ledger: int, states: Mapping[str, CopyState], reasons: Mapping[tuple
     words = {CopyState.GONE: "does not have it", CopyState.DOWN: "is not registered"}
     return ", ".join(
         f"{bookie} {words.get(state) or reasons.get((ledger, bookie), 'does not respond')}"
-        for bookie, state in sorted(states.items()) if state is not CopyState.WHOLE
-    )  # fmt: skip
+        for bookie, state in sorted(states.items())
+        if state is not CopyState.WHOLE
+    )

@@ -61,15 +61,24 @@ def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
 PAGE = PageSection("read_priority", "read_priority/templates/read_priority.html", "read-priorities", card=_shown)
 
 READ_PRIORITY = Descriptor(
-    name="read_priority", topics=TOPICS, signs=signs, page=(PAGE,), metrics=_metrics,
+    name="read_priority",
+    topics=TOPICS,
+    signs=signs,
+    page=(PAGE,),
+    metrics=_metrics,
     settings=LazyObjects("trueup.state.read_priority.settings:READ_PRIORITY", "trueup.state.deletion.stores:STORES"),
     rules=LazyObjects("trueup.state.read_priority.rules:READ_RULES"),
-    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"read_priority": None},
-    todo="set read_priority.admin", lists=(Noun("read-priorities"),), selectors=("namespace",),
+    commands=_commands,
+    checks=_checks,
+    make=_make,
+    absent=lambda _: {"read_priority": None},
+    todo="set read_priority.admin",
+    lists=(Noun("read-priorities"),),
+    selectors=("namespace",),
     things=(ResourceKind("topic", "read-priorities/<path:name>", names=_topic),),
     kinds={
         "read priority": "changes the offload policy of {topic}: {reason}",
         "unload": "unloads {topic} from its broker; clients connect again: {reason}",
     },
     trends=trends,
-)  # fmt: skip
+)

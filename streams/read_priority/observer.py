@@ -34,9 +34,13 @@ class Observer:
     """Used by one thread. ``session``: the function that returns a session of ZooKeeper. It raises `Retry`."""
 
     def __init__(
-        self, admin: PulsarAdmin, session: Callable[[], ZooKeeperClient], paths: PulsarPaths, checker: CopyChecker,
+        self,
+        admin: PulsarAdmin,
+        session: Callable[[], ZooKeeperClient],
+        paths: PulsarPaths,
+        checker: CopyChecker,
         clock: Callable[[], int],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._admin, self._session, self._paths, self._checker, self._clock = admin, session, paths, checker, clock
 
     def observe(

@@ -54,9 +54,13 @@ class ReadPriorityReconciler:
     that creates the executor from the function that writes to the journal."""
 
     def __init__(
-        self, policy: LiveSection[ReadPrioritySettings], observer: Observes, writer: Callable[[Any], PolicyWriter],
-        journal: PriorityJournal, say: Say,
-    ) -> None:  # fmt: skip
+        self,
+        policy: LiveSection[ReadPrioritySettings],
+        observer: Observes,
+        writer: Callable[[Any], PolicyWriter],
+        journal: PriorityJournal,
+        say: Say,
+    ) -> None:
         self._policy, self._observer, self._journal, self._say = policy, observer, journal, say
         self._writer = writer(self._keep)
         self._lock, self._approved = threading.Lock(), frozenset[str]()
@@ -155,9 +159,10 @@ def _permitted(decided: PassResult, kept: Mapping[str, PriorityState], chosen: R
         return []
     approved = {one.change.id for one in kept.values() if one.change and one.change.stage is ChangeStage.APPROVED}
     due = [
-        change._replace(stage=ChangeStage.APPROVED) if change.id in approved else change for change in decided.due
+        change._replace(stage=ChangeStage.APPROVED) if change.id in approved else change
+        for change in decided.due
         if chosen.mode == "enforce" or change.id in approved
-    ]  # fmt: skip
+    ]
     moving = {name for name, one in kept.items() if one.change and one.change.stage is ChangeStage.ORDERED}
     moving |= {change.target for change in due}
     due = [change for change in due if _namespace(change.target) not in moving]

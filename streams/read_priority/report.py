@@ -32,34 +32,53 @@ def rows(found: ReadPriorityReconciler) -> list[Row]:
     findings = {one.target: one for one in reversed(found.decided.findings)}
     made = [
         _row(found, one.name, "namespace", one.declared, one.policy, seen.of_namespace(one.name), findings)
-        for one in seen.namespaces.values() if one.declared is not None
-    ]  # fmt: skip
+        for one in seen.namespaces.values()
+        if one.declared is not None
+    ]
     made += [
         _row(found, one.name, "topic", one.declared, one.policy, seen.of_topic(one), findings) | _tiers(one.ledgers)
-        for one in seen.topics if one.declared is not None or found.kept.get(one.name, NOTHING).switch
-    ]  # fmt: skip
+        for one in seen.topics
+        if one.declared is not None or found.kept.get(one.name, NOTHING).switch
+    ]
     return made
 
 
 def _row(
-    found: ReadPriorityReconciler, name: str, level: str, declared: Declared | None, policy: PolicyView | None,
-    force: InForce | Contradiction, findings: dict[str, ReadFinding],
-) -> Row:  # fmt: skip
+    found: ReadPriorityReconciler,
+    name: str,
+    level: str,
+    declared: Declared | None,
+    policy: PolicyView | None,
+    force: InForce | Contradiction,
+    findings: dict[str, ReadFinding],
+) -> Row:
     finding, kept = findings.get(name), found.kept.get(name, NOTHING)
     known = force if isinstance(force, InForce) else None
     return {
-        "name": name, "level": level, "declared": declared.priority if declared else "",
-        "declared_at": declared.level if declared else "", "pattern": declared.pattern if declared else "",
-        "in_force": known.priority if known else "unknown", "origin": known.origin if known else "",
-        "masks": list(known.masked) if known else [], "own": (policy.priority or "") if policy else "unknown",
-        "switched_ms": kept.switch.at_ms if kept.switch else None, "ledgers": 0, "offloaded": 0, "tiers": {},
-        "rule": finding.rule if finding else "", "reason": finding.reason if finding else "",
-    }  # fmt: skip
+        "name": name,
+        "level": level,
+        "declared": declared.priority if declared else "",
+        "declared_at": declared.level if declared else "",
+        "pattern": declared.pattern if declared else "",
+        "in_force": known.priority if known else "unknown",
+        "origin": known.origin if known else "",
+        "masks": list(known.masked) if known else [],
+        "own": (policy.priority or "") if policy else "unknown",
+        "switched_ms": kept.switch.at_ms if kept.switch else None,
+        "ledgers": 0,
+        "offloaded": 0,
+        "tiers": {},
+        "rule": finding.rule if finding else "",
+        "reason": finding.reason if finding else "",
+    }
 
 
 def _tiers(ledgers: tuple[LedgerCopies, ...]) -> Row:
-    states = Counter(f"{tier}:{check.state}" for one in ledgers
-                     for tier, check in (("bookkeeper", one.bookkeeper), ("tiered", one.tiered)))  # fmt: skip
+    states = Counter(
+        f"{tier}:{check.state}"
+        for one in ledgers
+        for tier, check in (("bookkeeper", one.bookkeeper), ("tiered", one.tiered))
+    )
     return {"ledgers": len(ledgers), "offloaded": sum(one.info.complete for one in ledgers), "tiers": dict(states)}
 
 
@@ -73,20 +92,25 @@ def described(
     head = _row(found, topic.name, "topic", topic.declared, topic.policy, force, findings)
     wanted = force.priority if isinstance(force, InForce) else None
     return {
-        **head, **_tiers(topic.ledgers), "why": force.why if isinstance(force, InForce) else force.reason,
-        "lag_ms": seen.lag_ms(topic), "at_ms": seen.at_ms,
+        **head,
+        **_tiers(topic.ledgers),
+        "why": force.why if isinstance(force, InForce) else force.reason,
+        "lag_ms": seen.lag_ms(topic),
+        "at_ms": seen.at_ms,
         "findings": [one._asdict() for one in found.decided.findings if one.target == topic.name],
-        "copies": [_ledger(one, wanted) for one in topic.ledgers], "unloaded": kept.switch and kept.switch.unloaded,
+        "copies": [_ledger(one, wanted) for one in topic.ledgers],
+        "unloaded": kept.switch and kept.switch.unloaded,
         "history": _history(topic.name, history),
-    }  # fmt: skip
+    }
 
 
 def _history(name: str, rows: Iterable[HistoryRow]) -> list[Row]:
     """The newest actions on a topic, oldest first. Their ids are PURPOSE/TOPIC/PRIORITY."""
     of_topic = [
-        one for one in rows
+        one
+        for one in rows
         if one.kind in (POLICY, UNLOAD, APPROVAL) and one.id.partition("/")[2].rpartition("/")[0] == name
-    ]  # fmt: skip
+    ]
     return [
         {"at_ms": one.at_ms, "event": f"{one.id.partition('/')[0]} {one.outcome}", "who": one.who, "detail": one.detail}
         for one in of_topic[-SHOWN:]
@@ -97,14 +121,21 @@ def _ledger(one: LedgerCopies, priority: ReadPriority | None) -> Row:
     info = one.info
     broker = opened_by_broker(priority, info) if priority else None
     return {
-        "ledger": info.ledger, "part": one.part, "entries": info.entries, "bytes": info.size,
-        "offloaded": info.complete, "dropped": info.dropped,
-        "bookkeeper": one.bookkeeper.state, "bookkeeper_detail": one.bookkeeper.detail,
-        "tiered": one.tiered.state, "tiered_detail": one.tiered.detail, "checked_ms": one.checked_ms,
+        "ledger": info.ledger,
+        "part": one.part,
+        "entries": info.entries,
+        "bytes": info.size,
+        "offloaded": info.complete,
+        "dropped": info.dropped,
+        "bookkeeper": one.bookkeeper.state,
+        "bookkeeper_detail": one.bookkeeper.detail,
+        "tiered": one.tiered.state,
+        "tiered_detail": one.tiered.detail,
+        "checked_ms": one.checked_ms,
         "broker": broker or "unknown",
         "stalls": None if broker is None else _stalls(one.of(broker).state),
         "reader": [str(tier) for tier in order(priority or ReadPriority.BOOKKEEPER_FIRST, info)],
-    }  # fmt: skip
+    }
 
 
 def _stalls(state: CopyState) -> bool | None:
@@ -116,17 +147,24 @@ def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> Row:
     seen, listed = found.seen, rows(found)
     rules = Counter(one.rule for one in found.decided.findings)
     ledgers = Counter(
-        f"{tier}:{check.state}" for topic in (seen.topics if seen else ()) for one in topic.ledgers
+        f"{tier}:{check.state}"
+        for topic in (seen.topics if seen else ())
+        for one in topic.ledgers
         for tier, check in (("bookkeeper", one.bookkeeper), ("tiered", one.tiered))
-    )  # fmt: skip
+    )
     return {
-        "mode": chosen.mode, "rules": dict(rules), "copies": dict(ledgers), "due": len(found.decided.due),
+        "mode": chosen.mode,
+        "rules": dict(rules),
+        "copies": dict(ledgers),
+        "due": len(found.decided.due),
         "namespaces": sum(row["level"] == "namespace" for row in listed),
         "topics": sum(row["level"] == "topic" for row in listed),
         "switched": sum(row["switched_ms"] is not None for row in listed),
-        "brokers": len(seen.brokers) if seen else 0, "at_ms": seen.at_ms if seen else 0,
-        "problem": found.problem or (seen.problem if seen else ""), "incomplete": seen.incomplete if seen else "",
-    }  # fmt: skip
+        "brokers": len(seen.brokers) if seen else 0,
+        "at_ms": seen.at_ms if seen else 0,
+        "problem": found.problem or (seen.problem if seen else ""),
+        "incomplete": seen.incomplete if seen else "",
+    }
 
 
 def findings(every: Iterable[ReadFinding], wanted: Filter) -> list[Finding]:
@@ -147,9 +185,10 @@ def plan_rows(found: ReadPriorityReconciler) -> list[PlanRow]:
     """Changes that are due, and those that were sent or refused."""
     made = [_due(found, change) for change in found.decided.due]
     return made + [
-        _plan_row(kept.change, str(kept.change.stage)) for kept in found.kept.values()
+        _plan_row(kept.change, str(kept.change.stage))
+        for kept in found.kept.values()
         if kept.change is not None and kept.change.stage in (ChangeStage.ORDERED, ChangeStage.REFUSED)
-    ]  # fmt: skip
+    ]
 
 
 def _due(found: ReadPriorityReconciler, change: Change) -> PlanRow:
@@ -160,6 +199,12 @@ def _plan_row(change: Change, stage: str) -> PlanRow:
     evidence = {"before": change.before or "", "want": change.want or "", "purpose": str(change.purpose)}
     requirements = {"priority": change.before or "", "other fields": "unchanged since the decision"}
     return PlanRow(
-        change.id, UNLOAD if change.purpose is Purpose.UNLOAD else POLICY, change.rule, change.detail, stage,
-        {"topic": change.target}, requirements=requirements, evidence=evidence,
-    )  # fmt: skip
+        change.id,
+        UNLOAD if change.purpose is Purpose.UNLOAD else POLICY,
+        change.rule,
+        change.detail,
+        stage,
+        {"topic": change.target},
+        requirements=requirements,
+        evidence=evidence,
+    )

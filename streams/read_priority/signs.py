@@ -19,8 +19,9 @@ def signs(status: Mapping[str, Any]) -> Signs:
     line = f"{declared}, {found['switched']:,} switched, {found['due']:,} due, mode {found['mode']}"
     return Signs(
         well=f"read priority of {many(found['topics'], 'topic')} as declared" if found["topics"] else "",
-        attention=attention, lines=[("Reads", line)],
-    )  # fmt: skip
+        attention=attention,
+        lines=[("Reads", line)],
+    )
 
 
 def trends(status: Mapping[str, Any]) -> Mapping[str, float]:

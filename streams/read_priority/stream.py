@@ -51,9 +51,12 @@ class ReadPriorityStream(Stream):
         self._admin = admin_of(self._policy.current)
         observer = observer_of(context.settings, context.resource(bookkeeper), self._admin, context)
         self.found = ReadPriorityReconciler(
-            self._policy, observer, lambda keep: PolicyWriter(self._admin, keep, context.clock), context.journal,
+            self._policy,
+            observer,
+            lambda keep: PolicyWriter(self._admin, keep, context.clock),
+            context.journal,
             self._told,
-        )  # fmt: skip
+        )
 
     def _told(self, change: Change) -> None:
         """Add a transition to the history and the metrics."""
@@ -86,9 +89,8 @@ class ReadPriorityStream(Stream):
         )
         not_ready = [] if seen else [f"read_priority: {found.problem or 'not observed yet'}"]
         return StreamStatus(
-            chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready,
-            fields={"read_priority": fields},
-        )  # fmt: skip
+            chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready, fields={"read_priority": fields}
+        )
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Why topics may be missing or outdated."""

@@ -9,10 +9,12 @@ from trueup.streams.journal.topic import JournalTopic, declare
 
 TOPICS = declare(
     JournalTopic(
-        "read_priorities", "read_priority/schemas/priority.avsc", key=lambda record: record["target"].encode(),
+        "read_priorities",
+        "read_priority/schemas/priority.avsc",
+        key=lambda record: record["target"].encode(),
         form="read_priority.topics:kept_of",
     )
-)  # fmt: skip
+)
 (PRIORITIES,) = (topic.name for topic in TOPICS)
 
 
@@ -24,31 +26,53 @@ def record_of(target: str, kept: PriorityState) -> dict[str, Any] | None:
     change, switch = kept.change, kept.switch
     return {
         "target": target,
-        "change": change and {
-            "purpose": change.purpose, "want": change.want or "", "before": change.before or "",
-            "stage": change.stage, "at_ms": change.at_ms, "rule": change.rule, "detail": change.detail,
+        "change": change
+        and {
+            "purpose": change.purpose,
+            "want": change.want or "",
+            "before": change.before or "",
+            "stage": change.stage,
+            "at_ms": change.at_ms,
+            "rule": change.rule,
+            "detail": change.detail,
             "plain": change.plain,
         },
-        "switch": switch and {
-            "before": switch.before or "", "priority": switch.priority, "at_ms": switch.at_ms, "made": switch.made,
+        "switch": switch
+        and {
+            "before": switch.before or "",
+            "priority": switch.priority,
+            "at_ms": switch.at_ms,
+            "made": switch.made,
             "unloaded": switch.unloaded,
         },
-    }  # fmt: skip
+    }
 
 
 def kept_of(record: Mapping[str, Any]) -> tuple[str, PriorityState]:
     """The inverse of `record_of`: the target and what is remembered of it."""
     change, switch = record["change"], record["switch"]
     return record["target"], PriorityState(
-        change and Change(
-            record["target"], Purpose(change["purpose"]), _priority(change["want"]), _priority(change["before"]),
-            ChangeStage(change["stage"]), change["at_ms"], change["rule"], change["detail"], plain=change["plain"],
+        change
+        and Change(
+            record["target"],
+            Purpose(change["purpose"]),
+            _priority(change["want"]),
+            _priority(change["before"]),
+            ChangeStage(change["stage"]),
+            change["at_ms"],
+            change["rule"],
+            change["detail"],
+            plain=change["plain"],
         ),
-        switch and Switch(
-            _priority(switch["before"]), ReadPriority(switch["priority"]), switch["at_ms"], switch["made"],
+        switch
+        and Switch(
+            _priority(switch["before"]),
+            ReadPriority(switch["priority"]),
+            switch["at_ms"],
+            switch["made"],
             unloaded=switch["unloaded"],
         ),
-    )  # fmt: skip
+    )
 
 
 def _priority(text: str) -> ReadPriority | None:

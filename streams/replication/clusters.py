@@ -33,9 +33,7 @@ ADMINS = {
     ROCKETMQ: "trueup.connectors.rocketmq.replication.admin:RocketMqAdmin",
 }
 """The `ClusterAdmin` of each system."""
-COPIERS = {
-    (KAFKA, KAFKA, "batches"): "trueup.connectors.kafka.replication.connector:Batches",
-}
+COPIERS = {(KAFKA, KAFKA, "batches"): "trueup.connectors.kafka.replication.connector:Batches"}
 """Connectors that copy without the pump, by system of the source, system of the target, and path."""
 
 MEDIA = {
@@ -86,11 +84,15 @@ def hardest(seen: "TopicPairs", called: Mapping[str, str]) -> tuple[str, str, st
     for name, target in called.items():
         if name in seen.source and target in seen.target:
             here, there = seen.source[name].configs, seen.target[target].configs
-            found.append((
-                _value(here, "compression.type"), _value(there, "compression.type"),
-                _value(there, "message.timestamp.type"), int(_value(here, "max.message.bytes") or -1),
-                int(_value(there, "max.message.bytes") or -1),
-            ))  # fmt: skip
+            found.append(
+                (
+                    _value(here, "compression.type"),
+                    _value(there, "compression.type"),
+                    _value(there, "message.timestamp.type"),
+                    int(_value(here, "max.message.bytes") or -1),
+                    int(_value(there, "max.message.bytes") or -1),
+                )
+            )
     hard = (one for one in found if choose(Qualities("auto", False, 2, -1.0, *one)).path == "records")
     return next(hard, found[0] if found else none)
 

@@ -118,9 +118,12 @@ def _paused(patterns: list[str], topics: tuple[str, ...], paused: bool) -> list[
     "--to", required=True, metavar="earliest|latest|OFFSET", help="Source offset at which the link continues."
 )
 @click.option(
-    "--partition", "partitions", metavar="TOPIC-N", multiple=True,
+    "--partition",
+    "partitions",
+    metavar="TOPIC-N",
+    multiple=True,
     help="Reset only this partition; TOPIC@BROKER-N if its name contains its broker. Repeatable.",
-)  # fmt: skip
+)
 @click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Reset only this source topic. Repeatable.")
 @click.option("--yes", "certain", is_flag=True, help="Execute the reset. Without --yes it is only shown.")
 @options.output
@@ -172,9 +175,14 @@ def _partitions(app: Api, path: str, topics: tuple[str, ...]) -> list[str]:
 @click.argument("name")
 @click.option("--yes", "certain", is_flag=True, help="Execute the refill. Without --yes it is only shown.")
 @click.option(
-    "--wait", "wait_s", type=click.FloatRange(0), default=60.0, show_default=True, metavar="SECONDS",
+    "--wait",
+    "wait_s",
+    type=click.FloatRange(0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
     help="Maximum time to wait for leases to end and topics to be created.",
-)  # fmt: skip
+)
 @options.output
 @options.api
 def refill(api: ApiTarget, output: str, name: str, certain: bool, wait_s: float) -> int:
@@ -331,13 +339,17 @@ def describe_link(api: ApiTarget, output: str, name: str) -> None:
         out.table(found["checkpoints"], CHECKPOINTS, "")
     problems = [f"{LogId(c['topic'], c['partition'], c['place'])}: {c['error']}" for c in found["copies"] if c["error"]]
     out.bullets("Problems", [*problems, *found["unreadable"]])
-    out.bullets("Groups without an offset at the target", [
-        f"{each['group']}: {each['reason']}" for each in found["untranslated"]
-    ])  # fmt: skip
-    out.bullets("Commands that continue the copy", [
-        f"{way['command']}: {way['topic']}, {many(way['partitions'], 'partition')}: {way['does']}"
-        for way in found["ways"]
-    ])  # fmt: skip
+    out.bullets(
+        "Groups without an offset at the target",
+        [f"{each['group']}: {each['reason']}" for each in found["untranslated"]],
+    )
+    out.bullets(
+        "Commands that continue the copy",
+        [
+            f"{way['command']}: {way['topic']}, {many(way['partitions'], 'partition')}: {way['does']}"
+            for way in found["ways"]
+        ],
+    )
     out.bullets("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
 
 

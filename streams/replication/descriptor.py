@@ -67,26 +67,37 @@ def _tasks(settings: "Settings") -> int:
 PAGE = PageSection("links", "replication/templates/links.html", card=lambda status: bool(status["links"]))
 
 REPLICATION = Descriptor(
-    name="replication", topics=TOPICS, tasks=_tasks, signs=signs, page=(PAGE,), metrics=_metrics,
+    name="replication",
+    topics=TOPICS,
+    tasks=_tasks,
+    signs=signs,
+    page=(PAGE,),
+    metrics=_metrics,
     settings=LazyObjects("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),
     rules=LazyObjects("trueup.state.replication.rules:LINK_RULES"),
-    commands=_commands, checks=_checks, make=_make, absent=lambda _: {"links": []},
+    commands=_commands,
+    checks=_checks,
+    make=_make,
+    absent=lambda _: {"links": []},
     lists=(Noun("links"),),
     things=(
         ResourceKind("link", "links/<name>", names=by_field("name", "link")),
         ResourceKind("refill", "links/<name>/refill"),
     ),
-    kinds=dict.fromkeys(
-        (kind.name.lower() for kind in ChangeKind), "changes the target of link {link}: {reason}"
-    ) | {
+    kinds=dict.fromkeys((kind.name.lower() for kind in ChangeKind), "changes the target of link {link}: {reason}")
+    | {
         "group": "commits offsets at the target of link {link}: {reason}",
         "command": "an operator has to decide about link {link}: {reason}",
     },
     trends=trends,
     verbs=(
-        Verb("reset", "links/<name>/reset",
-             '{"to": "earliest, latest or an offset", "partitions": ["topic-0"], "certain": true}', _reset,
-             "without partitions, the reset applies to all partitions of the link; without certain, nothing is set"),
+        Verb(
+            "reset",
+            "links/<name>/reset",
+            '{"to": "earliest, latest or an offset", "partitions": ["topic-0"], "certain": true}',
+            _reset,
+            "without partitions, the reset applies to all partitions of the link; without certain, nothing is set",
+        ),
         Verb("refill", "links/<name>/refill", '{"certain": true}', certain, "GET shows what would be copied"),
     ),
-)  # fmt: skip
+)

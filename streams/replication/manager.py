@@ -80,14 +80,22 @@ class LinkManager:
         memory = {record["name"]: record["value"] for record in self._journal.newest(MEMORY).values()}
         for name in self._live.now.table(Declared):
             link = Link(
-                name, self._live, self._journal, known.get(name, {}), self._starts(name),
-                self._counted(name), self._clock, self._connectors,
+                name,
+                self._live,
+                self._journal,
+                known.get(name, {}),
+                self._starts(name),
+                self._counted(name),
+                self._clock,
+                self._connectors,
                 Reporting(
-                    self._journal.channel(REPORTS), str(self._stop or ""), partial(self._metrics.round, name),
+                    self._journal.channel(REPORTS),
+                    str(self._stop or ""),
+                    partial(self._metrics.round, name),
                     self._silent_ms,
                 ),
                 unreadable.get(name, {}),
-            )  # fmt: skip
+            )
             self.by_name[name] = link
             self.watches[name] = LinkMonitor(
                 link, self._make_sides(link), self.watches, memory, self.note, self._remember
@@ -149,9 +157,11 @@ class LinkManager:
         """Problems of links whose clusters were not observed yet."""
         return [
             f"link {link.name}: {side.problem}"
-            for link in self._all() if not link.snapshot.facts.complete
-            for side in (link.snapshot.facts.source, link.snapshot.facts.target) if side.problem
-        ]  # fmt: skip
+            for link in self._all()
+            if not link.snapshot.facts.complete
+            for side in (link.snapshot.facts.source, link.snapshot.facts.target)
+            if side.problem
+        ]
 
     def sources(self, now_ms: int) -> list[ObservationSource]:
         """The sources of observations, one per link."""
@@ -179,33 +189,44 @@ class LinkManager:
             totals = {name: link.totals[name] for name in COUNTED}
         errors = [row.error for row in rows.values() if row.error]
         return {
-            "link": link.name, "source": declared.source, "target": declared.target, "mode": declared.mode,
-            "paused": declared.paused, "state": state.value, "reason": "; ".join(reason.text for reason in reasons),
+            "link": link.name,
+            "source": declared.source,
+            "target": declared.target,
+            "mode": declared.mode,
+            "paused": declared.paused,
+            "state": state.value,
+            "reason": "; ".join(reason.text for reason in reasons),
             "down": {
                 name: side.problem
                 for name, side in ((declared.source, seen.facts.source), (declared.target, seen.facts.target))
                 if side.problem and seen.facts is not NOTHING
             },
-            "path": link.path, "path_reason": seen.choice.reason if seen.choice else "",
-            "topics": len({source.topic for source in rows}), "partitions": len(rows),
+            "path": link.path,
+            "path_reason": seen.choice.reason if seen.choice else "",
+            "topics": len({source.topic for source in rows}),
+            "partitions": len(rows),
             "lag_records": total((row.stage, row.left) for row in rows.values()),
-            "lag_ms": total(((row.stage, row.lag_ms) for row in rows.values()), max), "leases": link.leases,
-            "rounds": link.rounds, "taken_ms": link.taken_ms, **totals,
+            "lag_ms": total(((row.stage, row.lag_ms) for row in rows.values()), max),
+            "leases": link.leases,
+            "rounds": link.rounds,
+            "taken_ms": link.taken_ms,
+            **totals,
             "stopped": sum(row.stage is PartitionStage.STOPPED for row in rows.values()),
             "error": link.problem or seen.blocked_reason or next(iter(errors), "") or beat_error(beat),
             **self._around(link.name),
-        }  # fmt: skip
+        }
 
     def _around(self, name: str) -> Row:
         """Heartbeats, differences and consumer groups."""
         watch, now_ms = self.watches[name], self._clock()
         beat, rows = watch.beat, watch.rows()
         return {
-            "heartbeat_age_ms": now_ms - beat.arrived_ms if beat.arrived_ms else -1, "heartbeat_lag_ms": beat.lag_ms,
+            "heartbeat_age_ms": now_ms - beat.arrived_ms if beat.arrived_ms else -1,
+            "heartbeat_lag_ms": beat.lag_ms,
             "differences": len(rows) if watch.aligner.seen is not None else -1,
             "groups": len({row.group for row in watch.mover.checkpoints}),
             "group_lag": watch.mover.lag(),
-        }  # fmt: skip
+        }
 
     def describe(self, name: str) -> Row:
         """The details of one link. Raises `Refused` if it does not exist."""
@@ -217,14 +238,14 @@ class LinkManager:
             reasons = watch.status.state(self._clock())[1]
         rules = [*(reason.rule for reason in reasons), *(copy["error"].partition(": ")[0] for copy in copies)]
         return {
-            **found, "heartbeat_error": beat_error(watch.beat), "remedies": remedies(rules),
+            **found,
+            "heartbeat_error": beat_error(watch.beat),
+            "remedies": remedies(rules),
             "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
             "unreadable": [f"{topic}: {why}" for topic, why in watch.aligner.problems.items()],
-            "untranslated": [
-                {"group": group, "reason": why} for group, why in watch.mover.untranslated().items()
-            ],
+            "untranslated": [{"group": group, "reason": why} for group, why in watch.mover.untranslated().items()],
             "ways": [asdict(way) for way in ways_out(watch)],
-        }  # fmt: skip
+        }
 
     def reset(self, name: str, partitions: list[str] | None, to: str, certain: bool) -> list[Row]:
         """The rows of a reset to other source offsets: earliest, latest or a number; with ``certain``, set them. Raises
@@ -291,7 +312,11 @@ def _waiting_for(watch: LinkMonitor) -> list[PlanRow]:
 def _command(link: str, way: RecoveryOption) -> PlanRow:
     identity = f"{way.topic} {way.command}".encode()
     return PlanRow(
-        f"command-{link}-{crc32(identity):08x}", "command", "replication.partition-stopped",
-        f"`{way.command}`, {many(way.partitions, 'partition')}: {way.does}", OPERATOR,
-        {"link": link, "topic": way.topic}, evidence={"command": way.command},
-    )  # fmt: skip
+        f"command-{link}-{crc32(identity):08x}",
+        "command",
+        "replication.partition-stopped",
+        f"`{way.command}`, {many(way.partitions, 'partition')}: {way.does}",
+        OPERATOR,
+        {"link": link, "topic": way.topic},
+        evidence={"command": way.command},
+    )

@@ -19,9 +19,7 @@ class LinkMetrics(StreamMetrics):
             "link_lag_records", "source offsets that a link has not copied yet; NaN: unknown", "link"
         )
         self.link_age = metrics.gauge(
-            "link_lag_seconds",
-            "age of the oldest record that a link has not copied yet; 0: none, NaN: unknown",
-            "link",
+            "link_lag_seconds", "age of the oldest record that a link has not copied yet; 0: none, NaN: unknown", "link"
         )
         self.link_partitions = metrics.gauge("link_partitions", "source partitions that a link copies", "link")
         self.link_stopped = metrics.gauge(

@@ -108,12 +108,19 @@ def message_of(record: dict[str, Any]) -> ReportMessage:
 
 def _as_record(one: Progress) -> dict[str, Any]:
     return {
-        "topic": one.source.path, "partition": one.source.number, "target_topic": one.target.path,
-        "target_partition": one.target.number, "offset": one.position.offset, "carry": dict(one.position.resume_state),
-        "chosen": one.position.chosen, "runs": list(chain.from_iterable(one.runs)),
+        "topic": one.source.path,
+        "partition": one.source.number,
+        "target_topic": one.target.path,
+        "target_partition": one.target.number,
+        "offset": one.position.offset,
+        "carry": dict(one.position.resume_state),
+        "chosen": one.position.chosen,
+        "runs": list(chain.from_iterable(one.runs)),
         "numbers": {name: value for name, none in NUMBERS.items() if (value := getattr(one, name)) != none},
-        "path": one.path, "error": one.error, "stopped": one.stopped,
-    }  # fmt: skip
+        "path": one.path,
+        "error": one.error,
+        "stopped": one.stopped,
+    }
 
 
 def _progress(record: dict[str, Any]) -> Progress:
@@ -124,5 +131,7 @@ def _progress(record: dict[str, Any]) -> Progress:
         position=Position(record["offset"], record["carry"], record["chosen"]),
         runs=tuple(Run(*run) for run in zip(flat, flat, flat, strict=True)),
         **{name: value for name, value in record["numbers"].items() if name in NUMBERS},
-        path=record["path"], error=record["error"], stopped=record["stopped"],
-    )  # fmt: skip
+        path=record["path"],
+        error=record["error"],
+        stopped=record["stopped"],
+    )

@@ -16,10 +16,16 @@ from trueup.streams.rows import Row
 def checkpoint(row: Checkpoint) -> Row:
     """The row of one group and partition."""
     return {
-        "group": row.group, "source": str(row.source), "target": str(row.target), "committed": row.committed,
-        "translated": row.translated, "present": row.present, "lag": row.lag, "action": row.action,
+        "group": row.group,
+        "source": str(row.source),
+        "target": str(row.target),
+        "committed": row.committed,
+        "translated": row.translated,
+        "present": row.present,
+        "lag": row.lag,
+        "action": row.action,
         "reason": row.reason,
-    }  # fmt: skip
+    }
 
 
 def partition(link: Link, source: LogId, row: Observed) -> Row:
@@ -27,15 +33,27 @@ def partition(link: Link, source: LogId, row: Observed) -> Row:
     copy = row.copy or Copy(source, link.place(source), -1)
     last = copy.last
     return {
-        "topic": source.topic, "place": source.place, "partition": source.number, "target_topic": copy.target.topic,
-        "target_place": copy.target.place, "target_partition": copy.target.number, "stage": row.stage.value,
-        "start": copy.start, "offset": copy.offset,
+        "topic": source.topic,
+        "place": source.place,
+        "partition": source.number,
+        "target_topic": copy.target.topic,
+        "target_place": copy.target.place,
+        "target_partition": copy.target.number,
+        "stage": row.stage.value,
+        "start": copy.start,
+        "offset": copy.offset,
         "source_end": last.source_end if last else link.snapshot.facts.source.logs.get(source, (-1, -1))[1],
-        "target_end": last.target_end if last else -1, "lag_records": row.left, "lag_ms": row.lag_ms,
-        "path": copy.path, "runs": len(copy.map), "reset": copy.reset, "at_ms": copy.at_ms, "error": row.error,
+        "target_end": last.target_end if last else -1,
+        "lag_records": row.left,
+        "lag_ms": row.lag_ms,
+        "path": copy.path,
+        "runs": len(copy.map),
+        "reset": copy.reset,
+        "at_ms": copy.at_ms,
+        "error": row.error,
         "stopped": row.stage is PartitionStage.STOPPED,
         "refill_until": copy.refill.until if copy.refill is not None else -1,
-    }  # fmt: skip
+    }
 
 
 def remedies(rules: Iterable[str]) -> list[Row]:
@@ -58,10 +76,12 @@ def by_topic(copies: Iterable[Row]) -> list[Row]:
 def _topic(topic: str, rows: list[Row]) -> Row:
     stages = {row["stage"] for row in rows}
     return {
-        "topic": topic, "target_topic": rows[0]["target_topic"], "partitions": len(rows),
+        "topic": topic,
+        "target_topic": rows[0]["target_topic"],
+        "partitions": len(rows),
         "stage": next(stage.value for stage in PartitionStage if stage.value in stages),
         "stopped": sum(row["stopped"] for row in rows),
         "lag_records": total((PartitionStage(row["stage"]), row["lag_records"]) for row in rows),
         "lag_ms": total(((PartitionStage(row["stage"]), row["lag_ms"]) for row in rows), max),
         "error": next((row["error"] for row in rows if row["error"]), ""),
-    }  # fmt: skip
+    }

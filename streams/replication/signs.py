@@ -47,4 +47,4 @@ def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
         "bytes/s": Total(sum(link["bytes"] for link in links)),
         **({"lag records": sum(lags)} if min(lags, default=-1) >= 0 else {}),
         "stopped partitions": sum(link["stopped"] for link in links),
-    }  # fmt: skip
+    }

@@ -26,9 +26,15 @@ class ReplicationStream(Stream):
         self._here = not context.settings.spark.on_cluster
         metrics = context.metrics.of(LinkMetrics).declare(context.settings.table(LinkSettings))
         self.links = LinkManager(
-            context.live, context.journal, metrics, context.clock, LinkEnds, history=context.history,
-            stop=context.data / "stopping" if self._here else None, silent_ms=self._silent_ms(),
-        )  # fmt: skip
+            context.live,
+            context.journal,
+            metrics,
+            context.clock,
+            LinkEnds,
+            history=context.history,
+            stop=context.data / "stopping" if self._here else None,
+            silent_ms=self._silent_ms(),
+        )
         self._slots: list[str] = []
 
     def _silent_ms(self) -> int:
@@ -68,10 +74,16 @@ class ReplicationStream(Stream):
         links, rows = self.links, self.links.rows()
         modes, late = {row["mode"] for row in rows}, [row["lag_ms"] for row in rows if row["lag_ms"] > 0]
         return StreamStatus(
-            modes.pop() if len(modes) == 1 else "", all(row["paused"] for row in rows) and bool(rows),
-            Counter(row["state"] for row in rows), max(late, default=None),
-            links.sources(now_ms), self._slots, links.not_ready(), silent_ms=links.longest_ms(), fields={"links": rows},
-        )  # fmt: skip
+            modes.pop() if len(modes) == 1 else "",
+            all(row["paused"] for row in rows) and bool(rows),
+            Counter(row["state"] for row in rows),
+            max(late, default=None),
+            links.sources(now_ms),
+            self._slots,
+            links.not_ready(),
+            silent_ms=links.longest_ms(),
+            fields={"links": rows},
+        )
 
     def incomplete(self, noun: str) -> Sequence[str]:
         """Problems of links whose clusters were not observed yet."""

@@ -16,14 +16,19 @@ def _log(record: Mapping[str, Any]) -> bytes:
 TOPICS = declare(
     JournalTopic("links", "replication/schemas/copy.avsc", key=_log, form="replication.links.checkpoints:copy_of"),
     JournalTopic(
-        "offsets", "replication/schemas/offsets.avsc", form="replication.links.checkpoints:part_of",
+        "offsets",
+        "replication/schemas/offsets.avsc",
+        form="replication.links.checkpoints:part_of",
         key=lambda record: b"%s/%d" % (_log(record), record["part"]),
     ),
     JournalTopic("memory", SETTING, key=name_of),
     JournalTopic(
-        "reports", "replication/schemas/report.avsc", configs=_NEW, form="replication.reports:message_of",
+        "reports",
+        "replication/schemas/report.avsc",
+        configs=_NEW,
+        form="replication.reports:message_of",
         ordered=False,  # the clocks of workers differ; the receiver takes only the next report of an attempt
         key=lambda record: f"{record['link']}/{record['part']}".encode(),
     ),
-)  # fmt: skip
+)
 LINKS, OFFSETS, MEMORY, REPORTS = (topic.name for topic in TOPICS)

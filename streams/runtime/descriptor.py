@@ -195,6 +195,8 @@ class Descriptor(NamedTuple):
     def keys(self, live: Iterable[str], *leaves: str) -> list[str]:
         """Those of these live keys that belong to its settings and whose last part is one of ``leaves``."""
         return [
-            key for section in self.settings for key in live
+            key
+            for section in self.settings
+            for key in live
             if key.startswith(f"{section.name}.") and key.rpartition(".")[2] in leaves
-        ]  # fmt: skip
+        ]

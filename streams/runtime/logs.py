@@ -45,9 +45,11 @@ class JsonLine(LogFormatter):
     def format(self, record: logging.LogRecord) -> str:
         """Format the record as one line."""
         own = {
-            "time": self.formatTime(record), "level": record.levelname.lower(), "logger": record.name,
+            "time": self.formatTime(record),
+            "level": record.levelname.lower(),
+            "logger": record.name,
             "event": cut(record.getMessage(), LONGEST),
-        }  # fmt: skip
+        }
         if isinstance(record.exc_info, tuple) and record.exc_info[0] is not None:
             own["stack"] = self.formatException(record.exc_info)
         fields = {f"{k}_" if k in own else k: bounded(v, LONGEST) for k, v in _fields(record).items()}

@@ -70,9 +70,10 @@ class Metrics:
         self.leader = self.gauge("leader", "1 while this instance may act: it leads, or there is no section ha")
         self.epoch = self.gauge("epoch", "epoch of the leader, 0 without section ha")
         self.refused = self.counter(
-            "requests_refused_total", "requests refused for a missing or invalid token, or for the role of the caller",
+            "requests_refused_total",
+            "requests refused for a missing or invalid token, or for the role of the caller",
             "reason",
-        )  # fmt: skip
+        )
         for reason in REFUSALS:
             self.refused.at(reason)
 

@@ -197,19 +197,35 @@ class Stream(ABC):
 def finding_json(found: Finding) -> Row:
     """The JSON of a finding."""
     return {
-        **found.about, "verdict": found.verdict, "rule": found.rule, "reason": found.reason,
-        "since_ms": found.since_ms, "stage": found.stage, **found.more, "about": _names(found.about),
-    }  # fmt: skip
+        **found.about,
+        "verdict": found.verdict,
+        "rule": found.rule,
+        "reason": found.reason,
+        "since_ms": found.since_ms,
+        "stage": found.stage,
+        **found.more,
+        "about": _names(found.about),
+    }
 
 
 def plan_json(row: PlanRow) -> Row:
     """The JSON of an action."""
     return {
-        "id": row.id, "kind": row.kind, **dict.fromkeys(EVERY_ACTION), **row.about, "rule": row.rule,
-        "reason": row.reason, "copies": None, "racks": None, **row.measured, "stage": row.stage,
+        "id": row.id,
+        "kind": row.kind,
+        **dict.fromkeys(EVERY_ACTION),
+        **row.about,
+        "rule": row.rule,
+        "reason": row.reason,
+        "copies": None,
+        "racks": None,
+        **row.measured,
+        "stage": row.stage,
         "about": _names(row.about),
-        "next_ms": row.next_ms, "requirements": dict(row.requirements), "evidence": dict(row.evidence),
-    }  # fmt: skip
+        "next_ms": row.next_ms,
+        "requirements": dict(row.requirements),
+        "evidence": dict(row.evidence),
+    }
 
 
 def _names(about: Mapping[str, Any]) -> str:

@@ -44,9 +44,10 @@ class Trends:
             rings = {name: ring[order].tolist() for name, ring in self._series.get(stream, {}).items()}
             at_ms = self._at_ms[order].tolist()
         return {
-            "every_ms": int(EVERY_S * 1_000), "at_ms": at_ms,
+            "every_ms": int(EVERY_S * 1_000),
+            "at_ms": at_ms,
             "series": {name: [v if isfinite(v) else None for v in values] for name, values in rings.items()},
-        }  # fmt: skip
+        }
 
     def _order(self) -> Any:
         kept = len(self._at_ms)

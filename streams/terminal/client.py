@@ -124,9 +124,12 @@ class Api:
             found = json.loads(response.body)
         except ValueError as error:
             if response.status in (401, 403):
-                raise ApiError(response.status, f"credentials that the server at {self.base} accepts",
-                               f"HTTP {response.status} without JSON, so a proxy",
-                               "add user:password@ to the URL") from error  # fmt: skip
+                raise ApiError(
+                    response.status,
+                    f"credentials that the server at {self.base} accepts",
+                    f"HTTP {response.status} without JSON, so a proxy",
+                    "add user:password@ to the URL",
+                ) from error
             other = f"HTTP {response.status} without JSON, so another server"
             raise Retry(f"a response of Trueup at {self.base}", other, "correct --api or TRUEUP_API") from error
         self._headers = response.headers

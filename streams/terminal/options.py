@@ -26,19 +26,32 @@ def default_api(env: Mapping[str, str] = os.environ) -> str:
 
 def api(command: Command) -> Command:
     """--api URL of the running application, with --token-file and --ca. The command receives an `ApiTarget`."""
-    return _target(command, "api", click.option(
-        "--api", metavar="URL", envvar="TRUEUP_API", default=default_api,
-        help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
-    ))  # fmt: skip
+    return _target(
+        command,
+        "api",
+        click.option(
+            "--api",
+            metavar="URL",
+            envvar="TRUEUP_API",
+            default=default_api,
+            help="URL of the running application (TRUEUP_API). [default: http://127.0.0.1:8480]",
+        ),
+    )
 
 
 def report_to(command: Command) -> Command:
     """--report-to URL of a running application, with --token-file and --ca. The command receives an `ApiTarget`, whose
     URL is empty without the option."""
-    return _target(command, "report_to", click.option(
-        "--report-to", metavar="URL", default="",
-        help="API of a running Trueup that receives reports of damaged replicas.",
-    ))  # fmt: skip
+    return _target(
+        command,
+        "report_to",
+        click.option(
+            "--report-to",
+            metavar="URL",
+            default="",
+            help="API of a running Trueup that receives reports of damaged replicas.",
+        ),
+    )
 
 
 def _target(command: Command, name: str, url: Callable[[Any], Any]) -> Command:
@@ -53,15 +66,20 @@ def _target(command: Command, name: str, url: Callable[[Any], Any]) -> Command:
     made: Any = targeted
     for option in (
         click.option(
-            "--ca", metavar="FILE", envvar="TRUEUP_CA", default="",
+            "--ca",
+            metavar="FILE",
+            envvar="TRUEUP_CA",
+            default="",
             help="PEM file of the authorities of the application's certificate (TRUEUP_CA).",
         ),
         click.option(
-            "--token-file", metavar="FILE", type=click.Path(path_type=Path),
+            "--token-file",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
             help="File with the token to send (TRUEUP_TOKEN_FILE, or the token itself in TRUEUP_TOKEN).",
         ),
         url,
-    ):  # fmt: skip
+    ):
         made = option(made)
     return cast("Command", made)
 
@@ -96,9 +114,13 @@ def target_of(url: str, token_file: Path | None = None) -> ApiTarget:
 def output(command: Command) -> Command:
     """-o table or json."""
     return click.option(
-        "-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
+        "-o",
+        "--output",
+        type=click.Choice(["table", "json"]),
+        default="table",
+        show_default=True,
         help="Output format.",
-    )(command)  # fmt: skip
+    )(command)
 
 
 def listing(command: Command) -> Command:
@@ -113,18 +135,28 @@ def listing(command: Command) -> Command:
     made: Any = watched
     for option in (
         click.option(
-            "--interval", metavar="SECONDS", type=click.FloatRange(0.1, 3_600), default=2.0, show_default=True,
+            "--interval",
+            metavar="SECONDS",
+            type=click.FloatRange(0.1, 3_600),
+            default=2.0,
+            show_default=True,
             help="Time between two requests of --watch.",
         ),
         click.option(
-            "-w", "--watch", is_flag=True,
+            "-w",
+            "--watch",
+            is_flag=True,
             help="List again until interrupted. Without a terminal only lines that are new are printed.",
         ),
         click.option(
-            "-o", "--output", type=click.Choice(["table", "wide", "json", "yaml", "name"]), default="table",
-            show_default=True, help="Output format; wide: nothing is shortened, name: the first column alone.",
+            "-o",
+            "--output",
+            type=click.Choice(["table", "wide", "json", "yaml", "name"]),
+            default="table",
+            show_default=True,
+            help="Output format; wide: nothing is shortened, name: the first column alone.",
         ),
-    ):  # fmt: skip
+    ):
         made = option(made)
     return cast("Command", made)
 
@@ -156,6 +188,11 @@ def configuration(command: Command) -> Command:
         "--set", "pairs", metavar="KEY=VALUE", multiple=True, help="Set one key, as section.key=value. Repeatable."
     )(command)
     return click.option(
-        "-c", "--config", "path", metavar="FILE", envvar="TRUEUP_CONFIG", type=click.Path(path_type=Path),
+        "-c",
+        "--config",
+        "path",
+        metavar="FILE",
+        envvar="TRUEUP_CONFIG",
+        type=click.Path(path_type=Path),
         help="Configuration file (TRUEUP_CONFIG); see `trueup config reference`.",
-    )(command)  # fmt: skip
+    )(command)

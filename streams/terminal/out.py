@@ -24,11 +24,31 @@ if TYPE_CHECKING:
     from trueup.streams.terminal.client import Api, ListResponse
 
 STYLES = {
-    "true": "green", "drifted": "yellow", "blocked": "red", "unknown": "magenta", "ok": "green", "warn": "yellow",
-    "fail": "red", "writable": "green", "readonly": "yellow", "pending": "magenta", "lost": "red", "up": "green",
-    "slow": "yellow", "down": "red", "running": "green", "failed": "red", "healthy": "green", "attention": "yellow",
-    "held": "red", "blind": "magenta", "starting": "magenta", "offline": "red", "cordoned": "yellow", "open": "green",
-}  # fmt: skip
+    "true": "green",
+    "drifted": "yellow",
+    "blocked": "red",
+    "unknown": "magenta",
+    "ok": "green",
+    "warn": "yellow",
+    "fail": "red",
+    "writable": "green",
+    "readonly": "yellow",
+    "pending": "magenta",
+    "lost": "red",
+    "up": "green",
+    "slow": "yellow",
+    "down": "red",
+    "running": "green",
+    "failed": "red",
+    "healthy": "green",
+    "attention": "yellow",
+    "held": "red",
+    "blind": "magenta",
+    "starting": "magenta",
+    "offline": "red",
+    "cordoned": "yellow",
+    "open": "green",
+}
 QUIET_S = 2.0
 TICK_S = 1.0
 REPEAT_S = 10.0

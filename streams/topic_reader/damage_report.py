@@ -18,10 +18,15 @@ def send(target: Callable[[], ApiTarget], report: ReadReport) -> None:
     if not report.damages:
         return
     replicas = [
-        {"ledger": ledger, "bookie": bookie, "first": one.entry,
-         "last": report.damaged_last[ledger, bookie], "found": "missing" if one.missing else "digest"}
+        {
+            "ledger": ledger,
+            "bookie": bookie,
+            "first": one.entry,
+            "last": report.damaged_last[ledger, bookie],
+            "found": "missing" if one.missing else "digest",
+        }
         for (ledger, bookie), one in report.damages.items()
-    ]  # fmt: skip
+    ]
     try:
         if (chosen := target()).url:
             api = Api(chosen, ANSWER_S)

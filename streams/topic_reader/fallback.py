@@ -39,9 +39,12 @@ class LostEntries(Stop):
 
 
 def read(
-    part: LedgerRange, priority: ReadPriority, sources: Mapping[Tier, LedgerSource],
-    decode: Callable[[int, memoryview], T], fell_back: Callable[[Fallback], None],
-) -> Iterator[ServedEntry[T]]:  # fmt: skip
+    part: LedgerRange,
+    priority: ReadPriority,
+    sources: Mapping[Tier, LedgerSource],
+    decode: Callable[[int, memoryview], T],
+    fell_back: Callable[[Fallback], None],
+) -> Iterator[ServedEntry[T]]:
     """The entries of a part in order, without gaps. A tier that fails is tried again only if the other one fails at a
     later entry. ``decode`` is called with each entry and its payload; a tier whose bytes it refuses with a
     `TrueupError` has failed: objects in tiered storage have no digests of entries.

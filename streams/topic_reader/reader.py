@@ -105,9 +105,13 @@ class TopicReader:
     managed ledger."""
 
     def __init__(
-        self, client: ZooKeeperClient, paths: PulsarPaths, sources: Callable[[str], dict[Tier, LedgerSource]],
-        options: ReadOptions, report: ReadReport,
-    ) -> None:  # fmt: skip
+        self,
+        client: ZooKeeperClient,
+        paths: PulsarPaths,
+        sources: Callable[[str], dict[Tier, LedgerSource]],
+        options: ReadOptions,
+        report: ReadReport,
+    ) -> None:
         self._client, self._paths, self._sources = client, paths, sources
         self._options, self.report = options, report
         self._owners = dict[PulsarTopic, PulsarTopic]()

@@ -103,9 +103,14 @@ class Access:
     """Admits callers with a token. ``refused`` counts refused requests by reason: missing, invalid, role."""
 
     def __init__(
-        self, file: TokenFile | None, refused: Callable[[str], None], clock: Callable[[], float] = time.monotonic, *,
-        provider: Provider | None = None, proxies: Proxies | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        file: TokenFile | None,
+        refused: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+        *,
+        provider: Provider | None = None,
+        proxies: Proxies | None = None,
+    ) -> None:
         self._file, self._refused, self._clock = file, refused, clock
         self._provider, self._proxies = provider, proxies
         self._lock = threading.Lock()
@@ -236,10 +241,17 @@ class Access:
                 self._unlogged += 1
                 return
             also, self._unlogged, self._logged_s = self._unlogged, 0, now_s
-        log.warning("request refused", extra={
-            "reason": reason, "caller": name, "address": request.remote_addr, "request": request.method,
-            "path": request.path[:200], "not_logged_before": also,
-        })  # fmt: skip
+        log.warning(
+            "request refused",
+            extra={
+                "reason": reason,
+                "caller": name,
+                "address": request.remote_addr,
+                "request": request.method,
+                "path": request.path[:200],
+                "not_logged_before": also,
+            },
+        )
 
 
 def _refused(found: str) -> Refused:

@@ -111,10 +111,15 @@ def _unverified(user: str, address: str | None) -> None:
 def _recorded(response: Response) -> Response:
     """Log each request that may change something. Access counts those that it refuses."""
     if request.method not in READS and response.status_code not in (401, 403, 404, 405):
-        log.info("request", extra={
-            "by": WHO.get(), "request": request.method, "path": request.path[:MOST_PATH],
-            "status": response.status_code,
-        })  # fmt: skip
+        log.info(
+            "request",
+            extra={
+                "by": WHO.get(),
+                "request": request.method,
+                "path": request.path[:MOST_PATH],
+                "status": response.status_code,
+            },
+        )
     return response
 
 
@@ -253,8 +258,12 @@ def _writes(app: Flask, engine: Engine) -> None:
             found = f"{shown(name)}, which needs a restart"
             raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
         if name not in live and not removed:
-            raise Rejected(404, one_of_keys([*live], name, "a live key"), f"{shown(name)}{near(name, live)}",
-                           "`trueup config get` lists all keys")  # fmt: skip
+            raise Rejected(
+                404,
+                one_of_keys([*live], name, "a live key"),
+                f"{shown(name)}{near(name, live)}",
+                "`trueup config get` lists all keys",
+            )
         if set(body) != {"value"}:
             raise Rejected(400, '{"value": ...}, null to use the value of the file', shown(body), "send the new value")
         return jsonify(engine.set_config(name, body["value"]))
@@ -279,12 +288,7 @@ def _errors(app: Flask, engine: Engine) -> None:
             405: (" or ".join(_methods(error)), request.method),
             500: ("a response", "a defect of Trueup; see its log"),
         }.get(status, (f"a request without HTTP status {status}", str(error.description)))
-        body = {
-            "error": error.name.lower(),
-            "expected": expected,
-            "found": found,
-            "todo": "GET /api lists all paths",
-        }
+        body = {"error": error.name.lower(), "expected": expected, "found": found, "todo": "GET /api lists all paths"}
         return jsonify(body), status
 
 

@@ -49,9 +49,13 @@ class Engine(Protocol):
         are complete."""
 
     def findings(
-        self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
+        self,
+        verdict: str | None,
+        rule: str | None,
+        limit: int,
+        stream: str = "placement",
         where: Mapping[str, str] = _ANY,
-    ) -> list[Row]:  # fmt: skip
+    ) -> list[Row]:
         """The findings of a stream, the most urgent first. ``where``: selectors that its descriptor names; bookie: the
         bookie of the damaged replica, or a bookie in any ensemble of the ledger; namespace: the namespace of the owner.
         The resource, verdict, rule, reason, since_ms, stage; for ledgers also copies, racks, version, marked and held

@@ -38,12 +38,20 @@ def admit(request: Request, names: Collection[str] = ()) -> None:
         return
     if not _is_ours(request.host, names):
         found = f"Host {request.host!r}"
-        raise Rejected(403, "the address or name of this machine", found,
-                       "use its address, such as 127.0.0.1, or add the name to http.names")  # fmt: skip
+        raise Rejected(
+            403,
+            "the address or name of this machine",
+            found,
+            "use its address, such as 127.0.0.1, or add the name to http.names",
+        )
     origin = request.headers.get("Origin")
     if origin is not None and _netloc(origin) != request.host:
-        raise Rejected(403, f"a request from this page or without Origin, for {request.host}", f"Origin {origin!r}",
-                       "use the command line")  # fmt: skip
+        raise Rejected(
+            403,
+            f"a request from this page or without Origin, for {request.host}",
+            f"Origin {origin!r}",
+            "use the command line",
+        )
     if request.method not in READS and request.mimetype != "application/json":
         found = f"Content-Type {request.content_type!r}"
         raise Rejected(415, "Content-Type application/json", found, "send JSON")

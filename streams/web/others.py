@@ -78,15 +78,17 @@ class Proxies:
         for header in (self._settings.user_header, self._settings.groups_header):
             if header and header.lower() in headers.get(REPEATED, "").split(","):
                 raise Refused(
-                    f"one header {header} of the proxy {token.name}", "several",
+                    f"one header {header} of the proxy {token.name}",
+                    "several",
                     "let the proxy set this header, and remove those of its clients",
-                )  # fmt: skip
+                )
         name = name_of(headers.get(self._settings.user_header, ""))
         if not name:
             raise Refused(
-                f"one name in the header {self._settings.user_header} of the proxy {token.name}", "none or several",
+                f"one name in the header {self._settings.user_header} of the proxy {token.name}",
+                "none or several",
                 "let the proxy set this header, and remove those of its clients",
-            )  # fmt: skip
+            )
         return Caller(f"{token.name}:{name}", self._role(token, headers))
 
     def _role(self, token: Token, headers: Headers | Mapping[str, str]) -> Role | None:

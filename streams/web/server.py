@@ -27,11 +27,18 @@ class Server:
         self.host, self.port = listener.getsockname()[:2]
         self._open: dict[int, Any] = {}
         self._server = create_server(
-            app, map=self._open, sockets=[listener], threads=THREADS, ident=None, max_request_body_size=BODY_BYTES,
+            app,
+            map=self._open,
+            sockets=[listener],
+            threads=THREADS,
+            ident=None,
+            max_request_body_size=BODY_BYTES,
             max_request_header_size=HEAD_BYTES,
-            url_scheme="https" if certificate else "http", connection_limit=2 * MOST, asyncore_use_poll=True,
+            url_scheme="https" if certificate else "http",
+            connection_limit=2 * MOST,
+            asyncore_use_poll=True,
             log_socket_errors=False,
-        )  # fmt: skip
+        )
         self._server.channel_class = certificate.channel if certificate else ClientChannel
         self._stopping = threading.Event()
         self._thread = run("http", self._serve, self._stopping)

@@ -61,9 +61,10 @@ class TlsChannel(ClientChannel):
                 log.debug("TLS connection ended", extra={"address": self.addr[0], "found": str(error)})
                 if getattr(error, "reason", "") == "HTTP_REQUEST":
                     with suppress(OSError):
-                        socket.socket.send(self.socket, refusal(
-                            "https:// on this port", "a request without TLS", "use https:// in the address",
-                        ))  # fmt: skip
+                        socket.socket.send(
+                            self.socket,
+                            refusal("https:// on this port", "a request without TLS", "use https:// in the address"),
+                        )
                 self.handle_close()
                 return
             if not data:

@@ -7,9 +7,14 @@ from contextlib import contextmanager
 from playwright.sync_api import Browser, sync_playwright
 
 QUIET = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
 """Chromium asks nobody but the pages. Its sandbox does not run as root."""
 
 

@@ -2,7 +2,8 @@
 
 import math
 
-from tests.unit.cli.fake_engine import NOW, FakeEngine
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import NOW
 
 
 def everything() -> FakeEngine:
@@ -15,18 +16,24 @@ def everything() -> FakeEngine:
     at = range(400)
     wave = [round(17 + 180 * math.exp(-(((n - 250) / 40) ** 2))) * (n > 60) for n in at]
     made.course = {
-        "placement": _course({
-            "drifted": wave, "blocked": [2 * (n > 200) for n in at], "unknown": [1 for _ in at],
-            "marks outstanding": [round(31 + 0.7 * (one - wave[-1])) for one in [*wave[-20:], *wave[:-20]]],
-            "lost bookies": [int(n > 240) for n in at],
-        }),
+        "placement": _course(
+            {
+                "drifted": wave,
+                "blocked": [2 * (n > 200) for n in at],
+                "unknown": [1 for _ in at],
+                "marks outstanding": [round(31 + 0.7 * (one - wave[-1])) for one in [*wave[-20:], *wave[:-20]]],
+                "lost bookies": [int(n > 240) for n in at],
+            }
+        ),
         "deletion": _course({"unreferenced": [2 for _ in at], "deletions in progress": [int(n > 300) * 2 for n in at]}),
-        "replication": _course({
-            "records/s": [round(900 + 100 * math.sin(n / 9)) for n in at],
-            "lag records": [round(1_190 + 10 * math.cos(n / 9)) for n in at],
-        }),
+        "replication": _course(
+            {
+                "records/s": [round(900 + 100 * math.sin(n / 9)) for n in at],
+                "lag records": [round(1_190 + 10 * math.cos(n / 9)) for n in at],
+            }
+        ),
         "logdirs": _course({"skew %": [60 for _ in at], "planned moves": [1 for _ in at]}),
-    }  # fmt: skip
+    }
     return made
 
 

@@ -30,8 +30,9 @@ def test_an_approval_asks_back_with_what_it_does(visit: Visit, engine: FakeEngin
     page = visit("/ledgers/100")
     press(page, "Approve")
     assert (page.inner_text("#ask-says"), engine.approved) == (
-        "Trueup writes an under-replication mark for ledger 100. BookKeeper's workers then copy its entries.", [],
-    )  # fmt: skip
+        "Trueup writes an under-replication mark for ledger 100. BookKeeper's workers then copy its entries.",
+        [],
+    )
 
 
 def test_a_confirmed_approval_is_executed(visit: Visit, engine: FakeEngine) -> None:

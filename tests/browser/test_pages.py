@@ -8,10 +8,22 @@ from tests.browser.picture import PICTURE, digest
 from tests.unit.cli.fake_engine import FakeEngine
 
 PATHS = (
-    "/", "/findings", "/findings?rule=placement.too-few-racks", "/plan", "/timeline", "/racks", "/search?q=127.0",
-    "/streams/placement", "/streams/replication", "/ledgers/21", "/ledgers/999", "/ledgers/21/deletion",
-    "/bookies/127.0.0.5:3181", "/links/east-west", "/brokers/east/1",
-)  # fmt: skip
+    "/",
+    "/findings",
+    "/findings?rule=placement.too-few-racks",
+    "/plan",
+    "/timeline",
+    "/racks",
+    "/search?q=127.0",
+    "/streams/placement",
+    "/streams/replication",
+    "/ledgers/21",
+    "/ledgers/999",
+    "/ledgers/21/deletion",
+    "/bookies/127.0.0.5:3181",
+    "/links/east-west",
+    "/brokers/east/1",
+)
 SCREENS = ((390, "dark"), (768, "light"), (1600, "light"), (1280, "dark"))
 FOR_ADDRESSES = "/ledgers/999"
 """Chromium writes the status 404 of a page to the console."""

@@ -4,7 +4,8 @@ import pytest
 
 from tests.browser.conftest import Visit
 from tests.browser.scene import everything
-from tests.unit.cli.fake_engine import FakeEngine, healthy_status
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import healthy_status
 from trueup.streams.catalog import all_metrics
 from trueup.streams.web.api import create_app, serve
 
@@ -58,8 +59,11 @@ class TestOutages:
         page.goto(f"http://127.0.0.1:{server.port}/")
         server.stop()
         page.wait_for_selector("body.old")
-        shown = page.title()[0], page.get_attribute("#icon", "href"), page.locator("main").evaluate(
-            "main => getComputedStyle(main).filter")  # fmt: skip
+        shown = (
+            page.title()[0],
+            page.get_attribute("#icon", "href"),
+            page.locator("main").evaluate("main => getComputedStyle(main).filter"),
+        )
         assert (shown[0], "888" in (shown[1] or ""), shown[2]) == ("?", True, "grayscale(1)")
 
     def test_the_page_goes_on_when_the_application_is_back(self, visit: Visit) -> None:

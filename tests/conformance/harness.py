@@ -110,10 +110,14 @@ class Harness:
         """A lease from east to west, or west to east if ``back``."""
         east, west = self.east.endpoint(), self.west.endpoint()
         lease = Lease(
-            "west-east" if back else "east-west", west if back else east, east if back else west,
-            WEST_TO_EAST if back else EAST_TO_WEST, self.path,
-            tuple(self.assignment(topic, index, back) for index in range(logs)), clusters=CLUSTERS,
-        )  # fmt: skip
+            "west-east" if back else "east-west",
+            west if back else east,
+            east if back else west,
+            WEST_TO_EAST if back else EAST_TO_WEST,
+            self.path,
+            tuple(self.assignment(topic, index, back) for index in range(logs)),
+            clusters=CLUSTERS,
+        )
         return replace(lease, **more)  # type: ignore[arg-type]
 
     def copy(self, lease: Lease) -> Copy:
@@ -159,6 +163,7 @@ def untrue(
     """Runs that map a record to an offset with a different record or without one."""
     here, there = dict(source), dict(target)
     return [
-        run for run in runs
+        run
+        for run in runs
         if any(here.get(run.source + n, 0) != there.get(run.target + n, 1) for n in range(run.records))
-    ]  # fmt: skip
+    ]

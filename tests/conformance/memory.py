@@ -474,9 +474,12 @@ class MemoryHeartbeats:
 
 def _columns(offset: int, rows: Sequence[Row]) -> Columns:
     return Columns(
-        range(offset, offset + len(rows)), [row.key for row in rows], [row.value for row in rows],
-        [row.stamp for row in rows], [_believed(row) for row in rows],
-    )  # fmt: skip
+        range(offset, offset + len(rows)),
+        [row.key for row in rows],
+        [row.value for row in rows],
+        [row.stamp for row in rows],
+        [_believed(row) for row in rows],
+    )
 
 
 def _believed(row: Row) -> Sequence[tuple[str, bytes | None]]:

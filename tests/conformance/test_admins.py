@@ -30,9 +30,7 @@ from trueup.streams.replication.links.snapshot import pairs
 
 pytestmark = pytest.mark.servers
 
-PAIRS = [
-    "memory>memory", "memory>kafka", "kafka>memory", "rocketmq>rocketmq", "rocketmq>kafka", "kafka>rocketmq",
-]  # fmt: skip
+PAIRS = ["memory>memory", "memory>kafka", "kafka>memory", "rocketmq>rocketmq", "rocketmq>kafka", "kafka>rocketmq"]
 USER = ("admin", "adminsecret12")
 
 

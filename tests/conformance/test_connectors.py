@@ -135,8 +135,10 @@ def test_two_opposite_links_bring_each_record_to_the_other_side_once(harness: Ha
     back = harness.copy(harness.lease(topic, back=True)).to_the_end()
     again = there.next_lease().to_the_end()
     assert (contents(harness.read("east", topic)), again.totals["copied"], again.totals["dropped"] > 0) == (
-        [*east, *west], 0, True,
-    )  # fmt: skip
+        [*east, *west],
+        0,
+        True,
+    )
     assert (contents(harness.read("west", topic)), back.totals["dropped"]) == ([*west, *east], 500)
 
 

@@ -71,9 +71,13 @@ def kept(objects: Objects) -> dict[str, object]:
     """The settings of checkpoints in the bucket."""
     key, password = KEYS
     return {
-        "checkpoint": f"s3a://{BUCKET}/trueup", "checkpoint_endpoint": objects.endpoint, "checkpoint_region": REGION,
-        "checkpoint_key_env": key, "checkpoint_secret_env": password, "conf": {"spark.planted": secret("spark")},
-    }  # fmt: skip
+        "checkpoint": f"s3a://{BUCKET}/trueup",
+        "checkpoint_endpoint": objects.endpoint,
+        "checkpoint_region": REGION,
+        "checkpoint_key_env": key,
+        "checkpoint_secret_env": password,
+        "conf": {"spark.planted": secret("spark")},
+    }
 
 
 def test_checkpoints_are_in_the_bucket_alone(trueup: Trueup, objects: Objects) -> None:

@@ -32,9 +32,12 @@ def root(new_root: Callable[[], Path]) -> Path:
     made.mkdir(parents=True, exist_ok=True)
     certify(made)
     lines = [
-        line_of("ada", Role.ADMIN, ADMIN), "eve root", line_of("vera", Role.VIEWER, VIEWER),
-        line_of("spark", Role.REPORTER, REPORTER), line_of("gateway", Role.ADMIN, GATEWAY),
-    ]  # fmt: skip
+        line_of("ada", Role.ADMIN, ADMIN),
+        "eve root",
+        line_of("vera", Role.VIEWER, VIEWER),
+        line_of("spark", Role.REPORTER, REPORTER),
+        line_of("gateway", Role.ADMIN, GATEWAY),
+    ]
     (made / "tokens").write_text("\n".join(lines) + "\n")
     return made
 
@@ -67,9 +70,11 @@ def trueup(root: Path, environment: pytest.MonkeyPatch, issuer: Issuer) -> Itera
     with Trueup(None, root / "run", cluster={"zookeeper": f"127.0.0.1:{silent.number}"}, http=http, **sections) as made:
         made.url = f"https://127.0.0.1:{made.port}"
         made._http = urllib3.PoolManager(
-            timeout=10.0, retries=False, ca_certs=str(root / "certificate.pem"),
+            timeout=10.0,
+            retries=False,
+            ca_certs=str(root / "certificate.pem"),
             headers={"Authorization": f"Bearer {ADMIN}"},
-        )  # fmt: skip
+        )
         made.process.start()
         made.wait("the UI of Spark", lambda status: status["spark_ui"])
         yield made

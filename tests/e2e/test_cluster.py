@@ -28,8 +28,10 @@ from trueup.streams.replication.query import POOL
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 PER_S, LIMIT_S, LEASES = 100.0, 180.0, 5
 ON_LOOPBACK = {
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
-}  # fmt: skip
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
+}
 
 
 @pytest.fixture(scope="module")
@@ -96,9 +98,11 @@ def on(spark: StandaloneSpark, checkpoints: Path) -> dict[str, dict[str, Any]]:
 def bucket(objects: Objects) -> dict[str, object]:
     """The settings of checkpoints in a bucket of this server, which accepts any credentials."""
     return {
-        "checkpoint": "s3a://states/trueup", "checkpoint_endpoint": objects.endpoint, "checkpoint_key_env": "KEY",
+        "checkpoint": "s3a://states/trueup",
+        "checkpoint_endpoint": objects.endpoint,
+        "checkpoint_key_env": "KEY",
         "checkpoint_secret_env": "SECRET",
-    }  # fmt: skip
+    }
 
 
 def grown(trueup: Trueup) -> None:

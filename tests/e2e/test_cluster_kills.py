@@ -60,18 +60,26 @@ def objects(new_root: Callable[[], Path]) -> Iterator[Objects]:
 
 @pytest.fixture(scope="module")
 def trueup(
-    pair: Pair, topics: dict[str, str], cluster: SandboxCluster, narrow: list[int], spark: StandaloneSpark,
-    objects: Objects, new_root: Callable[[], Path],
-) -> Iterator[Trueup]:  # fmt: skip
+    pair: Pair,
+    topics: dict[str, str],
+    cluster: SandboxCluster,
+    narrow: list[int],
+    spark: StandaloneSpark,
+    objects: Objects,
+    new_root: Callable[[], Path],
+) -> Iterator[Trueup]:
     sections: dict[str, dict[str, Any]] = {
         "spark": {**on(spark, new_root())["spark"], **bucket(objects)},
         "links": {path: link(topic, path) for path, topic in topics.items()},
         "placement": {"mode": "enforce", "grace_s": 1, "max_marks": 1, "marks_per_s": 0.1, "paused": True},
         "deletion": {
-            "owners": "operator", "instance": instance(cluster.zookeeper.address), "mode": "approve", "confirm_s": 0.5,
+            "owners": "operator",
+            "instance": instance(cluster.zookeeper.address),
+            "mode": "approve",
+            "confirm_s": 0.5,
         },
         "logdirs": {"east": {}, "west": {}},
-    }  # fmt: skip
+    }
     with Trueup(cluster, new_root(), **sections, **between(pair)) as made:
         made.start()
         made.wait("the narrow ledgers to be found", lambda status: status["counts"]["drifted"] == len(narrow))
@@ -120,9 +128,15 @@ def killed(trueup: Trueup, spark: StandaloneSpark, ledgers: list[int]) -> None:
 
 
 def test_kills_of_workers_and_of_the_driver_lose_nothing_and_do_nothing_twice(
-    trueup: Trueup, pair: Pair, topics: dict[str, str], spark: StandaloneSpark, writer: LedgerWriter,
-    narrow: list[int], witness: Witness, truth: Truth,
-) -> None:  # fmt: skip
+    trueup: Trueup,
+    pair: Pair,
+    topics: dict[str, str],
+    spark: StandaloneSpark,
+    writer: LedgerWriter,
+    narrow: list[int],
+    witness: Witness,
+    truth: Truth,
+) -> None:
     ordered = [writer.write(2, 2, 2, ENTRIES) for _ in range(4)]
     with witness.counting() as marked, written(pair, topics):
         grown(trueup)
@@ -144,8 +158,9 @@ def test_after_that_every_verdict_is_true_and_every_stream_runs(trueup: Trueup, 
         "readiness", lambda status: status["ready"] and not status["problems"] and not status["not_judged"]
     )
     assert (status["counts"]["true"], {row["state"] for row in status["streams"]}) == (
-        len(truth.ledgers()), {"running"},
-    ), json.dumps(status)  # fmt: skip
+        len(truth.ledgers()),
+        {"running"},
+    ), json.dumps(status)
 
 
 def test_a_cluster_without_workers_is_shown_and_everything_goes_on_when_one_returns(

@@ -59,9 +59,14 @@ def reported(cluster: SandboxPulsar, messages: MessageClient) -> dict[int, str]:
 def trueup(cluster: SandboxPulsar, reported: dict[int, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     assert reported
     deletion = {
-        "owners": "pulsar", "instance": instance(str(cluster.zookeeper.address)), "exclusive": True, "grace_s": GRACE_S,
-        "confirm_s": 0.5, "retry_s": 1.0, "deletes_per_s": RATE,
-    }  # fmt: skip
+        "owners": "pulsar",
+        "instance": instance(str(cluster.zookeeper.address)),
+        "exclusive": True,
+        "grace_s": GRACE_S,
+        "confirm_s": 0.5,
+        "retry_s": 1.0,
+        "deletes_per_s": RATE,
+    }
     with Trueup(cluster, new_root(), deletion=deletion) as made:
         made.start()
         yield made
@@ -216,8 +221,9 @@ def test_a_ledger_that_is_listed_is_described_as_in_use(
     ledger = listed(cluster, topic("used"))[0]
     result = trueup.until("it to be known", lambda: trueup.run("describe", "ledger", str(ledger)).out)
     assert [line for line in result.splitlines() if line.startswith(("Owner", "In use"))] == [
-        f"Owner      {owner('used')}", "In use     its owner references it",
-    ]  # fmt: skip
+        f"Owner      {owner('used')}",
+        "In use     its owner references it",
+    ]
 
 
 def test_a_forgotten_ledger_is_described_with_owner_nodes_and_why(

@@ -58,14 +58,22 @@ def trueup(
     # By default, Spark ends after two minutes without a heartbeat. After a suspension, overdue heartbeats may arrive
     # before the timeout check. Heartbeats with the metrics of all processes arrive later.
     conf = {
-        "spark.executor.heartbeatInterval": "4s", "spark.network.timeout": f"{NETWORK_S}s",
-        "spark.network.timeoutInterval": "1s", "spark.executor.processTreeMetrics.enabled": "true",
-    }  # fmt: skip
+        "spark.executor.heartbeatInterval": "4s",
+        "spark.network.timeout": f"{NETWORK_S}s",
+        "spark.network.timeoutInterval": "1s",
+        "spark.executor.processTreeMetrics.enabled": "true",
+    }
     cluster = start_cluster(racks={"/rack1": 1}, daemons=False)
     with Trueup(
-        cluster, new_root(), kafka=kafka, links=links, logdirs={"east": {}, "west": {}},
-        deletion={"owners": "pulsar"}, placement={"mode": "enforce"}, spark={"conf": conf},
-    ) as made:  # fmt: skip
+        cluster,
+        new_root(),
+        kafka=kafka,
+        links=links,
+        logdirs={"east": {}, "west": {}},
+        deletion={"owners": "pulsar"},
+        placement={"mode": "enforce"},
+        spark={"conf": conf},
+    ) as made:
         made.start()
         yield made
 

@@ -58,9 +58,12 @@ def test_garbage_in_every_topic_ends_nothing_and_a_command_removes_it(
     journal |= {"key_file": str(root / "key")} if signed else {}
     bootstrap = {"bootstrap": broker.bootstrap, "bit": 0}
     sections: dict[str, dict[str, object]] = {
-        "cluster": {"name": name}, "journal": journal, "deletion": {"owners": "pulsar"}, "kafka": {"east": bootstrap},
+        "cluster": {"name": name},
+        "journal": journal,
+        "deletion": {"owners": "pulsar"},
+        "kafka": {"east": bootstrap},
         "logdirs": {"east": {}},
-    }  # fmt: skip
+    }
     least = len(TOPICS) * len(BROKEN)
     with Trueup(cluster, root, **sections) as trueup:
         trueup.start()

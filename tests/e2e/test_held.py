@@ -80,8 +80,10 @@ def test_the_series_of_the_alarms_have_the_numbers(trueup: Trueup) -> None:
 def test_the_status_says_both(trueup: Trueup) -> None:
     said = trueup.run("status").out
     assert (said.startswith("Held"), f"{DEAD} ledgers without a live copy" in said, "2 bookies lost" in said) == (
-        True, True, True,
-    ), said  # fmt: skip
+        True,
+        True,
+        True,
+    ), said
 
 
 def test_what_if_agrees(trueup: Trueup, content: Content) -> None:
@@ -92,8 +94,9 @@ def test_what_if_agrees(trueup: Trueup, content: Content) -> None:
 def test_only_marks_wait(trueup: Trueup, content: Content, witness: Witness) -> None:
     rows = trueup.json("plan")
     assert ({row["ledger"]: row["stage"] for row in rows}, witness.marks()) == (
-        dict.fromkeys(content.halved, "held"), {},
-    )  # fmt: skip
+        dict.fromkeys(content.halved, "held"),
+        {},
+    )
 
 
 def test_the_release_marks_what_can_be_repaired(trueup: Trueup, content: Content, witness: Witness) -> None:

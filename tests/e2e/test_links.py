@@ -36,8 +36,13 @@ def topics(pair: Pair) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     common = {
-        "source": "east", "target": "west", "lease_s": LEASE_S, "mode": "enforce", "heartbeat_s": 1, "slow_s": SLOW_S,
-    }  # fmt: skip
+        "source": "east",
+        "target": "west",
+        "lease_s": LEASE_S,
+        "mode": "enforce",
+        "heartbeat_s": 1,
+        "slow_s": SLOW_S,
+    }
     links = {
         "whole": {**common, "topics": [topics["whole"]], "copy": "batches"},
         "single": {**common, "topics": [topics["single"]], "copy": "records"},
@@ -46,7 +51,7 @@ def trueup(pair: Pair, topics: dict[str, str], new_root: Callable[[], Path]) -> 
     kafka = {
         "east": {"bootstrap": pair.east.bootstrap, "bit": 0, "options": {"sasl.password": secret("kafka")}},
         "west": {"bootstrap": pair.west.bootstrap, "bit": 1, "options": {"ssl.key.password": secret("key")}},
-    }  # fmt: skip
+    }
     journal, spark = {"options": {"client.rack": secret("journal")}}, {"conf": {"spark.planted": secret("spark")}}
     with Trueup(None, new_root(), kafka=kafka, links=links, journal=journal, spark=spark) as made:
         made.start()

@@ -90,15 +90,26 @@ def place(new_root: Callable[[], Path]) -> Iterator[Place]:
     common = {"source": "east", "target": "west", "lease_s": 2, "heartbeat_s": 1}
     links = {
         "merged": {**common, "mode": "enforce", "topics": ["/part-.*/"], "into": "whole"},
-        "asked": {**common, "mode": "approve", "topics": ["asked"], "groups": [GROUP],
-                  "align": ["partitions", "configs", "acls"]},
+        "asked": {
+            **common,
+            "mode": "approve",
+            "topics": ["asked"],
+            "groups": [GROUP],
+            "align": ["partitions", "configs", "acls"],
+        },
         "letters": {**common, "mode": "enforce", "topics": ["letters"], "failures": "dead-letter", "align": []},
-        "hooked": {**common, "mode": "enforce", "topics": ["hooked"], "failures": "hook", "align": [],
-                   "hook": "tests.conformance.hooks:handle"},
+        "hooked": {
+            **common,
+            "mode": "enforce",
+            "topics": ["hooked"],
+            "failures": "hook",
+            "align": [],
+            "hook": "tests.conformance.hooks:handle",
+        },
         "there": {**common, "mode": "enforce", "topics": [*BOTH_WAYS]},
         "back": {**common, "source": "west", "target": "east", "mode": "enforce", "topics": [*BOTH_WAYS, "western"]},
         **{link: {**common, "target": link, "mode": "enforce", "topics": [link], "align": []} for link in BARRED},
-    }  # fmt: skip
+    }
     with sides(new_root()) as (east, west):
         for topic in ("part-1", "part-2", "asked", "letters", "hooked", "made", *BARRED):
             east.create(topic, 1, retention_ms="-1")

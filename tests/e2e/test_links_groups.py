@@ -43,11 +43,18 @@ def clusters(new_root: Callable[[], Path]) -> Iterator[dict[str, Kafka]]:
 def trueup(clusters: dict[str, Kafka], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     links: dict[str, dict[str, object]] = {
         f"{source}-{target}": {
-            "source": source, "target": target, "mode": "enforce", "lease_s": 1, "heartbeat_s": 1, "forward": False,
+            "source": source,
+            "target": target,
+            "mode": "enforce",
+            "lease_s": 1,
+            "heartbeat_s": 1,
+            "forward": False,
             "topics": [MESH, SUM] if target == "west" else [MESH],
         }
-        for source in CLUSTERS for target in CLUSTERS if source != target
-    }  # fmt: skip
+        for source in CLUSTERS
+        for target in CLUSTERS
+        if source != target
+    }
     links["east-west"]["groups"] = [BILLING, TALLY]
     kafka = {name: {"bootstrap": clusters[name].bootstrap, "bit": bit} for bit, name in enumerate(CLUSTERS)}
     with Trueup(None, new_root(), kafka=kafka, links=links) as made:

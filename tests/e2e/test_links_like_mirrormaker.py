@@ -76,9 +76,13 @@ def write(broker: Kafka, topic: str, numbers: range, partitions: int = 3) -> Non
     producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
     for number in numbers:
         producer.produce(
-            topic, b"value-%d" % number, b"key-%d" % number, number % partitions, timestamp=FIRST_MS + number,
+            topic,
+            b"value-%d" % number,
+            b"key-%d" % number,
+            number % partitions,
+            timestamp=FIRST_MS + number,
             headers=[("of", b"%d" % number)],
-        )  # fmt: skip
+        )
     assert producer.flush(120) == 0
 
 

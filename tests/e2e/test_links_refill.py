@@ -176,9 +176,9 @@ def group_at(site: Site) -> int:
 
 def key_at(site: Site, offset: int) -> bytes | None:
     """The key of the first record that a consumer reads from this offset."""
-    consumer = Consumer({
-        "bootstrap.servers": site.bootstrap, "group.id": "look", "isolation.level": "read_committed", "log_level": 0,
-    })  # fmt: skip
+    consumer = Consumer(
+        {"bootstrap.servers": site.bootstrap, "group.id": "look", "isolation.level": "read_committed", "log_level": 0}
+    )
     consumer.assign([TopicPartition(site.topic, 0, offset)])
     message = consumer.poll(60)
     consumer.close()

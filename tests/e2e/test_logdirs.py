@@ -103,10 +103,12 @@ def moving(disks: LogDirsClient) -> int:
 
 def waiting(trueup: Trueup) -> str:
     """Id of the first move that awaits approval."""
-    return str(trueup.until(
-        "a move to wait",
-        lambda: [r["id"] for r in trueup.json("plan") if r["stage"] == "awaiting approval" and r["kind"] == "move"],
-    )[0])  # fmt: skip
+    return str(
+        trueup.until(
+            "a move to wait",
+            lambda: [r["id"] for r in trueup.json("plan") if r["stage"] == "awaiting approval" and r["kind"] == "move"],
+        )[0]
+    )
 
 
 def level(trueup: Trueup, disks: LogDirsClient) -> bool:

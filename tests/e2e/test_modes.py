@@ -122,10 +122,7 @@ def test_all_ledgers_are_listed_with_their_verdict(trueup: Trueup, content: Cont
 def test_a_ledger_is_described_with_its_evidence(trueup: Trueup, content: Content) -> None:
     found = trueup.json("describe", "ledger", str(content.narrow[0]))
     windows = found["fragments"][0]["failing_windows"]
-    assert (found["rule"], {tuple(window["racks"]) for window in windows}) == (
-        "placement.too-few-racks",
-        {("/rack1",)},
-    )
+    assert (found["rule"], {tuple(window["racks"]) for window in windows}) == ("placement.too-few-racks", {("/rack1",)})
 
 
 def test_a_blocked_ledger_shows_what_would_change_it(trueup: Trueup, content: Content) -> None:

@@ -42,8 +42,11 @@ def test_what_is_ordered_is_gone_from_every_bookie(trueup: Trueup, writer: Ledge
     before = held(witness, ledger, bookies)
     row = trueup.json("delete", "ledger", str(ledger), "--yes")
     assert (row["stage"], len(before) > 0, held(witness, ledger, bookies), held(witness, other, bookies) != set()) == (
-        "confirmed", True, set(), True,
-    )  # fmt: skip
+        "confirmed",
+        True,
+        set(),
+        True,
+    )
 
 
 def test_a_killed_trueup_goes_on_with_an_order(

@@ -49,8 +49,10 @@ def press(page: Page, label: str) -> None:
 def test_the_map_shows_what_the_loss_of_a_rack_would_cost(page: Page, trueup: Trueup) -> None:
     page.goto(f"{trueup.url}/racks")
     page.wait_for_selector("#map td.bad")
-    lost = {row.locator("th").inner_text(): row.locator("td").nth(1).inner_text()
-            for row in page.locator("#map tbody tr:not(.members)").all()}  # fmt: skip
+    lost = {
+        row.locator("th").inner_text(): row.locator("td").nth(1).inner_text()
+        for row in page.locator("#map tbody tr:not(.members)").all()
+    }
     assert lost == {"/rack1": str(LEDGERS), "/rack2": "0"}
 
 

@@ -73,9 +73,15 @@ def finished(
 ) -> subprocess.CompletedProcess[str]:
     """Run a command. If it does not end in time, it is asked to, with its children."""
     with subprocess.Popen(
-        command, cwd=place, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True, start_new_session=True,
-    ) as process:  # fmt: skip
+        command,
+        cwd=place,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
         try:
             out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:

@@ -24,9 +24,11 @@ NAMESPACE = "public/default"
 KEY, SECRET = "reads-key-id", "reads-secret-key"
 FIELD = "managedLedgerOffloadedReadPriority"
 SETTINGS = {
-    "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": 86_400_000,
-    "topicLevelPoliciesEnabled": "true", "systemTopicEnabled": "true",
-}  # fmt: skip
+    "managedLedgerMaxEntriesPerLedger": PER_LEDGER,
+    "managedLedgerOffloadDeletionLagMs": 86_400_000,
+    "topicLevelPoliciesEnabled": "true",
+    "systemTopicEnabled": "true",
+}
 STALLED_MS = 4_000
 """A consumer without a message for this time is stalled: the broker retries a failed read after a second at most."""
 GOES_ON_MS = 240_000
@@ -81,13 +83,20 @@ def written(cluster: SandboxPulsar, messages: MessageClient) -> dict[str, list[i
 def trueup(cluster: SandboxPulsar, written: dict[str, list[int]], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     assert written
     stores = {
-        "bucket": BUCKET, "region": REGION, "endpoint": cluster.objects.endpoint, "key_env": "E2E_KEY",
+        "bucket": BUCKET,
+        "region": REGION,
+        "endpoint": cluster.objects.endpoint,
+        "key_env": "E2E_KEY",
         "secret_env": "E2E_SECRET",
-    }  # fmt: skip
+    }
     reads = {
-        "admin": [cluster.admin_url], "mode": "approve", "interval_s": 0.5, "settle_looks": 3, "settle_s": 2.0,
+        "admin": [cluster.admin_url],
+        "mode": "approve",
+        "interval_s": 0.5,
+        "settle_looks": 3,
+        "settle_s": 2.0,
         "declared": {f"{NAMESPACE}/kept": "bookkeeper-first", NAMESPACE: "tiered-storage-first"},
-    }  # fmt: skip
+    }
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("E2E_KEY", "id")
         environment.setenv("E2E_SECRET", "secret")
@@ -204,9 +213,10 @@ def test_a_switched_topic_is_unloaded_after_an_approval_of_its_own_and_its_consu
     consumer.close()
     assert {*consumer.contents} == {payload(topic, number) for number in range(COUNT + 3)}
     shown = trueup.json("describe", "topic", topic)
-    assert (shown["unloaded"], [event["event"] for event in shown["history"]]) == (True, [
-        "switch approved", "switch ordered", "switch done", "unload approved", "unload done",
-    ])  # fmt: skip
+    assert (shown["unloaded"], [event["event"] for event in shown["history"]]) == (
+        True,
+        ["switch approved", "switch ordered", "switch done", "unload approved", "unload done"],
+    )
     trueup.set("read_priority.unload", "false")
 
 

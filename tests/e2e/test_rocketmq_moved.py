@@ -81,10 +81,15 @@ class Procedure:
         for name, cluster in clusters.items():
             options = cluster.get("options")
             cluster["options"] = {**(options if isinstance(options, dict) else {}), "replicator.source": CALLED[name]}
-        self.trueup = Trueup(None, root, rocketmq=clusters, links={
-            "h-s": {"source": "east", "target": "west", "mode": "observe", "start": f"group:{GROUP}", **common},
-            "s-h": {"source": "west", "target": "east", "mode": "enforce", **common},
-        })  # fmt: skip
+        self.trueup = Trueup(
+            None,
+            root,
+            rocketmq=clusters,
+            links={
+                "h-s": {"source": "east", "target": "west", "mode": "observe", "start": f"group:{GROUP}", **common},
+                "s-h": {"source": "west", "target": "east", "mode": "enforce", **common},
+            },
+        )
 
     def produce(self) -> None:
         """Write to each queue of the source."""
@@ -136,17 +141,17 @@ class Procedure:
 
 STEPS: dict[str, Callable[[Procedure], None]] = {
     'Declare the link in mode `observe`, with the same topics and `start: "group:CID_RMQ_SYS_REPLICATOR_MYCONNECTOR"`. '
-    "With ACL the user of the link needs Sub on that group. Set `replicator.source` of both clusters.":
-        Procedure.declare,
+    "With ACL the user of the link needs Sub on that group. Set `replicator.source` of both "
+    "clusters.": Procedure.declare,
     "`trueup doctor`, then `trueup run` and `trueup plan`: the target topics exist already and nothing is to be "
     "created.": Procedure.look,
     "Stop the connector. It commits every `commit.offset.interval.ms`; what it copied after its last commit is copied "
-    "a second time. To avoid that, stop the producers, wait for that time, and then stop the connector.":
-        Procedure.stop,
+    "a second time. To avoid that, stop the producers, wait for that time, and then stop the "
+    "connector.": Procedure.stop,
     "`trueup config set links.h-s.mode enforce`.": Procedure.enforce,
-    "When the link is `up`, delete the connectors for heartbeats and checkpoints, their topics, and the group.":
-        Procedure.finish,
-}  # fmt: skip
+    "When the link is `up`, delete the connectors for heartbeats and checkpoints, their topics, and the "
+    "group.": Procedure.finish,
+}
 
 
 @pytest.fixture(scope="module")

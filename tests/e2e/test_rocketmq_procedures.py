@@ -158,19 +158,20 @@ FAIL_OVER: dict[str, Callable[[Procedure, str], None]] = {
     "Point the consumers to the name servers of the other cluster, with the same group and topic names. A group of "
     "pull and push consumers continues at the message that it would have read next. It reads again what it read after "
     "its last commit (every 5 s by default) and skips no copied message. So does a FIFO group of POP consumers. "
-    "`consumeFromWhere` applies only to queues without a committed offset.":
-        lambda made, _: made.consumers_to(made.new),
+    "`consumeFromWhere` applies only to queues without a committed offset.": lambda made, _: made.consumers_to(
+        made.new
+    ),
     "Start the producers there.": lambda made, _: made.producers_to(made.new),
-}  # fmt: skip
+}
 FAIL_BACK: dict[str, Callable[[Procedure, str], None]] = {
     "Start the old cluster. Links resume by themselves: its last messages arrive late, and the opposite link brings "
     "what was written at the other cluster meanwhile.": lambda made, _: made.old.up(),
     "Wait until both links are `up` and their LAG is close to 0: `trueup get links`.": Procedure.level,
     "Stop the consumers, wait for one lease (`lease_s`), and start them at the old cluster. The offsets were "
-    "translated back while they ran at the other one, because no member of the group was at the old one.":
-        Procedure.change_over,
+    "translated back while they ran at the other one, because no member of the group was at the old "
+    "one.": Procedure.change_over,
     "Move the producers.": lambda made, _: made.producers_to(made.old),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -82,22 +82,26 @@ def members(
     streams: dict[str, dict[str, Any]] = {
         "placement": {"mode": "enforce", "grace_s": 1, "max_marks": 1, "marks_per_s": 0.1, "paused": True},
         "deletion": {
-            "owners": "operator", "instance": instance(cluster.zookeeper.address), "mode": "approve", "confirm_s": 0.5,
+            "owners": "operator",
+            "instance": instance(cluster.zookeeper.address),
+            "mode": "approve",
+            "confirm_s": 0.5,
         },
         "logdirs": {"east": {}, "west": {}},
-    }  # fmt: skip
+    }
     links = {
-        path: {
-            "source": "east", "target": "west", "topics": [topic], "copy": path, "mode": "enforce", "lease_s": 4,
-        }
+        path: {"source": "east", "target": "west", "topics": [topic], "copy": path, "mode": "enforce", "lease_s": 4}
         for path, topic in topics.items()
-    }  # fmt: skip
+    }
     made = []
     for east, west in ([relay.relayed for relay in pair.relays], [relay.bootstrap for relay in pair.relays]):
         sections: dict[str, dict[str, Any]] = {
             "kafka": {"east": {"bootstrap": east, "bit": 0}, "west": {"bootstrap": west, "bit": 1}},
-            "links": links, "journal": {"bootstrap": east}, "ha": {"id": "shop"}, **streams,
-        }  # fmt: skip
+            "links": links,
+            "journal": {"bootstrap": east},
+            "ha": {"id": "shop"},
+            **streams,
+        }
         made.append(Trueup(cluster, new_root(), **sections))
     for one in made:
         one.process.start()
@@ -211,9 +215,15 @@ def settled(leader: Trueup) -> None:
 
 @pytest.mark.timeout(600 + 60 * ROUNDS)
 def test_takeovers_at_random_do_nothing_twice_and_forget_nothing(
-    members: list[Trueup], pair: RelayedPair, topics: dict[str, str], writer: LedgerWriter, narrow: list[int],
-    witness: Witness, truth: Truth, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    members: list[Trueup],
+    pair: RelayedPair,
+    topics: dict[str, str],
+    writer: LedgerWriter,
+    narrow: list[int],
+    witness: Witness,
+    truth: Truth,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     ordered = [writer.write(2, 2, 2, 5) for _ in range(ROUNDS)]
     with witness.counting() as marked:
         sorted_out(members)[0].set("placement.paused", "false")
@@ -257,8 +267,9 @@ def taken_over(
                 lambda one=leader: not one.process.alive, ENDS_S, f"{kind}: the old leader to end", leader.diagnostics
             )
             assert (leader.process.exit_code, standby.json("status")["ha"]["epoch"]) == (
-                -signal.SIGKILL if kind == "kill" else LOST, epoch + 1
-            ), leader.process.tail()  # fmt: skip
+                -signal.SIGKILL if kind == "kill" else LOST,
+                epoch + 1,
+            ), leader.process.tail()
             leader.process.start()
     finally:
         for writer in writers:

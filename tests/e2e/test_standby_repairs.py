@@ -40,7 +40,7 @@ def members(
             cluster, new_root(), placement=slow, journal={"bootstrap": cluster.kafka.bootstrap}, ha={"id": "repairs"}
         )
         for _ in range(2)
-    ]  # fmt: skip
+    ]
     for one in made:
         one.process.start()
     leader, standby = sorted_out(made)

@@ -50,13 +50,22 @@ def client(cluster: SandboxPulsar) -> Any:
 def trueup(cluster: SandboxPulsar, lost: dict[str, list[int]], new_root: Callable[[], Path]) -> Iterator[Trueup]:
     assert lost
     deletion = {
-        "owners": "pulsar", "instance": instance(str(cluster.zookeeper.address)), "exclusive": True, "grace_s": 2.0,
-        "confirm_s": 0.5, "retry_s": 1.0,
-    }  # fmt: skip
+        "owners": "pulsar",
+        "instance": instance(str(cluster.zookeeper.address)),
+        "exclusive": True,
+        "grace_s": 2.0,
+        "confirm_s": 0.5,
+        "retry_s": 1.0,
+    }
     store = {
-        "bucket": BUCKET, "region": REGION, "endpoint": cluster.objects.endpoint, "key_env": "E2E_KEY",
-        "secret_env": "E2E_SECRET", "cluster": NAME, "list_s": 1.0,
-    }  # fmt: skip
+        "bucket": BUCKET,
+        "region": REGION,
+        "endpoint": cluster.objects.endpoint,
+        "key_env": "E2E_KEY",
+        "secret_env": "E2E_SECRET",
+        "cluster": NAME,
+        "list_s": 1.0,
+    }
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("E2E_KEY", "e2e-key-id")
         environment.setenv("E2E_SECRET", SECRET)
@@ -83,7 +92,7 @@ def test_what_is_counted_as_deleted_is_found_for_that_reason(trueup: Trueup, los
     rows = trueup.until("it to be found", lambda: found(trueup, ledgers))
     assert {(row["rule"], row["owner"]) for row in rows.values()} == {
         ("deletion.dropped", owner(name)) for name in lost
-    }  # fmt: skip
+    }
 
 
 def test_ledgers_go_whose_copies_are_whole_and_others_are_blocked_until_theirs_are(

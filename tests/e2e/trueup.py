@@ -31,7 +31,7 @@ WAIT_S = 420.0
 LOOK_S = 0.2
 SETTINGS = {
     # Idle time of a worker after a repair that did not produce an adhering ensemble (5 s by default).
-    "rwRereplicateBackoffMs": 100,
+    "rwRereplicateBackoffMs": 100
 }
 TRUEUP = [sys.executable, "-m", "trueup.streams.cli.main"]
 
@@ -65,11 +65,15 @@ class Trueup:
     def __init__(self, cluster: SandboxCluster | None, root: Path, /, **sections: Mapping[str, object]) -> None:
         self._kept = Port()  # other test workers also search for ports
         self.port = self._kept.number
-        watched: dict[str, dict[str, object]] = {} if cluster is None else {
-            "cluster": {"zookeeper": cluster.zookeeper.address, "name": "e2e", "session_timeout_ms": 8_000},
-            "racks": {"source": "script", "script": str(cluster.rack_script)},
-            "placement": {"grace_s": 1.0},
-        }  # fmt: skip
+        watched: dict[str, dict[str, object]] = (
+            {}
+            if cluster is None
+            else {
+                "cluster": {"zookeeper": cluster.zookeeper.address, "name": "e2e", "session_timeout_ms": 8_000},
+                "racks": {"source": "script", "script": str(cluster.rack_script)},
+                "placement": {"grace_s": 1.0},
+            }
+        )
         fitting: dict[str, dict[str, object]] = {
             **watched,
             "spark": {"buckets": 8, "memory": "768m"},
@@ -201,10 +205,12 @@ class Trueup:
     def embedded(self, data: Path) -> dict[str, str]:
         """Settings of a client (librdkafka's names) of the embedded journal in this data directory."""
         return {
-            "bootstrap.servers": self.source("journal")["detail"], "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": MECHANISM, "sasl.username": USER,
+            "bootstrap.servers": self.source("journal")["detail"],
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": MECHANISM,
+            "sasl.username": USER,
             "sasl.password": (data / "journal" / "password").read_text(),
-        }  # fmt: skip
+        }
 
     def source(self, name: str) -> dict[str, Any]:
         """One source of the status."""

@@ -54,10 +54,16 @@ class Arrivals:
         wait_until(lambda: not self.silent_since(begun), limit_s, f"records to arrive {what}")
 
     def _tail(self, sites: Sequence[Site]) -> None:
-        consumer = Consumer({
-            "bootstrap.servers": sites[0].bootstrap, "group.id": "arrivals", "enable.auto.commit": False,
-            "log_level": 0, "isolation.level": "read_uncommitted", **RARELY,
-        })  # fmt: skip
+        consumer = Consumer(
+            {
+                "bootstrap.servers": sites[0].bootstrap,
+                "group.id": "arrivals",
+                "enable.auto.commit": False,
+                "log_level": 0,
+                "isolation.level": "read_uncommitted",
+                **RARELY,
+            }
+        )
         logs = [(site.topic, number) for site in sites for number in range(site.partitions)]
         consumer.assign([TopicPartition(*log, OFFSET_END) for log in logs])
         cluster, own = sites[0].name, f"{sites[0].name}|".encode()

@@ -161,9 +161,11 @@ def repeated(site: Site, log: Log) -> set[Stream]:
     (seen after a broker was killed: the same producer id, epochs 2 and 3)."""
     twice = {
         (stream, number)
-        for stream, records in log.items() if stream.origin == site.name and not stream.kind.startswith(REPEATING)
-        for number, times in Counter(record.number for record in records).items() if times > 1
-    }  # fmt: skip
+        for stream, records in log.items()
+        if stream.origin == site.name and not stream.kind.startswith(REPEATING)
+        for number, times in Counter(record.number for record in records).items()
+        if times > 1
+    }
     if not twice:
         return set()
     places = defaultdict[Stream, list[int]](list)
@@ -174,9 +176,10 @@ def repeated(site: Site, log: Log) -> set[Stream]:
     with closing(KafkaClient(Endpoint(site.name, site.bootstrap, 0))) as cluster:
         cluster.refresh([site.topic])
         return {
-            stream for stream, offsets in places.items()
+            stream
+            for stream, offsets in places.items()
             if all(tag_of(_producer(cluster, LogId(site.topic, stream.partition), at)) is None for at in offsets)
-        }  # fmt: skip
+        }
 
 
 def _producer(cluster: KafkaClient, log: LogId, offset: int) -> int:
@@ -199,9 +202,9 @@ def _content(message: Message) -> tuple[Stream, Content]:
 
 def ends(site: Site, isolation: str = "read_committed") -> list[int]:
     """End offset of each partition for consumers with this isolation level."""
-    consumer = Consumer({
-        "bootstrap.servers": site.bootstrap, "group.id": "audit", "log_level": 0, "isolation.level": isolation,
-    })  # fmt: skip
+    consumer = Consumer(
+        {"bootstrap.servers": site.bootstrap, "group.id": "audit", "log_level": 0, "isolation.level": isolation}
+    )
     try:
         partitions = [TopicPartition(site.topic, number) for number in range(site.partitions)]
         return [consumer.get_watermark_offsets(each, timeout=30)[1] for each in partitions]

@@ -86,9 +86,10 @@ class Lanes:
     def links(self) -> dict[str, dict[str, object]]:
         """The links of all lanes. A link copies several topics, because each link costs a query of Spark."""
         lanes = {
-            "batches": ("batches", "purged-batches"), "records": ("records", "purged-records"),
+            "batches": ("batches", "purged-batches"),
+            "records": ("records", "purged-records"),
             "auto": ("auto", "passed"),
-        }  # fmt: skip
+        }
         made: dict[str, dict[str, object]] = {}
         for path, names in lanes.items():
             for source, target in (SIDES, SIDES[::-1]):

@@ -16,9 +16,12 @@ def fake_link(name: str, ends: tuple[str, str], forward: bool = False, mode: str
     """A link of one log that copied nothing yet."""
     declared = SimpleNamespace(source=ends[0], target=ends[1], forward=forward, mode=mode)
     link = SimpleNamespace(
-        name=name, declared=declared, copies={LOG: Copy(LOG, LOG, 0)}, lock=threading.RLock(),
+        name=name,
+        declared=declared,
+        copies={LOG: Copy(LOG, LOG, 0)},
+        lock=threading.RLock(),
         snapshot=LinkSnapshot(LinkFacts(ClusterSnapshot({LOG.topic: [LOG]}), ClusterSnapshot(), 1)),
-    )  # fmt: skip
+    )
     link.place = lambda log: log
     return link
 

@@ -12,8 +12,13 @@ from trueup.sandbox.servers.zookeeper import ZooKeeper
 SET = "kafka-3.0.2"
 PROTOCOL = "2.8"
 """The last inter.broker.protocol.version with message.format.version, and the first one with topic ids."""
-_FLAGS = ("-Xms64m", "-Xmx384m", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaServer=info",
-          "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn")  # fmt: skip
+_FLAGS = (
+    "-Xms64m",
+    "-Xmx384m",
+    "-XX:+UseSerialGC",
+    "-Dorg.slf4j.simpleLogger.log.kafka.server.KafkaServer=info",
+    "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+)
 
 
 class OldKafka(LocalServer):

@@ -10,14 +10,7 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 
 from tests.replication.audit import ends
 from tests.replication.writers import Site
@@ -37,8 +30,17 @@ QUICK: Mapping[str, object] = {
 """A broker that compacts, deletes and expires producers without delay, and restarts quickly after a kill. By default it
 retains records of any age, because records of tests have old timestamps."""
 COUNTS = (
-    "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "foreign", "foreign_tags", "repeated",
-)  # fmt: skip
+    "copied",
+    "bytes",
+    "dropped",
+    "skipped",
+    "dismissed",
+    "filtered",
+    "lost",
+    "foreign",
+    "foreign_tags",
+    "repeated",
+)
 RETRIES = 3
 EAST_TO_WEST, WEST_TO_EAST = 7, 8
 """Writer ids."""
@@ -93,9 +95,13 @@ class Pair:
         west = Endpoint("west", self.west.bootstrap, 1, system="kafka")
         each = (LogId(topic, number) for number in range(partitions))
         lease = Lease(
-            "west-east" if back else "east-west", west if back else east, east if back else west,
-            WEST_TO_EAST if back else EAST_TO_WEST, "batches", tuple(Assignment(p, p, Position(), 0) for p in each),
-        )  # fmt: skip
+            "west-east" if back else "east-west",
+            west if back else east,
+            east if back else west,
+            WEST_TO_EAST if back else EAST_TO_WEST,
+            "batches",
+            tuple(Assignment(p, p, Position(), 0) for p in each),
+        )
         return replace(lease, **more)  # type: ignore[arg-type]
 
 

@@ -39,10 +39,16 @@ class Passer(Writer):
 
     def _consumer(self) -> Consumer:
         """A consumer that continues at the end: a new producer does not know what the last one wrote."""
-        consumer = Consumer({
-            "bootstrap.servers": self._read.bootstrap, "group.id": "passing", "enable.auto.commit": False,
-            "isolation.level": "read_committed", "log_level": 0, **RARELY,
-        })  # fmt: skip
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._read.bootstrap,
+                "group.id": "passing",
+                "enable.auto.commit": False,
+                "isolation.level": "read_committed",
+                "log_level": 0,
+                **RARELY,
+            }
+        )
         partitions = range(self._read.partitions)
         consumer.assign([TopicPartition(self._read.topic, number, OFFSET_END) for number in partitions])
         return consumer

@@ -14,11 +14,17 @@ def committed(
     bootstrap: str, topic: str, partitions: Collection[int], first: Mapping[int, int] = MappingProxyType({})
 ) -> list[Message]:
     """All committed records of some partitions from these offsets (default 0), up to their ends."""
-    consumer = Consumer({
-        "bootstrap.servers": bootstrap, "group.id": "reading", "isolation.level": "read_committed",
-        "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
-        "fetch.wait.max.ms": 10,  # an end shows in an empty response, which a broker delays by this time
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "reading",
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+            "check.crcs": True,
+            "fetch.wait.max.ms": 10,  # an end shows in an empty response, which a broker delays by this time
+        }
+    )
     consumer.assign([TopicPartition(topic, number, first.get(number, 0)) for number in partitions])
     found: list[Message] = []
     ended: set[int] = set()

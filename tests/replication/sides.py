@@ -87,9 +87,9 @@ class KafkaSide:
         self.name, self._broker = name, broker
         self._found = defaultdict[str, Bodies](_nothing)
         self._next = defaultdict[str, Counter[int]](Counter)
-        self._producer = Producer({
-            "bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0,
-        })  # fmt: skip
+        self._producer = Producer(
+            {"bootstrap.servers": broker.bootstrap, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
+        )
 
     def write(self, topic: str, number: int, bodies: Sequence[bytes]) -> None:
         for body in bodies:

@@ -99,9 +99,10 @@ class RelayedPair(Pair):
 def _kinds(pair: Pair, old: OldKafka, trueup: Trueup) -> dict[str, Callable[[], None]]:
     """The faults of processes and connections by name. Each function returns when its fault is over."""
     kinds: dict[str, Callable[[], None]] = {
-        "worker": lambda: kill_worker(trueup), APPLICATION: lambda: kill(trueup),
+        "worker": lambda: kill_worker(trueup),
+        APPLICATION: lambda: kill(trueup),
         f"broker {OLDER} stopped for {FREEZE_S:g} s": partial(_freeze, old),
-    }  # fmt: skip
+    }
     for side in SIDES:
         broker = getattr(pair, side)
         kinds |= {
@@ -234,11 +235,7 @@ def arguments(module: str, description: str, minutes: float, every_s: float, per
         "--minutes", type=float, default=minutes, metavar="N", help=f"how long to write (default {minutes:g})"
     )
     parser.add_argument(
-        "--every-s",
-        type=float,
-        default=every_s,
-        metavar="N",
-        help=f"average rest before a fault (default {every_s:g})",
+        "--every-s", type=float, default=every_s, metavar="N", help=f"average rest before a fault (default {every_s:g})"
     )
     parser.add_argument(
         "--per-s", type=float, default=per_s, metavar="N", help=f"records of a writer (default {per_s:g})"

@@ -122,9 +122,13 @@ class Writer:
     def _write(self, producer: Producer, partition: int, value: bytes, headers: Headers, kind: str = "") -> None:
         number, self._sent = self._sent, self._sent + 1
         producer.produce(
-            self.site.topic, value, f"{self.site.name}|{kind or self.kind}{self._suffix}|{number}",
-            partition=partition, headers=headers, on_delivery=self._delivered,
-        )  # fmt: skip
+            self.site.topic,
+            value,
+            f"{self.site.name}|{kind or self.kind}{self._suffix}|{number}",
+            partition=partition,
+            headers=headers,
+            on_delivery=self._delivered,
+        )
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is None:

@@ -154,8 +154,9 @@ def can_relocate(ensemble: Sequence[str], quorum: int, racks: Racks, refusing: f
     found: list[set[tuple[int, bool]]] = []
     for start in range(size):
         ends = every(lambda pick, start=start: walk(ensemble, quorum, racks, start, pick), alike)
-        found.append({(size + 1, False) if e is None else (moved(ensemble, e), _clean(ensemble, e, refusing))
-                      for e in ends})  # fmt: skip
+        found.append(
+            {(size + 1, False) if e is None else (moved(ensemble, e), _clean(ensemble, e, refusing)) for e in ends}
+        )
     return any(
         clean
         and moves <= size

@@ -274,9 +274,10 @@ class Checkers:
         before = self.writable | (self.was_writable & self.attendance.missing)
         least, enforce = self.world.least, self.world.enforce
         return Oracle(
-            Racks(racks, self.writable, least, enforce), Racks(racks, frozenset(before), least, enforce),
+            Racks(racks, self.writable, least, enforce),
+            Racks(racks, frozenset(before), least, enforce),
             self.attendance,
-        )  # fmt: skip
+        )
 
     def step(self) -> None:
         """Called after every step of the cluster."""
@@ -326,9 +327,10 @@ class Checkers:
     def todo(self) -> list[int]:
         """Ledgers that BookKeeper can certainly still improve."""
         return [
-            i for i, ledger in self.world.ledgers.items()
+            i
+            for i, ledger in self.world.ledgers.items()
             if self.bounds(ledger) == {Verdict.DRIFTED} and not ledger.members & self.attendance.waiting
-        ]  # fmt: skip
+        ]
 
     def ours(self) -> list[int]:
         """Our marks that must be removed: no other client wrote them, the ledger is readable, and a refusal by all

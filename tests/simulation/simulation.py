@@ -98,10 +98,18 @@ class Simulation:
 
     def _happen(self) -> None:
         for _ in range(self.rng.randint(0, 3)):
-            self.rng.choice((
-                self._writer, self._writer, self._writer, self._bookie, self._bookie, self._recovery, self._operator,
-                self._eyes,
-            ))()  # fmt: skip
+            self.rng.choice(
+                (
+                    self._writer,
+                    self._writer,
+                    self._writer,
+                    self._bookie,
+                    self._bookie,
+                    self._recovery,
+                    self._operator,
+                    self._eyes,
+                )
+            )()
 
     def _writer(self) -> None:
         rng, world = self.rng, self.world
@@ -178,15 +186,17 @@ class Simulation:
 
     def _operator(self) -> None:
         rng = self.rng
-        name, value = rng.choice((
-            ("placement.mode", rng.choice(("enforce", "enforce", "approve", "observe"))),
-            ("placement.paused", rng.random() < 0.3),
-            ("placement.grace_s", rng.choice((0.0, 5.0))),
-            ("placement.max_marks", rng.choice((0, 1, 3, 50))),
-            ("placement.release_hold", rng.randint(0, 3)),
-            ("placement.marks_per_s", rng.choice((0.5, 500.0))),
-            ("placement.give_up_s", rng.choice((120.0, 1_800.0))),
-        ))  # fmt: skip
+        name, value = rng.choice(
+            (
+                ("placement.mode", rng.choice(("enforce", "enforce", "approve", "observe"))),
+                ("placement.paused", rng.random() < 0.3),
+                ("placement.grace_s", rng.choice((0.0, 5.0))),
+                ("placement.max_marks", rng.choice((0, 1, 3, 50))),
+                ("placement.release_hold", rng.randint(0, 3)),
+                ("placement.marks_per_s", rng.choice((0.5, 500.0))),
+                ("placement.give_up_s", rng.choice((120.0, 1_800.0))),
+            )
+        )
         self._set(name, value)
         self._approve()
 
@@ -238,9 +248,16 @@ class Simulation:
             if self.application is None:
                 self.checkers.restarted()
                 self.application = Application(
-                    self.settings, self.topics, self.checkpoint, self.eyes, self.hands, self.faults, self.checkers,
-                    self.parts, self.clock,
-                )  # fmt: skip
+                    self.settings,
+                    self.topics,
+                    self.checkpoint,
+                    self.eyes,
+                    self.hands,
+                    self.faults,
+                    self.checkers,
+                    self.parts,
+                    self.clock,
+                )
             self.application.step()
 
     def clock(self) -> int:
@@ -275,8 +292,13 @@ class Simulation:
             if bookie.state == "down" and rng.random() < 0.4:
                 world.start(bookie.id)
         mode = rng.choice(("enforce", "enforce", "approve", "observe"))
-        for name, value in (("mode", mode), ("paused", False), ("max_marks", rng.choice((3, 50))),
-                            ("marks_per_s", 500.0), ("release_hold", rng.choice((0, 99)))):  # fmt: skip
+        for name, value in (
+            ("mode", mode),
+            ("paused", False),
+            ("max_marks", rng.choice((3, 50))),
+            ("marks_per_s", 500.0),
+            ("release_hold", rng.choice((0, 99))),
+        ):
             self._set(f"placement.{name}", value)
         if self.application is not None and self.eyes.lost_ms is not None:
             self.eyes.connect()
@@ -339,10 +361,12 @@ def simulate(seed: int, parts: Parts | None = None) -> Outcome:
 
 
 def trace(simulation: Simulation, lines: int = 40) -> str:
-    return "\n".join([
-        f"seed {simulation.seed}; repeat with: python -m tests.simulation --seed {simulation.seed} --verbose",
-        *simulation.world.log[-lines:],
-    ])  # fmt: skip
+    return "\n".join(
+        [
+            f"seed {simulation.seed}; repeat with: python -m tests.simulation --seed {simulation.seed} --verbose",
+            *simulation.world.log[-lines:],
+        ]
+    )
 
 
 __all__ = ["LedgerState", "Outcome", "Simulation", "simulate", "trace"]

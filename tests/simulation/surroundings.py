@@ -28,9 +28,16 @@ def columns(ledger: Ledger, seen_ms: int) -> Ledgers:
     state = LedgerState.UNREADABLE if ledger.unreadable else ledger.state
     ensembles = [] if ledger.unreadable else [f.bookies for f in ledger.fragments]
     return row(
-        ledger.id, *ensembles, quorum=ledger.quorum, state=state, mzxid=ledger.mzxid, version=ledger.version,
-        ctime_ms=ledger.ctime_ms, seen_ms=seen_ms, entries=0 if ledger.hollow(len(ledger.fragments) - 1) else MANY,
-    )  # fmt: skip
+        ledger.id,
+        *ensembles,
+        quorum=ledger.quorum,
+        state=state,
+        mzxid=ledger.mzxid,
+        version=ledger.version,
+        ctime_ms=ledger.ctime_ms,
+        seen_ms=seen_ms,
+        entries=0 if ledger.hollow(len(ledger.fragments) - 1) else MANY,
+    )
 
 
 def gone(ledger: int, zxid: int, seen_ms: int) -> Ledgers:

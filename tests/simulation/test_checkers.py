@@ -157,10 +157,18 @@ def test_an_api_that_reports_more_than_was_judged_is_caught(parts: Parts):
 
 @pytest.mark.parametrize(
     "parts",
-    [Parts(reconciler=Blind), Parts(reconciler=Forgetful), Parts(reconciler=Hasty), Parts(reconciler=Late),
-     Parts(bucket=Oblivious), Parts(bucket=Stale), Parts(bucket=Deaf), Parts(keeper=Rash)],
+    [
+        Parts(reconciler=Blind),
+        Parts(reconciler=Forgetful),
+        Parts(reconciler=Hasty),
+        Parts(reconciler=Late),
+        Parts(bucket=Oblivious),
+        Parts(bucket=Stale),
+        Parts(bucket=Deaf),
+        Parts(keeper=Rash),
+    ],
     ids=["blind", "forgetful", "hasty", "late", "oblivious", "stale", "deaf", "rash"],
-)  # fmt: skip
+)
 def test_a_defective_part_is_caught(parts: Parts):
     assert complaint(parts)
 
@@ -172,11 +180,7 @@ def planned(change: Callable[[PlacementSettings], PlacementSettings]) -> Callabl
 
 @pytest.mark.parametrize(
     ("policy", "says"),
-    [
-        ({"max_marks": 1000}, "the cap is"),
-        ({"mode": "enforce"}, "observe|approved"),
-        ({"paused": False}, "paused"),
-    ],
+    [({"max_marks": 1000}, "the cap is"), ({"mode": "enforce"}, "observe|approved"), ({"paused": False}, "paused")],
     ids=["no cap", "no mode", "no pause"],
 )
 def test_a_policy_that_is_not_kept_is_caught(monkeypatch: pytest.MonkeyPatch, policy: dict[str, Any], says: str):

@@ -9,8 +9,7 @@ SEEDS, ALWAYS, TOGETHER = 1000, 100, 50
 
 
 @pytest.mark.parametrize(
-    "first",
-    [pytest.param(n, marks=[pytest.mark.release] if n >= ALWAYS else []) for n in range(0, SEEDS, TOGETHER)],
+    "first", [pytest.param(n, marks=[pytest.mark.release] if n >= ALWAYS else []) for n in range(0, SEEDS, TOGETHER)]
 )
 def test_no_checker_complains(first: int):
     outcomes = [simulate(seed) for seed in range(first, first + TOGETHER)]

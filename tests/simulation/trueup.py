@@ -95,8 +95,18 @@ class Frame:
 class Application:
     """One process of Trueup, from start to crash."""
 
-    def __init__(self, settings: Settings, topics: Topics, checkpoint: Checkpoint, eyes: Eyes, hands: Hands,
-                 faults: Faults, checkers: Checkers, parts: Parts, clock: Callable[[], int]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        settings: Settings,
+        topics: Topics,
+        checkpoint: Checkpoint,
+        eyes: Eyes,
+        hands: Hands,
+        faults: Faults,
+        checkers: Checkers,
+        parts: Parts,
+        clock: Callable[[], int],
+    ) -> None:
         self.topics, self.checkpoint, self.eyes, self.faults = topics, checkpoint, eyes, faults
         self.checkers, self.parts, self.clock = checkers, parts, clock
         topics.followed, self._reports = 0, Random(0)
@@ -109,9 +119,8 @@ class Application:
         self.keeper.load()
         policy = LiveSection.of(self.live, PlacementSettings)
         self.reconciler = parts.reconciler(
-            hands, topics, policy, self.keeper,
-            METRICS.of(PlacementMetrics), clock, BUCKETS,
-        )  # fmt: skip
+            hands, topics, policy, self.keeper, METRICS.of(PlacementMetrics), clock, BUCKETS
+        )
         self.reconciler.load()
         self.judging = parts.judging(topics, clock)
         self.judging.load()
@@ -194,9 +203,13 @@ class Application:
         if answer is None:
             return None
         return {
-            "bucket": number, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
-            "findings": answer.findings.tobytes(), "former": answer.former.to_bytes(),
-        }  # fmt: skip
+            "bucket": number,
+            "epoch": answer.epoch,
+            "full": answer.full,
+            "ledgers": answer.ledgers,
+            "findings": answer.findings.tobytes(),
+            "former": answer.former.to_bytes(),
+        }
 
 
 def _members(ledgers: Ledgers) -> list[tuple[int, int, frozenset[str]]]:

@@ -25,9 +25,18 @@ class Code(IntEnum):
 
 
 IN_V2 = {
-    0: Code.OK, 1: Code.NO_LEDGER, 2: Code.NO_ENTRY, 100: Code.BAD_REQUEST, 101: Code.IO, 102: Code.UNAUTHORIZED,
-    103: Code.BAD_VERSION, 104: Code.FENCED, 105: Code.READ_ONLY, 106: Code.TOO_MANY, 107: Code.UNKNOWN_STATE,
-}  # fmt: skip
+    0: Code.OK,
+    1: Code.NO_LEDGER,
+    2: Code.NO_ENTRY,
+    100: Code.BAD_REQUEST,
+    101: Code.IO,
+    102: Code.UNAUTHORIZED,
+    103: Code.BAD_VERSION,
+    104: Code.FENCED,
+    105: Code.READ_ONLY,
+    106: Code.TOO_MANY,
+    107: Code.UNKNOWN_STATE,
+}
 """Codes by their number in the second encoding."""
 
 

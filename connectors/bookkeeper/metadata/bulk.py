@@ -88,10 +88,22 @@ class LedgerBatch:
         columns = [
             column.tolist()
             for column in (
-                rows.ledger, rows.mzxid, rows.version, rows.ctime_ms, rows.seen_ms, rows.state, rows.ensemble,
-                rows.quorum, self.ack, self.last_entry, self.length, rows.fragments, rows.starts[:-1], codes,
+                rows.ledger,
+                rows.mzxid,
+                rows.version,
+                rows.ctime_ms,
+                rows.seen_ms,
+                rows.state,
+                rows.ensemble,
+                rows.quorum,
+                self.ack,
+                self.last_entry,
+                self.length,
+                rows.fragments,
+                rows.starts[:-1],
+                codes,
             )
-        ]  # fmt: skip
+        ]
         names = [rows.names[code] for code in rows.members.tolist()]
         firsts, entry = self.first_entry.tolist(), 0
         for at, values in enumerate(zip(*columns, strict=True)):
@@ -105,10 +117,21 @@ class LedgerBatch:
                 member += size
             entry += count
             yield {
-                "ledger": ledger, "mzxid": mzxid, "version": version, "ctime_ms": ctime, "seen_ms": seen,
-                "state": state, "ensemble": size, "quorum": quorum, "ack_quorum": ack, "last_entry": last,
-                "length": length, "fragments": fragments, "custom": forms[form], "error": "",
-            }  # fmt: skip
+                "ledger": ledger,
+                "mzxid": mzxid,
+                "version": version,
+                "ctime_ms": ctime,
+                "seen_ms": seen,
+                "state": state,
+                "ensemble": size,
+                "quorum": quorum,
+                "ack_quorum": ack,
+                "last_entry": last,
+                "length": length,
+                "fragments": fragments,
+                "custom": forms[form],
+                "error": "",
+            }
 
     def customs(self) -> tuple[Array, list[dict[str, bytes]]]:
         """Custom metadata as one code per row, and the distinct values by code; the first is empty.
@@ -306,19 +329,24 @@ def _assemble(form: _Form, fields: Array, where: RowContext, ctime_ms: Array) ->
         used, members = np.unique(members, return_inverse=True)
         names = tuple(names[code] for code in used.tolist())
     ledgers = Ledgers(
-        ledger=where.ledger[ok], mzxid=where.mzxid[ok], ctime_ms=ctime_ms[ok],
-        seen_ms=np.full(int(ok.sum()), where.seen_ms, np.int64), version=where.version[ok],
-        fragments=count[ok].astype(np.uint32), ensemble=fields[_ENSEMBLE, ok].astype(np.uint16),
-        quorum=fields[_QUORUM, ok].astype(np.uint16), state=fields[_STATE, ok].astype(np.uint8),
-        entries=entries[ok], members=members.astype(np.uint32), names=names,
-    )  # fmt: skip
+        ledger=where.ledger[ok],
+        mzxid=where.mzxid[ok],
+        ctime_ms=ctime_ms[ok],
+        seen_ms=np.full(int(ok.sum()), where.seen_ms, np.int64),
+        version=where.version[ok],
+        fragments=count[ok].astype(np.uint32),
+        ensemble=fields[_ENSEMBLE, ok].astype(np.uint16),
+        quorum=fields[_QUORUM, ok].astype(np.uint16),
+        state=fields[_STATE, ok].astype(np.uint8),
+        entries=entries[ok],
+        members=members.astype(np.uint32),
+        names=names,
+    )
     renumbered = np.cumsum(ok) - 1
     custom = form.custom.take(ok[form.custom.row])
     custom.row = renumbered[custom.row]
     none = np.zeros(0, np.int64)
-    batch = LedgerBatch(
-        ledgers, fields[_ACK, ok], last[ok], length[ok], first[mine], {}, none, none, where.raw, custom
-    )  # fmt: skip
+    batch = LedgerBatch(ledgers, fields[_ACK, ok], last[ok], length[ok], first[mine], {}, none, none, where.raw, custom)
     return batch if ok.all() else _with_alone(batch, ok, where)
 
 

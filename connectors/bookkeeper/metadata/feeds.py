@@ -22,12 +22,7 @@ from trueup.connectors.zookeeper.history import ensure_deleted, rewound
 from trueup.connectors.zookeeper.requests import Znodes
 from trueup.connectors.zookeeper.watch import PathEvent
 from trueup.state.bookkeeper.marks import HIDDEN, MARK, NO_MARKS, MarkRows, with_marks
-from trueup.state.bookkeeper.observations import (
-    LedgerRecord,
-    LedgerState,
-    Observation,
-    Sighting,
-)
+from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState, Observation, Sighting
 from trueup.state.common.errors import BadBytes
 
 log = logging.getLogger(__name__)

@@ -94,9 +94,13 @@ def encode(record: LedgerRecord, version: int = 3, password: bytes | None = b"",
     if version == 1:
         return head + _encode_v1(record)
     message = LedgerMetadata(
-        quorumSize=record["quorum"], ensembleSize=record["ensemble"], length=record["length"],
-        lastEntryId=record["last_entry"], state=record["state"], ackQuorumSize=record["ack_quorum"],
-    )  # fmt: skip
+        quorumSize=record["quorum"],
+        ensembleSize=record["ensemble"],
+        length=record["length"],
+        lastEntryId=record["last_entry"],
+        state=record["state"],
+        ackQuorumSize=record["ack_quorum"],
+    )
     if record["ctime_ms"] >= 0:
         message.ctime = record["ctime_ms"]
     if password is not None:
@@ -271,10 +275,21 @@ def _as_record(
     error: str = "",
 ) -> LedgerRecord:
     return {
-        "ledger": where.ledger, "mzxid": where.mzxid, "version": where.version, "ctime_ms": ctime_ms,
-        "seen_ms": where.seen_ms, "state": int(state), "ensemble": sizes[0], "quorum": sizes[1], "ack_quorum": sizes[2],
-        "last_entry": end[0], "length": end[1], "fragments": fragments, "custom": custom, "error": error,
-    }  # fmt: skip
+        "ledger": where.ledger,
+        "mzxid": where.mzxid,
+        "version": where.version,
+        "ctime_ms": ctime_ms,
+        "seen_ms": where.seen_ms,
+        "state": int(state),
+        "ensemble": sizes[0],
+        "quorum": sizes[1],
+        "ack_quorum": sizes[2],
+        "last_entry": end[0],
+        "length": end[1],
+        "fragments": fragments,
+        "custom": custom,
+        "error": error,
+    }
 
 
 def _encode_v1(record: LedgerRecord) -> bytes:

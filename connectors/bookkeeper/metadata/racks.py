@@ -234,10 +234,16 @@ class Script:
         expected = "the rack script to exit with 0"
         try:
             # The output goes to a file: a child process that outlives the script could keep a pipe open.
-            with tempfile.TemporaryFile() as output, subprocess.Popen(
-                [self._path, *addresses], stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            ) as process:  # fmt: skip
+            with (
+                tempfile.TemporaryFile() as output,
+                subprocess.Popen(
+                    [self._path, *addresses],
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.DEVNULL,
+                    start_new_session=True,
+                ) as process,
+            ):
                 code = self._ended(process)
                 output.seek(0)
                 content = output.read(MOST_BYTES + 1)

@@ -42,9 +42,7 @@ def creations(
         if kind not in forms:
             forms[kind] = _form(paths, creation, order, (len(ledger), len(levels), len(name)))
         guard, parent, mark, end = forms[kind]
-        made.append(b"".join((
-            guard, ledger, INT.pack(order.version), parent, levels, mark, levels, b"/", name, end,
-        )))  # fmt: skip
+        made.append(b"".join((guard, ledger, INT.pack(order.version), parent, levels, mark, levels, b"/", name, end)))
     return made
 
 

@@ -194,9 +194,13 @@ class Marks:
         return [self._paths.replication, self._paths.marks, *levels]
 
     def _commit(
-        self, items: Sequence[MarkOrder], ready: dict[int, _MarkWrite], done: dict[int, MarkOutcome], together: int,
+        self,
+        items: Sequence[MarkOrder],
+        ready: dict[int, _MarkWrite],
+        done: dict[int, MarkOutcome],
+        together: int,
         guessed: bool = False,
-    ) -> list[int]:  # fmt: skip
+    ) -> list[int]:
         """Write, ``together`` orders per transaction; returns the orders to read again. One that lacks permission ends,
         and not the others of its transaction."""
         every = list(ready)

@@ -21,25 +21,49 @@ from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 TIMEOUT_S = 15.0
 SILENT = 3
 """Consecutive lost responses after which the client is replaced: a client can hang while its cluster is healthy."""
-_LOGIN = frozenset({
-    KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.UNSUPPORTED_SASL_MECHANISM,
-    KafkaError._SSL,
-})  # fmt: skip
-DENIED = frozenset({
-    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
-})  # fmt: skip
+_LOGIN = frozenset(
+    {
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.UNSUPPORTED_SASL_MECHANISM,
+        KafkaError._SSL,
+    }
+)
+DENIED = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.DELEGATION_TOKEN_AUTHORIZATION_FAILED,
+    }
+)
 MISSING = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION})
-_REFUSED = frozenset({
-    KafkaError.INVALID_CONFIG, KafkaError.INVALID_PARTITIONS, KafkaError.INVALID_REPLICATION_FACTOR,
-    KafkaError.INVALID_REPLICA_ASSIGNMENT, KafkaError.INVALID_REQUEST, KafkaError.POLICY_VIOLATION,
-    KafkaError.SECURITY_DISABLED, KafkaError.TOPIC_EXCEPTION, KafkaError.UNSUPPORTED_VERSION,
-    KafkaError._UNSUPPORTED_FEATURE, KafkaError._INVALID_ARG, KafkaError.TOPIC_ALREADY_EXISTS,
-})  # fmt: skip
-_LOST = frozenset({
-    KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError.REQUEST_TIMED_OUT, KafkaError._ALL_BROKERS_DOWN,
-    KafkaError._DESTROY, KafkaError._DESTROY_BROKER,
-})  # fmt: skip
+_REFUSED = frozenset(
+    {
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REPLICA_ASSIGNMENT,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.SECURITY_DISABLED,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._UNSUPPORTED_FEATURE,
+        KafkaError._INVALID_ARG,
+        KafkaError.TOPIC_ALREADY_EXISTS,
+    }
+)
+_LOST = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError.REQUEST_TIMED_OUT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._DESTROY,
+        KafkaError._DESTROY_BROKER,
+    }
+)
 """Errors after which it is not known whether the broker received the request. A client with several bootstrap servers
 drops their connections (_DESTROY_BROKER) once it knows the brokers, also while one waits for a response."""
 K = TypeVar("K")

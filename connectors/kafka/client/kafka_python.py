@@ -144,9 +144,14 @@ def commit_request(group: str, offsets: GroupCommits) -> Any:
         path = offsets.paths.get(log, 0)
         topics.setdefault(log.topic, []).append(_Place(log.number, offset, mark(path, offset) if path else ""))
     return OffsetCommitRequest(
-        group_id=group, generation_id_or_member_epoch=-1, member_id="", group_instance_id=None, retention_time_ms=-1,
-        topics=[_Topic(name=topic, partitions=places) for topic, places in topics.items()], max_version=7,
-    )  # fmt: skip
+        group_id=group,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        retention_time_ms=-1,
+        topics=[_Topic(name=topic, partitions=places) for topic, places in topics.items()],
+        max_version=7,
+    )
 
 
 def _raise_refused(results: Iterable[Any]) -> None:

@@ -8,12 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from confluent_kafka import (
-    IsolationLevel,
-    KafkaException,
-    TopicCollection,
-    TopicPartition,
-)
+from confluent_kafka import IsolationLevel, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import ClusterMetadata, ConfigResource, ConfigSource, OffsetSpec, ResourceType
 
 from trueup.connectors.contract import Endpoint, LogId

@@ -57,9 +57,14 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         with urllib3.PoolManager(ssl_context=trust, retries=False, timeout=ANSWER_S) as http:
             try:
                 answer = http.request(
-                    "POST", url, fields=form, encode_multipart=False, headers=make_headers(basic_auth=login),
-                    redirect=False, preload_content=False,
-                )  # fmt: skip
+                    "POST",
+                    url,
+                    fields=form,
+                    encode_multipart=False,
+                    headers=make_headers(basic_auth=login),
+                    redirect=False,
+                    preload_content=False,
+                )
                 content = answer.read(LARGEST_ANSWER + 1)
             except urllib3.exceptions.HTTPError as error:
                 raise kafka_errors.KafkaConnectionError(f"OIDC token from {url}: {error}"[:500]) from error

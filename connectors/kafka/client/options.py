@@ -24,11 +24,22 @@ from trueup.state.common.errors import BadSettings, Stop
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.settings.kafka_security import BEARER
 
-RESERVED = frozenset({
-    "acks", "auto.offset.reset", "bootstrap.servers", "enable.auto.commit", "enable.auto.offset.store",
-    "enable.idempotence", "group.id", "group.instance.id", "isolation.level", "metadata.broker.list",
-    "request.required.acks", "transactional.id",
-})  # fmt: skip
+RESERVED = frozenset(
+    {
+        "acks",
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "group.id",
+        "group.instance.id",
+        "isolation.level",
+        "metadata.broker.list",
+        "request.required.acks",
+        "transactional.id",
+    }
+)
 """Settings that links set themselves."""
 
 _QUIET = {"client.id": "trueup", "reconnect.backoff.max.ms": "5000"}
@@ -37,11 +48,19 @@ _MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SYNONYMS = {"sasl.mechanisms": "sasl.mechanism"}
 _SECURITY = ("ssl.", "sasl.", "https.", "enable.ssl.", "enable.sasl.")
 _FALSE = ("false", "0", "f", "n", "no")
-_IN_CONTEXT = frozenset({
-    "ssl.ca.location", "ssl.ca.pem", "ssl.certificate.location", "ssl.key.location", "ssl.key.password",
-    "ssl.crl.location", "ssl.cipher.suites", "ssl.endpoint.identification.algorithm",
-    "enable.ssl.certificate.verification",
-})  # fmt: skip
+_IN_CONTEXT = frozenset(
+    {
+        "ssl.ca.location",
+        "ssl.ca.pem",
+        "ssl.certificate.location",
+        "ssl.key.location",
+        "ssl.key.password",
+        "ssl.crl.location",
+        "ssl.cipher.suites",
+        "ssl.endpoint.identification.algorithm",
+        "enable.ssl.certificate.verification",
+    }
+)
 _NAMES: Mapping[str, tuple[str, Callable[[str], object]]] = {
     "client.id": ("client_id", str),
     "client.dns.lookup": ("client_dns_lookup", str),

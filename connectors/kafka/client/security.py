@@ -17,13 +17,20 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 NAMES = {
-    "sasl.mechanism": "sasl.mechanism", "sasl.username": "sasl.username", "sasl.password": "sasl.password",
-    "ssl.ca.location": "tls.ca", "ssl.certificate.location": "tls.certificate", "ssl.key.location": "tls.key",
-    "ssl.key.password": "tls.key.password", "ssl.endpoint.identification.algorithm": "tls.check.host",
-    "sasl.oauthbearer.token.endpoint.url": "sasl.oauth.url", "sasl.oauthbearer.client.id": "sasl.oauth.client.id",
-    "sasl.oauthbearer.client.secret": "sasl.oauth.client.secret", "sasl.oauthbearer.scope": "sasl.oauth.scope",
+    "sasl.mechanism": "sasl.mechanism",
+    "sasl.username": "sasl.username",
+    "sasl.password": "sasl.password",
+    "ssl.ca.location": "tls.ca",
+    "ssl.certificate.location": "tls.certificate",
+    "ssl.key.location": "tls.key",
+    "ssl.key.password": "tls.key.password",
+    "ssl.endpoint.identification.algorithm": "tls.check.host",
+    "sasl.oauthbearer.token.endpoint.url": "sasl.oauth.url",
+    "sasl.oauthbearer.client.id": "sasl.oauth.client.id",
+    "sasl.oauthbearer.client.secret": "sasl.oauth.client.secret",
+    "sasl.oauthbearer.scope": "sasl.oauth.scope",
     "https.ca.location": "sasl.oauth.ca",
-}  # fmt: skip
+}
 """Our keys by librdkafka's names."""
 _NO_TOKEN = "the token endpoint gives no token: check sasl.oauth.url, the id and ca"  # noqa: S105 - a text
 _SIGNS = (

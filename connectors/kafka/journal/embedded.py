@@ -46,9 +46,7 @@ class EmbeddedKafka(Kafka):
     @property
     def security(self) -> dict[str, str]:
         """The login of clients, in the vocabulary of `state.settings.kafka_security`."""
-        return {
-            "sasl.mechanism": MECHANISM, "sasl.username": USER, "sasl.password.file": str(self._secret),
-        }  # fmt: skip
+        return {"sasl.mechanism": MECHANISM, "sasl.username": USER, "sasl.password.file": str(self._secret)}
 
     def prepare(self) -> None:
         """Create the broker's own password for this start, then as `Kafka.prepare`."""
@@ -96,9 +94,13 @@ class EmbeddedKafka(Kafka):
 
     def _client(self, user: str, mechanism: str, password: str) -> dict[str, str | int | float | bool]:
         return {
-            "bootstrap.servers": self.bootstrap, "security.protocol": self.listener, "sasl.mechanism": mechanism,
-            "sasl.username": user, "sasl.password": password, "log_level": "0",
-        }  # fmt: skip
+            "bootstrap.servers": self.bootstrap,
+            "security.protocol": self.listener,
+            "sasl.mechanism": mechanism,
+            "sasl.username": user,
+            "sasl.password": password,
+            "log_level": "0",
+        }
 
 
 def _knows(login: Mapping[str, str | int | float | bool]) -> bool:

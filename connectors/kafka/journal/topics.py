@@ -25,14 +25,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import (
-    AdminClient,
-    AlterConfigOpType,
-    ConfigEntry,
-    ConfigResource,
-    NewTopic,
-    ResourceType,
-)
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic, ResourceType
 from tenacity import retry, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from trueup.connectors.kafka.client.security import remedy
@@ -46,11 +39,16 @@ LARGEST = 16 << 20
 """Maximum bytes of a record before compression. Brokers limit the bytes after it."""
 ANNOUNCED_MS = 5_000
 """An announcement that is not acknowledged within this time is dropped."""
-_PERMANENT = frozenset({
-    KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED, KafkaError.MSG_SIZE_TOO_LARGE,
-    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED,
-})  # fmt: skip
+_PERMANENT = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
 Ranges = dict[int, tuple[int, int]]
 """The first offset and the end of each partition."""
 
@@ -134,8 +132,9 @@ class TopicClient:
     def configure(self, topic: str, config: Mapping[str, str], timeout_s: float) -> None:
         """Set these settings of a topic and keep its others."""
         admin = AdminClient(self.client)
-        entries = [ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                   for name, value in config.items()]  # fmt: skip
+        entries = [
+            ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in config.items()
+        ]
         asked = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
         try:
             admin.incremental_alter_configs([asked])[asked].result(timeout_s)
@@ -264,10 +263,15 @@ class TopicClient:
     def read(self, topic: str, last: int | None = None) -> Iterator[TopicRecord]:
         """Every record up to the current end, in order within each partition; with ``last``, only this number of the
         newest of each."""
-        consumer = Consumer({
-            **self.client, "group.id": "trueup", "enable.auto.commit": False, "fetch.wait.max.ms": 50,
-            "enable.partition.eof": True,
-        })  # fmt: skip
+        consumer = Consumer(
+            {
+                **self.client,
+                "group.id": "trueup",
+                "enable.auto.commit": False,
+                "fetch.wait.max.ms": 50,
+                "enable.partition.eof": True,
+            }
+        )
         try:
             # A read from OFFSET_BEGINNING reports no position if all records of the partition expired.
             places = _settled_ranges(consumer, topic)
@@ -326,10 +330,15 @@ class TopicClient:
     ) -> None:
         """Call ``seen`` with the records of these partitions from these offsets on, in the order of each, until
         ``stop``. Blocks."""
-        consumer = Consumer({
-            **self.client, "group.id": "trueup", "enable.auto.commit": False, "auto.offset.reset": "earliest",
-            "queued.max.messages.kbytes": 8_192,
-        })  # fmt: skip
+        consumer = Consumer(
+            {
+                **self.client,
+                "group.id": "trueup",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "queued.max.messages.kbytes": 8_192,
+            }
+        )
         try:
             consumer.assign([TopicPartition(topic, number, begin) for (topic, number), begin in begins.items()])
             while not stop.is_set():
@@ -347,10 +356,14 @@ class TopicClient:
         yet."""
         with self._asking:
             if self._asker is None:
-                self._asker = Consumer({
-                    **self.client, "group.id": "trueup", "enable.auto.commit": False,
-                    "isolation.level": "read_uncommitted",
-                })  # fmt: skip
+                self._asker = Consumer(
+                    {
+                        **self.client,
+                        "group.id": "trueup",
+                        "enable.auto.commit": False,
+                        "isolation.level": "read_uncommitted",
+                    }
+                )
             return _ranges(self._asker, topic, ASK_S)
 
 
@@ -363,11 +376,18 @@ class Announcer:
         self._lock = threading.Lock()
 
     def _made(self) -> Producer:
-        return Producer({
-            **self._client, "enable.idempotence": True, "linger.ms": 0, "compression.type": "lz4",
-            "message.timeout.ms": ANNOUNCED_MS, "queue.buffering.max.messages": 10_000,
-            "message.max.bytes": LARGEST, "log_level": 0,
-        })  # fmt: skip
+        return Producer(
+            {
+                **self._client,
+                "enable.idempotence": True,
+                "linger.ms": 0,
+                "compression.type": "lz4",
+                "message.timeout.ms": ANNOUNCED_MS,
+                "queue.buffering.max.messages": 10_000,
+                "message.max.bytes": LARGEST,
+                "log_level": 0,
+            }
+        )
 
     def publish(self, topic: str, key: bytes, body: bytes) -> None:
         """Write a record if possible. Never raises because of the brokers."""
@@ -435,8 +455,9 @@ class Lack(Enum):
 
 def _create(admin: Any, topics: Sequence[TopicSpec], timeout_s: float) -> list[str]:
     """Create these topics. Returns the names of those that did not exist."""
-    new = [NewTopic(name, partitions, replication, config=dict(config))
-           for name, partitions, replication, config in topics]  # fmt: skip
+    new = [
+        NewTopic(name, partitions, replication, config=dict(config)) for name, partitions, replication, config in topics
+    ]
     created = []
     for name, future in admin.create_topics(new, operation_timeout=timeout_s).items():
         try:

@@ -28,10 +28,14 @@ Body = bytes | Signed | None
 Part = tuple[str, Sequence[bytes], Sequence[Body]]
 """Topic, keys and bodies."""
 Translate = Callable[[KafkaError, str], TrueupError]
-FENCED = frozenset({
-    KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH,
-    KafkaError.INVALID_PRODUCER_ID_MAPPING,
-})  # fmt: skip
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+    }
+)
 
 
 def produce(producer: Producer, topic: str, key: bytes, body: Body, partition: int = -1) -> None:
@@ -63,8 +67,8 @@ class Transactions:
     took the id over, or when the client cannot continue."""
 
     def __init__(
-        self, client: Mapping[str, Any], name: str, translate: Translate, fenced: Callable[[str], object],
-    ) -> None:  # fmt: skip
+        self, client: Mapping[str, Any], name: str, translate: Translate, fenced: Callable[[str], object]
+    ) -> None:
         self._producer = Producer({**client, "transactional.id": name})
         self._translate, self._fenced = translate, fenced
         self._open = False

@@ -264,8 +264,10 @@ def _broker(number: int, results: Sequence[Any], profile: Profile) -> Broker:
     code = {name: at for at, name in enumerate(names)}
     rows = [
         (code[topic.name], p.partition_index, home, p.partition_size, p.offset_lag, p.is_future_key)
-        for home, r in enumerate(ordered) for topic in r.topics for p in topic.partitions
-    ]  # fmt: skip
+        for home, r in enumerate(ordered)
+        for topic in r.topics
+        for p in topic.partitions
+    ]
     columns = np.array(rows, np.int64).reshape(-1, 6).T
     topic, partition, home = columns[:3].astype(np.int32)
     replicas = Replicas(tuple(names), topic, partition, home, columns[3], columns[4], columns[5].astype(bool))

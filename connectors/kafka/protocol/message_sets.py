@@ -120,10 +120,16 @@ def _part(buffer: memoryview, at: int, end: int) -> tuple[memoryview | None, int
 
 def _record(message: LegacyMessage, first: int, first_ms: int) -> bytes:
     """A record of version 2 (the layout is in `reencode`), without headers."""
-    record = b"".join((
-        b"\0", zigzag(message.stamp - first_ms), zigzag(message.offset - first), _sized(message.key),
-        _sized(message.value), b"\0",
-    ))  # fmt: skip
+    record = b"".join(
+        (
+            b"\0",
+            zigzag(message.stamp - first_ms),
+            zigzag(message.offset - first),
+            _sized(message.key),
+            _sized(message.value),
+            b"\0",
+        )
+    )
     return zigzag(len(record)) + record
 
 

@@ -98,11 +98,22 @@ def batch_of(magic: int, entry: memoryview) -> tuple[BatchHeader, memoryview]:
     none = -1
     batch = assemble(
         BatchHeader(
-            old.offset, 0, none, _MAGIC, 0, old.codec, old.last_delta, old.first_ms, old.last_ms, none, none, none,
+            old.offset,
+            0,
+            none,
+            _MAGIC,
+            0,
+            old.codec,
+            old.last_delta,
+            old.first_ms,
+            old.last_ms,
+            none,
+            none,
+            none,
             old.records,
         ),
         old.body,
-    )  # fmt: skip
+    )
     header = header_of(batch)
     return (header if old.sound else header._replace(crc=~header.crc & _CRC)), batch
 

@@ -91,9 +91,20 @@ def parsed(batches: Sequence[tuple[BatchHeader, memoryview]], where: str) -> Rec
     if (deltas < 0).any() or (np.diff(offsets) <= 0).any():
         raise made.bad("records in the order of their offsets")
     return Records(
-        data, offsets, _stamps(batches, records, times), body_at, key_at, key_end, value_at, value_end, count_at,
-        head_at, made.end, counts, headings,
-    )  # fmt: skip
+        data,
+        offsets,
+        _stamps(batches, records, times),
+        body_at,
+        key_at,
+        key_end,
+        value_at,
+        value_end,
+        count_at,
+        head_at,
+        made.end,
+        counts,
+        headings,
+    )
 
 
 def _divide(header: BatchHeader, data: bytearray, at: int, last: int, starts: list[int], where: str) -> None:

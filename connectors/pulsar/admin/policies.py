@@ -16,8 +16,10 @@ from trueup.state.read_priority.policies import PolicyView
 from trueup.state.read_priority.tiers import ReadPriority
 
 FIELD, LAG, DRIVER = (
-    "managedLedgerOffloadedReadPriority", "managedLedgerOffloadDeletionLagInMillis", "managedLedgerOffloadDriver",
-)  # fmt: skip
+    "managedLedgerOffloadedReadPriority",
+    "managedLedgerOffloadDeletionLagInMillis",
+    "managedLedgerOffloadDriver",
+)
 NAMES = {"BOOKKEEPER_FIRST": ReadPriority.BOOKKEEPER_FIRST, "TIERED_STORAGE_FIRST": ReadPriority.TIERED_STORAGE_FIRST}
 """The names of the enum, which the API requires: it stores other texts as null, with status 204."""
 NAME_OF = {priority: name for name, priority in NAMES.items()}

@@ -21,14 +21,37 @@ from trueup.state.common.errors import BadBytes
 Array = NDArray[Any]
 _BROKER = {1: "number", 2: "number"}
 _ENTRY = {
-    1: "bytes", 2: "number", 3: "number", 4: "inner", 5: "bytes", 6: "bytes", 8: "number", 9: "number", 11: "number",
-    12: "number", 16: "bytes", 17: "number", 18: "bytes", 19: "number", 24: "number", 25: "number", 30: "number",
-}  # fmt: skip
+    1: "bytes",
+    2: "number",
+    3: "number",
+    4: "inner",
+    5: "bytes",
+    6: "bytes",
+    8: "number",
+    9: "number",
+    11: "number",
+    12: "number",
+    16: "bytes",
+    17: "number",
+    18: "bytes",
+    19: "number",
+    24: "number",
+    25: "number",
+    30: "number",
+}
 """Fields of MessageMetadata; 24 is highest_sequence_id, which batches have."""
 _SINGLE = {
-    1: "inner", 2: "bytes", 3: "number", 4: "number", 5: "number", 6: "number", 7: "bytes", 8: "number", 9: "number",
+    1: "inner",
+    2: "bytes",
+    3: "number",
+    4: "number",
+    5: "number",
+    6: "number",
+    7: "bytes",
+    8: "number",
+    9: "number",
     10: "number",
-}  # fmt: skip
+}
 _PAIR = {1: "bytes", 2: "bytes"}
 _SIZE = struct.Struct(">I")
 _LARGEST = (1 << 31) - 1
@@ -220,7 +243,7 @@ def _moved(fields: Fields, by: Array) -> Fields:
 
 def _rows(
     raw: Array, data: bytes, held: EntryBytes, fields: Fields, pairs: Pairs, begins: Array, limits: Array
-) -> MessageRows:  # fmt: skip
+) -> MessageRows:
     """Rows of messages from those of entries, whose payloads are between ``begins`` and ``limits``."""
     entries = _Numbers(fields, len(begins))
     batched, counts = entries.there(11), entries.int32(11)
@@ -229,10 +252,21 @@ def _rows(
     if not batched.any():
         null, no_key = entries.of(25) != 0, entries.of(30) != 0
         return MessageRows(
-            data, np.arange(len(ids)), ids, np.full(len(ids), -1), entries.of(3), entries.of(12), entries.of(2),
-            Span(*entries.span(6), entries.there(6) & ~no_key), entries.of(17) != 0,
-            Span(*entries.span(18), entries.there(18)), Span(begins, limits, ~null), producer, schema, pairs,
-        )  # fmt: skip
+            data,
+            np.arange(len(ids)),
+            ids,
+            np.full(len(ids), -1),
+            entries.of(3),
+            entries.of(12),
+            entries.of(2),
+            Span(*entries.span(6), entries.there(6) & ~no_key),
+            entries.of(17) != 0,
+            Span(*entries.span(18), entries.there(18)),
+            Span(begins, limits, ~null),
+            producer,
+            schema,
+            pairs,
+        )
     at, index, starts, ends, after = _walked(data, batched, counts, begins, limits)
     single = fields_of(raw, starts, ends, _SINGLE)
     alone = ~batched[at]
@@ -255,10 +289,21 @@ def _rows(
 
     no_key, null = inherited(10, 30) != 0, inherited(9, 25) != 0
     rows = MessageRows(
-        data, at, ids[at], index, entries.of(3)[at], inherited(5, 12), inherited(8, 2), span(2, 6, no_key),
-        either(one.of(6), entries.of(17)) != 0, span(7, 18, np.zeros(len(at), bool)), Span(ends, after, ~null),
-        producer, schema, properties,
-    )  # fmt: skip
+        data,
+        at,
+        ids[at],
+        index,
+        entries.of(3)[at],
+        inherited(5, 12),
+        inherited(8, 2),
+        span(2, 6, no_key),
+        either(one.of(6), entries.of(17)) != 0,
+        span(7, 18, np.zeros(len(at), bool)),
+        Span(ends, after, ~null),
+        producer,
+        schema,
+        properties,
+    )
     removed = one.of(4) != 0
     return kept(rows, ~removed) if removed.any() else rows
 
@@ -270,11 +315,21 @@ def kept(rows: MessageRows, which: Array) -> MessageRows:
         return Span(*(each[which] for each in one))
 
     return MessageRows(
-        rows.data, rows.at[which], rows.entry[which], rows.batch_index[which], rows.publish_ms[which],
-        rows.event_ms[which], rows.sequence[which], span(rows.key), rows.encoded[which], span(rows.ordering_key),
-        span(rows.value), rows.producer, rows.schema_version,
+        rows.data,
+        rows.at[which],
+        rows.entry[which],
+        rows.batch_index[which],
+        rows.publish_ms[which],
+        rows.event_ms[which],
+        rows.sequence[which],
+        span(rows.key),
+        rows.encoded[which],
+        span(rows.ordering_key),
+        span(rows.value),
+        rows.producer,
+        rows.schema_version,
         _chosen(rows.properties, which[rows.properties.rows], np.cumsum(which)[rows.properties.rows] - 1),
-    )  # fmt: skip
+    )
 
 
 def _walked(

@@ -59,10 +59,18 @@ def pull(log: LogId, offset: int, most: int, wait_s: float = 0.0, group: str = R
     """Ask for up to ``most`` messages from this offset on; the broker holds the request for ``wait_s`` while there
     are none, and up to `_LOOK_S` longer. Brokers limit a response also by their settings maxTransfer*OnMessageIn*."""
     fields: dict[str, object] = {
-        "consumerGroup": group, "topic": log.topic, "queueId": log.number, "queueOffset": offset, "maxMsgNums": most,
-        "sysFlag": _SUBSCRIPTION | (_SUSPEND if wait_s else 0), "commitOffset": 0,
-        "suspendTimeoutMillis": int(wait_s * 1000), "subscription": "*", "subVersion": 0, "expressionType": "TAG",
-    }  # fmt: skip
+        "consumerGroup": group,
+        "topic": log.topic,
+        "queueId": log.number,
+        "queueOffset": offset,
+        "maxMsgNums": most,
+        "sysFlag": _SUBSCRIPTION | (_SUSPEND if wait_s else 0),
+        "commitOffset": 0,
+        "suspendTimeoutMillis": int(wait_s * 1000),
+        "subscription": "*",
+        "subVersion": 0,
+        "expressionType": "TAG",
+    }
     held_s = wait_s + _LOOK_S if wait_s else 0.0
     return RocketMqRequest(RequestCode.PULL, f"pull from {log} at {offset}", fields, accepted=_PULLED, wait_s=held_s)
 
@@ -112,10 +120,14 @@ def end_transaction(response: SendResult, group: str, unique: str, commit: bool 
     """
     message_id = response.message_ids[0]
     fields: dict[str, object] = {
-        "producerGroup": group, "tranStateTableOffset": response.offset, "commitLogOffset": int(message_id[-16:], 16),
-        "commitOrRollback": flags.COMMITTED if commit else flags.TRANSACTION, "fromTransactionCheck": False,
-        "msgId": message_id, "transactionId": unique,
-    }  # fmt: skip
+        "producerGroup": group,
+        "tranStateTableOffset": response.offset,
+        "commitLogOffset": int(message_id[-16:], 16),
+        "commitOrRollback": flags.COMMITTED if commit else flags.TRANSACTION,
+        "fromTransactionCheck": False,
+        "msgId": message_id,
+        "transactionId": unique,
+    }
     return RocketMqRequest(RequestCode.END_TRANSACTION, f"end transaction {unique}", fields, changes=True)
 
 
@@ -151,6 +163,17 @@ def _sending(log: LogId, born_ms: int, sys: int, group: str, batch: bool) -> dic
     """Fields of both kinds: group, topic, template and its queues, queue, system flag, time of birth, flag, properties,
     deliveries, unit mode, batch, broker."""
     return {
-        "a": group, "b": log.topic, "c": _TEMPLATE, "d": _TEMPLATE_QUEUES, "e": log.number, "f": sys & flags.KEPT,
-        "g": born_ms, "h": 0, "i": "", "j": 0, "k": False, "m": batch, "n": log.place,
-    }  # fmt: skip
+        "a": group,
+        "b": log.topic,
+        "c": _TEMPLATE,
+        "d": _TEMPLATE_QUEUES,
+        "e": log.number,
+        "f": sys & flags.KEPT,
+        "g": born_ms,
+        "h": 0,
+        "i": "",
+        "j": 0,
+        "k": False,
+        "m": batch,
+        "n": log.place,
+    }

@@ -63,10 +63,17 @@ def put_topic(client: RocketMqClient, broker: str, wanted: RocketMqTopic, withou
     have, removed; others stay."""
     attributes = [*(f"+{name}={value}" for name, value in wanted.attributes.items()), *(f"-{name}" for name in without)]
     fields: dict[str, object] = {
-        "topic": wanted.name, "defaultTopic": "TBW102", "readQueueNums": wanted.read, "writeQueueNums": wanted.write,
-        "perm": wanted.permissions, "topicFilterType": _TAGS, "topicSysFlag": wanted.sys, "order": wanted.ordered,
-        "attributes": ",".join(attributes) or None, "force": False,
-    }  # fmt: skip
+        "topic": wanted.name,
+        "defaultTopic": "TBW102",
+        "readQueueNums": wanted.read,
+        "writeQueueNums": wanted.write,
+        "perm": wanted.permissions,
+        "topicFilterType": _TAGS,
+        "topicSysFlag": wanted.sys,
+        "order": wanted.ordered,
+        "attributes": ",".join(attributes) or None,
+        "force": False,
+    }
     client.ask(
         broker, RocketMqRequest(RequestCode.UPDATE_TOPIC, f"create or change topic {wanted.name}", fields, changes=True)
     )
@@ -116,8 +123,13 @@ def _topic(response: RocketMqResponse, found: Mapping[str, Any]) -> RocketMqTopi
     try:
         attributes = {str(name): str(value) for name, value in (found.get("attributes") or {}).items()}
         return RocketMqTopic(
-            str(found["topicName"]), int(found["readQueueNums"]), int(found["writeQueueNums"]), int(found["perm"]),
-            bool(found["order"]), int(found["topicSysFlag"]), attributes,
-        )  # fmt: skip
+            str(found["topicName"]),
+            int(found["readQueueNums"]),
+            int(found["writeQueueNums"]),
+            int(found["perm"]),
+            bool(found["order"]),
+            int(found["topicSysFlag"]),
+            attributes,
+        )
     except _INVALID as error:
         raise BadBytes(response.where, 0, "a topic", f"{type(error).__name__}: {error}", "check its version") from error

@@ -22,11 +22,23 @@ LEAST = 32
 """Messages for which arrays pay."""
 _HEAD = np.dtype(
     [
-        ("size", ">i4"), ("magic", ">i4"), ("crc", ">u4"), ("queue", ">i4"), ("flag", ">i4"), ("offset", ">i8"),
-        ("physical", ">i8"), ("sys", ">i4"), ("born", ">i8"), ("born_host", "V8"), ("stored", ">i8"),
-        ("stored_host", "V8"), ("deliveries", ">i4"), ("prepared", ">i8"), ("length", ">i4"),
+        ("size", ">i4"),
+        ("magic", ">i4"),
+        ("crc", ">u4"),
+        ("queue", ">i4"),
+        ("flag", ">i4"),
+        ("offset", ">i8"),
+        ("physical", ">i8"),
+        ("sys", ">i4"),
+        ("born", ">i8"),
+        ("born_host", "V8"),
+        ("stored", ">i8"),
+        ("stored_host", "V8"),
+        ("deliveries", ">i4"),
+        ("prepared", ">i8"),
+        ("length", ">i4"),
     ]
-)  # fmt: skip
+)
 """The bytes of a message before its body."""
 _BYTES = np.dtype((np.void, _HEAD.itemsize))
 _SIZE = struct.Struct(">i")

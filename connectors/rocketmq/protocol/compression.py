@@ -12,9 +12,7 @@ from trueup.connectors.rocketmq.protocol import flags
 from trueup.state.common.errors import BadBytes
 
 LZ4, ZSTD, ZLIB = 1, 2, 3
-_WRITERS: Mapping[int, Callable[[bytes], Any]] = {
-    LZ4: lz4_frame_of, ZSTD: cramjam.zstd.compress, ZLIB: zlib.compress,
-}  # fmt: skip
+_WRITERS: Mapping[int, Callable[[bytes], Any]] = {LZ4: lz4_frame_of, ZSTD: cramjam.zstd.compress, ZLIB: zlib.compress}
 _OLD_ZLIB = 0
 """Clients before 4.9.3 compress with zlib and set no type."""
 MOST = 1 << 26

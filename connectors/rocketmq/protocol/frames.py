@@ -63,9 +63,14 @@ def encoded(
     if signer is not None:
         texts |= _signature(texts, body, signer)
     header = {
-        "code": code, "language": "PYTHON", "version": _VERSION, "opaque": opaque, "flag": 0, "extFields": texts,
+        "code": code,
+        "language": "PYTHON",
+        "version": _VERSION,
+        "opaque": opaque,
+        "flag": 0,
+        "extFields": texts,
         "serializeTypeCurrentRPC": "JSON",
-    }  # fmt: skip
+    }
     raw = _to_json(header).encode()
     return b"".join((struct.pack(">ii", 4 + len(raw) + len(body), len(raw)), raw, body))
 

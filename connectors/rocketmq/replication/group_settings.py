@@ -17,9 +17,15 @@ from trueup.state.replication.config_sync import Action
 
 ATTRIBUTES, ENABLED = "attributes.", "consumeEnable"
 COMPARED = (
-    "consumeBroadcastEnable", "consumeFromMinEnable", "consumeMessageOrderly", "consumeTimeoutMinute",
-    "groupRetryPolicy", "notifyConsumerIdsChangedEnable", "retryMaxTimes", "retryQueueNums",
-)  # fmt: skip
+    "consumeBroadcastEnable",
+    "consumeFromMinEnable",
+    "consumeMessageOrderly",
+    "consumeTimeoutMinute",
+    "groupRetryPolicy",
+    "notifyConsumerIdsChangedEnable",
+    "retryMaxTimes",
+    "retryQueueNums",
+)
 
 
 def configs_of(group: Group) -> dict[str, str]:

@@ -39,9 +39,13 @@ def cluster_id(client: RocketMqClient) -> str:
     planted = {broker: {own[1] for name in groups if (own := GROUP.fullmatch(name))} for broker, groups in held.items()}
     found = agreed(client.endpoint.name, planted)
     if not found and (failed or not planted):  # a broker without an answer may have the id
-        raise worst(failed.values()) if failed else Retry(
-            f"a broker of {client.endpoint.name}", "none is registered at the name servers", "start it; retrying"
-        )  # fmt: skip
+        raise (
+            worst(failed.values())
+            if failed
+            else Retry(
+                f"a broker of {client.endpoint.name}", "none is registered at the name servers", "start it; retrying"
+            )
+        )
     found = found or _new(client, min(planted))
     for broker, ids in planted.items():
         if not ids:

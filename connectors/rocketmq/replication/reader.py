@@ -50,9 +50,10 @@ class RocketMqReader(RocketMqEnd):
         for broker in [broker for broker, one in self._open.items() if self._client.replaced(broker, one)]:
             self._drop(broker)
         kept = {
-            log: queue for log, queue in self._queues.items()
+            log: queue
+            for log, queue in self._queues.items()
             if queue.pending is not None and queue.rows is None and places.get(log) == queue.wanted
-        }  # fmt: skip
+        }
         for log, queue in self._queues.items():
             if queue.pending is not None and log not in kept:
                 self._drop(log.place)

@@ -23,9 +23,15 @@ from trueup.state.common.errors import Stop, TrueupError, Unknown
 from trueup.state.replication.config_sync import Right
 
 _OPERATIONS = {
-    "All": "all", "Pub": "write", "Sub": "read", "Get": "describe", "List": "describe_configs", "Create": "create",
-    "Update": "alter", "Delete": "delete",
-}  # fmt: skip
+    "All": "all",
+    "Pub": "write",
+    "Sub": "read",
+    "Get": "describe",
+    "List": "describe_configs",
+    "Create": "create",
+    "Update": "alter",
+    "Delete": "delete",
+}
 _ACTIONS = {operation: action for action, operation in _OPERATIONS.items()}
 _KINDS = {"Topic": "topic", "Group": "group"}
 _ANY, _CUSTOM = "*", "Custom"

@@ -62,8 +62,9 @@ def changed(topic: RocketMqTopic, configs: Configs) -> tuple[RocketMqTopic, list
     removed = {name.removeprefix(ATTRIBUTES) for name, value in configs.items() if value is None}
     attributes = {
         name.removeprefix(ATTRIBUTES): value
-        for name, value in configs.items() if name.startswith(ATTRIBUTES) and value is not None
-    }  # fmt: skip
+        for name, value in configs.items()
+        if name.startswith(ATTRIBUTES) and value is not None
+    }
     permissions = topic.permissions & ~READABLE | int(perm) & READABLE
     made = replace(topic, permissions=permissions, ordered=order == "true", attributes=attributes)
     return made, sorted(removed & topic.attributes.keys())

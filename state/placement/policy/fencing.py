@@ -108,10 +108,13 @@ class FormerMembers:
             for (_, bookie), zxid, now_ms in zip(fresh, zxids, times, strict=True)
         ]
         added = FormerMembers(
-            np.array([ledger for ledger, _ in fresh], np.int64), np.array(zxids, np.int64),
-            np.array([first for first, _ in limits], np.int64), np.array([last for _, last in limits], np.int64),
-            np.array([bookie for _, bookie in fresh], np.uint32), names,
-        )  # fmt: skip
+            np.array([ledger for ledger, _ in fresh], np.int64),
+            np.array(zxids, np.int64),
+            np.array([first for first, _ in limits], np.int64),
+            np.array([last for _, last in limits], np.int64),
+            np.array([bookie for _, bookie in fresh], np.uint32),
+            names,
+        )
         return _sorted([replace(self._take(stays), names=names), added], names)
 
     def settle(self, now: Topology, before: Topology | None) -> "FormerMembers":

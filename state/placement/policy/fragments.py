@@ -93,8 +93,9 @@ class FragmentJudge:
         """Class of each bookie name in the topology, in the narrowest type."""
         return self.bookie_classes.classes(names).astype(np.min_scalar_type(len(self.bookie_classes.kind)))
 
-    def judge(self, members: Column, stages: Column, quorum: int,
-              refusing: Mapping[Rack, int] | None = None) -> tuple[Column, Column, Column]:  # fmt: skip
+    def judge(
+        self, members: Column, stages: Column, quorum: int, refusing: Mapping[Rack, int] | None = None
+    ) -> tuple[Column, Column, Column]:
         """(rule uint8, copies uint16, racks uint16) of each fragment.
 
         ``members``: classes in ring order, [n, E]; ``stages``: the result of `stages`, [n]; ``refusing``: the number of
@@ -116,7 +117,7 @@ class FragmentJudge:
             spread, fails = np.minimum(spread, least), fails | worse
         return FragmentFacts(
             fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
-        )  # fmt: skip
+        )
 
     def _adherence(self, racks: Column, known: Column, quorum: int) -> tuple[Column, Column]:
         """Fewest racks in any window, and whether the ring fails, if BookKeeper knows exactly the ``known`` members."""
@@ -198,8 +199,14 @@ class FragmentJudge:
             return UNPLACED  # a bookie whose rack is unknown may be the required one
         return NO_WALK if self.colourable(facts.kinds.shape[1], quorum) else CANNOT
 
-    def refill(self, facts: FragmentFacts, at: int, refusing: Mapping[Rack, int],
-               more: Mapping[Rack, int] | None = None, unplaced: bool = True) -> RepairReach:  # fmt: skip
+    def refill(
+        self,
+        facts: FragmentFacts,
+        at: int,
+        refusing: Mapping[Rack, int],
+        more: Mapping[Rack, int] | None = None,
+        unplaced: bool = True,
+    ) -> RepairReach:
         """Whether BookKeeper can replace the absent members by spare bookies and ``more``. Unless racks are enforced,
         it takes a bookie of any rack if no other is left, so those whose rack is unknown are also spares (``unplaced``:
         whether they count)."""
@@ -217,8 +224,14 @@ class FragmentJudge:
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)
         return reachable(members, quorum, spares, *policy, unknown=unknown, refusing=refusing)
 
-    def reach(self, facts: FragmentFacts, at: int, quorum: int, refusing: Mapping[Rack, int],
-              more: Mapping[Rack, int] | None = None) -> RepairReach:  # fmt: skip
+    def reach(
+        self,
+        facts: FragmentFacts,
+        at: int,
+        quorum: int,
+        refusing: Mapping[Rack, int],
+        more: Mapping[Rack, int] | None = None,
+    ) -> RepairReach:
         """How certain a repair is, with ``more`` spare bookies by rack."""
         members, spares, unknown = self.ring(facts, at, more)
         policy = (self.topology.min_racks, self.topology.enforce_min_racks)
@@ -247,8 +260,9 @@ class FragmentJudge:
             return READONLY
         return DEPTH if enough(BookieClass.READONLY, BookieClass.ODD) else RACKS
 
-    def ring(self, facts: FragmentFacts, at: int, more: Mapping[Rack, int] | None = None,
-             ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:  # fmt: skip
+    def ring(
+        self, facts: FragmentFacts, at: int, more: Mapping[Rack, int] | None = None
+    ) -> tuple[tuple[Rack, ...], dict[Rack, int], frozenset[int]]:
         """Racks of the members, spare bookies (and ``more``) by rack, and positions unknown to BookKeeper."""
         kinds, racks, names = facts.kinds[at], facts.names[at], self.bookie_classes.racks
         left = self.bookie_classes.writable - np.bincount(racks[kinds == BookieClass.WRITABLE], minlength=len(names))

@@ -131,8 +131,16 @@ def colourable(size: int, quorum: int, bookies: Mapping[Rack, int], min_racks: i
     return _colours(size, quorum, need, tuple(sorted((min(n, size) for n in counts), reverse=True)[:size]))
 
 
-def _ready(members: Sequence[Rack], quorum: int, spares: Mapping[Rack, int], min_racks: int, enforce: bool,
-           unknown: Collection[int], refusing: Mapping[Rack, int], local: Rack) -> RepairReach | _Task:  # fmt: skip
+def _ready(
+    members: Sequence[Rack],
+    quorum: int,
+    spares: Mapping[Rack, int],
+    min_racks: int,
+    enforce: bool,
+    unknown: Collection[int],
+    refusing: Mapping[Rack, int],
+    local: Rack,
+) -> RepairReach | _Task:
     """The answer if it needs no search; otherwise the search, with racks numbered so that equal cases are equal."""
     size, need = len(members), min(quorum, min_racks)
     racks = [rack or DEFAULT_RACK for rack in members]
@@ -230,8 +238,9 @@ def _verdict(outcomes: Iterable[Outcome], moves: int | None = None, cut: bool = 
 
 
 @lru_cache(maxsize=16_384)
-def _refills(steps: tuple[tuple[str, frozenset[str]], ...], pool: tuple[tuple[tuple[str, bool], int], ...],
-             enforce: bool) -> frozenset[Outcome]:  # fmt: skip
+def _refills(
+    steps: tuple[tuple[str, frozenset[str]], ...], pool: tuple[tuple[tuple[str, bool], int], ...], enforce: bool
+) -> frozenset[Outcome]:
     if not steps:
         return frozenset({(0, True)})
     (rack, others), rest = steps[0], steps[1:]

@@ -56,8 +56,9 @@ class RingWalk:
     Spare bookies are counted by pool (rack, refuses); a replaced member joins the pool of its rack.
     """
 
-    def __init__(self, ring: tuple[RingMember, ...], quorum: int, need: int, pool: tuple[SparePool, ...], home: int,
-                 states: int) -> None:  # fmt: skip
+    def __init__(
+        self, ring: tuple[RingMember, ...], quorum: int, need: int, pool: tuple[SparePool, ...], home: int, states: int
+    ) -> None:
         self.ring, self.size, self.quorum, self.need, self.home = ring, len(ring), quorum, need, home
         self.left = states
         stock = {(seat.rack, False): 0 for seat in ring if seat.may}

@@ -38,9 +38,15 @@ def get() -> None:
 @options.listing
 @options.api
 def findings(
-    api: ApiTarget, output: str, verdict: str | None, rule: str | None, stream: str, bookie: str | None,
-    namespace: str | None, limit: int,
-) -> int:  # fmt: skip
+    api: ApiTarget,
+    output: str,
+    verdict: str | None,
+    rule: str | None,
+    stream: str,
+    bookie: str | None,
+    namespace: str | None,
+    limit: int,
+) -> int:
     """List ledgers with a verdict other than true: the rule, the smallest number of live replicas and racks, and the
     age of the finding. With --stream, list the findings of another stream: deletion and read_priority know --namespace,
     the others neither --namespace nor --bookie.
@@ -50,9 +56,14 @@ def findings(
     """
     app = Api(api)
     found = app.rows(
-        "findings", verdict=verdict, rule=full_rule(rule), limit=limit, stream=stream, bookie=bookie,
+        "findings",
+        verdict=verdict,
+        rule=full_rule(rule),
+        limit=limit,
+        stream=stream,
+        bookie=bookie,
         namespace=namespace,
-    )  # fmt: skip
+    )
     columns = next((each.commands().findings for each in STREAMS if each.name == stream), None)
     return out.listing(output, found, (columns or _anything)(app), "No findings.")
 

@@ -26,25 +26,54 @@ _SHOWN = 48
 
 @click.command(short_help="Read the messages of a topic from bookies and tiered storage.")
 @click.argument("topic")
-@click.option("--from", "begin", metavar="POSITION", default="earliest", show_default=True,
-              help="Start: earliest, a message id LEDGER:ENTRY (its whole batch), or a time such as "
-                   "2026-01-31T12:00:00Z.")  # fmt: skip
-@click.option("--to", "end", metavar="POSITION", default="latest", show_default=True,
-              help="End: latest, a message id (included, with its whole batch), or a publish time "
-                   "(excluded).")  # fmt: skip
+@click.option(
+    "--from",
+    "begin",
+    metavar="POSITION",
+    default="earliest",
+    show_default=True,
+    help="Start: earliest, a message id LEDGER:ENTRY (its whole batch), or a time such as 2026-01-31T12:00:00Z.",
+)
+@click.option(
+    "--to",
+    "end",
+    metavar="POSITION",
+    default="latest",
+    show_default=True,
+    help="End: latest, a message id (included, with its whole batch), or a publish time (excluded).",
+)
 @click.option("--limit", type=click.IntRange(1), help="Maximum number of messages.  [default: all]")
-@click.option("--priority", type=click.Choice([p.value for p in ReadPriority]), default="bookkeeper-first",
-              show_default=True, help="The tier to read first. The other one is read where it fails.")  # fmt: skip
-@click.option("--missing", type=click.Choice(["stop", "skip"]), default="stop", show_default=True,
-              help="What to do about entries that no tier has, and ledgers that are trimmed meanwhile.")  # fmt: skip
+@click.option(
+    "--priority",
+    type=click.Choice([p.value for p in ReadPriority]),
+    default="bookkeeper-first",
+    show_default=True,
+    help="The tier to read first. The other one is read where it fails.",
+)
+@click.option(
+    "--missing",
+    type=click.Choice(["stop", "skip"]),
+    default="stop",
+    show_default=True,
+    help="What to do about entries that no tier has, and ledgers that are trimmed meanwhile.",
+)
 @click.option("--transactions", is_flag=True, help="Include messages of transactions, even of aborted ones.")
 @options.report_to
 @options.output
 @options.configuration
 def read(
-    topic: str, begin: str, end: str, limit: int | None, priority: str, missing: str, transactions: bool,
-    report_to: client.ApiTarget, output: str, path: Path | None, pairs: tuple[str, ...],
-) -> int:  # fmt: skip
+    topic: str,
+    begin: str,
+    end: str,
+    limit: int | None,
+    priority: str,
+    missing: str,
+    transactions: bool,
+    report_to: client.ApiTarget,
+    output: str,
+    path: Path | None,
+    pairs: tuple[str, ...],
+) -> int:
     """Read the messages of a Pulsar topic from bookies and tiered storage. No broker is involved, and nothing is
     changed: ledgers are not fenced, cursors do not move.
 
@@ -111,13 +140,23 @@ def as_record(one: "TopicMessage") -> dict[str, Any]:
     """A message as the object that -o json prints."""
     message = one.message
     return {
-        "topic": str(one.topic), "partition": one.topic.partition, "id": _id(one), "ledger": message.ledger,
-        "entry": message.entry, "batch_index": message.batch_index, "tier": one.tier.value,
-        "publish_ms": message.publish_ms, "event_ms": message.event_ms, "producer": message.producer,
-        "sequence": message.sequence, "encrypted": message.encrypted, "properties": [*map(list, message.properties)],
-        **_bytes("key", message.key), **_bytes("ordering_key", message.ordering_key),
+        "topic": str(one.topic),
+        "partition": one.topic.partition,
+        "id": _id(one),
+        "ledger": message.ledger,
+        "entry": message.entry,
+        "batch_index": message.batch_index,
+        "tier": one.tier.value,
+        "publish_ms": message.publish_ms,
+        "event_ms": message.event_ms,
+        "producer": message.producer,
+        "sequence": message.sequence,
+        "encrypted": message.encrypted,
+        "properties": [*map(list, message.properties)],
+        **_bytes("key", message.key),
+        **_bytes("ordering_key", message.ordering_key),
         **_bytes("value", message.value),
-    }  # fmt: skip
+    }
 
 
 def _id(one: "TopicMessage") -> str:
@@ -154,11 +193,14 @@ def _summary(report: "ReadReport") -> None:
     tiers = ", ".join(f"{count:,} from {tier}" for tier, count in sorted(report.entries.items()))
     click.echo(f"{many(report.messages, 'message', 'messages')}; entries: {tiers or 'none'}", err=True)
     for fallback in report.fallbacks.values():
-        click.echo(f"ledger {fallback.ledger}: from entry {fallback.entry} on not from {fallback.tier}: "
-                   f"{fallback.reason}", err=True)  # fmt: skip
+        click.echo(
+            f"ledger {fallback.ledger}: from entry {fallback.entry} on not from {fallback.tier}: {fallback.reason}",
+            err=True,
+        )
     for damage in report.damages.values():
-        click.echo(f"ledger {damage.ledger}: entry {damage.entry} not from bookie {damage.bookie}: {damage.found}",
-                   err=True)  # fmt: skip
+        click.echo(
+            f"ledger {damage.ledger}: entry {damage.entry} not from bookie {damage.bookie}: {damage.found}", err=True
+        )
     for ledger, count in sorted(report.missing.items()):
         click.echo(f"ledger {ledger}: {many(count, 'entry', 'entries')} skipped that no tier has", err=True)
     for ledger in report.trimmed:

@@ -12,13 +12,21 @@ from trueup.streams.terminal import options
 @click.command(short_help="Run Trueup.")
 @options.configuration
 @click.option(
-    "--log-level", "level", type=click.Choice(LEVELS), default="info", show_default=True,
+    "--log-level",
+    "level",
+    type=click.Choice(LEVELS),
+    default="info",
+    show_default=True,
     help="Log level of Trueup's log on stderr.",
-)  # fmt: skip
+)
 @click.option(
-    "--log-format", "form", type=click.Choice(FORMS), default=FORMS[0], show_default=True,
+    "--log-format",
+    "form",
+    type=click.Choice(FORMS),
+    default=FORMS[0],
+    show_default=True,
     help="Format of Trueup's log: text, or one JSON object per line, with an event for each executed action.",
-)  # fmt: skip
+)
 def run(path: Path | None, pairs: tuple[str, ...], level: str, form: str) -> None:
     """Run Trueup until SIGTERM or Ctrl-C.
 

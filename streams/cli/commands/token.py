@@ -25,9 +25,11 @@ def token() -> None:
 @click.argument("name")
 @click.option("--role", type=click.Choice(list(ROLES)), required=True, help="What the caller may do.")
 @click.option(
-    "--out", metavar="FILE", type=click.Path(path_type=Path),
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
     help="Write the token to this new file, which only you can read, and its line to stdout.",
-)  # fmt: skip
+)
 def new(name: str, role: str, out: Path | None) -> None:
     """Create a token for the caller NAME, and its line for http.tokens_file, which contains only the token's digest.
     The token is not stored elsewhere, and cannot be shown again. A running application reads http.tokens_file when it

@@ -92,9 +92,7 @@ def _read(kind: str, names: Sequence[str], path: Path | None, pairs: tuple[str, 
         found = answer(settings, kind, names, lambda count: better(f"read {many(count, 'ledger')}"))
     rows = sorted((asdict(loss) for loss in found.losses.values()), key=worst_first)
     rows.sort(key=lambda row: row["name"] != NOW)
-    return {
-        "ledgers": found.ledgers, "missing": [*found.missing], "unread": found.unread, "at_ms": at_ms, "rows": rows,
-    }  # fmt: skip
+    return {"ledgers": found.ledgers, "missing": [*found.missing], "unread": found.unread, "at_ms": at_ms, "rows": rows}
 
 
 def _asked(api: Api, kind: str, names: Sequence[str]) -> Row:

@@ -153,9 +153,12 @@ class Copy:
             self.cover()
         records = sum(run.records for run in progress.runs)
         self.map = self.map.extend(
-            progress.runs, progress.position.offset, self.start, progress.target_end,
+            progress.runs,
+            progress.position.offset,
+            self.start,
+            progress.target_end,
             whole=records >= progress.copied + progress.skipped,
-        )  # fmt: skip
+        )
         if self.set_back:
             return
         self.position, self.path = progress.position, progress.path or self.path
@@ -182,12 +185,21 @@ class Copy:
         kept = {**self.resume_states, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
         resume_state = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
-            "link": link, "topic": self.source.path, "partition": self.source.number,
-            "target_topic": self.target.path, "target_partition": self.target.number, "start": self.start,
-            "offset": self.position.offset, "carry": resume_state,
-            "chosen": self.position.chosen, "path": self.path,
-            "reset": self.reset, "source_id": self.source_id, "target_id": self.target_id, "at_ms": now_ms,
-        }  # fmt: skip
+            "link": link,
+            "topic": self.source.path,
+            "partition": self.source.number,
+            "target_topic": self.target.path,
+            "target_partition": self.target.number,
+            "start": self.start,
+            "offset": self.position.offset,
+            "carry": resume_state,
+            "chosen": self.position.chosen,
+            "path": self.path,
+            "reset": self.reset,
+            "source_id": self.source_id,
+            "target_id": self.target_id,
+            "at_ms": now_ms,
+        }
 
 
 class Unsaved:

@@ -64,10 +64,17 @@ class Aligner:
     """The alignment of one link. One thread reconciles, several threads read. ``backwards``: the alignments of all
     links from the target to the source, also of those that copy nothing now."""
 
-    def __init__(self, link: Link, alignment: Alignment, rights: Iterable[Right],
-                 opposite: Callable[[], "Aligner | None"], note: Note, remember: Callable[[str], None],
-                 made: CreatedTopics | None = None,
-                 backwards: Callable[[], Iterable["Aligner"]] = tuple) -> None:  # fmt: skip
+    def __init__(
+        self,
+        link: Link,
+        alignment: Alignment,
+        rights: Iterable[Right],
+        opposite: Callable[[], "Aligner | None"],
+        note: Note,
+        remember: Callable[[str], None],
+        made: CreatedTopics | None = None,
+        backwards: Callable[[], Iterable["Aligner"]] = tuple,
+    ) -> None:
         self._link, self._alignment, self._note, self._opposite = link, alignment, note, opposite
         self._made, self._disputed = made or CreatedTopics(), frozenset[str]()
         self._remember, self._backwards = remember, backwards
@@ -88,9 +95,10 @@ class Aligner:
         settings, failed = self._group_differences(declared, groups)
         found |= settings
         due = {
-            name: action for name, action in found.items()
+            name: action
+            for name, action in found.items()
             if self._may(declared.mode, name) and not (failed and name in settings)
-        }  # fmt: skip
+        }
         # Stored before the rights are created, so that a right that the source revokes is deleted, even after a crash.
         self._answer_for(
             self._rights | {a.right for a in due.values() if a.right and a.kind in (ChangeKind.ALLOW, ChangeKind.DENY)}
@@ -164,17 +172,19 @@ class Aligner:
             return frozenset()
         back = opposite._link.called(called.values())
         return frozenset(
-            name for name, target in called.items()
+            name
+            for name, target in called.items()
             if back.get(target) == name and (target not in self._made or name in opposite._made)
-        )  # fmt: skip
+        )
 
     def _dispute(self, seen: TopicPairs, policy: AlignmentPolicy) -> None:
         """Note once each topic whose settings differ and whose origin is unknown."""
         opposite = self._opposite()
         found = frozenset(
-            topic for topic in disputed(seen.source, seen.target, policy)
+            topic
+            for topic in disputed(seen.source, seen.target, policy)
             if opposite is not None and (topic not in opposite._made or policy.topics[topic] in self._made)
-        )  # fmt: skip
+        )
         for topic in sorted(found - self._disputed):
             made = "both links" if policy.topics[topic] in self._made else "no link"
             text = f"{topic}: its settings differ, it is copied in both directions, and {made} created it"
@@ -212,10 +222,14 @@ class Aligner:
         waits = mode == "approve" and name not in self._approved
         stage = refused.result if refused else AWAITING if waits else "planned"
         return PlanRow(
-            name, action.kind.name.lower(), action.reason, action.text, stage,
+            name,
+            action.kind.name.lower(),
+            action.reason,
+            action.text,
+            stage,
             {"link": self._link.name, "topic": action.topic},
             evidence={"first": action.first, "detail": refused.detail if refused else ""},
-        )  # fmt: skip
+        )
 
     def approve(self, names: Iterable[str]) -> None:
         """Approve these actions. The next pass executes them."""
@@ -224,8 +238,9 @@ class Aligner:
 
 def name_of(link: str, action: Action) -> str:
     """The name of an action; it changes with any field of the action."""
-    what = json.dumps([action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right,
-                       action.group])  # fmt: skip
+    what = json.dumps(
+        [action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right, action.group]
+    )
     return f"align-{link}-{crc32(what.encode()):08x}"
 
 

@@ -69,9 +69,11 @@ class LinkEnds:
             {name: topic.logs for name, topic in found.items()},
             {name: topic.id for name, topic in found.items() if topic.id},
             {one: (log.start, log.end) for one, log in logs.items() if log.end >= 0},
-            cluster=cluster_id, names=frozenset(names), ends_lag_s=cluster.can.ends_lag_s,
+            cluster=cluster_id,
+            names=frozenset(names),
+            ends_lag_s=cluster.can.ends_lag_s,
             unreadable={name: topic.error for name, topic in found.items() if topic.error},
-        )  # fmt: skip
+        )
 
     def qualities(self, seen: TopicPairs) -> Qualities:
         """The facts that the choice of a path depends on. The source is sampled once: its load must not change the
@@ -84,10 +86,18 @@ class LinkEnds:
         called = self._link.called(seen.source)
         pair = hardest(seen, called)
         return Qualities(
-            declared.copy, bool(declared.transform), found.magic, found.per_batch, *pair,
-            self._link.path, declared.failures, found.record_bytes, declared.into,
-            paths_of(self.source.endpoint.system, self.target.endpoint.system), compacted(seen, called),
-        )  # fmt: skip
+            declared.copy,
+            bool(declared.transform),
+            found.magic,
+            found.per_batch,
+            *pair,
+            self._link.path,
+            declared.failures,
+            found.record_bytes,
+            declared.into,
+            paths_of(self.source.endpoint.system, self.target.endpoint.system),
+            compacted(seen, called),
+        )
 
     def logs(self, logs: Iterable[LogId], at_target: bool = False) -> Mapping[LogId, tuple[int, int]]:
         """Start and end offsets of logs, including open transactions and all records acknowledged before the call. Logs

@@ -68,9 +68,13 @@ def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMappin
         if not reason and (steps := writers.get(copy.source)):
             reason = _elsewhere(steps[0].link, copy.source, copy.target)
         found[copy.target] = OffsetMapping(
-            copy.source, copy.map, reverse=True, ids=(copy.target_id, copy.source_id), start=start,
+            copy.source,
+            copy.map,
+            reverse=True,
+            ids=(copy.target_id, copy.source_id),
+            start=start,
             blocked_reason=reason,
-        )  # fmt: skip
+        )
     return found
 
 

@@ -34,9 +34,14 @@ class Mover:
     returns all links."""
 
     def __init__(
-        self, link: Link, there: GroupSync, back: GroupSync, opposite: Callable[[], Link | None],
-        links: Callable[[], Collection[Link]], note: Note,
-    ) -> None:  # fmt: skip
+        self,
+        link: Link,
+        there: GroupSync,
+        back: GroupSync,
+        opposite: Callable[[], Link | None],
+        links: Callable[[], Collection[Link]],
+        note: Note,
+    ) -> None:
         self._link, self._there, self._back, self._note = link, there, back, note
         self._opposite, self._links = opposite, links
         self._approved: set[str] = set()
@@ -149,9 +154,13 @@ class Mover:
         waits = self._link.declared.mode == "approve" and group not in self._approved
         offsets = ", ".join(f"{row.target} to {row.translated}" for row in rows)
         return PlanRow(
-            f"group-{self._link.name}-{group}", "group", "replication.group-behind", f"group {group}: {offsets}",
-            AWAITING if waits else "planned", {"link": self._link.name, "topic": ""},
-        )  # fmt: skip
+            f"group-{self._link.name}-{group}",
+            "group",
+            "replication.group-behind",
+            f"group {group}: {offsets}",
+            AWAITING if waits else "planned",
+            {"link": self._link.name, "topic": ""},
+        )
 
     def approve(self, ids: Iterable[str]) -> None:
         """Approve these actions. The next pass executes them."""

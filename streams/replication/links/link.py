@@ -40,8 +40,17 @@ STOPPED_AGAIN_MS = 30_000
 UNCOUNTED_AGAIN_MS = 120_000
 LATE_MS = 5_000
 COUNTED = (
-    "copied", "bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign", "foreign_tags",
-)  # fmt: skip
+    "copied",
+    "bytes",
+    "dropped",
+    "skipped",
+    "dismissed",
+    "filtered",
+    "lost",
+    "repeated",
+    "foreign",
+    "foreign_tags",
+)
 
 
 class Note(Protocol):
@@ -350,7 +359,7 @@ class Link:
         now = tuple(e._replace(position=c.place(path)) if c.holds(e) and not c.set_back else e for e, c in known)
         return order._replace(
             number=self._number, lease_s=0.0, last=True, alone_s=ALONE_S, lease=replace(order.lease, assignments=now)
-        )  # fmt: skip
+        )
 
     def take(self, answers: Sequence[LeaseResult]) -> None:
         """Process the answers of the last round."""

@@ -86,22 +86,35 @@ class LinkMonitor:
     """The control loops of one link. ``others``: all links by name."""
 
     def __init__(
-        self, link: Link, sides: Sides, others: Mapping[str, "LinkMonitor"], memory: Mapping[str, str], note: Note,
+        self,
+        link: Link,
+        sides: Sides,
+        others: Mapping[str, "LinkMonitor"],
+        memory: Mapping[str, str],
+        note: Note,
         remember: Callable[[str, str], None],
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.link, self.sides, self._others, self.note = link, sides, others, note
         name = link.name
         self.aligner = Aligner(
-            link, sides.alignment(), rights_from(memory.get(name, "[]")), self._opposite_aligner, note,
+            link,
+            sides.alignment(),
+            rights_from(memory.get(name, "[]")),
+            self._opposite_aligner,
+            note,
             lambda text: remember(name, text),
             CreatedTopics(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
             lambda: [watch.aligner for watch in self.backwards()],
-        )  # fmt: skip
+        )
         self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
         self.mover = Mover(
-            link, sides.groups(), sides.groups(back=True), self.opposite,
-            lambda: [watch.link for watch in others.values()], note,
-        )  # fmt: skip
+            link,
+            sides.groups(),
+            sides.groups(back=True),
+            self.opposite,
+            lambda: [watch.link for watch in others.values()],
+            note,
+        )
         self.beat = HeartbeatState()
         self.failing: Mapping[str, str] = {}
         self.status = LinkStatus(link, lambda: self.beat, lambda: self.aligner.problems, lambda: self.failing)
@@ -250,9 +263,8 @@ class LinkMonitor:
         """All links from the target to the source, of any topics."""
         ends = self.link.declared.target, self.link.declared.source
         return [
-            watch for watch in self._others.values()
-            if (watch.link.declared.source, watch.link.declared.target) == ends
-        ]  # fmt: skip
+            watch for watch in self._others.values() if (watch.link.declared.source, watch.link.declared.target) == ends
+        ]
 
     def _detect(self, observed: Iterable[ObservedCopy]) -> None:
         """Note anomalies and stop the partitions that they affect. ``observed``: the copies before both clusters were

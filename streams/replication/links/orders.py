@@ -46,9 +46,12 @@ class LinkOrders:
     """Creates the orders of one link from its current settings."""
 
     def __init__(
-        self, name: str, live: Effective,
-        connectors: Callable[[str, str, str], str] = connector_of, reporting: Reporting = NO_REPORTING,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        live: Effective,
+        connectors: Callable[[str, str, str], str] = connector_of,
+        reporting: Reporting = NO_REPORTING,
+    ) -> None:
         self._name, self._live, self._connectors, self._reporting = name, live, connectors, reporting
 
     def endpoint(self, cluster: str) -> Endpoint:
@@ -67,12 +70,20 @@ class LinkOrders:
         connector = self._connectors(*systems, this.path)
         return [
             LeaseOrder(
-                self._lease(declared, [copies[source] for source in part], len(parts), this.path), connector,
-                this.term, this.number, at, lease_s, len(parts) == 1 and not chosen, False, this.alone_s,
-                self._reporting.channel, self._reporting.stop,
+                self._lease(declared, [copies[source] for source in part], len(parts), this.path),
+                connector,
+                this.term,
+                this.number,
+                at,
+                lease_s,
+                len(parts) == 1 and not chosen,
+                False,
+                this.alone_s,
+                self._reporting.channel,
+                self._reporting.stop,
             )
             for at, part in enumerate(parts)
-        ]  # fmt: skip
+        ]
 
     def _lease(self, declared: Declared, copies: Sequence[Copy], parts: int, path: str) -> Lease:
         limits = Limits(
@@ -80,13 +91,20 @@ class LinkOrders:
         )
         source = self.endpoint(declared.source)
         return Lease(
-            link=self._name, source=source, target=self.endpoint(declared.target),
-            writer_id=writer_id_of(self._name, source.bit, declared.flow), path=path,
+            link=self._name,
+            source=source,
+            target=self.endpoint(declared.target),
+            writer_id=writer_id_of(self._name, source.bit, declared.flow),
+            path=path,
             assignments=tuple(
                 Assignment(c.source, c.target, c.place(path), c.start, c.source_id, c.target_id, c.refill)
                 for c in copies
             ),
-            forward=declared.forward, limits=limits, failures=declared.failures,
-            dead_letters=declared.dead_letter_topic, hook=declared.hook, transform=declared.transform,
+            forward=declared.forward,
+            limits=limits,
+            failures=declared.failures,
+            dead_letters=declared.dead_letter_topic,
+            hook=declared.hook,
+            transform=declared.transform,
             clusters=bits_of(self._live.now.sections),
-        )  # fmt: skip
+        )

@@ -24,9 +24,11 @@ REASON = "refill"
 BUSY = "an earlier lease has not ended"
 STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked"}
 LOST = {
-    LogIdentity.OTHER: "the target topic was recreated", LogIdentity.GONE: "the target topic was deleted",
-    LogIdentity.SHORT: "the target partition is empty", LogIdentity.SAME: "the target partition is empty",
-}  # fmt: skip
+    LogIdentity.OTHER: "the target topic was recreated",
+    LogIdentity.GONE: "the target topic was deleted",
+    LogIdentity.SHORT: "the target partition is empty",
+    LogIdentity.SAME: "the target partition is empty",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +66,17 @@ class Refilling:
             topics.setdefault((part.source.topic, part.target.topic, part.stage, part.reason), []).append(part)
         return [
             {
-                "link": self._link.name, "topic": topic, "target_topic": target, "partitions": len(some),
+                "link": self._link.name,
+                "topic": topic,
+                "target_topic": target,
+                "partitions": len(some),
                 "records": sum(part.end - part.start for part in some),
                 "bytes": sum(sizes.get(part.source, 0) for part in some) if sizes else -1,
-                "stage": stage, "reason": reason,
+                "stage": stage,
+                "reason": reason,
             }
             for (topic, target, stage, reason), some in sorted(topics.items())
-        ]  # fmt: skip
+        ]
 
     def begin(self) -> list[Row]:
         """Start the refill of all planned partitions. Returns `rows` afterwards. Idempotent. Raises `Refused` if there
@@ -78,9 +84,10 @@ class Refilling:
         parts = self.parts()
         if not parts:
             raise Refused(
-                f"a target of {self._link.name} that lost records", "none",
+                f"a target of {self._link.name} that lost records",
+                "none",
                 "the target topics are unchanged; a topic that is deleted at the target can be refilled",
-            )  # fmt: skip
+            )
         rows, ready = self._rows(parts), [part for part in parts if part.stage == "planned"]
         if ready:
             self._begin(ready)
@@ -92,16 +99,18 @@ class Refilling:
         logs = sides.logs([part.source for part in ready])
         begins = {
             part.source: (part.target, logs[part.source][0], Refill(self._held(part.source), logs[part.source][1]))
-            for part in ready if part.source in logs
-        }  # fmt: skip
+            for part in ready
+            if part.source in logs
+        }
         link.anew(begins, REASON)
         self._watch.accept_target()
         there = sides.logs([part.target for part in ready], at_target=True)
         for back in (watch.link for watch in self._watch.backwards()):
             mine: dict[LogId, tuple[LogId, int, Refill | None]] = {
                 part.target: (part.source, there[part.target][0], None)
-                for part in ready if part.back is back and part.target in there
-            }  # fmt: skip
+                for part in ready
+                if part.back is back and part.target in there
+            }
             if mine:
                 back.anew(mine, REASON)
         records = sum(refill.until - start for _, start, refill in begins.values())
@@ -134,9 +143,10 @@ class Refilling:
         known = [target for target in pairs.values() if target in facts.target.topics.get(target.topic, ())]
         there = self._watch.sides.logs(known, at_target=True)
         return [
-            part for source, target in sorted(pairs.items())
+            part
+            for source, target in sorted(pairs.items())
             if (part := self._part(source, target, here, there)) is not None
-        ]  # fmt: skip
+        ]
 
     def _part(self, source: LogId, target: LogId, here: Ends, there: Ends) -> RefillPartition | None:
         mine, back = standing(self._watch, source, here, there), back_of(self._watch, source)

@@ -64,14 +64,18 @@ class Resetting:
             if not may_reset(standing(self._watch, log), standing(back.watch, back.source), self._to):
                 other = back.watch.link.name
                 raise Refused(
-                    f"a decision about the records of {log} that {self._link.declared.source} lost", "none",
+                    f"a decision about the records of {log} that {self._link.declared.source} lost",
+                    "none",
                     f"`trueup link refill {other} --yes` restores them and restarts this link, "
                     f"`trueup link reset {other} --to latest --yes` skips them",
-                )  # fmt: skip
+                )
 
     def _row(self, log: LogId, offset: int, gone: bool) -> Row:
         reason = f"{self._link.declared.source} does not have the topic" if gone else "its offsets are not known"
         return {
-            "partition": str(log), "offset": offset, "was": self._link.copies[log].offset,
-            "reason": "" if offset >= 0 else reason, "gone": gone,
-        }  # fmt: skip
+            "partition": str(log),
+            "offset": offset,
+            "was": self._link.copies[log].offset,
+            "reason": "" if offset >= 0 else reason,
+            "gone": gone,
+        }

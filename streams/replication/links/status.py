@@ -65,14 +65,23 @@ class LinkStatus:
         reported_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
         return state_of(
             LinkObservations(
-                looked=facts is not NOTHING, observing=declared.mode == "observe", paused=declared.paused,
-                refused=known.blocked_reason, source=facts.source.problem, target=facts.target.problem, parts=parts,
-                arrived_ms=known.arrived_ms, beat_error=beat_error(beat),
-                failing=[f"{what}: {why}" for what, why in self.failing().items()], reported_ms=reported_ms,
-                since_ms=self._since_ms, slow_ms=int(declared.slow_s * 1000), stalled_ms=int(declared.stalled_s * 1000),
+                looked=facts is not NOTHING,
+                observing=declared.mode == "observe",
+                paused=declared.paused,
+                refused=known.blocked_reason,
+                source=facts.source.problem,
+                target=facts.target.problem,
+                parts=parts,
+                arrived_ms=known.arrived_ms,
+                beat_error=beat_error(beat),
+                failing=[f"{what}: {why}" for what, why in self.failing().items()],
+                reported_ms=reported_ms,
+                since_ms=self._since_ms,
+                slow_ms=int(declared.slow_s * 1000),
+                stalled_ms=int(declared.stalled_s * 1000),
             ),
             now_ms,
-        )  # fmt: skip
+        )
 
     def rows(self, now_ms: int) -> dict[LogId, PartitionRow]:
         """Every partition of the link, sorted."""
@@ -120,13 +129,16 @@ class LinkStatus:
         link, facts = self.link, self.link.snapshot.facts
         copy, topic = link.copies.get(source), source.topic
         part = PartitionObservation(
-            str(source), copy.error if copy else "", bool(copy and (copy.stopped or copy.excluded)),
+            str(source),
+            copy.error if copy else "",
+            bool(copy and (copy.stopped or copy.excluded)),
             paused=link.declared.paused or matches(link.declared.paused_topics, topic),
             observed=link.declared.mode == "observe" or bool(link.snapshot.blocked_reason),
             gone=facts.complete and topic not in facts.source.topics,
-            begun=copy is not None and bool(copy.at_ms or copy.error), left=self._left(source, copy),
+            begun=copy is not None and bool(copy.at_ms or copy.error),
+            left=self._left(source, copy),
             unknown="; ".join(side.problem for side in (facts.source, facts.target) if side.problem),
-        )  # fmt: skip
+        )
         if part.stopped or part.gone:
             return part
         for side, seen, name in (("source", facts.source, topic), ("target", facts.target, link.target(topic))):
@@ -171,9 +183,10 @@ class LinkStatus:
             return part
         hidden_ms = self._hidden_ms(now_ms)
         return part._replace(
-            backlog=wait.backlog, idle_ms=max(0, now_ms - wait.moved_ms - hidden_ms),
+            backlog=wait.backlog,
+            idle_ms=max(0, now_ms - wait.moved_ms - hidden_ms),
             wait_ms=max(0, wait.waited_ms(now_ms) - hidden_ms),
-        )  # fmt: skip
+        )
 
     def _hidden_ms(self, now_ms: int) -> int:
         """For how long a lease may have copied without a report."""

@@ -32,9 +32,10 @@ class Disk:
         """Raises `Retry` if a server could not be started here."""
         if (free := self._free()) < LEAST_BYTES:
             raise Retry(
-                f"{size(LEAST_BYTES)} free in data_dir {self._data}", f"{size(free)} free",
+                f"{size(LEAST_BYTES)} free in data_dir {self._data}",
+                f"{size(free)} free",
                 "free some space; Trueup goes on by itself",
-            )  # fmt: skip
+            )
 
     def _free(self) -> int:
         try:

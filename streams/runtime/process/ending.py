@@ -28,9 +28,11 @@ class Ending:
     that returns the time in seconds; ``last``: a function that is called before the process is ended forcibly."""
 
     def __init__(
-        self, stop: threading.Event, clock: Callable[[], float] = time.monotonic,
+        self,
+        stop: threading.Event,
+        clock: Callable[[], float] = time.monotonic,
         leave: Callable[[int], object] = os._exit,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.stop, self._clock, self._leave = stop, clock, leave
         self.last: Callable[[], object] = lambda: None
         self._begun_s: float | None = None

@@ -183,9 +183,10 @@ def _set_aside(path: Path, query: str, why: str) -> None:
     place = next((place for place in places if not place.exists()), None)
     if place is None:
         raise Stop(
-            f"a checkpoint in {path} that can be read", f"{why}, and {MOST_ASIDE} were set aside before",
+            f"a checkpoint in {path} that can be read",
+            f"{why}, and {MOST_ASIDE} were set aside before",
             f"check the disk, then delete {path.name}{ASIDE}*",
-        )  # fmt: skip
+        )
     try:
         path.rename(place)
     except OSError as error:

@@ -23,11 +23,7 @@ from trueup.state.common.errors import Retry
 log = logging.getLogger(__name__)
 EXIT_S, KILL_S = 1.0, 5.0
 _EXHAUSTED = "it ran out of memory; increase spark.memory, or reduce spark.max_records"
-CODES = {
-    3: _EXHAUSTED,
-    52: _EXHAUSTED,
-    56: "its heartbeats received no response, as after the machine was suspended",
-}
+CODES = {3: _EXHAUSTED, 52: _EXHAUSTED, 56: "its heartbeats received no response, as after the machine was suspended"}
 """Meanings of some exit codes of Java (ExitOnOutOfMemoryError) and of Spark (SparkExitCode, ExecutorExitCode)."""
 
 

@@ -38,20 +38,20 @@ class SparkRelease(NamedTuple):
 
 LINES: Mapping[str, SparkRelease] = {
     "4.3": SparkRelease(
-        "spark-4.3",
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
-    ),
+        "spark-4.3", "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    )
 }
 _ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 # Most batches are small: the second compiler would use as much CPU as they do.
 _JAVA = (
-    "-Djava.net.preferIPv4Stack=true", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-XX:+ExitOnOutOfMemoryError",
-)  # fmt: skip
+    "-Djava.net.preferIPv4Stack=true",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-XX:+ExitOnOutOfMemoryError",
+)
 # The default collector lets the heap grow to a multiple of the live objects and needs 60 MB for itself. Metaspace that
 # grows over its first limit would collect garbage several times during the start.
-_HEAP = (
-    "-XX:+UseSerialGC", "-Xms64m", "-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40", "-XX:MetaspaceSize=160m",
-)  # fmt: skip
+_HEAP = ("-XX:+UseSerialGC", "-Xms64m", "-XX:MinHeapFreeRatio=20", "-XX:MaxHeapFreeRatio=40", "-XX:MetaspaceSize=160m")
 _JAVA_KEYS = ("spark.driver.extraJavaOptions", "spark.executor.extraJavaOptions")
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 MISSED = "6"
@@ -193,8 +193,9 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.sql.warehouse.dir": str(data / "warehouse"),
         "spark.sql.shuffle.partitions": str(chosen.partitions),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.streaming.stateStore.providerClass":
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.checkpointFileManagerClass": line().checkpoint_manager,
         "spark.sql.streaming.minBatchesToRetain": "10",
@@ -212,7 +213,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
             (*_JAVA, *_HEAP, f"-Djava.io.tmpdir={_scratch(data)}", _log_options(data), class_data.flags())
         ),
         **_sockets(data),
-    }  # fmt: skip
+    }
 
 
 def _scratch(data: Path) -> Path:

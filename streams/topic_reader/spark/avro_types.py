@@ -28,12 +28,19 @@ from pyspark.sql.types import (
 from trueup.state.common.errors import Refused
 
 _PRIMITIVE: Mapping[str, Callable[[], DataType]] = {
-    "boolean": BooleanType, "int": IntegerType, "long": LongType, "float": FloatType, "double": DoubleType,
-    "bytes": BinaryType, "string": StringType,
-}  # fmt: skip
+    "boolean": BooleanType,
+    "int": IntegerType,
+    "long": LongType,
+    "float": FloatType,
+    "double": DoubleType,
+    "bytes": BinaryType,
+    "string": StringType,
+}
 _LOGICAL: Mapping[tuple[str, str], Callable[[], DataType]] = {
-    ("int", "date"): DateType, ("long", "timestamp-millis"): TimestampType, ("long", "timestamp-micros"): TimestampType,
-}  # fmt: skip
+    ("int", "date"): DateType,
+    ("long", "timestamp-millis"): TimestampType,
+    ("long", "timestamp-micros"): TimestampType,
+}
 _DEPTH = 50
 
 
@@ -50,8 +57,9 @@ def _plain(schema: Any) -> Any:
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _plain(each) if name in ("type", "items", "values", "fields") else each
-             for name, each in schema.items()}  # fmt: skip
+    found = {
+        name: _plain(each) if name in ("type", "items", "values", "fields") else each for name, each in schema.items()
+    }
     logical = found.get("logicalType")
     if logical is not None and logical != "decimal" and (found.get("type"), logical) not in _LOGICAL:
         del found["logicalType"]

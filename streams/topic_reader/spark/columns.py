@@ -77,9 +77,11 @@ class OutputColumns:
     def _built(self, build: Callable[[str, Any], Any], count: int, tier: Tier | None) -> pa.RecordBatch:
         same = {**self._same, "tier": str(tier)}
         made = [
-            pa.repeat(pa.scalar(same[field.name], field.type), count) if field.name in same
-            else build(field.name, field.type) for field in self._schema
-        ]  # fmt: skip
+            pa.repeat(pa.scalar(same[field.name], field.type), count)
+            if field.name in same
+            else build(field.name, field.type)
+            for field in self._schema
+        ]
         return pa.RecordBatch.from_arrays(made, schema=self._schema)
 
     def _rows_of(self, rows: Together) -> list[ValueRow]:
@@ -145,12 +147,13 @@ def _properties(rows: Rows, kind: Any) -> Any:
 
 
 _BUILD: dict[str, Build] = {
-    **{name: _plain(name) for name in (
-        "entry", "batch_index", "key", "ordering_key", "value", "sequence", "schema_version", "encrypted",
-    )},
+    **{
+        name: _plain(name)
+        for name in ("entry", "batch_index", "key", "ordering_key", "value", "sequence", "schema_version", "encrypted")
+    },
     "producer": _text("producer"),
     "publish_time": _time("publish_ms"),
     "event_time": _time("event_ms"),
     "message_id": _message_ids,
     "properties": _properties,
-}  # fmt: skip
+}

@@ -84,10 +84,14 @@ def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
     numbers = {
         "messages": report.messages,
         **{tier.value: count for tier, count in sorted(report.entries.items())},
-        "markers": report.markers, "fallbacks": len(report.fallbacks), "damages": len(report.damages),
-        "missing": report.missing.total(), "trimmed": len(report.trimmed), "dropped_chunks": report.chunks,
+        "markers": report.markers,
+        "fallbacks": len(report.fallbacks),
+        "damages": len(report.damages),
+        "missing": report.missing.total(),
+        "trimmed": len(report.trimmed),
+        "dropped_chunks": report.chunks,
         "undecoded": undecoded,
-    }  # fmt: skip
+    }
     counters = " ".join(f"{name}={number}" for name, number in numbers.items())
     notes = [f"not from {one.tier} from entry {one.entry} on: {one.reason}" for one in report.fallbacks.values()]
     notes += [f"entry {one.entry} not from bookie {one.bookie}: {one.found}" for one in report.damages.values()]

@@ -133,10 +133,17 @@ def _mapping(found: Any) -> dict[str, Any]:
 
 
 _PLAIN: Mapping[str, Read] = {
-    "boolean": _only(bool), "int": _only(int, bool), "long": _only(int, bool), "float": _float, "double": _float,
-    "string": _only(str), "bytes": _bytes,
-}  # fmt: skip
+    "boolean": _only(bool),
+    "int": _only(int, bool),
+    "long": _only(int, bool),
+    "float": _float,
+    "double": _float,
+    "string": _only(str),
+    "bytes": _bytes,
+}
 _LOGICAL: Mapping[str, Read] = {
-    "date": _date, "timestamp-millis": _time("milliseconds"), "timestamp-micros": _time("microseconds"),
+    "date": _date,
+    "timestamp-millis": _time("milliseconds"),
+    "timestamp-micros": _time("microseconds"),
     "decimal": _decimal,
-}  # fmt: skip
+}

@@ -25,11 +25,21 @@ from trueup.streams.topic_reader.reader import Range, ReadOptions
 
 T = TypeVar("T")
 DEFAULTS: Mapping[str, str] = {
-    "topics": "", "namespace": "public/default", "config": "", "from": "earliest", "to": "latest",
-    "priority": ReadPriority.BOOKKEEPER_FIRST.value, "missing": "error", "transactions": "false",
-    "partition_mb": "128", "max_entries_per_batch": "0", "value_type": "bytes", "undecodable": "error",
-    "report_to": "", "report_token_file": "",
-}  # fmt: skip
+    "topics": "",
+    "namespace": "public/default",
+    "config": "",
+    "from": "earliest",
+    "to": "latest",
+    "priority": ReadPriority.BOOKKEEPER_FIRST.value,
+    "missing": "error",
+    "transactions": "false",
+    "partition_mb": "128",
+    "max_entries_per_batch": "0",
+    "value_type": "bytes",
+    "undecodable": "error",
+    "report_to": "",
+    "report_token_file": "",
+}
 """Every option of a read and its default. Further options are keys of the configuration."""
 _SHORT = {"zookeeper": "cluster.zookeeper", "root": "deletion.root"}
 _OTHER = {"path": "topics", "topic": "topics"}
@@ -91,8 +101,9 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     size, most = _number(values, "partition_mb", 1, problems), _number(values, "max_entries_per_batch", 0, problems)
     problems += [
         f"{name}: expected an absolute path, for all executors; found {values[name][:200]!r}"
-        for name in ("config", "report_token_file") if values[name] and not Path(values[name]).is_absolute()
-    ]  # fmt: skip
+        for name in ("config", "report_token_file")
+        if values[name] and not Path(values[name]).is_absolute()
+    ]
     value = _one_of(values, "value_type", ["bytes", "string", "json", "avro", "auto"], problems)
     strict = _one_of(values, "undecodable", ["error", "null"], problems) == "error"
     if values["report_to"] and not ADDRESS.fullmatch(values["report_to"]):
@@ -114,8 +125,10 @@ def _keys(given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
         if "." in key:
             found[key] = value
             if any(key == one or key.startswith(f"{one}.") for one in secret):
-                problems.append(f"{name}: expected it in the file of the option config, or in an environment variable; "
-                                "found it as an option, which Spark shows")  # fmt: skip
+                problems.append(
+                    f"{name}: expected it in the file of the option config, or in an environment variable; "
+                    "found it as an option, which Spark shows"
+                )
         elif name not in DEFAULTS and name not in _OTHER:
             problems.append(f"{name}: expected an option of pulsar-ledgers; found this one{near(name, [*DEFAULTS])}")
     return found

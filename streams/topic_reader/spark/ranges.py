@@ -104,9 +104,11 @@ def _groups(found: Iterable[ServedEntry[StoredEntry]]) -> Iterator[list[ServedEn
     group, size, most = list[ServedEntry[StoredEntry]](), 0, _FIRST_BYTES
     for served in found:
         if group and (
-            size >= most or len(group) == TOGETHER
-            or served.tier is not group[-1].tier or served.entry != group[-1].entry + 1
-        ):  # fmt: skip
+            size >= most
+            or len(group) == TOGETHER
+            or served.tier is not group[-1].tier
+            or served.entry != group[-1].entry + 1
+        ):
             yield group
             group, size, most = [], 0, min(most * _GROWTH, TOGETHER_BYTES)
         group.append(served)

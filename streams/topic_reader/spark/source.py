@@ -28,12 +28,24 @@ from trueup.streams.topic_reader.spark.values import BYTES, ValueSchema, spark_t
 from trueup.streams.topic_reader.topics import opened
 
 COLUMNS: dict[str, DataType] = {
-    "topic": StringType(), "partition": IntegerType(), "ledger": LongType(), "entry": LongType(),
-    "batch_index": IntegerType(), "message_id": StringType(), "key": BinaryType(), "ordering_key": BinaryType(),
-    "value": BinaryType(), "properties": MapType(StringType(), StringType()), "publish_time": TimestampType(),
-    "event_time": TimestampType(), "producer": StringType(), "sequence": LongType(), "schema_version": BinaryType(),
-    "encrypted": BooleanType(), "tier": StringType(),
-}  # fmt: skip
+    "topic": StringType(),
+    "partition": IntegerType(),
+    "ledger": LongType(),
+    "entry": LongType(),
+    "batch_index": IntegerType(),
+    "message_id": StringType(),
+    "key": BinaryType(),
+    "ordering_key": BinaryType(),
+    "value": BinaryType(),
+    "properties": MapType(StringType(), StringType()),
+    "publish_time": TimestampType(),
+    "event_time": TimestampType(),
+    "producer": StringType(),
+    "sequence": LongType(),
+    "schema_version": BinaryType(),
+    "encrypted": BooleanType(),
+    "tier": StringType(),
+}
 
 
 def register(spark: SparkSession) -> None:

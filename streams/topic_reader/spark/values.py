@@ -31,11 +31,17 @@ from trueup.streams.topic_reader.spark.avro_types import AvroTypes, parsed
 from trueup.streams.topic_reader.spark.json_values import parsed_json, reader_of
 
 _NUMBERS: Mapping[SchemaType, tuple[str, Callable[[], DataType]]] = {
-    SchemaType.BOOLEAN: (">i1", BooleanType), SchemaType.INT8: (">i1", ByteType), SchemaType.INT16: (">i2", ShortType),
-    SchemaType.INT32: (">i4", IntegerType), SchemaType.INT64: (">i8", LongType), SchemaType.FLOAT: (">f4", FloatType),
-    SchemaType.DOUBLE: (">f8", DoubleType), SchemaType.DATE: (">i8", TimestampType),
-    SchemaType.TIMESTAMP: (">i8", TimestampType), SchemaType.LOCALDATE: (">i8", DateType),
-}  # fmt: skip
+    SchemaType.BOOLEAN: (">i1", BooleanType),
+    SchemaType.INT8: (">i1", ByteType),
+    SchemaType.INT16: (">i2", ShortType),
+    SchemaType.INT32: (">i4", IntegerType),
+    SchemaType.INT64: (">i8", LongType),
+    SchemaType.FLOAT: (">f4", FloatType),
+    SchemaType.DOUBLE: (">f8", DoubleType),
+    SchemaType.DATE: (">i8", TimestampType),
+    SchemaType.TIMESTAMP: (">i8", TimestampType),
+    SchemaType.LOCALDATE: (">i8", DateType),
+}
 """Fixed-size numbers, big-endian, as Pulsar's client encodes them; times in ms since 1970, dates in days."""
 _EPOCH, _DAY_MS = datetime.date(1970, 1, 1).toordinal(), 86_400_000
 _DAYS = datetime.date.min.toordinal() - _EPOCH, datetime.date.max.toordinal() - _EPOCH
@@ -45,9 +51,18 @@ _RANGES = {SchemaType.DATE: _TIMES, SchemaType.TIMESTAMP: _TIMES, SchemaType.LOC
 _RECORDS = (SchemaType.AVRO, SchemaType.JSON)
 _TODO = "read the values as bytes (value_type: bytes), or have those null (undecodable: null)"
 _BAD = (
-    ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, OverflowError, RecursionError, struct.error,
-    ArithmeticError, MemoryError,
-)  # fmt: skip
+    ValueError,
+    TypeError,
+    KeyError,
+    IndexError,
+    AttributeError,
+    EOFError,
+    OverflowError,
+    RecursionError,
+    struct.error,
+    ArithmeticError,
+    MemoryError,
+)
 """What fastavro and the readers of JSON raise for bytes that do not fit."""
 
 

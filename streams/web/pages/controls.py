@@ -57,9 +57,11 @@ def _control(owner: str, live: Mapping[str, Row], held: str) -> Control:
     buttons = [_mode(owner, each, mode["value"]) for each in MODES] if mode else []
     if paused:
         does = "continue" if paused["value"] else "pause"
-        says = f"Set {owner}.paused to {str(not paused['value']).lower()}. {paused['doc']}" if does == "pause" else (
-            f"Set {owner}.paused to false. {owner} goes on in mode {mode['value'] if mode else 'enforce'}"
-        )  # fmt: skip
+        says = (
+            f"Set {owner}.paused to {str(not paused['value']).lower()}. {paused['doc']}"
+            if does == "pause"
+            else (f"Set {owner}.paused to false. {owner} goes on in mode {mode['value'] if mode else 'enforce'}")
+        )
         buttons.append(_setting(does.capitalize(), f"{owner}.paused", not paused["value"], says))
     if held and (release := live.get(f"{owner}.release_hold")):
         says = f"Release the hold: {held}. The held ledgers are then repaired, in mode {mode['value'] if mode else ''}"

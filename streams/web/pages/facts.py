@@ -72,9 +72,10 @@ def _item(value: Any, now_ms: int) -> str:
 def facts(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> list[tuple[str, str]]:
     """The single values of a description. Empty ones are left out, and those that the page shows elsewhere."""
     return [
-        (words(name), text(name, value, now_ms)) for name, value in found.items()
+        (words(name), text(name, value, now_ms))
+        for name, value in found.items()
         if name not in shown and not _is_rows(value) and value not in (None, "", [], {})
-    ]  # fmt: skip
+    ]
 
 
 def tables(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> Iterator[FactTable]:

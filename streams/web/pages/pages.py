@@ -46,18 +46,32 @@ class Pages:
     def attach(self, app: Flask) -> None:
         """Add the pages and the files that they load."""
         app.jinja_env.filters |= {
-            "age": age, "ago": ago, "short": short, "size": size, "clock": facts.clock, "words": facts.words,
-        }  # fmt: skip
+            "age": age,
+            "ago": ago,
+            "short": short,
+            "size": size,
+            "clock": facts.clock,
+            "words": facts.words,
+        }
         app.jinja_loader = FileSystemLoader([TEMPLATES, Path(__file__).parents[2]])
         app.jinja_env.finalize = _cut
         app.jinja_env.globals |= {
-            "many": many, "since": since, "address": resources.address, "approval": controls.approval, "quote": quote,
-        }  # fmt: skip
+            "many": many,
+            "since": since,
+            "address": resources.address,
+            "approval": controls.approval,
+            "quote": quote,
+        }
         app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
         views: Mapping[str, Callable[..., Any]] = {
-            "/": self._overview, "/findings": self._findings, "/plan": self._plan, "/timeline": self._timeline,
-            "/racks": self._racks, "/search": self._search, "/streams/<name>": self._stream,
-        }  # fmt: skip
+            "/": self._overview,
+            "/findings": self._findings,
+            "/plan": self._plan,
+            "/timeline": self._timeline,
+            "/racks": self._racks,
+            "/search": self._search,
+            "/streams/<name>": self._stream,
+        }
         for rule, view in views.items():
             app.add_url_rule(rule, f"page {rule}", partial(self._answer, view))
         for stream, thing in resources.with_page():
@@ -79,13 +93,24 @@ class Pages:
         status = self._status()
         role = self._role()
         groups = self._groups()
-        response = Response(render_template(
-            template, page=page, refresh_s=refresh_s, status=status, now=status["now_ms"], health=health(status),
-            groups=groups, findings_total=sum(row["count"] for row in groups),
-            session=COOKIE in request.cookies, check=self._access.check(request) if self._access else "",
-            may=lambda least: role >= least, incomplete=self._engine.incomplete("findings"), streams=self._running(),
-            **more,
-        ))  # fmt: skip
+        response = Response(
+            render_template(
+                template,
+                page=page,
+                refresh_s=refresh_s,
+                status=status,
+                now=status["now_ms"],
+                health=health(status),
+                groups=groups,
+                findings_total=sum(row["count"] for row in groups),
+                session=COOKIE in request.cookies,
+                check=self._access.check(request) if self._access else "",
+                may=lambda least: role >= least,
+                incomplete=self._engine.incomplete("findings"),
+                streams=self._running(),
+                **more,
+            )
+        )
         response.headers["Content-Security-Policy"] = POLICY
         return response
 
@@ -115,10 +140,16 @@ class Pages:
 
     def _grouped(self) -> list[Row]:
         return [
-            {"stream": stream.name, "rule": rule, "count": count, "title": self._rules[rule].title,
-             "verdict": self._rules[rule].verdict.name.lower()}
-            for stream in STREAMS for rule, count in self._counted(stream.name).items()
-        ]  # fmt: skip
+            {
+                "stream": stream.name,
+                "rule": rule,
+                "count": count,
+                "title": self._rules[rule].title,
+                "verdict": self._rules[rule].verdict.name.lower(),
+            }
+            for stream in STREAMS
+            for rule, count in self._counted(stream.name).items()
+        ]
 
     def _counted(self, stream: str) -> Mapping[str, int]:
         try:
@@ -131,12 +162,18 @@ class Pages:
         urgent = {each.name: rows for each in STREAMS if (rows := self._found(each.name, URGENT))}
         status = self._status()
         return self._render(
-            "overview.html", "/", 2, parts=shown, urgent=urgent, actions=self._actions(RECENT),
+            "overview.html",
+            "/",
+            2,
+            parts=shown,
+            urgent=urgent,
+            actions=self._actions(RECENT),
             bodies={name: self._body(section, status, URGENT) for name, section in shown.items()},
             outdated={name: self._outdated(section) for name, section in shown.items()},
-            first=[section.name for section in STREAMS[0].page], usual=STREAMS[0].name,
+            first=[section.name for section in STREAMS[0].page],
+            usual=STREAMS[0].name,
             trends={stream.name: self._sparks(stream, status) for stream in self._running()},
-        )  # fmt: skip
+        )
 
     def _sparks(self, stream: Descriptor, status: Row) -> list[facts.Spark]:
         return facts.sparks(self._engine.trends(stream.name), stream.numbers(status))
@@ -148,9 +185,13 @@ class Pages:
         else:
             rows = section.shape(_or_none(lambda: self._engine.rows(section.noun, {}))) if section.noun else []
         return render_template(
-            section.template, status=status, now=status["now_ms"], section=section, rows=rows[: section.limit],
+            section.template,
+            status=status,
+            now=status["now_ms"],
+            section=section,
+            rows=rows[: section.limit],
             limit=section.limit,
-        )  # fmt: skip
+        )
 
     def _outdated(self, section: PageSection) -> str:
         """Why the rows of a section may be incomplete or outdated, or empty."""
@@ -178,31 +219,49 @@ class Pages:
         total = rows.total if isinstance(rows, LimitedRows) else len(rows)
         chosen = [row for row in rows if _says(row, asked)][:LISTED]
         return self._render(
-            "findings.html", "/findings", SELECTED_S if where else 5, rows=chosen, total=total, searched=len(rows),
-            chosen={"stream": stream, "rule": rule, "verdict": verdict, "q": asked, **where}, selectors=selectors,
+            "findings.html",
+            "/findings",
+            SELECTED_S if where else 5,
+            rows=chosen,
+            total=total,
+            searched=len(rows),
+            chosen={"stream": stream, "rule": rule, "verdict": verdict, "q": asked, **where},
+            selectors=selectors,
             explained=self._rules.get(rule or ""),
-        )  # fmt: skip
+        )
 
     def _plan(self) -> Response:
         rows = self._engine.plan()
         waits = [row for row in rows if row["stage"] == AWAITING]
         others = [row for row in rows if row["stage"] != AWAITING]
         return self._render(
-            "plan.html", "/plan", waits=waits[:LISTED], waiting=len(waits), others=others[:LISTED],
-            under_way=len(others), does=controls.does, lacking=self._engine.incomplete("plan"),
-        )  # fmt: skip
+            "plan.html",
+            "/plan",
+            waits=waits[:LISTED],
+            waiting=len(waits),
+            others=others[:LISTED],
+            under_way=len(others),
+            does=controls.does,
+            lacking=self._engine.incomplete("plan"),
+        )
 
     def _timeline(self) -> Response:
         asked, kind = _asked("q"), _asked("kind")
         newest = self._actions(SEARCHED)
         rows = [
-            {**row, "day": facts.clock(row["at_ms"])[:10]} for row in newest
+            {**row, "day": facts.clock(row["at_ms"])[:10]}
+            for row in newest
             if kind in ("", row["kind"]) and _says(row, asked)
-        ]  # fmt: skip
+        ]
         return self._render(
-            "timeline.html", "/timeline", rows=rows[:LISTED], total=len(rows), searched=len(newest),
-            kinds=sorted({row["kind"] for row in newest}), chosen={"q": asked, "kind": kind},
-        )  # fmt: skip
+            "timeline.html",
+            "/timeline",
+            rows=rows[:LISTED],
+            total=len(rows),
+            searched=len(newest),
+            kinds=sorted({row["kind"] for row in newest}),
+            chosen={"q": asked, "kind": kind},
+        )
 
     def _racks(self) -> Response:
         if not self._status()["watches_ledgers"]:
@@ -223,12 +282,15 @@ class Pages:
         status = self._status()
         running = stream in self._running()
         return self._render(
-            "stream_page.html", f"/streams/{name}", stream=stream,
+            "stream_page.html",
+            f"/streams/{name}",
+            stream=stream,
             bodies={name: self._body(section, status, LISTED) for name, section in sections([stream]).items()},
             outdated={name: self._outdated(section) for name, section in sections([stream]).items()},
             controls=controls.controls(stream, self._engine.config()["live"], status["held"]),
-            running=running, sparks=self._sparks(stream, status) if running else [],
-        )  # fmt: skip
+            running=running,
+            sparks=self._sparks(stream, status) if running else [],
+        )
 
     def _thing(self, stream: Descriptor, thing: ResourceKind, **names: Any) -> Response:
         names |= {name: id_of(name, names[name]) for name in thing.ids}
@@ -240,15 +302,22 @@ class Pages:
             return [row for row in rows if resources.concerns(thing, row, names)]
 
         page = self._render(
-            "thing.html", "", title=resources.title(thing, names), stream=stream, thing=thing, found=description,
-            facts=facts.facts(description, now_ms, shown), tables=list(facts.tables(description, now_ms, shown)),
+            "thing.html",
+            "",
+            title=resources.title(thing, names),
+            stream=stream,
+            thing=thing,
+            found=description,
+            facts=facts.facts(description, now_ms, shown),
+            tables=list(facts.tables(description, now_ms, shown)),
             missing=missing,
             findings=[] if "verdict" in description else chosen(self._found(stream.name, SEARCHED)),
             upcoming=chosen(_or_none(self._engine.plan)),
             done=self._actions(LISTED, lambda row: resources.concerns(thing, row, names)),
-            lacking=self._engine.incomplete("plan"), does=controls.does,
+            lacking=self._engine.incomplete("plan"),
+            does=controls.does,
             rule=self._rules.get(str(description.get("rule"))),
-        )  # fmt: skip
+        )
         page.status_code = HTTPStatus.NOT_FOUND if missing else HTTPStatus.OK
         return page
 

@@ -147,8 +147,11 @@ def test_a_lost_connection_loses_no_change_and_repeats_none(setting: Setting) ->
     health = capture.health()
     changed = [*range(0, 3_000, 100), 1, 2_999, 3_000, 10_000, 2**33]
     assert (health.session, health.snapshots, health.resyncs, sorted(setting.journal.published()[before:])) == (
-        session, 1, 1, sorted(changed),
-    )  # fmt: skip
+        session,
+        1,
+        1,
+        sorted(changed),
+    )
 
 
 def test_an_expired_session_loses_no_change(setting: Setting) -> None:
@@ -306,8 +309,10 @@ def test_a_mark_that_may_not_be_read_counts_as_one(setting: Setting) -> None:
     capture = setting.capture()
     health = capture.health()
     assert (rows(capture.marks), health.hidden_nodes, health.hidden_node) == (
-        [(6, -1, HIDDEN, 0)], 1, tree.paths.mark(6),
-    )  # fmt: skip
+        [(6, -1, HIDDEN, 0)],
+        1,
+        tree.paths.mark(6),
+    )
 
 
 def test_a_lock_that_may_not_be_read_is_held(setting: Setting) -> None:
@@ -421,8 +426,11 @@ def test_ledgers_are_read_afresh(setting: Setting) -> None:
     found = capture.read_one(7)
     assert found is not None
     assert (rows.ledger.tolist(), rows.ensembles(0), found[1].version, capture.read_one(1_000)) == (
-        [7, 29], [["c:1", "d:1", "e:1"]], 1, None,
-    )  # fmt: skip
+        [7, 29],
+        [["c:1", "d:1", "e:1"]],
+        1,
+        None,
+    )
 
 
 def test_a_zookeeper_that_goes_and_comes_back_loses_no_change(

@@ -29,8 +29,10 @@ def there(tree: Tree, ledger: int) -> bool:
 def test_what_is_ordered_is_gone_and_nothing_else(tree: Tree) -> None:
     tree.ledgers([1, 2, 2**40])
     assert (outcomes(tree, order(tree, 1), order(tree, 2**40)), there(tree, 1), there(tree, 2)) == (
-        ["deleted"] * 2, False, True,
-    )  # fmt: skip
+        ["deleted"] * 2,
+        False,
+        True,
+    )
 
 
 def test_what_was_written_since_stays(tree: Tree) -> None:

@@ -57,9 +57,11 @@ class Keys:
     def client(self, **other: str) -> dict[str, str]:
         """cluster.bookies; ``other`` replaces keys, an empty value removes one."""
         known = {
-            "tls.ca": str(self.server.certificate), "tls.certificate": str(self.certificate), "tls.key": str(self.key),
+            "tls.ca": str(self.server.certificate),
+            "tls.certificate": str(self.certificate),
+            "tls.key": str(self.key),
             **{name.replace("_", "."): value for name, value in other.items()},
-        }  # fmt: skip
+        }
         return {name: value for name, value in known.items() if value}
 
 

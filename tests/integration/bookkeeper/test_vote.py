@@ -106,8 +106,10 @@ def test_the_delay_is_created_open_to_all(polls: Polls) -> None:
     found = polls.client.look(polls.paths.delay)
     assert found is not None
     assert (found[0], polls.client.get_acls(polls.paths.delay)[0], polls.orders_received) == (
-        b"30", OPEN_ACL_UNSAFE, [AuditorOrders(30, False, False)],
-    )  # fmt: skip
+        b"30",
+        OPEN_ACL_UNSAFE,
+        [AuditorOrders(30, False, False)],
+    )
 
 
 def test_a_delay_that_is_set_stays(polls: Polls) -> None:

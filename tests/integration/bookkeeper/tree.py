@@ -77,16 +77,30 @@ def claim(owner: str) -> dict[str, bytes]:
 
 
 def encoded(
-    ledger: int, bookies: Iterable[str], state: LedgerState = LedgerState.CLOSED, length: int = 0,
+    ledger: int,
+    bookies: Iterable[str],
+    state: LedgerState = LedgerState.CLOSED,
+    length: int = 0,
     custom: Mapping[str, bytes] = MappingProxyType({"application": b"test"}),
-) -> bytes:  # fmt: skip
+) -> bytes:
     """Metadata of a ledger with one fragment."""
     members = list(bookies)
     record: LedgerRecord = {
-        "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": 7, "seen_ms": 0, "state": int(state),
-        "ensemble": len(members), "quorum": min(2, len(members)), "ack_quorum": 1, "last_entry": 9, "length": length,
-        "fragments": [{"first_entry": 0, "bookies": members}], "custom": dict(custom), "error": "",
-    }  # fmt: skip
+        "ledger": ledger,
+        "mzxid": 0,
+        "version": 0,
+        "ctime_ms": 7,
+        "seen_ms": 0,
+        "state": int(state),
+        "ensemble": len(members),
+        "quorum": min(2, len(members)),
+        "ack_quorum": 1,
+        "last_entry": 9,
+        "length": length,
+        "fragments": [{"first_entry": 0, "bookies": members}],
+        "custom": dict(custom),
+        "error": "",
+    }
     return metadata.encode(record, password=PASSWORD)
 
 

@@ -77,10 +77,25 @@ def test_every_part_is_looked_at(doctor: Doctor, cluster: SandboxCluster) -> Non
     _, rows = doctor()
     address = at(cluster)
     assert list(rows) == [
-        "java", "jars", "data_dir", "http", "tokens", "journal", "zookeeper", "bookkeeper", "bulk reads",
-        "right: marks", "right: vote", "auditor", "replication", "bookies", "bookie connections", "racks",
-        f"worker {address}", f"racks of {address}",
-    ]  # fmt: skip
+        "java",
+        "jars",
+        "data_dir",
+        "http",
+        "tokens",
+        "journal",
+        "zookeeper",
+        "bookkeeper",
+        "bulk reads",
+        "right: marks",
+        "right: vote",
+        "auditor",
+        "replication",
+        "bookies",
+        "bookie connections",
+        "racks",
+        f"worker {address}",
+        f"racks of {address}",
+    ]
 
 
 def test_it_leaves_nothing_behind(doctor: Doctor, zookeeper: KazooClient) -> None:

@@ -38,8 +38,10 @@ def link(**keys: object) -> dict[str, object]:
 def test_a_link_between_two_clusters_that_answer_is_well(brokers: tuple[Kafka, Kafka]) -> None:
     found = checks(*(broker.bootstrap for broker in brokers), l=link())
     assert [(check.name, check.status) for check in found] == [
-        ("kafka.east", "ok"), ("kafka.west", "ok"), ("links.l", "ok"),
-    ]  # fmt: skip
+        ("kafka.east", "ok"),
+        ("kafka.west", "ok"),
+        ("links.l", "ok"),
+    ]
 
 
 def test_two_names_of_one_cluster_are_found_out(brokers: tuple[Kafka, Kafka]) -> None:
@@ -58,9 +60,7 @@ def test_a_link_without_topics_is_warned_of(brokers: tuple[Kafka, Kafka]) -> Non
     assert (check.status, check.found) == ("warn", "0 topics to copy, 0 to create at the target, mode observe")
 
 
-def test_expressions_that_match_one_topic_twice_are_found_by_the_existing_topics(
-    brokers: tuple[Kafka, Kafka],
-) -> None:
+def test_expressions_that_match_one_topic_twice_are_found_by_the_existing_topics(brokers: tuple[Kafka, Kafka]) -> None:
     *_, check = checks(
         *(broker.bootstrap for broker in brokers), a=link(topics=["/pay.*/"]), b=link(topics=["/.*[.]in/"])
     )

@@ -33,10 +33,13 @@ def reported() -> list[str]:
 @pytest.fixture(scope="module")
 def driver(new_root: Callable[[], Path], reported: list[str]) -> Iterator[Driver]:
     root, before = new_root(), dict(os.environ)
-    settings = parse({
-        "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
-        "spark": {"memory": "512m", "master": "local[1]"},
-    })  # fmt: skip
+    settings = parse(
+        {
+            "kafka": {"east": {"bootstrap": "none:1", "bit": 0}},
+            "logdirs": {"east": {}},
+            "spark": {"memory": "512m", "master": "local[1]"},
+        }
+    )
     listener = Listener(lambda progress: reported.append(progress["name"]))
     made = Driver(lambda: session(settings, root), listener)
     made.begin()
@@ -76,11 +79,18 @@ def test_a_process_without_the_secret_of_the_session_is_not_served_by_its_ports(
     assert not any(secret.decode() in value for _, value in options)
 
 
-@pytest.mark.parametrize(("end", "reason"), [
-    (killed, "signal SIGKILL"), pytest.param(stopped, "its context was stopped", marks=pytest.mark.release),
-    pytest.param(exhausted, "its JVM ended with exit code 3: it ran out of memory; increase spark.memory",
-                 marks=pytest.mark.release),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (killed, "signal SIGKILL"),
+        pytest.param(stopped, "its context was stopped", marks=pytest.mark.release),
+        pytest.param(
+            exhausted,
+            "its JVM ended with exit code 3: it ran out of memory; increase spark.memory",
+            marks=pytest.mark.release,
+        ),
+    ],
+)
 def test_another_session_takes_the_place_of_one_that_ended(
     driver: Driver, reported: list[str], tmp_path: Path, end: Callable[["Popen[bytes]"], None], reason: str
 ) -> None:
@@ -113,10 +123,13 @@ def test_the_end_of_the_session_leaves_exceptions_of_other_jvms_readable(
 
 def test_settings_that_spark_refuses_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python3")  # a session sets this for the whole process
-    settings = parse({
-        "kafka": {"east": {"bootstrap": "none:1", "bit": 0}}, "logdirs": {"east": {}},
-        "spark": {"memory": "512m", "master": "local[1]", "conf": {"spark.network.timeout": "1s"}},
-    })  # fmt: skip
+    settings = parse(
+        {
+            "kafka": {"east": {"bootstrap": "none:1", "bit": 0}},
+            "logdirs": {"east": {}},
+            "spark": {"memory": "512m", "master": "local[1]", "conf": {"spark.network.timeout": "1s"}},
+        }
+    )
     refused = Driver(lambda: session(settings, tmp_path), Listener(lambda _: None))
     try:
         with pytest.raises(Stop, match=r"settings that Spark accepts; found .*spark\.network\.timeout"):

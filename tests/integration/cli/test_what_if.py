@@ -62,8 +62,11 @@ def counts(row: dict[str, Any]) -> tuple[int, ...]:
 def test_each_rack_is_judged_alone(ask: Ask, narrow: list[int], wide: list[int]) -> None:
     code, rows = ask("rack")
     assert (code, counts(rows["now"]), counts(rows["/rack1"]), counts(rows["/rack2"])) == (
-        0, (0, 0, 0, 0, 0), (7, 3, 4, 0, 0), (4, 0, 4, 0, 0)
-    )  # fmt: skip
+        0,
+        (0, 0, 0, 0, 0),
+        (7, 3, 4, 0, 0),
+        (4, 0, 4, 0, 0),
+    )
 
 
 def test_bytes_to_copy_are_those_of_the_replicas(ask: Ask, wide: list[int]) -> None:

@@ -17,11 +17,7 @@ from trueup.state.common.errors import BadBytes, Retry
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 
 TOPIC = "t/ns/persistent/a"
-DATA = {
-    "application": b"pulsar",
-    "component": b"managed-ledger",
-    "pulsar/managed-ledger": TOPIC.encode(),
-}
+DATA = {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": TOPIC.encode()}
 
 
 class Owners:
@@ -74,10 +70,21 @@ class Owners:
     ) -> str:
         """A ledger with the topic's data."""
         record: LedgerRecord = {
-            "ledger": ledger, "mzxid": 0, "version": 0, "ctime_ms": ctime_ms, "seen_ms": 0, "state": int(state),
-            "ensemble": 1, "quorum": 1, "ack_quorum": 1, "last_entry": 9, "length": 99,
-            "fragments": [{"first_entry": 0, "bookies": ["a:1"]}], "custom": custom, "error": "",
-        }  # fmt: skip
+            "ledger": ledger,
+            "mzxid": 0,
+            "version": 0,
+            "ctime_ms": ctime_ms,
+            "seen_ms": 0,
+            "state": int(state),
+            "ensemble": 1,
+            "quorum": 1,
+            "ack_quorum": 1,
+            "last_entry": 9,
+            "length": 99,
+            "fragments": [{"first_entry": 0, "bookies": ["a:1"]}],
+            "custom": custom,
+            "error": "",
+        }
         return self.make(self.ledgers.ledger(ledger), metadata.encode(record))
 
     def decode(self, ledger: int, data: bytes, stat: Stat) -> LedgerRecord:

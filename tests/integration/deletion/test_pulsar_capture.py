@@ -155,7 +155,7 @@ def test_a_server_that_restarts_is_followed_again(new_root: Callable[[], Path]) 
         owners.managed_ledger(1)
         capture = PulsarCapture(
             lambda: ZooKeeperClient(server.address, timeout=30.0), owners.paths, journal.publish, {}, lambda: 1
-        )  # fmt: skip
+        )
         capture.start(run)
         wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
         server.restart()

@@ -57,9 +57,13 @@ class Late:
 
 
 def deleter(
-    owners: Owners, client: ZooKeeperClient | None = None, meanwhile: Callable[[], Any] = lambda: None,
-    verify: Verify = unverified, last: Callable[[], Any] = lambda: None, unread: Callable[[], str] = lambda: "",
-) -> Deleter:  # fmt: skip
+    owners: Owners,
+    client: ZooKeeperClient | None = None,
+    meanwhile: Callable[[], Any] = lambda: None,
+    verify: Verify = unverified,
+    last: Callable[[], Any] = lambda: None,
+    unread: Callable[[], str] = lambda: "",
+) -> Deleter:
     """``meanwhile`` runs between the two looks at the owner and the ledger, ``last`` between the second look and the
     transaction."""
 
@@ -266,8 +270,10 @@ def test_without_permission_to_delete_it_is_refused(owners: Owners) -> None:
     refused = delete(owners)
     owners.client.set_acls(parent, OPEN_ACL_UNSAFE)
     assert (refused.result, "permission to delete" in refused.detail, delete(owners).result) == (
-        "refused", True, "deleted",
-    )  # fmt: skip
+        "refused",
+        True,
+        "deleted",
+    )
 
 
 @pytest.mark.parametrize("looks", [0, 1])

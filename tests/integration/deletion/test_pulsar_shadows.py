@@ -35,8 +35,9 @@ def test_the_ledgers_of_a_shadow_topic_are_those_of_its_source_and_a_bad_source_
         client, owners.paths, [odd, alone, good, source], lambda topic, error: bad.update({topic: error.expected})
     )
     assert {topic: (log.topic, [info.ledger for info in log.ledgers]) for topic, log in found} == {
-        source: (source, [3, 4]), good: (source, [3, 4]),
-    }  # fmt: skip
+        source: (source, [3, 4]),
+        good: (source, [3, 4]),
+    }
     assert bad.keys() == {odd, alone}
     assert "shadow topic's source" in bad[alone]
 
@@ -46,8 +47,13 @@ def test_a_ledger_of_a_topic_that_was_made_a_shadow_is_not_deleted(client: ZooKe
     owners.ledger(5)
     make(owners, "a", b"persistent://t/ns/source", 8, 9)
     deleter = Deleter(
-        client, owners.paths, owners.ledgers.ledger, owners.decode, lambda: 1, lambda *_: pytest.fail("no copy"),
+        client,
+        owners.paths,
+        owners.ledgers.ledger,
+        owners.decode,
+        lambda: 1,
+        lambda *_: pytest.fail("no copy"),
         lambda: "",
-    )  # fmt: skip
+    )
     (outcome,) = deleter.delete([DeleteOrder(5, 0, 7, Claim(Component.DATA, TOPIC))])
     assert (outcome.result, "shadow topic of persistent://t/ns/source" in outcome.detail) == ("refused", True)

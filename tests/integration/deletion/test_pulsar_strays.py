@@ -86,9 +86,14 @@ class Setting:
 
     def begun(self) -> OrphanObjects:
         made = OrphanObjects(
-            {"archive": self.store}, {"archive": self.declared}, self.owned, self.journal,  # type: ignore[arg-type]
-            LiveSection(lambda: self.policy), lambda *_: None, lambda: self.now_ms,
-        )  # fmt: skip
+            {"archive": self.store},
+            {"archive": self.declared},
+            self.owned,
+            self.journal,  # type: ignore[arg-type]
+            LiveSection(lambda: self.policy),
+            lambda *_: None,
+            lambda: self.now_ms,
+        )
         made.load()
         return made
 
@@ -148,9 +153,13 @@ def test_objects_are_reported_by_owner_with_bytes_and_rule(make: Any) -> None:
     setting.client.put_object(Bucket=setting.bucket, Key="a-file-of-somebody", Body=b"x")
     setting.reconcile()
     assert setting.rules() == {
-        5: ("copy-replaced", OWNER, 10), 4: ("copy-forgotten", OWNER, 10), 3: ("copy-unowned", OTHER, 10),
-        2: ("copy-unowned", OWNER, 10), 6: ("copy-replaced", OWNER, 1_000), 1: ("copy-unowned", "", 1_000),
-    }  # fmt: skip
+        5: ("copy-replaced", OWNER, 10),
+        4: ("copy-forgotten", OWNER, 10),
+        3: ("copy-unowned", OTHER, 10),
+        2: ("copy-unowned", OWNER, 10),
+        6: ("copy-replaced", OWNER, 1_000),
+        1: ("copy-unowned", "", 1_000),
+    }
 
 
 def test_a_referenced_object_that_is_missing_is_reported_after_a_delay(make: Any) -> None:

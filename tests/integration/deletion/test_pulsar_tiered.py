@@ -101,9 +101,21 @@ def test_what_was_verified_is_not_read_again_unless_it_is_another_by_now(
         (lambda c: put(c, WHOLE._replace(index=b"")), "an index of at least"),
         (lambda c: put(c, WHOLE._replace(index=b"\x3d\x1f\xb0\xbc" + bytes(60))), "format 2"),
     ],
-    ids=["no data", "no index", "another's object", "another's ledger", "another form", "says nothing", "shorter",
-         "hollow", "cut", "zeros", "empty", "form 2"],
-)  # fmt: skip
+    ids=[
+        "no data",
+        "no index",
+        "another's object",
+        "another's ledger",
+        "another form",
+        "says nothing",
+        "shorter",
+        "hollow",
+        "cut",
+        "zeros",
+        "empty",
+        "form 2",
+    ],
+)
 def test_every_invalid_offload_is_refused_with_its_error(
     client: Any, tiered: Tiered, copy: OffloadedCopy, spoil: Any, says: str
 ) -> None:

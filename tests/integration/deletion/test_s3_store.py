@@ -179,9 +179,14 @@ class Answering(BaseHTTPRequestHandler):
 
 @pytest.mark.parametrize(
     ("status", "code", "kind"),
-    [(503, "SlowDown", Retry), (500, "InternalError", Retry), (403, "AccessDenied", Stop),
-     (403, "InvalidAccessKeyId", Stop), (403, "SignatureDoesNotMatch", Stop)],
-)  # fmt: skip
+    [
+        (503, "SlowDown", Retry),
+        (500, "InternalError", Retry),
+        (403, "AccessDenied", Stop),
+        (403, "InvalidAccessKeyId", Stop),
+        (403, "SignatureDoesNotMatch", Stop),
+    ],
+)
 def test_a_refusal_of_a_store_shows_its_code_and_no_secret(
     status: int, code: str, kind: type[TrueupError], caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -141,8 +141,11 @@ def test_a_standby_takes_over_and_nothing_is_written_twice(
     code = first.wait(30)
     done = acts(journal)
     assert (code, took < LIMIT_S, right(done), done[-1][0]) == (
-        FENCED if number == signal.SIGSTOP else -signal.SIGKILL, True, True, 2
-    )  # fmt: skip
+        FENCED if number == signal.SIGSTOP else -signal.SIGKILL,
+        True,
+        True,
+        2,
+    )
 
 
 def test_after_an_end_in_order_a_standby_leads_without_the_wait(start: Callable[[str], Member]) -> None:

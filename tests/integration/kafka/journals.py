@@ -16,10 +16,21 @@ from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
 
 LEDGER = {
-    "ledger": 7, "mzxid": 1, "version": 0, "ctime_ms": 1, "seen_ms": 1, "state": int(LedgerState.CLOSED), "ensemble": 2,
-    "quorum": 2, "ack_quorum": 2, "last_entry": 9, "length": 1, "custom": {}, "error": "",
+    "ledger": 7,
+    "mzxid": 1,
+    "version": 0,
+    "ctime_ms": 1,
+    "seen_ms": 1,
+    "state": int(LedgerState.CLOSED),
+    "ensemble": 2,
+    "quorum": 2,
+    "ack_quorum": 2,
+    "last_entry": 9,
+    "length": 1,
+    "custom": {},
+    "error": "",
     "fragments": [{"first_entry": 0, "bookies": ["b0:3181", "b1:3181"]}],
-}  # fmt: skip
+}
 
 
 def journal(settings: Mapping[str, object]) -> Journal:
@@ -34,9 +45,12 @@ def read_by_spark(settings: Mapping[str, object], root: Path) -> list[int]:
     made.put([("ledgers", ledger_key(7), LEDGER)])
     made.put([("topology", b"topology", topology_record(topology(1)))])
     job = {
-        "settings": settings, "bootstrap": made.bootstrap, "data": str(root / "data"), "epoch": 2,
+        "settings": settings,
+        "bootstrap": made.bootstrap,
+        "data": str(root / "data"),
+        "epoch": 2,
         "out": str(root / "out.npy"),
-    }  # fmt: skip
+    }
     (root / "job.json").write_text(json.dumps(job))
     words = [sys.executable, "-m", "tests.integration.placement.drive_placement", str(root / "job.json")]
     subprocess.run(words, check=True, timeout=300)

@@ -46,29 +46,34 @@ def own_password(broker: EmbeddedKafka) -> str:
 
 def login(mechanism: str, user: str, password: str) -> dict[str, str]:
     return {
-        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": mechanism, "sasl.username": user,
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": mechanism,
+        "sasl.username": user,
         "sasl.password": password,
-    }  # fmt: skip
+    }
 
 
 def produced(bootstrap: str, client: Mapping[str, str]) -> list[KafkaError | None]:
     """The outcome of one record; none is one that is not acknowledged or refused in time."""
     outcomes: list[KafkaError | None] = []
-    producer = Producer({
-        "bootstrap.servers": bootstrap, "message.timeout.ms": int(REFUSED_S * 1_000), "log_level": "0", **client,
-    })  # fmt: skip
+    producer = Producer(
+        {"bootstrap.servers": bootstrap, "message.timeout.ms": int(REFUSED_S * 1_000), "log_level": "0", **client}
+    )
     producer.produce(TOPIC, b"placement.mode", b"enforce", partition=0, on_delivery=lambda e, _: outcomes.append(e))
     producer.flush(2 * REFUSED_S)
     return outcomes
 
 
-@pytest.mark.parametrize("client", [
-    {},
-    login(MECHANISM, USER, "guessed"),
-    login("PLAIN", USER, "guessed"),
-    login("PLAIN", "broker", "guessed"),
-    login(MECHANISM, "broker", "guessed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "client",
+    [
+        {},
+        login(MECHANISM, USER, "guessed"),
+        login("PLAIN", USER, "guessed"),
+        login("PLAIN", "broker", "guessed"),
+        login(MECHANISM, "broker", "guessed"),
+    ],
+)
 def test_a_client_without_the_password_cannot_write(broker: EmbeddedKafka, client: dict[str, str]) -> None:
     before = topics_of(broker).ends(TOPIC)
     (outcome,) = produced(broker.bootstrap, client)

@@ -41,7 +41,7 @@ RIGHTS = (
     (Kind.TOPIC, "ours", Pattern.PREFIXED, AclOperation.WRITE),
     (Kind.BROKER, "kafka-cluster", Pattern.LITERAL, AclOperation.DESCRIBE),
     (Kind.GROUP, "trueup", Pattern.LITERAL, AclOperation.READ),
-)  # fmt: skip
+)
 
 
 class Secured:
@@ -66,10 +66,13 @@ class Secured:
 
     def way(self, **changes: str) -> tuple[str, dict[str, str]]:
         security = {
-            "tls.ca": str(self.security.certificate), "sasl.mechanism": "OAUTHBEARER",
-            "sasl.oauth.url": f"{self.issuer.url}/token", "sasl.oauth.client.id": "link",
-            "sasl.oauth.client.secret.file": str(self.secret), "sasl.oauth.scope": "kafka",
-        }  # fmt: skip
+            "tls.ca": str(self.security.certificate),
+            "sasl.mechanism": "OAUTHBEARER",
+            "sasl.oauth.url": f"{self.issuer.url}/token",
+            "sasl.oauth.client.id": "link",
+            "sasl.oauth.client.secret.file": str(self.secret),
+            "sasl.oauth.scope": "kafka",
+        }
         if "sasl.oauth.client.secret" in changes:
             del security["sasl.oauth.client.secret.file"]
         return self.broker.address("SASL_SSL"), {**security, **changes}
@@ -125,8 +128,7 @@ def test_connections_of_the_batches_path_log_in(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "connector"),
-    [("batches", Batches()), pytest.param("records", pump(), marks=pytest.mark.release)],
+    ("path", "connector"), [("batches", Batches()), pytest.param("records", pump(), marks=pytest.mark.release)]
 )
 def test_a_copy_goes_on_when_sessions_end(path: str, connector: Connector, secured: Secured, other: Secured) -> None:
     topic = f"ours.{path}"

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
-)  # fmt: skip
+)
 
 from tests.certificates import certify
 from tests.configuration import parse
@@ -65,11 +65,12 @@ class Secured:
                 future.result(30)
         rights = [
             AclBinding(ResourceType.TOPIC, PREFIX, PREFIXED, user, "*", what, AclPermissionType.ALLOW)
-            for user in USERS for what in RIGHTS
+            for user in USERS
+            for what in RIGHTS
         ] + [
             AclBinding(ResourceType.GROUP, "trueup", LITERAL, user, "*", AclOperation.READ, AclPermissionType.ALLOW)
             for user in USERS
-        ]  # fmt: skip
+        ]
         for future in self.admin.create_acls(rights).values():
             future.result(30)
 
@@ -78,12 +79,19 @@ class Secured:
         trust = {"tls.ca": str(self.security.certificate)}
         login = {"sasl.username": "link", "sasl.password.file": str(self.password)}
         ways = {
-            "plain": ("SASL_SSL", {**trust, "sasl.mechanism": "PLAIN", "sasl.username": "link",
-                                   "sasl.password": self.security.users["link"]}),
+            "plain": (
+                "SASL_SSL",
+                {
+                    **trust,
+                    "sasl.mechanism": "PLAIN",
+                    "sasl.username": "link",
+                    "sasl.password": self.security.users["link"],
+                },
+            ),
             "scram-256": ("SASL_PLAINTEXT", {"sasl.mechanism": "SCRAM-SHA-256", **login}),
             "scram-512": ("SASL_SSL", {**trust, "sasl.mechanism": "SCRAM-SHA-512", **login}),
             "certificate": ("SSL", {**trust, "tls.certificate": str(self.certificate), "tls.key": str(self.key)}),
-        }  # fmt: skip
+        }
         listener, security = ways[name]
         return self.broker.address(listener), security
 

@@ -52,9 +52,13 @@ class Loop:
         balancer = DirectoryBalancer({}, lambda *_: None, lambda *_: None, lambda *_: None)
         endpoint = Endpoint("east", bootstrap, 0)
         self.dirs = LogDirsReconciler(
-            "east", LiveSection(lambda: self.policy), balancer, lambda: LogDirsClient(endpoint),
-            lambda: time.time_ns() // 10**6, lambda *_: None,
-        )  # fmt: skip
+            "east",
+            LiveSection(lambda: self.policy),
+            balancer,
+            lambda: LogDirsClient(endpoint),
+            lambda: time.time_ns() // 10**6,
+            lambda *_: None,
+        )
 
     def set(self, **policy: object) -> None:
         self.policy = replace(self.policy, **policy)  # type: ignore[arg-type]
@@ -267,8 +271,11 @@ def test_an_offline_directory_is_reported_neither_empty_nor_full(loop: Loop, bro
     (row,) = [d for d in observed.directories if d.path == broken]
     result = cluster_row(loop.dirs)["reason"]
     assert (result.startswith(f"broker {GOES}: offline: {broken};"), row.online, row.total, row.usable) == (
-        True, False, -1, -1,
-    )  # fmt: skip
+        True,
+        False,
+        -1,
+        -1,
+    )
 
 
 def test_a_move_whose_target_is_offline_and_its_throttle_are_a_problem(loop: Loop, broken: str) -> None:

@@ -113,10 +113,14 @@ def test_a_directory_chosen_beforehand_is_where_the_partition_is_made(logdirs: L
     assert ({a.result for a in answers}, set(homes(logdirs, "chosen"))) == ({"recorded"}, {dirs[2]})
 
 
-@pytest.mark.parametrize(("name", "configs", "code"), [
-    ("chosen", {}, "TopicAlreadyExistsError (36): Topic 'chosen' already exists"),
-    ("a b", {}, "InvalidTopicError (17)"), ("new", {"retention.ms": "long"}, "(40): Invalid value long"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "configs", "code"),
+    [
+        ("chosen", {}, "TopicAlreadyExistsError (36): Topic 'chosen' already exists"),
+        ("a b", {}, "InvalidTopicError (17)"),
+        ("new", {"retention.ms": "long"}, "(40): Invalid value long"),
+    ],
+)
 def test_a_topic_that_the_broker_does_not_accept_is_refused_in_its_words(
     logdirs: LogDirsClient, name: str, configs: dict[str, str], code: str
 ) -> None:

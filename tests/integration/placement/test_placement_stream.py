@@ -29,9 +29,11 @@ pytestmark = [pytest.mark.servers, pytest.mark.release]
 
 LEDGERS, BOOKIES, SEED = 4_000, 12, 20261121
 ON_CLUSTER = {
-    "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.executor.memory": "512m",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.executor.memory": "512m",
     "spark.executor.cores": "1",
-}  # fmt: skip
+}
 COMPARED = ["ledger", "mzxid", "version", "verdict", "rule", "copies", "racks", "fragment"]
 
 
@@ -68,15 +70,27 @@ def records() -> list[dict[str, object]]:
         for version in range(versions):
             state = int(rng.choice([LedgerState.OPEN, LedgerState.CLOSED, LedgerState.CLOSED, LedgerState.CLOSED]))
             gone = version == 1 and ledger % 7 == 0
-            out.append({
-                "ledger": ledger, "mzxid": ledger * 10 + version, "version": version, "ctime_ms": ledger, "seen_ms": 1,
-                "state": int(LedgerState.GONE) if gone else state, "ensemble": size, "quorum": 2, "ack_quorum": 2,
-                "last_entry": 9, "length": 1, "custom": {}, "error": "",
-                "fragments": [
-                    {"first_entry": 2 * i, "bookies": [names[m] for m in e]}
-                    for i, e in enumerate(ensembles[: len(ensembles) - versions + 1 + version])
-                ],
-            })  # fmt: skip
+            out.append(
+                {
+                    "ledger": ledger,
+                    "mzxid": ledger * 10 + version,
+                    "version": version,
+                    "ctime_ms": ledger,
+                    "seen_ms": 1,
+                    "state": int(LedgerState.GONE) if gone else state,
+                    "ensemble": size,
+                    "quorum": 2,
+                    "ack_quorum": 2,
+                    "last_entry": 9,
+                    "length": 1,
+                    "custom": {},
+                    "error": "",
+                    "fragments": [
+                        {"first_entry": 2 * i, "bookies": [names[m] for m in e]}
+                        for i, e in enumerate(ensembles[: len(ensembles) - versions + 1 + version])
+                    ],
+                }
+            )
     order = rng.permutation(len(out))
     return [out[i] for i in [*order, *order[:500]]]
 
@@ -84,10 +98,18 @@ def records() -> list[dict[str, object]]:
 def oracle() -> Rows:
     """The expected result: the same records through one bucket in this process."""
     rows = [
-        row(r["ledger"], *[f["bookies"] for f in r["fragments"]], quorum=2, state=r["state"], mzxid=r["mzxid"],
-            version=r["version"], ctime_ms=r["ctime_ms"], seen_ms=1)
+        row(
+            r["ledger"],
+            *[f["bookies"] for f in r["fragments"]],
+            quorum=2,
+            state=r["state"],
+            mzxid=r["mzxid"],
+            version=r["version"],
+            ctime_ms=r["ctime_ms"],
+            seen_ms=1,
+        )
         for r in records()
-    ]  # fmt: skip
+    ]
     batches: list[Ledgers] = [concat(rows[k : k + 700]) for k in range(0, len(rows), 700)]
     store = MemoryStore()
     for batch in batches:
@@ -118,9 +140,12 @@ class Driver:
     def __init__(self, journal: Journal, root: Path, master: str = "local[2]", epoch: int = 2) -> None:
         self.data, self.out, self.log = root / "data", root / "out.npy", root / "driver.log"
         job = {
-            "settings": settings(master), "bootstrap": journal.bootstrap, "data": str(self.data), "epoch": epoch,
+            "settings": settings(master),
+            "bootstrap": journal.bootstrap,
+            "data": str(self.data),
+            "epoch": epoch,
             "out": str(self.out),
-        }  # fmt: skip
+        }
         self._job = root / "job.json"
         self._job.write_text(json.dumps(job))
 

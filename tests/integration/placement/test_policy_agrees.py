@@ -155,9 +155,13 @@ def _listed(text: str) -> list[str]:
 def gateway() -> Iterator[JavaGateway]:
     classpath = ":".join(map(str, jars("bookkeeper-4.17.3")))
     port, process = launch_gateway(
-        jarpath=find_jar_path(), classpath=classpath, java_path=str(java()), die_on_exit=True, return_proc=True,
+        jarpath=find_jar_path(),
+        classpath=classpath,
+        java_path=str(java()),
+        die_on_exit=True,
+        return_proc=True,
         javaopts=["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Djava.net.preferIPv4Stack=true"],
-    )  # fmt: skip
+    )
     gateway = JavaGateway(
         gateway_parameters=GatewayParameters(port=port, auto_convert=True),
         callback_server_parameters=CallbackServerParameters(port=0, daemonize=True, daemonize_connections=True),
@@ -184,8 +188,10 @@ class Case:
 
     @property
     def bookies(self) -> list[tuple[str, int, Status]]:
-        return [(f"127.{rack}.0.{at + 1}:3181", rack, status) for at, (rack, status) in
-                enumerate((*self.members, *self.spares))]  # fmt: skip
+        return [
+            (f"127.{rack}.0.{at + 1}:3181", rack, status)
+            for at, (rack, status) in enumerate((*self.members, *self.spares))
+        ]
 
     @property
     def ensemble(self) -> list[str]:
@@ -216,9 +222,12 @@ def _generated(rng: random.Random, racks: Sequence[int], unhealthy: float) -> Ca
     lean = rng.random()
     members = tuple((racks[0], bookie()[1]) if rng.random() < lean else bookie() for _ in range(size))
     return Case(
-        rng.randint(1, size), rng.choice([0, 1, 2, 2, 2, 3, 3, 4]), rng.random() < 0.25,
-        members, tuple(bookie() for _ in range(rng.randint(0, 8))),
-    )  # fmt: skip
+        rng.randint(1, size),
+        rng.choice([0, 1, 2, 2, 2, 3, 3, 4]),
+        rng.random() < 0.25,
+        members,
+        tuple(bookie() for _ in range(rng.randint(0, 8))),
+    )
 
 
 def _cases(count: int, racks: Sequence[int], unhealthy: float, salt: int) -> list[Case]:
@@ -315,9 +324,14 @@ def test_a_bookie_that_the_map_does_not_know_stands_in_the_default_rack(gateway:
 
 def _reach(case: Case, local: str | None = None) -> RepairReach:
     return reach(
-        [RACKS[rack] for rack, _ in case.members], case.quorum, case.free, case.min_racks, case.enforce,
-        unknown=case.unknown, local=local,
-    )  # fmt: skip
+        [RACKS[rack] for rack, _ in case.members],
+        case.quorum,
+        case.free,
+        case.min_racks,
+        case.enforce,
+        unknown=case.unknown,
+        local=local,
+    )
 
 
 def _moves(case: Case, policy: Policy, repeats: int = REPEATS) -> list[int]:
@@ -365,9 +379,7 @@ def test_a_walk_that_depends_on_chance_does_both(
     assert 0 < len(_moves(case, policy, 60)) < 60
 
 
-COLOURABLE_BUT_NOT_REACHED = [
-    (4, 3, 2), (5, 4, 2), (6, 5, 2), (7, 6, 2), (7, 3, 2), (6, 4, 3), (6, 5, 3), (7, 6, 3),
-]  # fmt: skip
+COLOURABLE_BUT_NOT_REACHED = [(4, 3, 2), (5, 4, 2), (6, 5, 2), (7, 6, 2), (7, 3, 2), (6, 4, 3), (6, 5, 3), (7, 6, 3)]
 
 
 @pytest.mark.parametrize(("size", "quorum", "racks"), COLOURABLE_BUT_NOT_REACHED)

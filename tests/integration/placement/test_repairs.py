@@ -75,9 +75,14 @@ def paths(client: ZooKeeperClient, auditor: Auditor) -> BookKeeperPaths:
 def journal(cluster: SandboxCluster, auditor: Auditor) -> Iterator[MemoryJournal]:
     made = MemoryJournal()
     capture = BookKeeperCapture(
-        lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0), ROOT, Script(cluster.rack_script),
-        made.publish, made.seen, JournalContent(), lambda: 1_000,
-    )  # fmt: skip
+        lambda: ZooKeeperClient(cluster.zookeeper.address, timeout=30.0),
+        ROOT,
+        Script(cluster.rack_script),
+        made.publish,
+        made.seen,
+        JournalContent(),
+        lambda: 1_000,
+    )
     capture.start(run)
     wait_until(lambda: capture.health().synced, WAIT_S, "the capture to be in step")
     yield made

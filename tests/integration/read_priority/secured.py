@@ -53,13 +53,18 @@ class SecuredPulsar(SandboxPulsar):
     def _access(self) -> dict[str, object]:
         store = {"Type": "PKCS12", "": self.security.root / "keys.p12", "Password": PASSWORD}
         return {
-            "authenticationEnabled": "true", "authorizationEnabled": "true", "superUserRoles": "admin",
-            "authenticationProviders": _PROVIDER, "tokenSecretKey": f"file://{self._key}",
+            "authenticationEnabled": "true",
+            "authorizationEnabled": "true",
+            "superUserRoles": "admin",
+            "authenticationProviders": _PROVIDER,
+            "tokenSecretKey": f"file://{self._key}",
             "brokerClientAuthenticationPlugin": _PLUGIN,
             "brokerClientAuthenticationParameters": f"token:{token_of('admin')}",
-            "topicLevelPoliciesEnabled": "true", "systemTopicEnabled": "true", "tlsEnabledWithKeyStore": "true",
+            "topicLevelPoliciesEnabled": "true",
+            "systemTopicEnabled": "true",
+            "tlsEnabledWithKeyStore": "true",
             **{f"tls{kind}{name}": value for kind in ("KeyStore", "TrustStore") for name, value in store.items()},
-        }  # fmt: skip
+        }
 
     @property
     def servers(self) -> dict[str, LocalServer]:

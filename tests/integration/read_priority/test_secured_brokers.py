@@ -161,10 +161,16 @@ def test_an_offloaded_ledger_of_several_blocks_is_verified_and_read_whole(
         monkeypatch.setenv(name, value)
     store = ObjectStore(BucketLocation(BUCKET, REGION, cluster.objects.endpoint, "KEY", "SECRET"), ENVIRONMENT)
     keys = {
-        "cluster.zookeeper": cluster.zookeeper.address, "stores.a.bucket": BUCKET, "stores.a.region": REGION,
-        "stores.a.endpoint": cluster.objects.endpoint, "stores.a.key_env": "KEY", "stores.a.secret_env": "SECRET",
-        "topics": TOPIC, "priority": "tiered-storage-first", "partition_mb": "4",
-    }  # fmt: skip
+        "cluster.zookeeper": cluster.zookeeper.address,
+        "stores.a.bucket": BUCKET,
+        "stores.a.region": REGION,
+        "stores.a.endpoint": cluster.objects.endpoint,
+        "stores.a.key_env": "KEY",
+        "stores.a.secret_env": "SECRET",
+        "topics": TOPIC,
+        "priority": "tiered-storage-first",
+        "partition_mb": "4",
+    }
     with opened(options_of(keys).settings(), options_of(keys).read) as topics:
         (topic,) = topics.partitions(TOPIC)
         info = next(one for one in topics.ledgers(topic) if one.ledger == ledger)

@@ -24,12 +24,7 @@ from trueup.connectors.contract import Copier, Lease, Limits, LogId, Position, P
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient, cluster_id
-from trueup.connectors.kafka.client.fetch_produce import (
-    PRODUCE,
-    PRODUCE_VERSION,
-    produce_body,
-    produced,
-)
+from trueup.connectors.kafka.client.fetch_produce import PRODUCE, PRODUCE_VERSION, produce_body, produced
 from trueup.connectors.kafka.protocol.record_batch import HORIZON, walk
 from trueup.connectors.kafka.replication.connector import Batches
 from trueup.connectors.kafka.replication.records.encode import BatchProducer, records_of
@@ -317,9 +312,12 @@ def test_a_cluster_reports_its_id(pair: Pair) -> None:
 
 
 COMPACTING = {
-    "cleanup.policy": "compact", "segment.ms": "500", "min.cleanable.dirty.ratio": "0.01",
-    "max.compaction.lag.ms": "500", "delete.retention.ms": "600000",
-}  # fmt: skip
+    "cleanup.policy": "compact",
+    "segment.ms": "500",
+    "min.cleanable.dirty.ratio": "0.01",
+    "max.compaction.lag.ms": "500",
+    "delete.retention.ms": "600000",
+}
 
 
 def compacted(pair: Pair) -> Lease:
@@ -417,11 +415,12 @@ def test_a_batch_missing_at_a_target_that_forgot_its_producers_is_reported(pair:
         source.flush(120)
     lease = pair.lease(topic)
     at = {
-        n: replace(lease, assignments=(lease.assignments[0]._replace(
-            position=Position(n, {"target": 0, f"id:{producer:x}": n})
-        ),))
+        n: replace(
+            lease,
+            assignments=(lease.assignments[0]._replace(position=Position(n, {"target": 0, f"id:{producer:x}": n})),),
+        )
         for n in (4, 5)
-    }  # fmt: skip
+    }
     Copy(Batches(), at[5]).to_the_end()
     [row] = Copy(Batches(), at[4]).to_the_end().rows.values()
     assert (row.stopped, row.position.offset, "never written" in row.error) == (True, 4, True)

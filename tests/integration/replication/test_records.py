@@ -128,9 +128,7 @@ def test_what_the_source_deleted_too_early_is_counted(pair: Pair, records: Harne
     admin = AdminClient({"bootstrap.servers": pair.east.bootstrap})
     admin.delete_records([place])[place].result(30)
     following = copy.next_lease().to_the_end()
-    assert (following.totals["lost"], contents(records.read("west", topic))) == (
-        5, [*numbered(10), *numbered(15, 15)],
-    )  # fmt: skip
+    assert (following.totals["lost"], contents(records.read("west", topic))) == (5, [*numbered(10), *numbered(15, 15)])
 
 
 def test_a_chosen_offset_is_begun_at_whatever_the_target_has(records: Harness) -> None:

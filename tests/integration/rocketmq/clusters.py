@@ -49,10 +49,14 @@ class Cluster:
 
 @contextmanager
 def running(
-    new_root: Callable[[], Path], name_servers: int = 1, brokers: tuple[str, ...] = ("broker-a",),
-    user: tuple[str, str] | None = None, tls: Tls | None = None, settings: Mapping[str, object] | None = None,
+    new_root: Callable[[], Path],
+    name_servers: int = 1,
+    brokers: tuple[str, ...] = ("broker-a",),
+    user: tuple[str, str] | None = None,
+    tls: Tls | None = None,
+    settings: Mapping[str, object] | None = None,
     **options: str,
-) -> Iterator[Cluster]:  # fmt: skip
+) -> Iterator[Cluster]:
     with ExitStack() as stack:
         plain = Tls(tls.certificate, tls.key) if tls else None
         servers = [stack.enter_context(NameServer(new_root(), f"names{n}", plain)) for n in range(name_servers)]

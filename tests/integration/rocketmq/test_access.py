@@ -83,11 +83,14 @@ def test_signed_requests_of_every_kind_are_accepted(cluster: Cluster, log: LogId
         assert [*map(bytes, read(connection, log, 0).bodies)] == [b"\x00\xff", b"two", b"\x80three"]
 
 
-@pytest.mark.parametrize(("options", "found", "todo"), [
-    ({"access_key": "", "secret_key": ""}, "username cannot be null", "set access_key and secret_key"),
-    ({"secret_key": "wrong"}, "signature failed", "correct the secret key"),
-    ({"access_key": "nobody"}, "is not found", "create the user"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("options", "found", "todo"),
+    [
+        ({"access_key": "", "secret_key": ""}, "username cannot be null", "set access_key and secret_key"),
+        ({"secret_key": "wrong"}, "signature failed", "correct the secret key"),
+        ({"access_key": "nobody"}, "is not found", "create the user"),
+    ],
+)
 def test_other_credentials_are_refused_with_what_to_do(
     cluster: Cluster, log: LogId, options: dict[str, str], found: str, todo: str
 ) -> None:

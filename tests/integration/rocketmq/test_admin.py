@@ -140,9 +140,10 @@ def test_an_end_holds_what_was_just_acknowledged(cluster: Cluster, admin: Rocket
     assert seen == [2_000 * n for n in range(1, 21)]
 
 
-@pytest.mark.parametrize(("log", "found"), [
-    (LogId("nowhere", 0, BROKERS[0]), "no such topic there"), (LogId("few", 1, BROKERS[0]), "1 queues there"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("log", "found"),
+    [(LogId("nowhere", 0, BROKERS[0]), "no such topic there"), (LogId("few", 1, BROKERS[0]), "1 queues there")],
+)
 def test_a_queue_that_does_not_exist_is_an_error_and_not_empty(
     cluster: Cluster, admin: RocketMqAdmin, log: LogId, found: str
 ) -> None:
@@ -178,8 +179,9 @@ def test_a_right_is_granted_and_revoked_on_all_brokers(cluster: Cluster, admin: 
     for broker in BROKERS:
         found = rights.rights(cluster.client, broker)[READ.principal]["policies"]
         assert {e["resource"]: e["actions"] for p in found for e in p["entries"]} == {
-            "Topic:orders": ["Sub"], "Topic:other": ["Get"]
-        }  # fmt: skip
+            "Topic:orders": ["Sub"],
+            "Topic:other": ["Get"],
+        }
     act(admin, ChangeKind.REVOKE, "orders", right=READ)
     assert admin.rights() == [READ._replace(name="other", operation="describe")]
 
@@ -188,9 +190,12 @@ def test_rights_that_need_several_entries_are_stored_as_they_are(
     cluster: Cluster, admin: RocketMqAdmin, no_rights: None
 ) -> None:
     wanted = {
-        READ, READ._replace(operation="write", host="10.0.0.1"), READ._replace(permission="deny", operation="delete"),
-        READ._replace(pattern="prefixed", name="ord"), READ._replace(resource="group", name="billing"),
-    }  # fmt: skip
+        READ,
+        READ._replace(operation="write", host="10.0.0.1"),
+        READ._replace(permission="deny", operation="delete"),
+        READ._replace(pattern="prefixed", name="ord"),
+        READ._replace(resource="group", name="billing"),
+    }
     for right in sorted(wanted):
         act(admin, ChangeKind.ALLOW if right.permission == "allow" else ChangeKind.DENY, "orders", right=right)
     assert set(admin.rights()) == wanted
@@ -236,9 +241,12 @@ def test_a_client_without_rights_sees_the_cluster_and_not_its_queues(cluster: Cl
 
 
 LEAST = {
-    "Topic:lean": "Create Sub Get", "Topic:lean-beats": "Create Pub Sub Get", "Group:lean": "Sub Get",
-    f"Group:{messages.READERS}": "Sub", "Cluster:*": "Get Update",
-}  # fmt: skip
+    "Topic:lean": "Create Sub Get",
+    "Topic:lean-beats": "Create Pub Sub Get",
+    "Group:lean": "Sub Get",
+    f"Group:{messages.READERS}": "Sub",
+    "Cluster:*": "Get Update",
+}
 """The rights that `docs/rocketmq.md` lists for the administration of a target."""
 
 
@@ -302,9 +310,13 @@ def test_a_group_with_members_is_left_alone(cluster: Cluster, admin: RocketMqAdm
 def joining(group: str) -> dict[str, object]:
     """HeartbeatData.java of one push consumer."""
     member = {
-        "groupName": group, "consumeType": "CONSUME_PASSIVELY", "messageModel": "CLUSTERING",
-        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET", "subscriptionDataSet": [], "unitMode": False,
-    }  # fmt: skip
+        "groupName": group,
+        "consumeType": "CONSUME_PASSIVELY",
+        "messageModel": "CLUSTERING",
+        "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+        "subscriptionDataSet": [],
+        "unitMode": False,
+    }
     return {"clientID": "member-1", "producerDataSet": [], "consumerDataSet": [member]}
 
 
@@ -353,10 +365,11 @@ def test_a_group_that_is_refused_stops_no_other(cluster: Cluster, admin: RocketM
     wrong, missing, right = (
         Action(ChangeKind.SET_GROUP, "", "", "", configs=configs, group=group)
         for group, configs in (
-            ("fine", {"attributes.unheard": "1"}), ("missing", {"retryMaxTimes": "3"}),
+            ("fine", {"attributes.unheard": "1"}),
+            ("missing", {"retryMaxTimes": "3"}),
             ("fine", {"retryMaxTimes": "3"}),
         )
-    )  # fmt: skip
+    )
     assert [type(answer) for answer in admin.apply(right.kind, [wrong, missing, right])] == [Stop, Retry, type(None)]
 
 

@@ -128,11 +128,13 @@ def made_in_kafka(rocketmq: RocketMqPair, lake: KafkaCluster) -> dict[str, Writt
     copied(east.endpoint(), east, end_of(lake), lake, topic)
     return {
         name: Written(
-            found.key(), found.value(), found.timestamp()[1],
+            found.key(),
+            found.value(),
+            found.timestamp()[1],
             tuple(header for header in found.headers() or () if header[0] not in OWN),
         )
         for name, found in zip(TO_KAFKA, committed(end_of(lake).address, topic, [0]), strict=True)
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("case", TO_ROCKETMQ)

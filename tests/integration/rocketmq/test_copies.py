@@ -226,10 +226,12 @@ def test_records_of_kafka_come_back_byte_for_byte(rocketmq: RocketMqPair, pair: 
     for cluster in systems:
         cluster.create(topic, 1)
     odd = [
-        Written(None, None, BORN_MS), Written(b"", b"", BORN_MS + 1), Written(b"\xff\x01\x02", os.urandom(2_000), 7),
+        Written(None, None, BORN_MS),
+        Written(b"", b"", BORN_MS + 1),
+        Written(b"\xff\x01\x02", os.urandom(2_000), 7),
         Written(b"two words", b"v", 8, (("TAGS", b"t"), ("a", b"1"), ("a", None), ("DELAY", b"3"), ("", b"\xff"))),
         *numbered(200),
-    ]  # fmt: skip
+    ]
     systems[0].write(topic, {0: odd})
     ends = [cluster.endpoint() for cluster in systems]
     ends = [

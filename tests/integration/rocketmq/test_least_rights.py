@@ -27,9 +27,15 @@ RESOURCES = {"Topic": f"Topic:{LOG.topic}", "Group": f"Group:{GROUP}"}
 ACTIONS = frozenset({"Pub", "Sub", "Create", "Update", "Get", "List"})
 OTHERWISE = "Delete"
 """An action that no row needs: an entry must have one."""
-FEW = {"subject": OTHER, "policies": [{"policyType": "Custom", "entries": [
-    {"resource": "Topic:any", "actions": ["Get"], "sourceIps": [], "decision": "Allow"},
-]}]}  # fmt: skip
+FEW = {
+    "subject": OTHER,
+    "policies": [
+        {
+            "policyType": "Custom",
+            "entries": [{"resource": "Topic:any", "actions": ["Get"], "sourceIps": [], "decision": "Allow"}],
+        }
+    ],
+}
 
 
 def asks(request: messages.RocketMqRequest) -> Callable[[RocketMqClient], object]:

@@ -122,8 +122,11 @@ def test_a_pull_tells_where_the_queue_starts_and_ends(connection: RocketMqConnec
     send_texts(connection, log, 5)
     asked = [messages.pulled(connection.ask(messages.pull(log, offset, 2))) for offset in (0, 5, 99, -7)]
     assert [(len(p.messages or ()), p.next, p.start, p.end, p.moved) for p in asked] == [
-        (2, 2, 0, 5, False), (0, 5, 0, 5, False), (0, 5, 0, 5, True), (0, 0, 0, 5, True),
-    ]  # fmt: skip
+        (2, 2, 0, 5, False),
+        (0, 5, 0, 5, False),
+        (0, 5, 0, 5, True),
+        (0, 0, 0, 5, True),
+    ]
 
 
 def test_a_pull_waits_for_the_next_message(cluster: Cluster, connection: RocketMqConnection, log: LogId) -> None:
@@ -138,8 +141,12 @@ def test_a_pull_waits_for_the_next_message(cluster: Cluster, connection: RocketM
 def test_offsets_are_found_by_place_and_time(connection: RocketMqConnection, log: LogId) -> None:
     send_texts(connection, log, 3)
     stored = int(read(connection, log, 0).stored[0])
-    asked = [messages.first_offset(log), messages.end_offset(log), messages.offset_at(log, stored),
-             messages.offset_at(log, stored + 60_000)]  # fmt: skip
+    asked = [
+        messages.first_offset(log),
+        messages.end_offset(log),
+        messages.offset_at(log, stored),
+        messages.offset_at(log, stored + 60_000),
+    ]
     assert [messages.offset_of(connection.ask(each)) for each in asked] == [0, 3, 0, 3]
 
 

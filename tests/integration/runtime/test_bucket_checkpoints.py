@@ -49,9 +49,14 @@ def found(new_root: Callable[[], Path]) -> dict[str, Any]:
     with Objects(root / "objects", buckets=["states"]) as objects:
         objects.up()
         spark = {
-            "memory": "512m", "master": "local[1]", "checkpoint": "s3a://states/trueup", "checkpoint_key_env": "KEY",
-            "checkpoint_secret_env": "SECRET", "checkpoint_endpoint": objects.endpoint, "checkpoint_region": REGION,
-        }  # fmt: skip
+            "memory": "512m",
+            "master": "local[1]",
+            "checkpoint": "s3a://states/trueup",
+            "checkpoint_key_env": "KEY",
+            "checkpoint_secret_env": "SECRET",
+            "checkpoint_endpoint": objects.endpoint,
+            "checkpoint_region": REGION,
+        }
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KEY", "a key")
             patch.setenv("SECRET", "a secret")

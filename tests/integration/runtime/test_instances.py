@@ -62,9 +62,10 @@ def journal(broker: Kafka, request: pytest.FixtureRequest) -> Journal:
 def chosen(prefix: str, **journal: str) -> dict[str, Any]:
     """No stream runs: the journal decides before any of them starts."""
     return {
-        "cluster": {"name": "c", "zookeeper": "127.0.0.1:1"}, "http": {"port": 0},
+        "cluster": {"name": "c", "zookeeper": "127.0.0.1:1"},
+        "http": {"port": 0},
         "journal": {"prefix": prefix, **journal},
-    }  # fmt: skip
+    }
 
 
 @pytest.fixture
@@ -123,7 +124,9 @@ def test_the_application_names_the_other_one(journal: Journal, first: "subproces
     used = chosen(journal.settings.prefix, bootstrap=journal.bootstrap)
     file.write_text(yaml.safe_dump({**used, "data_dir": str(tmp_path / "data")}))
     ended = subprocess.run(
-        [sys.executable, "-m", "trueup.streams.cli.main", "run", "-c", str(file)], capture_output=True, text=True,
+        [sys.executable, "-m", "trueup.streams.cli.main", "run", "-c", str(file)],
+        capture_output=True,
+        text=True,
         timeout=60,
-    )  # fmt: skip
+    )
     assert (ended.returncode, "found    another one at first\n" in ended.stderr) == (1, True), ended.stderr

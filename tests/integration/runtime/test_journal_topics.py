@@ -34,10 +34,13 @@ class Run:
     """The settings of one run, with those of earlier runs in the journal."""
 
     def __init__(self, broker: Kafka, prefix: str, data: Path) -> None:
-        settings = parse({
-            "cluster": {"name": "c", "zookeeper": "127.0.0.1:1"}, "placement": {"mode": "enforce"},
-            "journal": {"prefix": prefix},
-        })  # fmt: skip
+        settings = parse(
+            {
+                "cluster": {"name": "c", "zookeeper": "127.0.0.1:1"},
+                "placement": {"mode": "enforce"},
+                "journal": {"prefix": prefix},
+            }
+        )
         self.journal = Journal(broker.bootstrap, settings.journal, "c")
         created = self.journal.create()
         recreated(self.journal, created, 0)

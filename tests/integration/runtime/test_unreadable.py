@@ -35,9 +35,7 @@ def test_garbage_is_found_as_it_is_written_and_a_repair_leaves_none(
 ) -> None:
     (tmp_path / "key").write_text("k" * 32)
     key_file = str(tmp_path / "key") if signed else ""
-    settings = parse({
-        "cluster": {"name": f"c{signed}", "zookeeper": "127.0.0.1:1"}, "journal": {"key_file": key_file},
-    })  # fmt: skip
+    settings = parse({"cluster": {"name": f"c{signed}", "zookeeper": "127.0.0.1:1"}, "journal": {"key_file": key_file}})
 
     def journal() -> Journal:
         return Journal(broker.bootstrap, settings.journal, settings.cluster.name)

@@ -29,9 +29,7 @@ def write(broker: Kafka, topic: str, records: int) -> None:
 
 
 def read(broker: Kafka, topic: str, records: int) -> list[str]:
-    consumer = Consumer({
-        "bootstrap.servers": broker.bootstrap, "group.id": "test", "auto.offset.reset": "earliest",
-    })  # fmt: skip
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "test", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found = [message.value().decode() for message in consumer.consume(records, 60.0)]
     consumer.close()

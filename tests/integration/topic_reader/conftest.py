@@ -58,9 +58,11 @@ METADATA = [
 @pytest.fixture(scope="package")
 def cluster(shared_root: Callable[[], Path]) -> Iterator[SandboxPulsar]:
     settings = {
-        "managedLedgerMaxEntriesPerLedger": PER_LEDGER, "managedLedgerOffloadDeletionLagMs": KEEPS_MS,
-        "maxMessageSize": CHUNK, "brokerEntryMetadataInterceptors": ",".join(METADATA),
-    }  # fmt: skip
+        "managedLedgerMaxEntriesPerLedger": PER_LEDGER,
+        "managedLedgerOffloadDeletionLagMs": KEEPS_MS,
+        "maxMessageSize": CHUNK,
+        "brokerEntryMetadataInterceptors": ",".join(METADATA),
+    }
     with SandboxPulsar(shared_root(), settings=settings, tiered=True) as made:
         made.up()
         yield made
@@ -82,10 +84,13 @@ def store(cluster: SandboxPulsar) -> Any:
 def keys(cluster: SandboxPulsar) -> Iterator[dict[str, str]]:
     """The configuration, by key. The credentials are in the environment."""
     values = {
-        "cluster.zookeeper": cluster.zookeeper.address, "stores.archive.bucket": BUCKET,
-        "stores.archive.region": REGION, "stores.archive.endpoint": cluster.objects.endpoint,
-        "stores.archive.key_env": "READS_KEY", "stores.archive.secret_env": "READS_SECRET",
-    }  # fmt: skip
+        "cluster.zookeeper": cluster.zookeeper.address,
+        "stores.archive.bucket": BUCKET,
+        "stores.archive.region": REGION,
+        "stores.archive.endpoint": cluster.objects.endpoint,
+        "stores.archive.key_env": "READS_KEY",
+        "stores.archive.secret_env": "READS_SECRET",
+    }
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("READS_KEY", "id")
         environment.setenv("READS_SECRET", SECRET)

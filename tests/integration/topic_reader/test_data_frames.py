@@ -69,8 +69,10 @@ def test_a_pattern_reads_all_topics_and_partitions_that_match(
         write(client, name, range(5), **ALONE)
     rows = load("/many.*/").groupBy("topic", "partition").count().collect()
     assert {(row.topic.rpartition("/")[2], row.partition, row["count"]) for row in rows} == {
-        ("many-partition-0", 0, 4), ("many-partition-1", 1, 4), ("many-more", -1, 4),
-    }  # fmt: skip
+        ("many-partition-0", 0, 4),
+        ("many-partition-1", 1, 4),
+        ("many-more", -1, 4),
+    }
 
 
 def test_entries_that_no_tier_has_fail_the_read_or_are_skipped_and_logged(
@@ -153,9 +155,12 @@ def test_no_secret_is_in_the_plan(written: dict[str, list[Seen]], load: Load) ->
 
 
 def test_the_example_of_the_manual_runs(
-    written: dict[str, list[Seen]], keys: dict[str, str], spark: SparkSession, shared_root: Callable[[], Path],
+    written: dict[str, list[Seen]],
+    keys: dict[str, str],
+    spark: SparkSession,
+    shared_root: Callable[[], Path],
     capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+) -> None:
     root, sections, names = shared_root(), dict[str, Any](), dict[str, Any]()
     for name, value in keys.items():
         *path, leaf = name.split(".")

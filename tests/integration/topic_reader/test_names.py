@@ -88,8 +88,9 @@ def test_of_a_topic_with_and_without_partitions_the_partitions_are_read_as_clien
     assert trueup("twofold").messages == expected
     with opened(load_settings(None, {}, keys, sections()), BOOKIES_FIRST) as topics:
         assert [one.local for one in topics.matching(NAMESPACE, "/twofold/")] == [
-            "twofold-partition-0", "twofold-partition-1",
-        ]  # fmt: skip
+            "twofold-partition-0",
+            "twofold-partition-1",
+        ]
 
 
 def test_partitions_without_a_partitioned_topic_are_named_in_the_refusal(

@@ -13,9 +13,32 @@ from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.pulsar import VERSION
 
 pytestmark = pytest.mark.servers
-PIECES = ["a", "-partition-", "-partition-", "0", "1", "01", "2147483647", "2147483648", "+", "-", "\u0663",
-          "\U0001d7db", " ", "~", "*", "%", ":", "ü", "-sub-COPY", "__change_events", "__transaction_pending_ack",
-          "__transaction_log_", "transaction_coordinator_assign", "__transaction_buffer_snapshot_indexes"]  # fmt: skip
+PIECES = [
+    "a",
+    "-partition-",
+    "-partition-",
+    "0",
+    "1",
+    "01",
+    "2147483647",
+    "2147483648",
+    "+",
+    "-",
+    "\u0663",
+    "\U0001d7db",
+    " ",
+    "~",
+    "*",
+    "%",
+    ":",
+    "ü",
+    "-sub-COPY",
+    "__change_events",
+    "__transaction_pending_ack",
+    "__transaction_log_",
+    "transaction_coordinator_assign",
+    "__transaction_buffer_snapshot_indexes",
+]
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +62,9 @@ def test_names_mean_what_they_mean_to_pulsar(pulsars: Any) -> None:
             ours = PulsarTopic(*namespace, local)
             theirs = naming.TopicName.get(str(ours))
             assert (ours.partition, str(ours.whole), ours.owner, ours.schema, ours.system) == (
-                theirs.getPartitionIndex(), theirs.getPartitionedTopicName(), theirs.getPersistenceNamingEncoding(),
-                theirs.getSchemaName(), naming.SystemTopicNames.isSystemTopic(theirs),
-            ), local  # fmt: skip
+                theirs.getPartitionIndex(),
+                theirs.getPartitionedTopicName(),
+                theirs.getPersistenceNamingEncoding(),
+                theirs.getSchemaName(),
+                naming.SystemTopicNames.isSystemTopic(theirs),
+            ), local

@@ -68,9 +68,14 @@ def seen(row: dict[str, Any]) -> Seen:
     value = base64.b64decode(row["value_base64"]) if "value_base64" in row else row["value"].encode()
     where = row["ledger"], row["entry"], row["batch_index"]
     return Seen(
-        where, row["key"] or "", row["ordering_key"] or "", dict(row["properties"]), value, row["publish_ms"],
+        where,
+        row["key"] or "",
+        row["ordering_key"] or "",
+        dict(row["properties"]),
+        value,
+        row["publish_ms"],
         row["event_ms"],
-    )  # fmt: skip
+    )
 
 
 @cache
@@ -118,9 +123,16 @@ def as_pulsar(client: pulsar.Client, topic: str) -> list[Seen]:
         i = m.message_id()
         where = i.ledger_id(), i.entry_id(), i.batch_index()
         found.append(
-            Seen(where, m.partition_key(), m.ordering_key(), m.properties(), m.data(), m.publish_timestamp(),
-                 m.event_timestamp())
-        )  # fmt: skip
+            Seen(
+                where,
+                m.partition_key(),
+                m.ordering_key(),
+                m.properties(),
+                m.data(),
+                m.publish_timestamp(),
+                m.event_timestamp(),
+            )
+        )
     reader.close()
     return found
 
@@ -154,11 +166,16 @@ def rows_seen(frame: DataFrame) -> list[Seen]:
     """The rows of a data frame, in the order of the topic."""
     return [
         Seen(
-            (row.ledger, row.entry, row.batch_index), (row.key or b"").decode(), (row.ordering_key or b"").decode(),
-            row.properties, bytes(row.value), ms(row.publish_time), ms(row.event_time),
+            (row.ledger, row.entry, row.batch_index),
+            (row.key or b"").decode(),
+            (row.ordering_key or b"").decode(),
+            row.properties,
+            bytes(row.value),
+            ms(row.publish_time),
+            ms(row.event_time),
         )
         for row in frame.orderBy("ledger", "entry", "batch_index").collect()
-    ]  # fmt: skip
+    ]
 
 
 def ms(time: Any) -> int:

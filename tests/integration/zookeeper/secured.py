@@ -56,9 +56,11 @@ class SecuredZooKeeper:
     def trust(self, **more: str) -> dict[str, str]:
         """Keys of TLS with the client's certificate."""
         return {
-            "tls.ca": str(self.security.certificate), "tls.certificate": str(self.certificate),
-            "tls.key": str(self.key), **more,
-        }  # fmt: skip
+            "tls.ca": str(self.security.certificate),
+            "tls.certificate": str(self.certificate),
+            "tls.key": str(self.key),
+            **more,
+        }
 
     def login(self, kind: str) -> dict[str, str]:
         """Keys of the user trueup."""

@@ -137,10 +137,12 @@ def test_an_older_copy_is_noticed_by_its_zxid_its_ledgers_and_its_owners(copied:
     owning.start(run)
     reported.append(refused(owning))
     words = [
-        "expected ZooKeeper at zxid", "expected a znode below /ledgers/",
+        "expected ZooKeeper at zxid",
+        "expected a znode below /ledgers/",
         f"expected {copied.tree.paths.ledger(OPENED)} as written",
-        f"expected {copied.tree.paths.ledger(TEMPORARY)} as written", "expected /managed-ledgers/t/ns/persistent/a as",
-    ]  # fmt: skip
+        f"expected {copied.tree.paths.ledger(TEMPORARY)} as written",
+        "expected /managed-ledgers/t/ns/persistent/a as",
+    ]
     assert [text[: len(word)] for text, word in zip(reported, words, strict=True)] == words
     assert (len(copied.journal.all), copied.owned.all, "rebuild" in reported[0]) == (seen, [], True)
 

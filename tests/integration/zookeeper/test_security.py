@@ -69,9 +69,12 @@ def ways(secured: SecuredZooKeeper) -> dict[str, tuple[dict[str, str], bool]]:
     ],
 )
 def test_a_client_is_known_and_owns_what_it_creates(
-    way: str, identities: set[tuple[str, str]], ways: dict[str, tuple[dict[str, str], bool]], connect: Connect,
+    way: str,
+    identities: set[tuple[str, str]],
+    ways: dict[str, tuple[dict[str, str], bool]],
+    connect: Connect,
     own_root: str,
-) -> None:  # fmt: skip
+) -> None:
     client = connect(*ways[way])
     client.make(own_root)
     assert {(scheme, name.split(":")[0]) for scheme, name, perms in entries(client, own_root) if perms == 31} == (
@@ -156,8 +159,9 @@ def test_workers_of_another_identity_can_take_the_marks_that_trueup_creates(
 ) -> None:
     workers = connect({}, auth={"digest": f"bookkeeper:{USERS['bookkeeper']}"}, root=own_root)
     workers.default_acl = [
-        make_digest_acl("bookkeeper", USERS["bookkeeper"], all=True), make_acl("sasl", "trueup", all=True),
-    ]  # fmt: skip
+        make_digest_acl("bookkeeper", USERS["bookkeeper"], all=True),
+        make_acl("sasl", "trueup", all=True),
+    ]
     tree = Tree(workers, own_root)
     tree.ledger(4)
     ours = connect(secured.login("sasl"), root=own_root)

@@ -26,9 +26,11 @@ def generated(rng: random.Random) -> bytes:
     """A znode of metadata version 3."""
     ensemble = rng.randint(1, 4)
     message = LedgerMetadata(
-        quorumSize=rng.choice((1, ensemble, rng.randint(1, ensemble))), ensembleSize=ensemble,
-        length=_number(rng), state=rng.choice((1, 2, 3, 3, 3)),
-    )  # fmt: skip
+        quorumSize=rng.choice((1, ensemble, rng.randint(1, ensemble))),
+        ensembleSize=ensemble,
+        length=_number(rng),
+        state=rng.choice((1, 2, 3, 3, 3)),
+    )
     for name in ("lastEntryId", "ctime"):
         if rng.random() < 0.8:
             setattr(message, name, _number(rng))

@@ -33,13 +33,21 @@ def ledgers(draw: Any) -> LedgerRecord:
     firsts = sorted(draw(st.sets(counts, min_size=1, max_size=4)))
     members = st.lists(bookies, min_size=ensemble, max_size=ensemble)
     return {
-        "ledger": draw(st.integers(0, 2**62)), "mzxid": draw(counts), "version": draw(st.integers(0, 2**31 - 1)),
-        "ctime_ms": draw(counts), "seen_ms": 7, "state": int(state), "ensemble": ensemble, "quorum": quorum,
-        "ack_quorum": draw(st.integers(1, quorum)), "last_entry": draw(st.integers(-1, 2**62)) if closed else -1,
+        "ledger": draw(st.integers(0, 2**62)),
+        "mzxid": draw(counts),
+        "version": draw(st.integers(0, 2**31 - 1)),
+        "ctime_ms": draw(counts),
+        "seen_ms": 7,
+        "state": int(state),
+        "ensemble": ensemble,
+        "quorum": quorum,
+        "ack_quorum": draw(st.integers(1, quorum)),
+        "last_entry": draw(st.integers(-1, 2**62)) if closed else -1,
         "length": draw(counts) if closed else 0,
         "fragments": [{"first_entry": first, "bookies": draw(members)} for first in firsts],
-        "custom": draw(st.dictionaries(st.text(max_size=8), st.binary(max_size=200), max_size=4)), "error": "",
-    }  # fmt: skip
+        "custom": draw(st.dictionaries(st.text(max_size=8), st.binary(max_size=200), max_size=4)),
+        "error": "",
+    }
 
 
 def where(record: LedgerRecord) -> metadata.ZnodeSource:
@@ -143,8 +151,10 @@ def test_damage_is_never_read_otherwise_than_protobuf_reads_it(pair: tuple[Ledge
         pytest.fail("protobuf refuses what was read")
     end = (message.lastEntryId, message.length) if message.state == LedgerState.CLOSED else (-1, 0)
     assert (read["state"], read["quorum"], read["last_entry"], read["length"]) == (
-        message.state, message.quorumSize, *end,
-    )  # fmt: skip
+        message.state,
+        message.quorumSize,
+        *end,
+    )
 
 
 @given(ledgers(), st.sampled_from([2, 3]))
@@ -160,10 +170,18 @@ def test_no_error_quotes_the_password(record: LedgerRecord, cut: int) -> None:
     assert "~secret~" not in alone(record, data[: data.index(b"~secret~") + 8 + cut])["error"]
 
 
-LINES = st.lists(st.lists(st.one_of(
-    st.sampled_from([b"CLOSED", b"a:1", b"", b"9" * 4_301, b"-" + b"9" * 4_301, b"0" * 5_000 + b"1"]),
-    st.integers(-(2**70), 2**70).map(lambda n: b"%d" % n), st.binary(max_size=6),
-), min_size=1, max_size=4), max_size=8)  # fmt: skip
+LINES = st.lists(
+    st.lists(
+        st.one_of(
+            st.sampled_from([b"CLOSED", b"a:1", b"", b"9" * 4_301, b"-" + b"9" * 4_301, b"0" * 5_000 + b"1"]),
+            st.integers(-(2**70), 2**70).map(lambda n: b"%d" % n),
+            st.binary(max_size=6),
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    max_size=8,
+)
 
 
 @given(LINES)

@@ -21,14 +21,29 @@ from trueup.streams.placement.topics import FINDINGS, REPAIRS
 longs = st.integers(-(2**63), 2**63 - 1)
 ints = st.integers(-(2**31), 2**31 - 1)
 REPAIR = {
-    "ledger": longs, "stage": st.text(max_size=5), "rule": st.text(max_size=90), "version": ints, "since_ms": longs,
-    "at_ms": longs, "mark_ctime_ms": longs, "attempts": ints, "next_ms": longs, "detail": st.text(max_size=5),
-}  # fmt: skip
+    "ledger": longs,
+    "stage": st.text(max_size=5),
+    "rule": st.text(max_size=90),
+    "version": ints,
+    "since_ms": longs,
+    "at_ms": longs,
+    "mark_ctime_ms": longs,
+    "attempts": ints,
+    "next_ms": longs,
+    "detail": st.text(max_size=5),
+}
 ACTION = {
-    "at_ms": longs, "id": st.text(max_size=5), "kind": st.text(max_size=5), "ledger": st.none() | longs,
-    "link": st.none() | st.text(max_size=5), "broker": st.none() | st.text(max_size=5), "rule": st.text(max_size=5),
-    "outcome": st.text(max_size=5), "detail": st.text(max_size=90), "who": st.text(max_size=5),
-}  # fmt: skip
+    "at_ms": longs,
+    "id": st.text(max_size=5),
+    "kind": st.text(max_size=5),
+    "ledger": st.none() | longs,
+    "link": st.none() | st.text(max_size=5),
+    "broker": st.none() | st.text(max_size=5),
+    "rule": st.text(max_size=5),
+    "outcome": st.text(max_size=5),
+    "detail": st.text(max_size=90),
+    "who": st.text(max_size=5),
+}
 
 
 @given(st.lists(st.tuples(ledgers(), st.sampled_from([1, 2, 3, 3, 3])), max_size=12))
@@ -94,8 +109,19 @@ def test_a_batch_reads_as_the_observations_of_its_records() -> None:
 
 def _batch() -> Any:
     record: LedgerRecord = {
-        "ledger": 7, "mzxid": 5, "version": 1, "ctime_ms": 9, "seen_ms": 7, "state": 1, "ensemble": 1, "quorum": 1,
-        "ack_quorum": 1, "last_entry": -1, "length": 0, "fragments": [{"first_entry": 0, "bookies": ["a:1"]}],
-        "custom": {}, "error": "",
-    }  # fmt: skip
+        "ledger": 7,
+        "mzxid": 5,
+        "version": 1,
+        "ctime_ms": 9,
+        "seen_ms": 7,
+        "state": 1,
+        "ensemble": 1,
+        "quorum": 1,
+        "ack_quorum": 1,
+        "last_entry": -1,
+        "length": 0,
+        "fragments": [{"first_entry": 0, "bookies": ["a:1"]}],
+        "custom": {},
+        "error": "",
+    }
     return together([({**record, "ledger": n}, metadata.encode(record)) for n in (7, 2**40)])

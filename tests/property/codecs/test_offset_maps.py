@@ -99,8 +99,10 @@ def test_maps_that_grow_out_of_one_another_do_not_disturb_each_other(steps, star
     other = first.extend([(until + 100, until + 1_000, 1)], until + 101)
     alone = OffsetMap().extend(runs, until, start[0])
     assert (list(grown), first.translate(min(offset, first.until)), list(other)[-1]) == (
-        list(alone), before, (until + 100, until + 1_000, 1),
-    )  # fmt: skip
+        list(alone),
+        before,
+        (until + 100, until + 1_000, 1),
+    )
 
 
 @given(steps, starts, st.integers(0, 90))

@@ -24,13 +24,23 @@ customs = st.fixed_dictionaries(
 records = st.tuples(ledgers(), st.one_of(customs, st.just({}))).map(lambda pair: {**pair[0], "custom": pair[1]})
 longs, names = st.integers(0, 2**62), st.text("abc/%é", max_size=9)
 nodes = st.builds(
-    Pointers, path=names, owner=names, name=names, status=st.sampled_from(list(OwnerStatus)),
-    version=st.integers(-1, 2**31 - 1), mzxid=longs, seen_ms=longs,
-    ledgers=st.lists(longs, max_size=5, unique=True).map(tuple), elsewhere=st.booleans(), error=names,
+    Pointers,
+    path=names,
+    owner=names,
+    name=names,
+    status=st.sampled_from(list(OwnerStatus)),
+    version=st.integers(-1, 2**31 - 1),
+    mzxid=longs,
+    seen_ms=longs,
+    ledgers=st.lists(longs, max_size=5, unique=True).map(tuple),
+    elsewhere=st.booleans(),
+    error=names,
     copies=st.just(()),
-).flatmap(lambda node: st.sets(st.sampled_from(node.ledgers or (0,))).map(
-    lambda some: node._replace(dropped=tuple(i for i in node.ledgers if i in some))
-))  # fmt: skip
+).flatmap(
+    lambda node: st.sets(st.sampled_from(node.ledgers or (0,))).map(
+        lambda some: node._replace(dropped=tuple(i for i in node.ledgers if i in some))
+    )
+)
 COLUMNS = ("ledger", "mzxid", "version", "ctime_ms", "seen_ms", "state", "last_entry", "length")
 
 

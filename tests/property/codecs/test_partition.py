@@ -148,9 +148,13 @@ def source_log(made: list[Shape]) -> list[bytes]:
 
 def new_track(position: Position) -> Track:
     lease = Lease(
-        "l", Endpoint("east", "e:1", EAST), Endpoint("west", "w:1", WEST), FLOW, "batches",
+        "l",
+        Endpoint("east", "e:1", EAST),
+        Endpoint("west", "w:1", WEST),
+        FLOW,
+        "batches",
         (Assignment(WHERE, WHERE, position, 0),),
-    )  # fmt: skip
+    )
     return Track(lease.assignments[0], lease)
 
 
@@ -412,9 +416,7 @@ PAUSE = [("retain", 99), ("fetch", 0), ("keep", 0), ("die", 0)]
 @settings(max_examples=100, deadline=None)
 @given(shapes(), shapes(), steps_of(*RETAINING))
 @example(
-    [(LOCAL, (0, 1), 2)],
-    [(LOCAL, (0, 1), 2)],
-    [("fetch", 1), ("send", 0), ("answer", 0), ("crash", 0), ("pause", 0)],
+    [(LOCAL, (0, 1), 2)], [(LOCAL, (0, 1), 2)], [("fetch", 1), ("send", 0), ("answer", 0), ("crash", 0), ("pause", 0)]
 )
 def test_what_a_source_still_has_after_retention_is_there_once_in_order(
     made: list[Shape], more: list[Shape], steps: list[Step]

@@ -42,8 +42,12 @@ def test_the_index_describes_the_ledger(found: list[bytes]) -> None:
     written = offloaded(found, BLOCK, owner="t/ns/persistent/b")
     index = offload_index.index_of(written.index, "x")
     assert (index.last_entry, index.length, index.data_length, index.closed, index.claim) == (
-        len(found) - 1, sum(map(len, found)), len(written.data), True, Claim(Component.DATA, "t/ns/persistent/b"),
-    )  # fmt: skip
+        len(found) - 1,
+        sum(map(len, found)),
+        len(written.data),
+        True,
+        Claim(Component.DATA, "t/ns/persistent/b"),
+    )
     assert [(int(b["first"]), int(b["offset"])) for b in index.blocks] == written.blocks
 
 
@@ -140,8 +144,19 @@ def test_names_of_objects_are_read_as_they_are_written(msb: int, lsb: int, ledge
 UID = offload_index.uid_of(1, 2)
 
 
-@pytest.mark.parametrize("key", ["", "a", UID, f"{UID}-ledger-", f"{UID}-ledger-1-inde", f"x{UID}-ledger-1",
-                                 f"{UID}-ledger-{1 << 63}", f"{UID}-ledger-1\n"])  # fmt: skip
+@pytest.mark.parametrize(
+    "key",
+    [
+        "",
+        "a",
+        UID,
+        f"{UID}-ledger-",
+        f"{UID}-ledger-1-inde",
+        f"x{UID}-ledger-1",
+        f"{UID}-ledger-{1 << 63}",
+        f"{UID}-ledger-1\n",
+    ],
+)
 def test_other_names_have_no_owner(key: str) -> None:
     assert offload_index.pair_of(key) is None
 

@@ -15,9 +15,13 @@ LONG, VALUE = st.integers(-(1 << 63), (1 << 63) - 1), st.binary(max_size=60)
 CODEC = st.sampled_from((codecs.NONE, codecs.LZ4, codecs.ZLIB, codecs.ZSTD, codecs.SNAPPY))
 PAIRS = st.lists(st.tuples(VALUE, VALUE), max_size=3)
 OWN: dict[str, Any] = {
-    "properties": PAIRS, "partition_key": VALUE, "ordering_key": VALUE, "event_time": LONG, "sequence_id": LONG,
+    "properties": PAIRS,
+    "partition_key": VALUE,
+    "ordering_key": VALUE,
+    "event_time": LONG,
+    "sequence_id": LONG,
     "null_value": st.booleans(),
-}  # fmt: skip
+}
 SINGLE = st.fixed_dictionaries({}, optional=OWN)
 PART = st.tuples(VALUE, SINGLE)
 BROKER = st.none() | st.fixed_dictionaries({}, optional={"broker_timestamp": LONG, "index": st.integers(0, 1 << 40)})
@@ -26,8 +30,12 @@ ENTRY = st.builds(
     lambda parts, codec, broker, checksum, given: batched(
         parts, codec=codec, broker=broker, checksum=checksum, **given
     ),
-    st.lists(PART, max_size=3), CODEC, BROKER, st.booleans(), st.fixed_dictionaries({}, optional=CHUNKED),
-)  # fmt: skip
+    st.lists(PART, max_size=3),
+    CODEC,
+    BROKER,
+    st.booleans(),
+    st.fixed_dictionaries({}, optional=CHUNKED),
+)
 
 
 def expected(value: bytes, given: dict[str, Any], sequence: int = 5) -> tuple[Any, ...]:

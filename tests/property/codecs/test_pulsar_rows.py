@@ -17,10 +17,15 @@ from trueup.state.common.errors import BadBytes
 
 POSITIVE = st.integers(0, (1 << 63) - 1)
 COMMON = {
-    "partition_key": VALUE, "ordering_key": VALUE, "event_time": POSITIVE, "sequence_id": POSITIVE,
-    "null_value": st.booleans(), "null_partition_key": st.booleans(), "partition_key_b64_encoded": st.booleans(),
+    "partition_key": VALUE,
+    "ordering_key": VALUE,
+    "event_time": POSITIVE,
+    "sequence_id": POSITIVE,
+    "null_value": st.booleans(),
+    "null_partition_key": st.booleans(),
+    "partition_key_b64_encoded": st.booleans(),
     "properties": PAIRS,
-}  # fmt: skip
+}
 SINGLE = st.fixed_dictionaries({}, optional={**COMMON, "compacted_out": st.booleans()})
 WHOLE = st.fixed_dictionaries({}, optional={**COMMON, "schema_version": VALUE, "producer_name": VALUE})
 BROKER = st.none() | st.fixed_dictionaries({}, optional={"broker_timestamp": POSITIVE, "index": POSITIVE})
@@ -28,8 +33,10 @@ OPTIONS = st.fixed_dictionaries({"codec": CODEC, "broker": BROKER, "checksum": s
 LONG = st.integers(0, 20_000).map(lambda size: b"v" * size)
 BATCH = st.builds(
     lambda parts, options, whole: batched(parts, **options, **whole),
-    st.lists(st.tuples(VALUE | LONG, SINGLE), max_size=5), OPTIONS, WHOLE,
-)  # fmt: skip
+    st.lists(st.tuples(VALUE | LONG, SINGLE), max_size=5),
+    OPTIONS,
+    WHOLE,
+)
 ALONE = st.builds(lambda value, options, whole: encoded(value, **options, **whole), VALUE | LONG, OPTIONS, WHOLE)
 
 
@@ -52,21 +59,38 @@ def together(entries: list[bytes]) -> list[tuple[Any, ...]]:
         key = bytes_of(rows, rows.key, row)
         key = decoded(key) if key is not None and rows.encoded[row] else key
         numbers = (rows.entry, rows.batch_index, rows.publish_ms, rows.event_ms, rows.sequence)
-        found.append((
-            *(int(each[row]) for each in numbers), key, bytes_of(rows, rows.ordering_key, row),
-            bytes_of(rows, rows.value, row), bytes_of(rows, rows.producer, at),
-            bytes_of(rows, rows.schema_version, at), pairs_of(rows, row),
-        ))  # fmt: skip
+        found.append(
+            (
+                *(int(each[row]) for each in numbers),
+                key,
+                bytes_of(rows, rows.ordering_key, row),
+                bytes_of(rows, rows.value, row),
+                bytes_of(rows, rows.producer, at),
+                bytes_of(rows, rows.schema_version, at),
+                pairs_of(rows, row),
+            )
+        )
     return found
 
 
 def alone(entries: list[bytes]) -> list[tuple[Any, ...]]:
     return [
-        (m.entry, m.batch_index, m.publish_ms, m.event_ms, m.sequence, m.key, m.ordering_key, m.value,
-         m.producer.encode(errors="surrogateescape"), m.schema_version,
-         [tuple(text.encode(errors="surrogateescape") for text in pair) for pair in m.properties])
-        for at, data in enumerate(entries, 3) for m in messages_of(entry_of(memoryview(data), "here"), 7, at, "here")
-    ]  # fmt: skip
+        (
+            m.entry,
+            m.batch_index,
+            m.publish_ms,
+            m.event_ms,
+            m.sequence,
+            m.key,
+            m.ordering_key,
+            m.value,
+            m.producer.encode(errors="surrogateescape"),
+            m.schema_version,
+            [tuple(text.encode(errors="surrogateescape") for text in pair) for pair in m.properties],
+        )
+        for at, data in enumerate(entries, 3)
+        for m in messages_of(entry_of(memoryview(data), "here"), 7, at, "here")
+    ]
 
 
 @settings(max_examples=300)
@@ -98,10 +122,16 @@ def test_a_batch_that_is_cut_is_refused(parts: list[Part], drawn: st.DataObject)
         together([cut])
 
 
-@pytest.mark.parametrize("unusual", [
-    {"encryption_keys": [b""]}, {"marker_type": 10}, {"txnid_most_bits": 1}, {"num_chunks_from_msg": 2},
-    {"event_time": -1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "unusual",
+    [
+        {"encryption_keys": [b""]},
+        {"marker_type": 10},
+        {"txnid_most_bits": 1},
+        {"num_chunks_from_msg": 2},
+        {"event_time": -1},
+    ],
+)
 def test_unusual_entries_are_refused(unusual: dict[str, Any]) -> None:
     with pytest.raises(UnusualError):
         together([encoded(b"x", **unusual)])

@@ -33,10 +33,20 @@ def test_stored_messages_read_back_as_columns(messages: list[Message]) -> None:
     assert [
         Message(bytes(body), bytes(props), topic.encode(), *map(int, numbers))
         for body, props, topic, *numbers in zip(
-            found.bodies, found.properties, found.topics(), found.queues, found.offsets, found.flags, found.sys,
-            found.born, found.stored, found.deliveries, found.physical, strict=True,
+            found.bodies,
+            found.properties,
+            found.topics(),
+            found.queues,
+            found.offsets,
+            found.flags,
+            found.sys,
+            found.born,
+            found.stored,
+            found.deliveries,
+            found.physical,
+            strict=True,
         )
-    ] == messages  # fmt: skip
+    ] == messages
 
 
 def unpacked(body: bytes) -> list[tuple[bytes, bytes, int]]:

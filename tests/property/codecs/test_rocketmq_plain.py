@@ -92,9 +92,11 @@ def written(record: Record, usual: bool, monkeypatch: pytest.MonkeyPatch) -> tup
 
 NAMES = st.sampled_from(["a", "b%", "%b", "TAGS", "DELAY", "own name"])
 PLAIN = st.tuples(
-    st.none() | ASCII.map(str.encode), BODIES, st.integers(0, 9),
+    st.none() | ASCII.map(str.encode),
+    BODIES,
+    st.integers(0, 9),
     st.lists(st.tuples(NAMES, ASCII.map(str.encode)), max_size=4),
-)  # fmt: skip
+)
 
 
 @given(PLAIN | RECORDS)

@@ -85,10 +85,15 @@ def ledgers(draw: st.DrawFn) -> Ledgers:
     rows = []
     for ledger in range(draw(st.integers(1, 6))):
         members = draw(ensembles)
-        rows.append(row(
-            ledger, *members, quorum=draw(st.integers(1, len(members[0]))),
-            entries=draw(st.sampled_from([0, 1, 2, 3, MANY, MANY])), state=draw(st.sampled_from([0, 1, 2, 3, 3, 3, 9])),
-        ))  # fmt: skip
+        rows.append(
+            row(
+                ledger,
+                *members,
+                quorum=draw(st.integers(1, len(members[0]))),
+                entries=draw(st.sampled_from([0, 1, 2, 3, MANY, MANY])),
+                state=draw(st.sampled_from([0, 1, 2, 3, 3, 3, 9])),
+            )
+        )
     return concat(rows)
 
 
@@ -140,8 +145,13 @@ def test_the_names_of_racks_do_not_matter(many: Ledgers, seen: Topology, names: 
 def test_a_ring_turned_is_the_same_ring(many: Ledgers, seen: Topology) -> None:
     many = many.take(np.isin(many.entries, [0, MANY]))  # entries begin at the first member
     turned = [
-        row(int(many.ledger[at]), *[one[1:] + one[:1] for one in many.ensembles(at)], quorum=int(many.quorum[at]),
-            state=int(many.state[at]), entries=int(many.entries[at]))
+        row(
+            int(many.ledger[at]),
+            *[one[1:] + one[:1] for one in many.ensembles(at)],
+            quorum=int(many.quorum[at]),
+            state=int(many.state[at]),
+            entries=int(many.entries[at]),
+        )
         for at in range(len(many))
-    ]  # fmt: skip
+    ]
     assert columns(judge(many, seen)) == columns(judge(concat(turned), seen))

@@ -8,15 +8,7 @@ from hypothesis import strategies as st
 
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.replication.headers import Path
-from trueup.state.replication.provenance import (
-    SINGLE,
-    WHOLE,
-    onward,
-    path_with,
-    producer_id,
-    tag_of,
-    tokens_in,
-)
+from trueup.state.replication.provenance import SINGLE, WHOLE, onward, path_with, producer_id, tag_of, tokens_in
 from trueup.state.replication.topology import LinkRoute, doubled
 
 sizes = st.integers(2, 6)

@@ -201,10 +201,14 @@ class FaultyWriter(Side):
         for search in searches.values():
             while (span := search.span()) is not None:
                 rows = list(enumerate(self.world.target))[slice(*span)]
-                search.read(span[0], [
-                    (prefix_of(WRITER_ID, SOURCES[log]), CopiedRecord(offset, at))
-                    for at, (log, offset) in rows if log >= 0
-                ])  # fmt: skip
+                search.read(
+                    span[0],
+                    [
+                        (prefix_of(WRITER_ID, SOURCES[log]), CopiedRecord(offset, at))
+                        for at, (log, offset) in rows
+                        if log >= 0
+                    ],
+                )
         return {}
 
     def logs_of(self, topic: str) -> list[LogId]:
@@ -289,10 +293,15 @@ class Run:
     def open(self) -> Any:
         """A copier at the journaled positions."""
         lease = Lease(
-            "l", Endpoint("east", "e", 0), Endpoint("west", "w", 1), WRITER_ID, "records",
+            "l",
+            Endpoint("east", "e", 0),
+            Endpoint("west", "w", 1),
+            WRITER_ID,
+            "records",
             tuple(Assignment(log, TARGET, position, 0) for log, position in zip(SOURCES, self.journal, strict=True)),
-            failures="dead-letter", dead_letters="letters",
-        )  # fmt: skip
+            failures="dead-letter",
+            dead_letters="letters",
+        )
         return self._pump.open(lease)
 
     def lease(self) -> bool:
@@ -343,9 +352,10 @@ def untrue(world: World, claims: Iterable[Claim]) -> list[Claim]:
     """The claims that are false for a record of the source."""
     places = [{offset: at for at, offset in copies(world, number)} for number in range(len(SOURCES))]
     return [
-        claim for claim in claims
+        claim
+        for claim in claims
         if any(offset >= claim.position.offset and at < claim.end for offset, at in places[claim.log].items())
-    ]  # fmt: skip
+    ]
 
 
 SEEDS = given(st.integers(0, 1 << 40))

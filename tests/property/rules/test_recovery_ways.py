@@ -33,9 +33,16 @@ def pairs() -> Iterator[Pair]:
     for source, target, here, there, mine in product(LogIdentity, LogIdentity, FLAGS, FLAGS, product(FLAGS, repeat=3)):
         stopped, refilling, begun = mine
         one = PartitionStanding(
-            source, target, here and source is not LogIdentity.GONE, target is not LogIdentity.GONE and not there,
-            target is not LogIdentity.GONE, stopped, False, refilling, begun,
-        )  # fmt: skip
+            source,
+            target,
+            here and source is not LogIdentity.GONE,
+            target is not LogIdentity.GONE and not there,
+            target is not LogIdentity.GONE,
+            stopped,
+            False,
+            refilling,
+            begun,
+        )
         yield observed(one), None
         for to, back, (also, begins) in product(LogIdentity, LogIdentity, product(FLAGS, repeat=2)):
             # Both ends exist for both links, or for neither.
@@ -43,9 +50,14 @@ def pairs() -> Iterator[Pair]:
                 source is LogIdentity.GONE
             ):
                 other = PartitionStanding(
-                    to, back, there and to is not LogIdentity.GONE, back is not LogIdentity.GONE and not here,
-                    back is not LogIdentity.GONE, also, begun=begins,
-                )  # fmt: skip
+                    to,
+                    back,
+                    there and to is not LogIdentity.GONE,
+                    back is not LogIdentity.GONE and not here,
+                    back is not LogIdentity.GONE,
+                    also,
+                    begun=begins,
+                )
                 yield observed(one), observed(other)
 
 
@@ -103,8 +115,10 @@ def test_no_command_that_is_shown_is_refused() -> None:
             if "link reset" in way.command and not may_reset(mine, back, to):
                 wrong.append((mine, back, way.command))
             if "refill {link}" in way.command and refillable(mine, back) in (
-                Refillable.NOTHING, Refillable.BACK_COPIED, Refillable.COPYING,
-            ):  # fmt: skip
+                Refillable.NOTHING,
+                Refillable.BACK_COPIED,
+                Refillable.COPYING,
+            ):
                 wrong.append((mine, back, way.command))
     assert wrong == []
 
@@ -121,8 +135,10 @@ def test_a_link_is_not_reset_while_the_opposite_one_can_restore_what_its_source_
         PartitionStanding(target=LogIdentity.OTHER, stopped=True),
     )
     assert (restores(whole, lost), may_reset(lost, whole, "latest"), may_reset(whole, lost, "latest")) == (
-        True, False, True,
-    )  # fmt: skip
+        True,
+        False,
+        True,
+    )
 
 
 def test_every_command_of_the_table_leads_out_of_some_state() -> None:

@@ -44,11 +44,18 @@ def windows(one: One) -> list[tuple[list[str], set[str]]]:
 
 
 def folded(found: list[One], dead: set[str], missing: set[str], writable: set[str]) -> FailureEffect:
-    rows = concat([
-        row(number, *[ring for _, ring in one.fragments], quorum=one.quorum, entries=MANY,
-            state=LedgerState.OPEN if one.open else LedgerState.CLOSED)
-        for number, one in enumerate(found)
-    ])  # fmt: skip
+    rows = concat(
+        [
+            row(
+                number,
+                *[ring for _, ring in one.fragments],
+                quorum=one.quorum,
+                entries=MANY,
+                state=LedgerState.OPEN if one.open else LedgerState.CLOSED,
+            )
+            for number, one in enumerate(found)
+        ]
+    )
     last = np.array([-1 if one.open else one.last for one in found])
     length = np.array([0 if one.open else 100 * (one.last + 1) for one in found])
     what = WhatIf({"loss": dead}, set(BOOKIES), set(BOOKIES) - missing, writable)
@@ -73,8 +80,12 @@ def test_copies_are_those_of_the_weakest_entry_of_a_touched_fragment(
     fewer = [number for number, copies in left.items() if 1 < copies < found[number].quorum]
     loss = folded(found, dead, missing, set(BOOKIES))
     assert (loss.ledgers, loss.lost, loss.one_copy, loss.fewer, loss.named) == (
-        len(left), len(lost), len(one), len(fewer), lost[:NAMED]
-    )  # fmt: skip
+        len(left),
+        len(lost),
+        len(one),
+        len(fewer),
+        lost[:NAMED],
+    )
 
 
 @given(st.lists(ledgers(), min_size=1, max_size=5), st.sampled_from(BOOKIES))

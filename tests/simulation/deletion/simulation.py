@@ -241,18 +241,28 @@ class Simulation:
 
     def _begin_orphans(self) -> OrphanObjects:
         made = self.parts.orphans(
-            {"shelf": self.shelf}, {"shelf": StoreSettings("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
-            self.parts.asked(self.world, self.shelf), self.object_journal, LiveSection(lambda: self.policy),  # type: ignore[arg-type]
-            lambda *_: None, lambda: self.world.now_ms,
-        )  # fmt: skip
+            {"shelf": self.shelf},
+            {"shelf": StoreSettings("shelf", cluster=CLUSTER, list_s=1)},  # type: ignore[dict-item]
+            self.parts.asked(self.world, self.shelf),
+            self.object_journal,
+            LiveSection(lambda: self.policy),  # type: ignore[arg-type]
+            lambda *_: None,
+            lambda: self.world.now_ms,
+        )
         made.load()
         return made
 
     def _begin(self) -> DeletionReconciler:
         made = self.parts.deletions(
-            self.connector, self.journal, LiveSection(lambda: self.policy), lambda: 1,  # type: ignore[arg-type]
-            self._counted, lambda: self.world.now_ms, BUCKETS, self.connector.check,
-        )  # fmt: skip
+            self.connector,
+            self.journal,
+            LiveSection(lambda: self.policy),
+            lambda: 1,  # type: ignore[arg-type]
+            self._counted,
+            lambda: self.world.now_ms,
+            BUCKETS,
+            self.connector.check,
+        )
         made.load()
         self._feed(made, asked=True)
         return made
@@ -270,9 +280,13 @@ class Simulation:
             tail = "\n".join([again, *self.world.log[-30:]])
             raise Violation(f"seed {self.seed}: {error}\n{tail}") from error
         return Outcome(
-            self.seed, len(self.connector.deleted), self.ends.get(DeletionStage.CONFIRMED, 0),
-            self.ends.get(DeletionStage.WITHDRAWN, 0), self.crashes, self.shelf.deleted,
-        )  # fmt: skip
+            self.seed,
+            len(self.connector.deleted),
+            self.ends.get(DeletionStage.CONFIRMED, 0),
+            self.ends.get(DeletionStage.WITHDRAWN, 0),
+            self.crashes,
+            self.shelf.deleted,
+        )
 
     def _step(self) -> None:
         self.world.step()
@@ -356,9 +370,9 @@ class Simulation:
             elif OWNERS.index(ledger.owner) % BUCKETS == bucket:
                 state = LedgerState.CLOSED if ledger.closed else LedgerState.OPEN
                 owner = names.setdefault(ledger.owner, len(names))
-                rows.append((
-                    number, ledger.zxid, 1, self.world.now_ms, 3, 10, ledger.version, owner, 0, state, Component.DATA,
-                ))  # fmt: skip
+                rows.append(
+                    (number, ledger.zxid, 1, self.world.now_ms, 3, 10, ledger.version, owner, 0, state, Component.DATA)
+                )
         return OwnedLedgerTable(np.array(rows, OWNED), tuple(names)) if rows else NO_LEDGERS
 
     def _nodes(self, bucket: int, keys: Sequence[str]) -> OwnedLedgerTable:
@@ -367,10 +381,20 @@ class Simulation:
             if OWNERS.index(owner) % BUCKETS == bucket:
                 node, world = self.world.nodes.get(owner), self.world
                 made.append(
-                    Pointers(owner, owner, "", OwnerStatus.READABLE, node.version, node.zxid, world.now_ms,
-                             tuple(node.listed), tuple(i for i in node.listed if self.connector.dropped(node, i)))
-                    if node else Pointers(owner, owner, "", OwnerStatus.GONE, -1, world.zxid, world.now_ms)
-                )  # fmt: skip
+                    Pointers(
+                        owner,
+                        owner,
+                        "",
+                        OwnerStatus.READABLE,
+                        node.version,
+                        node.zxid,
+                        world.now_ms,
+                        tuple(node.listed),
+                        tuple(i for i in node.listed if self.connector.dropped(node, i)),
+                    )
+                    if node
+                    else Pointers(owner, owner, "", OwnerStatus.GONE, -1, world.zxid, world.now_ms)
+                )
         return nodes_of(made) if made else NO_NODES
 
     def _settle(self) -> None:

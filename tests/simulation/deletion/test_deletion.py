@@ -9,8 +9,7 @@ SEEDS, ALWAYS, TOGETHER = 1000, 100, 100
 
 
 @pytest.mark.parametrize(
-    "first",
-    [pytest.param(n, marks=[pytest.mark.release] if n >= ALWAYS else []) for n in range(0, SEEDS, TOGETHER)],
+    "first", [pytest.param(n, marks=[pytest.mark.release] if n >= ALWAYS else []) for n in range(0, SEEDS, TOGETHER)]
 )
 def test_nothing_in_use_is_deleted_and_everything_forgotten_is(first: int) -> None:
     outcomes = [simulate(seed) for seed in range(first, first + TOGETHER)]

@@ -164,9 +164,22 @@ class Blind(OwnerBucket):
         (Parts(bucket=Eager), "the view says"),
         (Parts(bucket=Blind), "the view says"),
     ],
-    ids=["owner unchecked", "ledger unchecked", "newest", "newest and eager", "unread", "trusting", "deaf", "half",
-         "late", "amnesic", "forgetful", "eager", "blind"],
-)  # fmt: skip
+    ids=[
+        "owner unchecked",
+        "ledger unchecked",
+        "newest",
+        "newest and eager",
+        "unread",
+        "trusting",
+        "deaf",
+        "half",
+        "late",
+        "amnesic",
+        "forgetful",
+        "eager",
+        "blind",
+    ],
+)
 def test_a_defective_part_is_caught(parts: Parts, says: str) -> None:
     assert re.match(rf"seed \d+: .*{says}", complaint(parts))
 
@@ -195,8 +208,13 @@ class VerifiedOnce(Connector):
     """Verifies a copy at the decision only, not before the deletion."""
 
     def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
-        return [DeletionResult(m.ledger, "ready", "") if super(VerifiedOnce, self).verified(self.pair(m)) else
-                DeletionResult(m.ledger, "refused", "it is not whole") for m in deletions if self.pair(m)]  # fmt: skip
+        return [
+            DeletionResult(m.ledger, "ready", "")
+            if super(VerifiedOnce, self).verified(self.pair(m))
+            else DeletionResult(m.ledger, "refused", "it is not whole")
+            for m in deletions
+            if self.pair(m)
+        ]
 
     def pair(self, deletion: Deletion) -> ObjectPair:
         node = self.world.nodes.get(deletion.owner)

@@ -306,16 +306,24 @@ class Simulation:
         self.journal, self.checker = Journal(self.random), Checker(self.world)
         self.admin = Admin(self.world, self.checker)
         self.settings = ReadPrioritySettings(
-            admin=["http://b"], mode="enforce", declared=DECLARED, stall_looks=STALL_LOOKS, settle_looks=SETTLE_LOOKS,
-            settle_s=SETTLE_S, unload=self.random.random() < 0.5,
-        )  # fmt: skip
+            admin=["http://b"],
+            mode="enforce",
+            declared=DECLARED,
+            stall_looks=STALL_LOOKS,
+            settle_looks=SETTLE_LOOKS,
+            settle_s=SETTLE_S,
+            unload=self.random.random() < 0.5,
+        )
         self.reconciler = self._started()
 
     def _started(self) -> ReadPriorityReconciler:
         made = ReadPriorityReconciler(
-            LiveSection(lambda: self._chosen()), Observer(self.world, self.admin, self.checker),
-            lambda keep: PolicyWriter(self.admin, keep, lambda: self.world.now_ms), self.journal, lambda _: None,
-        )  # fmt: skip
+            LiveSection(lambda: self._chosen()),
+            Observer(self.world, self.admin, self.checker),
+            lambda keep: PolicyWriter(self.admin, keep, lambda: self.world.now_ms),
+            self.journal,
+            lambda _: None,
+        )
         made.load()
         return made
 

@@ -7,8 +7,10 @@ from tests.simulation.read_priority.simulation import Simulation
 from tests.simulation.read_priority.world import BK, FIELD, TS
 
 CHUNK = 20
-SEEDS = [pytest.param(at, marks=[pytest.mark.release] if at >= 100 else [], id=f"{at}-{at + CHUNK - 1}")
-         for at in range(0, 1_000, CHUNK)]  # fmt: skip
+SEEDS = [
+    pytest.param(at, marks=[pytest.mark.release] if at >= 100 else [], id=f"{at}-{at + CHUNK - 1}")
+    for at in range(0, 1_000, CHUNK)
+]
 
 
 @pytest.mark.parametrize("first", SEEDS)

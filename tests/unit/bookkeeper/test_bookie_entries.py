@@ -95,8 +95,12 @@ def test_a_password_is_not_shown() -> None:
 
 
 RECORD = metadata.gone(6, 0, 0) | {
-    "state": 3, "ensemble": 1, "quorum": 1, "ack_quorum": 1, "fragments": [{"first_entry": 0, "bookies": ["a:1"]}],
-}  # fmt: skip
+    "state": 3,
+    "ensemble": 1,
+    "quorum": 1,
+    "ack_quorum": 1,
+    "fragments": [{"first_entry": 0, "bookies": ["a:1"]}],
+}
 
 
 @pytest.mark.parametrize("version", [2, 3])
@@ -109,11 +113,7 @@ def test_metadata_have_the_digest(version: int) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [
-        metadata.encode(RECORD, 1),
-        metadata.encode(RECORD, 2, password=None),
-        metadata.encode(RECORD, 3, password=None),
-    ],
+    [metadata.encode(RECORD, 1), metadata.encode(RECORD, 2, password=None), metadata.encode(RECORD, 3, password=None)],
 )
 def test_metadata_without_a_digest(data: bytes) -> None:
     with pytest.raises(Stop, match="expected the digest type of a ledger in /ledgers/L6; found none"):

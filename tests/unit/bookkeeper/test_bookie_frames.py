@@ -33,11 +33,7 @@ def bodies(made: BookieFrames) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "pieces",
-    [
-        (b"\0\0\0\2hi\0\0\0\0\0\0\0\3abc",),
-        (b"\0", b"\0\0\2", b"h", b"i\0\0", b"\0\0\0\0\0", b"\3a", b"bc"),
-    ],
+    "pieces", [(b"\0\0\0\2hi\0\0\0\0\0\0\0\3abc",), (b"\0", b"\0\0\2", b"h", b"i\0\0", b"\0\0\0\0\0", b"\3a", b"bc")]
 )
 def test_frames_are_cut_out_of_whatever_arrives(pieces: tuple[bytes, ...]) -> None:
     assert bodies(frames(*pieces)) == [b"hi", b"", b"abc"]
@@ -202,10 +198,16 @@ def test_a_bookie_that_does_not_listen_is_asked_again(peer: Peer) -> None:
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
-        (Code.NO_LEDGER, NoSuchLedger), (Code.NO_ENTRY, NoSuchEntry), (Code.UNAUTHORIZED, Stop),
-        (Code.BAD_VERSION, Stop), (Code.IO, Retry), (Code.TOO_MANY, Retry), (Code.UNKNOWN_STATE, Retry), (999, Retry),
+        (Code.NO_LEDGER, NoSuchLedger),
+        (Code.NO_ENTRY, NoSuchEntry),
+        (Code.UNAUTHORIZED, Stop),
+        (Code.BAD_VERSION, Stop),
+        (Code.IO, Retry),
+        (Code.TOO_MANY, Retry),
+        (Code.UNKNOWN_STATE, Retry),
+        (999, Retry),
     ],
-)  # fmt: skip
+)
 def test_refusals_have_a_remedy(code: int, kind: type[Exception]) -> None:
     assert type(failure(code, "entry 3 of ledger 7", "b:1")) is kind
 

@@ -122,9 +122,12 @@ def test_nodes_that_may_not_be_read_are_a_problem() -> None:
 @pytest.mark.parametrize(
     ("parent", "ledger"),
     [
-        ("0000/0000/0001/1170", 70_000), ("0/0/1/1170", 70_000), ("ffff/ffff/ffff/ffff", -1), ("0000/0000/0001", -1),
+        ("0000/0000/0001/1170", 70_000),
+        ("0/0/1/1170", 70_000),
+        ("ffff/ffff/ffff/ffff", -1),
+        ("0000/0000/0001", -1),
         ("0000/0000/0001/urL1", -1),
     ],
-)  # fmt: skip
+)
 def test_the_levels_above_a_mark_name_its_ledger(parent: str, ledger: int) -> None:
     assert PATHS.marked_below(f"{PATHS.marks}/{parent}") == ledger

@@ -34,9 +34,13 @@ class FakeBookies:
 
 def read(bookies: FakeBookies, ledger: int, ensemble: list[str]) -> list[bytes]:
     record: Any = {
-        "ledger": ledger, "state": LedgerState.CLOSED, "last_entry": 3, "quorum": len(ensemble), "length": 4,
+        "ledger": ledger,
+        "state": LedgerState.CLOSED,
+        "last_entry": 3,
+        "quorum": len(ensemble),
+        "length": 4,
         "fragments": [{"first_entry": 0, "bookies": ensemble}],
-    }  # fmt: skip
+    }
     made: Any = bookies
     return [bytes(payload) for _, payload in LedgerReader(record, DIGEST, made, lambda _: None).read()]
 

@@ -209,8 +209,12 @@ def test_a_bookie_that_was_lost_before_is_not_held():
 
 
 def test_a_bookie_that_returns_from_a_hold_is_not_held():
-    settled = run((5, seen("b1", "b2", "b3", names=(*ALL, "b5"))), (1_005, seen("b1", "b2", "b3", names=(*ALL, "b5"))),
-                  (2_000, seen("b2", "b3", names=(*ALL, "b5"))), before=started_with("b5"))  # fmt: skip
+    settled = run(
+        (5, seen("b1", "b2", "b3", names=(*ALL, "b5"))),
+        (1_005, seen("b1", "b2", "b3", names=(*ALL, "b5"))),
+        (2_000, seen("b2", "b3", names=(*ALL, "b5"))),
+        before=started_with("b5"),
+    )
     assert states(settled)[0] == ("writable", False)
 
 

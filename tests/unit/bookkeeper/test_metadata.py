@@ -29,24 +29,40 @@ V2 = (
 )
 SEGMENT = b"".join(b"\x0a" + bytes([len(name)]) + name.encode() for name in MEMBERS) + b"\x10\x00"
 V3 = (
-    b"\x08\x02\x10\x03\x18\x80\x20\x20\x63\x28\x03\x32" + bytes([len(SEGMENT)]) + SEGMENT
+    b"\x08\x02\x10\x03\x18\x80\x20\x20\x63\x28\x03\x32"
+    + bytes([len(SEGMENT)])
+    + SEGMENT
     + b"\x38\x01\x42\x03s\x00t\x48\x02\x50\x80\x88\xe6\xde\x97\x31"
     + b"\x5a\x15\x0a\x0bapplication\x12\x06pulsar\x60\x00"
-)  # fmt: skip
+)
 
 
 def message(body: bytes) -> bytes:
-    return HEAD + b"3\n" + bytes([len(body)]) + body if len(body) < 128 else HEAD + b"3\n" + bytes(
-        [len(body) & 127 | 128, len(body) >> 7]
-    ) + body  # fmt: skip
+    return (
+        HEAD + b"3\n" + bytes([len(body)]) + body
+        if len(body) < 128
+        else HEAD + b"3\n" + bytes([len(body) & 127 | 128, len(body) >> 7]) + body
+    )
 
 
 def expected(**changes: object) -> LedgerRecord:
     return {
-        "ledger": 59, "mzxid": 1234, "version": 2, "ctime_ms": 1_690_000_000_000, "seen_ms": 9, "state": 3,
-        "ensemble": 3, "quorum": 2, "ack_quorum": 2, "last_entry": 99, "length": 4096,
-        "fragments": [{"first_entry": 0, "bookies": MEMBERS}], "custom": {}, "error": "", **changes,
-    }  # type: ignore[return-value] # fmt: skip
+        "ledger": 59,
+        "mzxid": 1234,
+        "version": 2,
+        "ctime_ms": 1_690_000_000_000,
+        "seen_ms": 9,
+        "state": 3,
+        "ensemble": 3,
+        "quorum": 2,
+        "ack_quorum": 2,
+        "last_entry": 99,
+        "length": 4096,
+        "fragments": [{"first_entry": 0, "bookies": MEMBERS}],
+        "custom": {},
+        "error": "",
+        **changes,
+    }  # type: ignore[return-value]
 
 
 def refused(data: bytes) -> BadBytes:

@@ -29,10 +29,17 @@ BOOKIES = ["127.0.0.1:3181", "127.0.0.2:3181"]
 @pytest.mark.parametrize(
     ("location", "seen"),
     [
-        (None, None), ("/r1", "/r1"), ("/r1/", "/r1"), ("/r1//", "/r1/"), ("/dc/r1", "/dc/r1"),
-        ("", ""), ("/", ""), ("r1", ""), ("r1/", ""),
+        (None, None),
+        ("/r1", "/r1"),
+        ("/r1/", "/r1"),
+        ("/r1//", "/r1/"),
+        ("/dc/r1", "/dc/r1"),
+        ("", ""),
+        ("/", ""),
+        ("r1", ""),
+        ("r1/", ""),
     ],
-)  # fmt: skip
+)
 def test_locations_are_normalised(location: str | None, seen: str | None) -> None:
     assert normal(location) == seen
 
@@ -53,8 +60,7 @@ def test_the_published_host_goes_before_that_in_the_id(bookie: str, hosts: dict[
 
 
 @pytest.mark.parametrize(
-    ("host", "address"),
-    [("127.0.0.7", "127.0.0.7"), ("::1", "0:0:0:0:0:0:0:1"), ("no such host", None)],
+    ("host", "address"), [("127.0.0.7", "127.0.0.7"), ("::1", "0:0:0:0:0:0:0:1"), ("no such host", None)]
 )
 def test_addresses_are_written_as_java_writes_them(host: str, address: str | None) -> None:
     assert address_of(host) == address
@@ -210,10 +216,13 @@ PULSARS.load(b'{"g": {"b:1": {"rack": "/r1"}}}')
 @pytest.mark.parametrize(
     ("racks", "expected"),
     [
-        (Unmapped(), None), (StaticRacks({"b:1": "/r1"}), "/r1"), (StaticRacks({"b": "/r1"}), UNKNOWN_RACK),
-        (PULSARS, "/r1"), (PulsarRacks(), UNKNOWN_RACK),
+        (Unmapped(), None),
+        (StaticRacks({"b:1": "/r1"}), "/r1"),
+        (StaticRacks({"b": "/r1"}), UNKNOWN_RACK),
+        (PULSARS, "/r1"),
+        (PulsarRacks(), UNKNOWN_RACK),
     ],
-)  # fmt: skip
+)
 def test_a_rack_that_depends_on_a_host_that_may_not_be_read_is_unknown(racks: RackMap, expected: str | None) -> None:
     assert racks_of(racks, ["b:1"], {}, {"b:1"}) == {"b:1": expected}
 
@@ -221,8 +230,9 @@ def test_a_rack_that_depends_on_a_host_that_may_not_be_read_is_unknown(racks: Ra
 def test_scripts_do_not_receive_a_host_that_may_not_be_read(tmp_path: Path) -> None:
     racks = Script(script(tmp_path, PER_ADDRESS))
     assert racks_of(racks, ["127.0.0.1:1", "127.0.0.2:1"], {}, {"127.0.0.2:1"}) == {
-        "127.0.0.1:1": "/r1", "127.0.0.2:1": UNKNOWN_RACK,
-    }  # fmt: skip
+        "127.0.0.1:1": "/r1",
+        "127.0.0.2:1": UNKNOWN_RACK,
+    }
 
 
 def test_a_host_that_was_read_before_stays_in_force() -> None:
@@ -246,8 +256,10 @@ def test_a_source_returns_at_once_and_reports_the_result_later(tmp_path: Path) -
     before = asked.source.resolve(BOOKIES)
     asked.source.ask(0.0)
     assert (before, asked.source.resolve(BOOKIES), asked.changes) == (
-        dict.fromkeys(BOOKIES, UNKNOWN_RACK), {"127.0.0.1:3181": "/r1", "127.0.0.2:3181": "/r2"}, 1,
-    )  # fmt: skip
+        dict.fromkeys(BOOKIES, UNKNOWN_RACK),
+        {"127.0.0.1:3181": "/r1", "127.0.0.2:3181": "/r2"},
+        1,
+    )
 
 
 def test_the_last_racks_of_a_source_stay_in_force_and_their_age_is_reported(tmp_path: Path) -> None:

@@ -12,12 +12,21 @@ from trueup.streams.bookkeeper.selection import MOST, LedgerSelection, matching,
 def record(ledger: int, *fragments: str, owner: bytes = b"t/n/persistent/a") -> LedgerRecord:
     """A ledger with these fragments of two bookies each."""
     return {
-        "ledger": ledger, "mzxid": 1, "version": 0, "ctime_ms": 7, "seen_ms": 0, "state": int(LedgerState.CLOSED),
-        "ensemble": 2, "quorum": 2, "ack_quorum": 1, "last_entry": 9, "length": 1,
+        "ledger": ledger,
+        "mzxid": 1,
+        "version": 0,
+        "ctime_ms": 7,
+        "seen_ms": 0,
+        "state": int(LedgerState.CLOSED),
+        "ensemble": 2,
+        "quorum": 2,
+        "ack_quorum": 1,
+        "last_entry": 9,
+        "length": 1,
         "fragments": [{"first_entry": at, "bookies": names.split()} for at, names in enumerate(fragments)],
         "custom": {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": owner},
         "error": "",
-    }  # fmt: skip
+    }
 
 
 LEDGERS = [record(1, "a:1 b:1", "c:1 b:1"), record(2, "a:1 c:1", owner=b"t/m/persistent/a"), record(3, "d:1 b:1")]

@@ -1,6 +1,5 @@
 """An in-memory cluster behind the API that the status page and the command line use."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from copy import deepcopy
@@ -8,6 +7,22 @@ from types import MappingProxyType
 from typing import Any
 
 from tests.configuration import parse
+from tests.unit.cli.fake_rows import (
+    MINUTE,
+    NOW,
+    STATUSES,
+    copy,
+    deletion_move,
+    deletion_row,
+    deletion_status,
+    directory,
+    finding,
+    healthy_status,
+    link_row,
+    loss,
+    move,
+    unreferenced_ledgers,
+)
 from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
@@ -15,90 +30,6 @@ from trueup.streams.catalog import STREAMS
 from trueup.streams.replication.rows import by_topic
 from trueup.streams.runtime.stream import LimitedRows
 from trueup.streams.web.engine import SELECTORS
-
-STATUSES = ("writable", "readonly", "pending", "lost")
-NOW = time.time_ns() // 1_000_000
-MINUTE = 60_000
-DAY = 1440 * MINUTE
-
-
-def finding(ledger: int, verdict: str, rule: str, reason: str, **more: Any) -> dict[str, Any]:
-    return {
-        "ledger": ledger, "verdict": verdict, "rule": rule, "reason": reason, "copies": 1, "racks": 1,
-        "since_ms": NOW - 3 * MINUTE - ledger * 1000, "version": 3, "stage": "", "marked": False, "held": False, **more,
-    }  # fmt: skip
-
-
-def healthy_status() -> dict[str, Any]:
-    return {
-        "version": "0.1.0", "cluster": "east", "mode": "observe", "paused": False, "ready": True, "starting": False,
-        "started_ms": NOW - 5 * 60 * MINUTE, "now_ms": NOW, "problems": [], "waiting": {}, "without_copies": 0,
-        "streams": [{"name": "placement", "state": "running", "batch": 812, "rows_per_s": 5120.4, "batch_ms": 183,
-                     "behind": 0, "restarts": 0, "error": ""}],
-        "sources": [
-            {"name": "zookeeper", "state": "up", "age_ms": 312, "detail": "1204 ledgers, 0 unreadable"},
-            {"name": "journal", "state": "up", "age_ms": 40, "detail": "127.0.0.1:19092"},
-            {"name": "vote", "state": "up", "age_ms": 0, "detail": "ar1"},
-            {"name": "spark", "state": "up", "age_ms": 180, "detail": "local[2]"},
-        ],
-        "counts": {"true": 1204, "drifted": 0, "blocked": 0, "unknown": 0}, "ledgers": 1204, "oldest_drift_ms": None,
-        "marks": {"outstanding": 0, "ours": 0, "cap": 200, "idle_ms": 0}, "held": "", "unbound": "", "not_judged": 0,
-        "bookies": {"writable": ["b1:3181", "b2:3181"], "readonly": [], "pending": [], "lost": []},
-        "spark_ui": "http://127.0.0.1:4040",
-        "watches_ledgers": True, "links": [], "logdirs": [], "deletion": None,
-        "read_priority": None, "damages": {"reported": 0, "confirmed": 0},
-    }  # fmt: skip
-
-
-def link_row(name: str, **more: Any) -> dict[str, Any]:
-    counted = ("bytes", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated", "foreign", "foreign_tags")
-    return {
-        "link": name, "source": "east", "target": "west", "mode": "enforce", "paused": False, "state": "up",
-        "reason": "", "down": {}, "path": "batches", "path_reason": "", "topics": 1, "partitions": 2, "stopped": 0,
-        "heartbeat_age_ms": 3000, "heartbeat_lag_ms": 12, "differences": 0, "groups": 1, "group_lag": 0,
-        "lag_records": 0, "lag_ms": 0, "leases": 1, "rounds": 7, "taken_ms": NOW - 4000, "copied": 5000, "error": "",
-        **dict.fromkeys(counted, 0), **more,
-    }  # fmt: skip
-
-
-def directory(path: str, usable: int, **more: Any) -> dict[str, Any]:
-    return {
-        "kafka": "east", "broker": 1, "path": path, "volume": 0, "total": 100 << 30, "usable": usable,
-        "used": (100 << 30) - usable, "bytes": 20 << 30, "partitions": 12, "incoming": 0, "outgoing": 0, "online": True,
-        "cordoned": "", "strategy": "size", "skew": 0.6, "rule": "logdirs.uneven",
-        "reason": "replicas must be moved", "at_ms": NOW - 2000, **more,
-    }  # fmt: skip
-
-
-def loss(name: str, **more: Any) -> dict[str, Any]:
-    counted = ("lost", "one_copy", "fewer", "open", "unwritable", "unrepairable")
-    return {
-        "name": name, "bookies": 3, "ledgers": 700, **dict.fromkeys(counted, 0), "to_copy": float(5 << 30),
-        "named": [7, 21], **more,
-    }  # fmt: skip
-
-
-def move(stage: str) -> dict[str, Any]:
-    return {
-        "id": "east/move-1-orders-0-0badcafe", "kind": "move", "ledger": None, "link": None, "topic": "orders-0",
-        "broker": "east/1",
-        "rule": "logdirs.uneven", "reason": "10 GiB from /small to /large; skew 60%, then 40%", "copies": None,
-        "racks": None, "stage": stage, "next_ms": None, "requirements": {},
-        "evidence": {"broker": 1, "from": "/small", "to": "/large", "bytes": 10 << 30, "copied": 0,
-                     "skew_before": 0.6, "skew_after": 0.4},
-    }  # fmt: skip
-
-
-def copy(number: int) -> dict[str, Any]:
-    return {
-        "topic": "orders", "place": "", "partition": number, "target_topic": "orders", "target_place": "",
-        "target_partition": number,
-        "stage": "stopped" if number else "copying", "start": 0,
-        "offset": 2500, "source_end": 2600, "target_end": 2500, "lag_records": 100, "lag_ms": 65_000,
-        "path": "batches", "runs": 1, "reset": "", "at_ms": NOW - 4000, "error": "too large" if number else "",
-        "refill_until": -1,
-        "stopped": bool(number),
-    }  # fmt: skip
 
 
 class FakeEngine:
@@ -112,9 +43,15 @@ class FakeEngine:
         self.places: dict[int, tuple[str, str]] = {}
         self.found: dict[str, list[dict[str, Any]]] = {}
         self.members = [
-            {"bookie": f"127.0.0.{n}:3181", "rack": "/rack1" if n <= 3 else "/rack2", "status": "writable",
-             "since_ms": NOW - 60 * MINUTE, "ledgers": None} for n in range(1, 7)
-        ]  # fmt: skip
+            {
+                "bookie": f"127.0.0.{n}:3181",
+                "rack": "/rack1" if n <= 3 else "/rack2",
+                "status": "writable",
+                "since_ms": NOW - 60 * MINUTE,
+                "ledgers": None,
+            }
+            for n in range(1, 7)
+        ]
         self.done: list[dict[str, Any]] = []
         self.unclaimed: list[dict[str, Any]] = []
         self.in_progress: list[dict[str, Any]] = []
@@ -137,58 +74,48 @@ class FakeEngine:
         """A lagging link with one stopped partition."""
         self.connected = [link_row("east-west", lag_records=1200, lag_ms=65_000, stopped=1, error="too large")]
         self.state |= {"links": self.connected}
-        self.settings = parse({
-            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
-            "links": {"east-west": {"source": "east", "target": "west", "topics": ["orders"]}},
-        })  # fmt: skip
+        self.settings = parse(
+            {
+                "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+                "links": {"east-west": {"source": "east", "target": "west", "topics": ["orders"]}},
+            }
+        )
         return self
 
     def shelved(self) -> "FakeEngine":
         """A broker with a full, cordoned directory and an empty one, and a move that awaits approval."""
         self.shelves = [directory("/small", 5 << 30, cordoned="ours"), directory("/large", 65 << 30, volume=1)]
         self.moves = [move("awaiting approval")]
-        self.state |= {"logdirs": [{
-            "kafka": "east", "mode": "approve", "strategy": "size", "paused": False, "brokers": 1, "directories": 2,
-            "skew": 0.6, "rules": {"logdirs.uneven": 1}, "planned": 1, "planned_bytes": 10 << 30, "moving": 0,
-            "at_ms": NOW - 2000, "reason": "replicas must be moved",
-        }]}  # fmt: skip
+        self.state |= {
+            "logdirs": [
+                {
+                    "kafka": "east",
+                    "mode": "approve",
+                    "strategy": "size",
+                    "paused": False,
+                    "brokers": 1,
+                    "directories": 2,
+                    "skew": 0.6,
+                    "rules": {"logdirs.uneven": 1},
+                    "planned": 1,
+                    "planned_bytes": 10 << 30,
+                    "moving": 0,
+                    "at_ms": NOW - 2000,
+                    "reason": "replicas must be moved",
+                }
+            ]
+        }
         self.settings = parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}}})
         return self
 
     def forgotten(self) -> "FakeEngine":
         """A topic with two unreferenced ledgers: one awaits approval, the deletion of the other is unconfirmed on one
         bookie. The topic of a third ledger does not exist."""
-        since_ms = NOW - 31 * DAY // 2  # keeps the displayed age constant however long the tests take
-        owner = "public/default/persistent/orders"
-        more = {"cursor": "", "component": "data", "state": "closed", "bytes": 3 << 20, "since_ms": since_ms,
-                "ctime_ms": NOW - 60 * MINUTE, "version": 2}  # fmt: skip
-        self.unclaimed = [
-            {"ledger": 21, "owner": owner, "rule": "deletion.forgotten", "verdict": "drifted", "stage": "marked",
-             "reason": "the owner lists later ledgers and not this one", **more},
-            {"ledger": 30, "owner": "public/old/persistent/bills", "rule": "deletion.owner-gone", "verdict": "blocked",
-             "stage": "", "reason": "its managed ledger is not there", **more},
-        ]  # fmt: skip
-        waits = {
-            "id": "delete-21-v2", "ledger": 21, "owner": owner, "rule": "deletion.forgotten", "stage": "marked",
-            "bytes": 3 << 20, "since_ms": since_ms, "at_ms": NOW, "approved": False, "attempts": 0,
-            "next_ms": None, "bookies": ["a:1", "b:1"], "pending": [], "detail": "",
-        }  # fmt: skip
+        waits = deletion_row()
         gone = {"id": "delete-20-v2", "ledger": 20, "stage": "gone-from-metadata", "pending": ["b:1"], "attempts": 3}
+        self.unclaimed, self.moves = unreferenced_ledgers(), [deletion_move()]
         self.in_progress = [waits, waits | gone | {"detail": "b:1: no answer"}]
-        self.moves = [{
-            "id": "delete-21-v2", "kind": "delete", "ledger": 21, "rule": "deletion.forgotten", "copies": None,
-            "racks": None, "reason": f"{3 << 20} bytes of {owner}: the owner lists later ledgers and not this one",
-            "stage": "awaiting approval", "next_ms": None, "requirements": {"version": 2},
-            "evidence": {"owner": owner, "bytes": 3 << 20, "since_ms": since_ms},
-        }]  # fmt: skip
-        counted = {"ledgers": 1, "bytes": 3 << 20}
-        self.state |= {"deletion": {
-            "mode": "approve", "paused": False, "unreferenced": 2, "bytes": 6 << 20, "complete": True,
-            "forgotten": [{"namespace": "public/default", "rule": "deletion.forgotten", **counted},
-                          {"namespace": "public/old", "rule": "deletion.owner-gone", **counted}],
-            "deletions": {"marked": 1, "gone-from-metadata": 1}, "oldest_ms": 15 * MINUTE,
-            "executing_ms": 15 * MINUTE,
-        }}  # fmt: skip
+        self.state |= {"deletion": deletion_status()}
         return self
 
     def drill(self) -> "FakeEngine":
@@ -196,31 +123,56 @@ class FakeEngine:
         many = "a write quorum stands on too few racks"
         self.judged = [
             finding(7, "blocked", "placement.all-copies-lost", "some entries have no live copy", copies=0, racks=0),
-            finding(21, "drifted", "placement.lost-member", "a member is lost and can be replaced", marked=True,
-                    stage="working"),
+            finding(
+                21,
+                "drifted",
+                "placement.lost-member",
+                "a member is lost and can be replaced",
+                marked=True,
+                stage="working",
+            ),
             *(finding(100 + n, "drifted", "placement.too-few-racks", many, copies=2) for n in range(16)),
-            finding(300, "blocked", "placement.cannot-adhere", "no arrangement of the writable bookies adheres",
-                    copies=2),
+            finding(
+                300, "blocked", "placement.cannot-adhere", "no arrangement of the writable bookies adheres", copies=2
+            ),
             finding(301, "unknown", "placement.unreadable", "the metadata cannot be read", copies=0, racks=0),
-        ]  # fmt: skip
+        ]
         self.members[4] |= {"status": "lost", "since_ms": NOW - 4 * MINUTE}
         self.members[5] |= {"status": "readonly", "since_ms": NOW - 2 * MINUTE}
         self.state["bookies"] = {
             status: [b["bookie"] for b in self.members if b["status"] == status] for status in STATUSES
         }
         self.state |= {
-            "mode": "approve", "counts": {"true": 1184, "drifted": 17, "blocked": 2, "unknown": 1},
-            "oldest_drift_ms": 4 * MINUTE, "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
-            "waiting": {"approval": 16}, "without_copies": 1,
-        }  # fmt: skip
+            "mode": "approve",
+            "counts": {"true": 1184, "drifted": 17, "blocked": 2, "unknown": 1},
+            "oldest_drift_ms": 4 * MINUTE,
+            "marks": {"outstanding": 31, "ours": 30, "cap": 200, "idle_ms": 0},
+            "waiting": {"approval": 16},
+            "without_copies": 1,
+        }
         about = {"link": None, "broker": None, "who": "trueup"}
         self.done = [
-            {**about, "at_ms": NOW - 4000, "id": "repair-21-v3", "kind": "repair", "ledger": 21,
-             "rule": "placement.lost-member", "outcome": "working", "detail": "ar1 took it"},
-            {**about, "at_ms": NOW - 9000, "id": "repair-20-v3", "kind": "repair", "ledger": 20,
-             "rule": "placement.too-few-racks", "outcome": "safe",
-             "detail": "metadata and liveness show that the ledger is true"},
-        ]  # fmt: skip
+            {
+                **about,
+                "at_ms": NOW - 4000,
+                "id": "repair-21-v3",
+                "kind": "repair",
+                "ledger": 21,
+                "rule": "placement.lost-member",
+                "outcome": "working",
+                "detail": "ar1 took it",
+            },
+            {
+                **about,
+                "at_ms": NOW - 9000,
+                "id": "repair-20-v3",
+                "kind": "repair",
+                "ledger": 20,
+                "rule": "placement.too-few-racks",
+                "outcome": "safe",
+                "detail": "metadata and liveness show that the ledger is true",
+            },
+        ]
         return self
 
     def status(self) -> dict[str, Any]:
@@ -242,9 +194,11 @@ class FakeEngine:
 
     def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
         methods = {
-            "reset": "reset_link", "deletion": "order_deletion", "topic": "create_topic",
+            "reset": "reset_link",
+            "deletion": "order_deletion",
+            "topic": "create_topic",
             "replica-reports": "replica_reports",
-        }  # fmt: skip
+        }
         return getattr(self, methods.get(verb, verb))(**names, **arguments)
 
     def replica_reports(self, replicas: list[Any]) -> dict[str, int]:
@@ -252,9 +206,13 @@ class FakeEngine:
         return {"new": len(replicas)}
 
     def findings(
-        self, verdict: str | None, rule: str | None, limit: int, stream: str = "placement",
+        self,
+        verdict: str | None,
+        rule: str | None,
+        limit: int,
+        stream: str = "placement",
         where: Mapping[str, str] = MappingProxyType({}),
-    ) -> LimitedRows:  # fmt: skip
+    ) -> LimitedRows:
         self._check()
         rows = self.judged if stream == "placement" else self.found.get(stream, [])
         rows = [row for row in rows if self._placed(row["ledger"], **where)] if where else rows
@@ -277,8 +235,17 @@ class FakeEngine:
         shape = {"state": "closed", "ensemble": 3, "quorum": 2, "fragments": 1}
         named = ("ledger", "verdict", "rule", "copies", "racks", "since_ms", "marked", "held")
         rows = [{**{name: row[name] for name in named}, **shape} for row in self.judged]
-        good = {"ledger": 1, "verdict": "true", "rule": "placement.adheres", "copies": 2, "racks": 2,
-                "since_ms": None, "marked": False, "held": False, **shape}  # fmt: skip
+        good = {
+            "ledger": 1,
+            "verdict": "true",
+            "rule": "placement.adheres",
+            "copies": 2,
+            "racks": 2,
+            "since_ms": None,
+            "marked": False,
+            "held": False,
+            **shape,
+        }
         return [row for row in [*rows, *([good] if every else [])] if self._placed(row["ledger"], **where)][:limit]
 
     def ledger(self, ledger: int) -> dict[str, Any]:
@@ -291,23 +258,50 @@ class FakeEngine:
         ]
         return {
             **{n: row[n] for n in ("ledger", "verdict", "rule", "reason", "version", "since_ms", "stage")},
-            "state": "closed", "ensemble": 2, "quorum": 2, "ack_quorum": 2, "mzxid": 4294967396, "error": "",
-            "owned": deepcopy(self.owned), "claim": {"component": "data", "owner": "", "cursor": ""},
-            "ctime_ms": NOW - 90 * MINUTE, "last_entry": 99, "length": 51200,
-            "fragments": [{
-                "first_entry": 0, "last_entry": 99, "bookies": members, "rule": row["rule"], "verdict": row["verdict"],
-                "racks": 1, "copies": 1, "empty": False, "refusing": [],
-                "failing_windows": [
-                    {"bookies": [m["bookie"] for m in order], "racks": ["/rack1"], "copies": 1}
-                    for order in (members, members[::-1])
-                ],
-                "repair": "every attempt succeeds and moves at least 1 copy",
-            }],
+            "state": "closed",
+            "ensemble": 2,
+            "quorum": 2,
+            "ack_quorum": 2,
+            "mzxid": 4294967396,
+            "error": "",
+            "owned": deepcopy(self.owned),
+            "claim": {"component": "data", "owner": "", "cursor": ""},
+            "ctime_ms": NOW - 90 * MINUTE,
+            "last_entry": 99,
+            "length": 51200,
+            "fragments": [
+                {
+                    "first_entry": 0,
+                    "last_entry": 99,
+                    "bookies": members,
+                    "rule": row["rule"],
+                    "verdict": row["verdict"],
+                    "racks": 1,
+                    "copies": 1,
+                    "empty": False,
+                    "refusing": [],
+                    "failing_windows": [
+                        {"bookies": [m["bookie"] for m in order], "racks": ["/rack1"], "copies": 1}
+                        for order in (members, members[::-1])
+                    ],
+                    "repair": "every attempt succeeds and moves at least 1 copy",
+                }
+            ],
             "changes": ["the return of 127.0.0.5:3181"],
-            "mark": {"ledger": ledger, "ours": True, "locked_by": "ar1", "ctime_ms": NOW - MINUTE, "replicas": [],
-                     "verdict": row["verdict"], "stage": row["stage"]} if row["marked"] else None,
-            "history": [{"at_ms": NOW - MINUTE, "event": "marked", "detail": ""}], "damages": [],
-        }  # fmt: skip
+            "mark": {
+                "ledger": ledger,
+                "ours": True,
+                "locked_by": "ar1",
+                "ctime_ms": NOW - MINUTE,
+                "replicas": [],
+                "verdict": row["verdict"],
+                "stage": row["stage"],
+            }
+            if row["marked"]
+            else None,
+            "history": [{"at_ms": NOW - MINUTE, "event": "marked", "detail": ""}],
+            "damages": [],
+        }
 
     def unreferenced(self, limit: int, namespace: str = "") -> list[dict[str, Any]]:
         self._check()
@@ -323,9 +317,18 @@ class FakeEngine:
 
     def marks(self) -> list[dict[str, Any]]:
         return [
-            {"ledger": row["ledger"], "ours": True, "locked_by": "ar1", "ctime_ms": NOW - MINUTE, "replicas": [],
-             "verdict": row["verdict"], "stage": row["stage"]} for row in self.judged if row["marked"]
-        ]  # fmt: skip
+            {
+                "ledger": row["ledger"],
+                "ours": True,
+                "locked_by": "ar1",
+                "ctime_ms": NOW - MINUTE,
+                "replicas": [],
+                "verdict": row["verdict"],
+                "stage": row["stage"],
+            }
+            for row in self.judged
+            if row["marked"]
+        ]
 
     def links(self) -> list[dict[str, Any]]:
         self._check()
@@ -336,9 +339,16 @@ class FakeEngine:
         if row is None:
             raise Refused(f"a link {name}", "no link", "look at `trueup get links`")
         checkpoint = {
-            "group": "billing", "source": "orders-0", "target": "orders-0", "committed": 2400, "translated": 2400,
-            "present": 2400, "lag": 0, "action": "kept", "reason": "",
-        }  # fmt: skip
+            "group": "billing",
+            "source": "orders-0",
+            "target": "orders-0",
+            "committed": 2400,
+            "translated": 2400,
+            "present": 2400,
+            "lag": 0,
+            "action": "kept",
+            "reason": "",
+        }
         copies = [copy(number) for number in range(row["partitions"])]
         return {
             **row,
@@ -349,11 +359,16 @@ class FakeEngine:
             "heartbeat_error": "",
             "remedies": [],
             "untranslated": [{"group": "share", "reason": "a share group has no offset per partition"}],
-            "ways": [{
-                "topic": "orders", "partitions": 1, "command": f"trueup link refill {name} --yes",
-                "does": "all records of the source are copied to the target again", "recommended": True,
-            }],
-        }  # fmt: skip
+            "ways": [
+                {
+                    "topic": "orders",
+                    "partitions": 1,
+                    "command": f"trueup link refill {name} --yes",
+                    "does": "all records of the source are copied to the target again",
+                    "recommended": True,
+                }
+            ],
+        }
 
     def reset_link(self, name: str, partitions: list[str] | None, to: str, certain: bool) -> list[dict[str, Any]]:
         chosen = partitions or ("orders-0", "orders-1")
@@ -365,10 +380,18 @@ class FakeEngine:
         """Each call returns the next stage."""
         stage = self.refill_stages[min(len(self.refills), 1)] if certain else "planned"
         self.refills += [name] if certain else []
-        return [{
-            "link": name, "topic": "orders", "target_topic": "orders", "partitions": 3, "records": 4000,
-            "bytes": 1 << 20, "stage": stage, "reason": "the target topic was deleted",
-        }]  # fmt: skip
+        return [
+            {
+                "link": name,
+                "topic": "orders",
+                "target_topic": "orders",
+                "partitions": 3,
+                "records": 4000,
+                "bytes": 1 << 20,
+                "stage": stage,
+                "reason": "the target topic was deleted",
+            }
+        ]
 
     def directories(self) -> list[dict[str, Any]]:
         self._check()
@@ -379,11 +402,20 @@ class FakeEngine:
         if not rows:
             raise Refused(f"a broker {broker} of {kafka}", "no brokers", "look at `trueup get dirs`")
         return {
-            "kafka": kafka, "broker": broker, "mode": "approve", "strategy": "size", "skew": 0.6, "after": 0.1,
-            "rule": "logdirs.uneven", "reason": "replicas must be moved", "at_ms": NOW - 2000, "throttles": [],
-            "directories": rows, "moves": deepcopy(self.moves),
+            "kafka": kafka,
+            "broker": broker,
+            "mode": "approve",
+            "strategy": "size",
+            "skew": 0.6,
+            "after": 0.1,
+            "rule": "logdirs.uneven",
+            "reason": "replicas must be moved",
+            "at_ms": NOW - 2000,
+            "throttles": [],
+            "directories": rows,
+            "moves": deepcopy(self.moves),
             "largest": [{"topic": "orders", "partition": 0, "path": "/small", "bytes": 10 << 30}],
-        }  # fmt: skip
+        }
 
     def create_topic(
         self, kafka: str, topic: str, partitions: int, replicas: int, configs: dict[str, str]
@@ -398,21 +430,42 @@ class FakeEngine:
 
     def _marks(self, asking: bool) -> list[dict[str, Any]]:
         return [
-            {"id": f"repair-{row['ledger']}-v{row['version']}", "kind": "mark", "ledger": row["ledger"],
-             "rule": row["rule"], "reason": row["reason"], "copies": row["copies"], "racks": row["racks"],
-             "stage": row["stage"] or ("awaiting approval" if asking else "planned"), "next_ms": None,
-             "requirements": {"version": row["version"], "epoch": 4}, "evidence": {"fragment": 0}}
-            for row in self.judged if row["verdict"] == "drifted"
-        ]  # fmt: skip
+            {
+                "id": f"repair-{row['ledger']}-v{row['version']}",
+                "kind": "mark",
+                "ledger": row["ledger"],
+                "rule": row["rule"],
+                "reason": row["reason"],
+                "copies": row["copies"],
+                "racks": row["racks"],
+                "stage": row["stage"] or ("awaiting approval" if asking else "planned"),
+                "next_ms": None,
+                "requirements": {"version": row["version"], "epoch": 4},
+                "evidence": {"fragment": 0},
+            }
+            for row in self.judged
+            if row["verdict"] == "drifted"
+        ]
 
     def order_deletion(self, ledger: int) -> dict[str, Any]:
         if ledger != 100:
             raise Refused("a closed ledger", "open", "open it with recovery first")
         return {
-            "id": "delete-100-v3", "ledger": ledger, "owner": "", "rule": "deletion.ordered", "stage": "suspected",
-            "bytes": 51200, "since_ms": NOW, "at_ms": NOW, "approved": False, "attempts": 0, "next_ms": None,
-            "bookies": ["b:1"], "pending": [], "detail": "",
-        }  # fmt: skip
+            "id": "delete-100-v3",
+            "ledger": ledger,
+            "owner": "",
+            "rule": "deletion.ordered",
+            "stage": "suspected",
+            "bytes": 51200,
+            "since_ms": NOW,
+            "at_ms": NOW,
+            "approved": False,
+            "attempts": 0,
+            "next_ms": None,
+            "bookies": ["b:1"],
+            "pending": [],
+            "detail": "",
+        }
 
     def approve(self, ids: list[str] | None) -> list[dict[str, Any]]:
         rows = {row["id"]: row for row in self.plan() if row["stage"] == "awaiting approval"}
@@ -469,11 +522,20 @@ class FakeEngine:
         names = sorted({b["rack" if kind == "rack" else "bookie"] for b in self.members})
         rows = [loss(name, lost=at, one_copy=300 * at) for at, name in enumerate(names)][::-1]
         return {
-            "kind": kind, "state": "ready", "at_ms": NOW - 20_000, "took_ms": 412, "again": False, "read": 0,
+            "kind": kind,
+            "state": "ready",
+            "at_ms": NOW - 20_000,
+            "took_ms": 412,
+            "again": False,
+            "read": 0,
             "error": "",
-            "ledgers": 1204, "missing": ["127.0.0.5:3181"], "writable": 4, "unread": 0, "failures": rows,
+            "ledgers": 1204,
+            "missing": ["127.0.0.5:3181"],
+            "writable": 4,
+            "unread": 0,
+            "failures": rows,
             "now": loss("now", lost=0, one_copy=17),
-        }  # fmt: skip
+        }
 
     def _check(self) -> None:
         if self.fail is not None:

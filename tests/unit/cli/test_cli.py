@@ -7,7 +7,6 @@ import pytest
 
 from tests.unit.cli.conftest import CommandResult, Run
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Refused, Retry
 from trueup.state.settings.settings import value_of
 from trueup.streams import catalog
@@ -22,10 +21,14 @@ def rows(done: CommandResult) -> list[list[str]]:
 
 def test_status_shows_why_it_is_not_healthy(run: Run) -> None:
     done = run("status")
-    assert (done.code, done.out.splitlines()[:3]) == (1, [
-        "Needs attention", "  - 1 ledger without a live copy of some entries",
-        "  - 17 ledgers drifted, the oldest for 4m",
-    ])  # fmt: skip
+    assert (done.code, done.out.splitlines()[:3]) == (
+        1,
+        [
+            "Needs attention",
+            "  - 1 ledger without a live copy of some entries",
+            "  - 17 ledgers drifted, the oldest for 4m",
+        ],
+    )
 
 
 def test_status_counts_bookies(run: Run) -> None:
@@ -105,11 +108,18 @@ def test_ledgers_are_those_that_are_not_true(run: Run, engine: FakeEngine) -> No
 
 
 LISTS = [
-    (("get", "findings"), "findings"), (("get", "ledgers"), "ledgers"), (("get", "ledgers", "--all"), "all ledgers"),
-    (("get", "ledgers", "--unreferenced"), "unreferenced"), (("get", "bookies"), "bookies"),
-    (("get", "marks"), "marks"), (("get", "deletions"), "deletions"), (("get", "links"), "links"),
-    (("get", "dirs"), "directories"), (("get", "actions"), "actions"), (("plan",), "plan"),
-]  # fmt: skip
+    (("get", "findings"), "findings"),
+    (("get", "ledgers"), "ledgers"),
+    (("get", "ledgers", "--all"), "all ledgers"),
+    (("get", "ledgers", "--unreferenced"), "unreferenced"),
+    (("get", "bookies"), "bookies"),
+    (("get", "marks"), "marks"),
+    (("get", "deletions"), "deletions"),
+    (("get", "links"), "links"),
+    (("get", "dirs"), "directories"),
+    (("get", "actions"), "actions"),
+    (("plan",), "plan"),
+]
 
 
 @pytest.mark.parametrize(("words", "noun"), LISTS)
@@ -117,8 +127,9 @@ def test_a_possibly_incomplete_list_is_marked(run: Run, engine: FakeEngine, word
     engine.lacking[noun] = "6 of 6 ledgers are not judged yet"
     done = run(*words)
     assert (done.code, done.out.splitlines()[-1]) == (
-        6, "This list may be incomplete: 6 of 6 ledgers are not judged yet",
-    )  # fmt: skip
+        6,
+        "This list may be incomplete: 6 of 6 ledgers are not judged yet",
+    )
 
 
 @pytest.mark.parametrize(("words", "noun"), LISTS)
@@ -197,10 +208,15 @@ def test_json_is_the_response_of_the_api(run: Run, engine: FakeEngine, what: str
 
 @pytest.mark.parametrize(
     ("what", "sentence"),
-    [("links", "No links are declared"), ("ledgers", "Every ledger is true"),
-     ("marks", "No ledger is marked"), ("actions", "No actions have been executed"),
-     ("bookies", "No bookie has ever registered"), ("findings", "No findings")],
-)  # fmt: skip
+    [
+        ("links", "No links are declared"),
+        ("ledgers", "Every ledger is true"),
+        ("marks", "No ledger is marked"),
+        ("actions", "No actions have been executed"),
+        ("bookies", "No bookie has ever registered"),
+        ("findings", "No findings"),
+    ],
+)
 def test_an_empty_list_is_described_in_words(run: Run, engine: FakeEngine, what: str, sentence: str) -> None:
     engine.judged, engine.members, engine.done = [], [], []
     assert run("get", what).out.startswith(sentence)
@@ -213,8 +229,14 @@ def test_nothing_in_json_is_an_empty_list(run: Run, engine: FakeEngine) -> None:
 
 def test_describe_shows_evidence_and_what_would_change_it(run: Run) -> None:
     done = run("describe", "ledger", "21").out
-    wanted = ["placement.lost-member", "127.0.0.5:3181  /rack2  lost", "window 127.0.0.1:3181 127.0.0.5:3181: /rack1",
-              "every attempt succeeds", "the return of 127.0.0.5:3181", "ours, held by ar1"]  # fmt: skip
+    wanted = [
+        "placement.lost-member",
+        "127.0.0.5:3181  /rack2  lost",
+        "window 127.0.0.1:3181 127.0.0.5:3181: /rack1",
+        "every attempt succeeds",
+        "the return of 127.0.0.5:3181",
+        "ours, held by ar1",
+    ]
     assert [words for words in wanted if words not in done] == []
 
 
@@ -352,8 +374,17 @@ def test_a_topic_that_an_expression_pauses_is_not_resumed_alone(run: Run, engine
 def test_topics_of_links(run: Run, engine: FakeEngine) -> None:
     engine.linked()
     assert rows(run("get", "topics"))[1] == [
-        "orders", "east-west", "orders", "stopped", "2", "1", "200", "1m5s", "too", "large",
-    ]  # fmt: skip
+        "orders",
+        "east-west",
+        "orders",
+        "stopped",
+        "2",
+        "1",
+        "200",
+        "1m5s",
+        "too",
+        "large",
+    ]
 
 
 def test_a_fixed_key_needs_a_restart(run: Run) -> None:
@@ -430,12 +461,7 @@ def test_errors_of_the_application_keep_their_text(run: Run, engine: FakeEngine)
 def test_errors_are_json_for_programs(run: Run, engine: FakeEngine) -> None:
     engine.fail = Refused("a ledger", "no such ledger", "see `trueup get ledgers --all`")
     done = run("get", "bookies", "-o", "json")
-    wanted = {
-        "expected": "a ledger",
-        "found": "no such ledger",
-        "todo": "see `trueup get ledgers --all`",
-        "code": 5,
-    }
+    wanted = {"expected": "a ledger", "found": "no such ledger", "todo": "see `trueup get ledgers --all`", "code": 5}
     assert (done.out, json.loads(done.err)) == ("", {"error": wanted})
 
 
@@ -456,8 +482,17 @@ def test_before_the_first_observation_that_is_shown(run: Run, engine: FakeEngine
 
 def test_tables_fit_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    commands = (["get", "findings"], ["get", "ledgers"], ["get", "bookies"], ["get", "marks"], ["get", "actions"],
-                ["plan"], ["config", "get"], ["status"], ["explain"])  # fmt: skip
+    commands = (
+        ["get", "findings"],
+        ["get", "ledgers"],
+        ["get", "bookies"],
+        ["get", "marks"],
+        ["get", "actions"],
+        ["plan"],
+        ["config", "get"],
+        ["status"],
+        ["explain"],
+    )
     wide = [(words, line) for words in commands for line in run(*words).out.splitlines() if len(line) > 100]
     assert wide == []
 
@@ -500,51 +535,6 @@ def test_no_colour_goes_into_a_pipe(run: Run) -> None:
     assert "\x1b" not in run("status").out + run("get", "findings").out
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("QUIET_S", "TICK_S", "REPEAT_S"):
-        monkeypatch.setattr(out, name, 0.01)
-
-
-def read_until(capsys: pytest.CaptureFixture[str], text: str) -> str:
-    found: list[str] = []
-    wait_until(lambda: found.append(capsys.readouterr().err) or text in "".join(found), 180.0, f"{text} on stderr")
-    return "".join(found)
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_slow_command_reports_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    with out.progress("copying"):
-        assert read_until(capsys, "\n").startswith("copying (0 s)\n")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_what_a_command_waits_for_has_a_line_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    with out.progress("waiting for a") as better:
-        read_until(capsys, "for a")
-        better("waiting for b")
-        read_until(capsys, "for b (")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_wait_without_a_change_is_repeated_with_its_seconds(capsys: pytest.CaptureFixture[str]) -> None:
-    with out.progress("waiting"):
-        read_until(capsys, "waiting (1 s)\n")
-
-
-@pytest.mark.usefixtures("impatient")
-def test_a_terminal_shows_the_seconds(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    with out.progress("waiting"):
-        read_until(capsys, "waiting (1 s)")
-
-
-def test_a_quick_command_prints_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with out.progress("copying"):
-        pass
-    assert capsys.readouterr().err == ""
-
-
 def test_explain_lists_every_rule(run: Run) -> None:
     assert [line[0] for line in rows(run("explain"))[1:]] == [rule.id for rule in catalog.rules()]
 
@@ -570,8 +560,9 @@ def test_log_directories(run: Run, engine: FakeEngine) -> None:
     engine.shelved()
     found = rows(run("get", "dirs"))
     assert [line[:1] + line[1:2] + line[6:7] for line in found[1:]] == [
-        ["east/1", "/small", "95%"], ["east/1", "/large", "35%"],
-    ]  # fmt: skip
+        ["east/1", "/small", "95%"],
+        ["east/1", "/large", "35%"],
+    ]
 
 
 def test_describe_a_broker_shows_directories_moves_and_replicas(run: Run, engine: FakeEngine) -> None:

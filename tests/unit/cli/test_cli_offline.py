@@ -23,9 +23,18 @@ from trueup.streams.terminal.options import default_api
 Run = Callable[..., tuple[int, str, str]]
 HEAVY = {"pyspark", "confluent_kafka", "kazoo", "flask", "numpy", "pandas", "pyarrow", "fastavro", "rich", "jgo"}
 SLOW = {
-    *HEAVY, "urllib3", "yaml", "re2", "importlib.metadata", "importlib.resources", "logging", "trueup.connectors",
-    "trueup.state.settings.settings", "trueup.state.common.options", "trueup.state.common.rules",
-}  # fmt: skip
+    *HEAVY,
+    "urllib3",
+    "yaml",
+    "re2",
+    "importlib.metadata",
+    "importlib.resources",
+    "logging",
+    "trueup.connectors",
+    "trueup.state.settings.settings",
+    "trueup.state.common.options",
+    "trueup.state.common.rules",
+}
 """Modules that take longer to import than a request takes."""
 
 
@@ -125,11 +134,16 @@ def test_a_wait_in_vain(run: Run) -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (BadSettings(["a: b"]), 2), (Refused("a", "b", "c"), 5), (Retry("a", "b", "c"), 4), (Unknown("a", "b", "c"), 4),
-        (Stop("a", "b", "c"), 1), (BadBytes("x", 1, "a", "b"), 1), (codes.ApiError(409, "a", "b", "c"), 5),
+        (BadSettings(["a: b"]), 2),
+        (Refused("a", "b", "c"), 5),
+        (Retry("a", "b", "c"), 4),
+        (Unknown("a", "b", "c"), 4),
+        (Stop("a", "b", "c"), 1),
+        (BadBytes("x", 1, "a", "b"), 1),
+        (codes.ApiError(409, "a", "b", "c"), 5),
         (codes.ApiError(500, "a", "b", "c"), 1),
     ],
-)  # fmt: skip
+)
 def test_exit_codes(error: Stop, code: int) -> None:
     assert codes.code_of(error) == code
 
@@ -140,8 +154,10 @@ def test_run_reports_all_problems_of_the_configuration(run: Run, tmp_path: Path)
     code, out, err = run("run", "-c", str(path))
     assert (code, out) == (2, "")
     assert [line.strip().partition(":")[0] for line in err.splitlines()[1:]] == [
-        "cluster.zookeeper", "placement.mode", "http.port",
-    ]  # fmt: skip
+        "cluster.zookeeper",
+        "placement.mode",
+        "http.port",
+    ]
 
 
 def test_run_with_a_flag_that_is_none(run: Run) -> None:
@@ -179,10 +195,14 @@ def test_a_sandbox_of_no_sensible_size(run: Run, tmp_path: Path, racks: str) -> 
 
 @pytest.mark.parametrize(
     ("env", "address"),
-    [({}, "http://127.0.0.1:8480"), ({"TRUEUP__HTTP__PORT": "9"}, "http://127.0.0.1:9"),
-     ({"TRUEUP__HTTP__TLS_CERTIFICATE": "tls.crt"}, "https://127.0.0.1:8480"),
-     ({"TRUEUP__HTTP__HOST": "0.0.0.0"}, "http://127.0.0.1:8480"), ({"TRUEUP__HTTP__HOST": "h"}, "http://h:8480")],
-)  # fmt: skip
+    [
+        ({}, "http://127.0.0.1:8480"),
+        ({"TRUEUP__HTTP__PORT": "9"}, "http://127.0.0.1:9"),
+        ({"TRUEUP__HTTP__TLS_CERTIFICATE": "tls.crt"}, "https://127.0.0.1:8480"),
+        ({"TRUEUP__HTTP__HOST": "0.0.0.0"}, "http://127.0.0.1:8480"),
+        ({"TRUEUP__HTTP__HOST": "h"}, "http://h:8480"),
+    ],
+)
 def test_the_address_follows_the_settings_of_the_environment(env: dict[str, str], address: str) -> None:
     assert default_api(env) == address
 

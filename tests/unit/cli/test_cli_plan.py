@@ -3,7 +3,8 @@
 import pytest
 
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_engine import FakeEngine, move
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import move
 from trueup.state.settings.settings import change
 from trueup.streams.terminal import out
 

@@ -214,10 +214,17 @@ def test_an_address_that_others_reach_is_refused_without_tokens(host: str) -> No
         parse({**ZOOKEEPER, "http": {"host": host}})
 
 
-@pytest.mark.parametrize("http", [
-    {"host": "127.0.0.1"}, {"host": "127.8.0.1"}, {"host": "::1"}, {"host": "localhost"}, {},
-    {"host": "0.0.0.0", "tokens_file": "tokens"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "http",
+    [
+        {"host": "127.0.0.1"},
+        {"host": "127.8.0.1"},
+        {"host": "::1"},
+        {"host": "localhost"},
+        {},
+        {"host": "0.0.0.0", "tokens_file": "tokens"},
+    ],
+)
 def test_other_addresses_are_accepted(http: dict[str, str]) -> None:
     assert parse({**ZOOKEEPER, "http": http}).http.port == 8480
 

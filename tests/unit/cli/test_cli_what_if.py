@@ -18,8 +18,9 @@ def test_what_would_happen_is_asked_of_the_application(run: Run) -> None:
     done = run("what-if", "rack")
     failures = [words[0] for words in rows(done)[1:4]]
     assert (failures, done.out.splitlines()[-1].endswith(" ago by the application.")) == (
-        ["now", "/rack2", "/rack1"], True,
-    ), done  # fmt: skip
+        ["now", "/rack2", "/rack1"],
+        True,
+    ), done
 
 
 def test_the_application_answers_for_one_bookie(run: Run) -> None:

@@ -28,28 +28,77 @@ PROSE = ("title", "why", "remedy", "doc", "expected", "found", "todo")
 COMMANDS = tuple(
     text.split()
     for text in (
-        "status", "get findings", "get findings --verdict drifted --limit 2", "get ledgers", "get ledgers --all",
-        "get ledgers --unreferenced", "get bookies", "get marks", "get deletions", "get links", "get topics",
-        "get topics --link east-west", "get dirs", "get dirs --kafka west", "get actions", "describe ledger 21",
-        "describe link east-west", "describe broker east/1", "plan", "explain", "explain too-few-racks",
-        "explain logdirs.uneven", "config get", "approve repair-100-v3", "describe link west-east",
+        "status",
+        "get findings",
+        "get findings --verdict drifted --limit 2",
+        "get ledgers",
+        "get ledgers --all",
+        "get ledgers --unreferenced",
+        "get bookies",
+        "get marks",
+        "get deletions",
+        "get links",
+        "get topics",
+        "get topics --link east-west",
+        "get dirs",
+        "get dirs --kafka west",
+        "get actions",
+        "describe ledger 21",
+        "describe link east-west",
+        "describe broker east/1",
+        "plan",
+        "explain",
+        "explain too-few-racks",
+        "explain logdirs.uneven",
+        "config get",
+        "approve repair-100-v3",
+        "describe link west-east",
     )
-)  # fmt: skip
+)
 PATHS = (
-    "/readyz", "/api", "/api/status", "/api/bookies", "/api/marks", "/api/plan", "/api/config", "/api/findings",
-    "/api/findings?rule=placement.lost-member", "/api/findings?rule=x", "/api/ledgers", "/api/ledgers?all=true",
-    "/api/unreferenced", "/api/unreferenced?limit=1", "/api/deletions", "/api/links", "/api/directories",
-    "/api/actions", "/api/actions?limit=1", "/api/rules", "/api/ledgers/21", "/api/ledgers/x", "/api/ledgers/9999",
-    "/api/links/east-west", "/api/links/nothing", "/api/brokers/east/1", "/api/brokers/east/x",
-    "/api/links/east-west/refill", "/api/bookies?x=1",
-)  # fmt: skip
+    "/readyz",
+    "/api",
+    "/api/status",
+    "/api/bookies",
+    "/api/marks",
+    "/api/plan",
+    "/api/config",
+    "/api/findings",
+    "/api/findings?rule=placement.lost-member",
+    "/api/findings?rule=x",
+    "/api/ledgers",
+    "/api/ledgers?all=true",
+    "/api/unreferenced",
+    "/api/unreferenced?limit=1",
+    "/api/deletions",
+    "/api/links",
+    "/api/directories",
+    "/api/actions",
+    "/api/actions?limit=1",
+    "/api/rules",
+    "/api/ledgers/21",
+    "/api/ledgers/x",
+    "/api/ledgers/9999",
+    "/api/links/east-west",
+    "/api/links/nothing",
+    "/api/brokers/east/1",
+    "/api/brokers/east/x",
+    "/api/links/east-west/refill",
+    "/api/bookies?x=1",
+)
 WRITES = (
-    ("/api/links/east-west/reset", {"to": "earliest"}), ("/api/links/east-west/reset", {"to": 1}),
-    ("/api/links/east-west/refill", {"certain": True}), ("/api/links/east-west/refill", {}),
-    ("/api/ledgers/100/deletion", {"certain": True}), ("/api/ledgers/100/deletion", {}),
-    ("/api/topics/east", {"name": "orders"}), ("/api/topics/east", {}),
-    ("/api/approve", {"ids": ["repair-100-v3"]}), ("/api/approve", {"ids": ["nothing"]}), ("/api/approve", {}),
-)  # fmt: skip
+    ("/api/links/east-west/reset", {"to": "earliest"}),
+    ("/api/links/east-west/reset", {"to": 1}),
+    ("/api/links/east-west/refill", {"certain": True}),
+    ("/api/links/east-west/refill", {}),
+    ("/api/ledgers/100/deletion", {"certain": True}),
+    ("/api/ledgers/100/deletion", {}),
+    ("/api/topics/east", {"name": "orders"}),
+    ("/api/topics/east", {}),
+    ("/api/approve", {"ids": ["repair-100-v3"]}),
+    ("/api/approve", {"ids": ["nothing"]}),
+    ("/api/approve", {}),
+)
 Answers = dict[str, Any]
 
 
@@ -61,10 +110,14 @@ def everything() -> FakeEngine:
     made.moves = [*moves, *made.moves]
     kafka = {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}}
     link = {"source": "east", "target": "west", "topics": ["orders"]}
-    made.settings = parse({
-        "cluster": {"zookeeper": "127.0.0.1:2181"}, "kafka": kafka,
-        "links": {"east-west": link}, "logdirs": {"east": {}},
-    })  # fmt: skip
+    made.settings = parse(
+        {
+            "cluster": {"zookeeper": "127.0.0.1:2181"},
+            "kafka": kafka,
+            "links": {"east-west": link},
+            "logdirs": {"east": {}},
+        }
+    )
     return made
 
 

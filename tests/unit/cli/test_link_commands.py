@@ -25,8 +25,9 @@ def test_a_reset_that_leaves_out_a_partition_is_no_success_and_names_it(run: Run
     ]
     done = run("link", "reset", "east-west", "--to", "earliest", "--yes")
     assert (done.code, [row for row in rows(done) if row[:1] == ["orders-499"]]) == (
-        4, [["orders-499", "-", "0", *reasons[499].split()]],
-    ), done  # fmt: skip
+        4,
+        [["orders-499", "-", "0", *reasons[499].split()]],
+    ), done
 
 
 def test_a_reset_without_the_partitions_of_a_topic_that_is_gone_is_a_success(run: Run, engine: FakeEngine) -> None:

@@ -146,9 +146,19 @@ def test_the_index_names_every_path(client: FlaskClient) -> None:
 
 @pytest.mark.parametrize(
     "query",
-    ["findings?verdict=bad", "findings?rule=nope", "findings?limit=0", "findings?limit=x", "findings?who=me",
-     "ledgers?all=yes", "ledgers/-1", "ledgers/12x", "ledgers/9223372036854775808", "actions?limit=1000000"],
-)  # fmt: skip
+    [
+        "findings?verdict=bad",
+        "findings?rule=nope",
+        "findings?limit=0",
+        "findings?limit=x",
+        "findings?who=me",
+        "ledgers?all=yes",
+        "ledgers/-1",
+        "ledgers/12x",
+        "ledgers/9223372036854775808",
+        "actions?limit=1000000",
+    ],
+)
 def test_an_invalid_request_is_answered_with_the_valid_values(client: FlaskClient, query: str) -> None:
     error(client.get(f"/api/{query}"), 400)
 
@@ -171,8 +181,7 @@ def test_a_method_that_is_not_there(client: FlaskClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "status"),
-    [(Retry("a", "b", "c"), 503), (Unknown("a", "b", "c"), 503), (Stop("a", "b", "c"), 500)],
+    ("raised", "status"), [(Retry("a", "b", "c"), 503), (Unknown("a", "b", "c"), 503), (Stop("a", "b", "c"), 500)]
 )
 def test_errors_keep_their_text(client: FlaskClient, engine: FakeEngine, raised: Exception, status: int) -> None:
     engine.fail = raised

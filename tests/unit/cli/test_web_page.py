@@ -15,11 +15,22 @@ from trueup.streams.web.api import create_app
 from trueup.streams.web.pages.pages import sections
 
 PAGES = (
-    "/", "/findings", "/findings?rule=placement.too-few-racks", "/findings?q=7&verdict=blocked", "/plan", "/timeline",
-    "/timeline?kind=repair&q=safe", "/racks", "/search?q=127.0", "/ledgers/21", "/ledgers/21/deletion",
-    "/bookies/127.0.0.5:3181", "/links/east-west", "/brokers/east/1",
+    "/",
+    "/findings",
+    "/findings?rule=placement.too-few-racks",
+    "/findings?q=7&verdict=blocked",
+    "/plan",
+    "/timeline",
+    "/timeline?kind=repair&q=safe",
+    "/racks",
+    "/search?q=127.0",
+    "/ledgers/21",
+    "/ledgers/21/deletion",
+    "/bookies/127.0.0.5:3181",
+    "/links/east-west",
+    "/brokers/east/1",
     *(f"/streams/{stream.name}" for stream in STREAMS),
-)  # fmt: skip
+)
 PLACES = {"name": "placement", "mode": "observe", "paused": False, "counts": {}, "oldest_ms": None}
 SECTIONS = ("health", "attention", "actions", "engine", *sections(STREAMS))
 
@@ -172,8 +183,11 @@ def test_a_ledger_shows_each_fact_once(client: FlaskClient) -> None:
     page = client.get("/ledgers/21").text
     facts = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", section(page, "now"))
     names = {name for name, _ in facts}
-    assert (names & {"ledger", "mark", "changes", "owned", "fragments", "mzxid"}, page.count("the return of 127.0.0.5"),
-            [name for name, value in facts if value == "-"]) == (set(), 1, [])  # fmt: skip
+    assert (
+        names & {"ledger", "mark", "changes", "owned", "fragments", "mzxid"},
+        page.count("the return of 127.0.0.5"),
+        [name for name, value in facts if value == "-"],
+    ) == (set(), 1, [])
 
 
 def test_a_ledger_shows_its_replicas_with_their_racks(client: FlaskClient) -> None:
@@ -264,8 +278,11 @@ def test_numbers_of_different_units_have_axes_of_their_own(client: FlaskClient, 
     names = ("drifted", "blocked", "marks outstanding", "lost bookies")
     engine.course["placement"] = {"every_ms": 1, "at_ms": [1], "series": {name: [1] for name in names}}
     assert client.get("/api/trends/placement").json["units"] == {
-        "drifted": "ledgers", "blocked": "ledgers", "marks outstanding": "marks", "lost bookies": "bookies",
-    }  # fmt: skip
+        "drifted": "ledgers",
+        "blocked": "ledgers",
+        "marks outstanding": "marks",
+        "lost bookies": "bookies",
+    }
 
 
 def test_one_other_action_is_one(client: FlaskClient, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

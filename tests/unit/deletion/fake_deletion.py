@@ -138,9 +138,15 @@ class Loop:
     def begun(self) -> DeletionReconciler:
         """A reconciler that has loaded the journal."""
         made = DeletionReconciler(
-            self.cluster, self.journal, LiveSection(lambda: self.policy), lambda: self.first_epoch,  # type: ignore[arg-type]
-            lambda *step: self.counted.append(step), lambda: self.now_ms, self.buckets, self.cluster.check,
-        )  # fmt: skip
+            self.cluster,
+            self.journal,
+            LiveSection(lambda: self.policy),
+            lambda: self.first_epoch,  # type: ignore[arg-type]
+            lambda *step: self.counted.append(step),
+            lambda: self.now_ms,
+            self.buckets,
+            self.cluster.check,
+        )
         made.load()
         return made
 

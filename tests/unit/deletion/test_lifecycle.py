@@ -4,7 +4,7 @@ import pytest
 
 from trueup.state.common.errors import Refused
 from trueup.state.common.lifecycle import diagram
-from trueup.state.deletion.lifecycle import (  # fmt: skip
+from trueup.state.deletion.lifecycle import (
     ENDS,
     TRANSITIONS,
     Deletion,

@@ -35,9 +35,9 @@ class FakeBookKeeper(FakeCluster):
         return {**fields, "state": self.state, "custom": self.custom}, self.read([ledger])  # type: ignore[typeddict-item]
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
-        return concat([
-            row(i, ["a:1", "b:1"], quorum=2, version=self.versions[i]) for i in ledgers if i in self.versions
-        ])  # fmt: skip
+        return concat(
+            [row(i, ["a:1", "b:1"], quorum=2, version=self.versions[i]) for i in ledgers if i in self.versions]
+        )
 
     def remove(self, orders: list[RemovalOrder]) -> list[Removed]:
         self.ordered += orders
@@ -62,8 +62,12 @@ class Loop:
 
     def begun(self) -> OrderedDeletions:
         made = OrderedDeletions(
-            self.cluster, self.journal, LiveSection(lambda: self.policy), lambda *_: None, lambda: self.now_ms,  # type: ignore[arg-type]
-        )  # fmt: skip
+            self.cluster,
+            self.journal,
+            LiveSection(lambda: self.policy),
+            lambda *_: None,
+            lambda: self.now_ms,  # type: ignore[arg-type]
+        )
         made.load()
         return made
 
@@ -82,8 +86,9 @@ def test_what_is_ordered_goes_and_is_confirmed() -> None:
     loop.orders.order(7)
     loop.passes()
     assert (loop.cluster.ordered, loop.outcomes()[-2:]) == (
-        [RemovalOrder(7, 3, 1)], ["gone-from-metadata", "confirmed"],
-    )  # fmt: skip
+        [RemovalOrder(7, 3, 1)],
+        ["gone-from-metadata", "confirmed"],
+    )
 
 
 def test_the_deletion_is_on_the_journal_before_anything_is_done() -> None:

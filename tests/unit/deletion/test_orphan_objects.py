@@ -57,10 +57,23 @@ def rule(
         (rule(OURS, clusters=frozenset()), "copy-unowned"),
         (rule(lister=OWNER, clusters=frozenset()), "copy-unowned"),
     ],
-    ids=["not listed", "listed", "another lists it", "an upload", "an upload of none", "says nothing", "two owners",
-         "owner gone", "another cluster", "two clusters", "unreadable", "shadow", "no cluster set",
-         "an upload, no cluster set"],
-)  # fmt: skip
+    ids=[
+        "not listed",
+        "listed",
+        "another lists it",
+        "an upload",
+        "an upload of none",
+        "says nothing",
+        "two owners",
+        "owner gone",
+        "another cluster",
+        "two clusters",
+        "unreadable",
+        "shadow",
+        "no cluster set",
+        "an upload, no cluster set",
+    ],
+)
 def test_what_objects_are_called(found: str, expected: str) -> None:
     assert found == expected
 
@@ -115,9 +128,14 @@ class Setting:
         shelves: Any = {"archive": self.shelf, **others}
         declared = {name: StoreSettings(name, cluster=CLUSTER, list_s=1) for name in shelves}
         self.orphans = OrphanObjects(
-            shelves, declared, self.asked,
-            self.journal, LiveSection(lambda: self.loop.policy), lambda *_: None, lambda: self.world.now_ms,  # type: ignore[arg-type]
-        )  # fmt: skip
+            shelves,
+            declared,
+            self.asked,
+            self.journal,
+            LiveSection(lambda: self.loop.policy),
+            lambda *_: None,
+            lambda: self.world.now_ms,  # type: ignore[arg-type]
+        )
         self.orphans.load()
         self.report = DeletionReport(
             LiveSection(lambda: self.loop.policy),

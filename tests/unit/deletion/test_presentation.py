@@ -7,7 +7,8 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.cli.fake_engine import DAY, NOW, FakeEngine, finding
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import DAY, NOW, finding
 from tests.unit.cli.outline import section
 from trueup.state.deletion.lifecycle import ENDS, DeletionStage
 from trueup.streams.catalog import all_metrics
@@ -20,11 +21,26 @@ from trueup.streams.web.api import create_app, serve
 MIB = 1 << 20
 OWNER = "public/default/persistent/orders"
 USED = {
-    "component": "data", "owner": OWNER, "cursor": "", "rule": "", "reason": "", "since_ms": None, "deletion": None,
-    "nodes": [{"path": f"/managed-ledgers/{OWNER}", "status": "readable", "version": 4, "points": True, "ledgers": 2,
-               "highest": 30, "error": ""}],
+    "component": "data",
+    "owner": OWNER,
+    "cursor": "",
+    "rule": "",
+    "reason": "",
+    "since_ms": None,
+    "deletion": None,
+    "nodes": [
+        {
+            "path": f"/managed-ledgers/{OWNER}",
+            "status": "readable",
+            "version": 4,
+            "points": True,
+            "ledgers": 2,
+            "highest": 30,
+            "error": "",
+        }
+    ],
     "objects": ["archive/u-ledger-10: 5 bytes, deletion.copy-replaced"],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -47,8 +63,10 @@ def values(text: str, name: str) -> dict[tuple[str, ...], float]:
     families = text_string_to_metric_families(text)
     return {
         tuple(label for key, label in sorted(s.labels.items()) if key != "cluster"): s.value
-        for f in families for s in f.samples if s.name == name
-    }  # fmt: skip
+        for f in families
+        for s in f.samples
+        if s.name == name
+    }
 
 
 def test_unreferenced_ledgers(client: FlaskClient) -> None:
@@ -159,8 +177,10 @@ def test_get_unreferenced_ledgers_where_there_are_none(run: Run, engine: FakeEng
 def test_get_deletions(run: Run) -> None:
     code, lines = run("get", "deletions")
     assert (code, [line[0] for line in lines], lines[2][-5:]) == (
-        0, ["LEDGER", "21", "20"], ["b:1", "15d", "b:1:", "no", "answer"],
-    )  # fmt: skip
+        0,
+        ["LEDGER", "21", "20"],
+        ["b:1", "15d", "b:1:", "no", "answer"],
+    )
 
 
 def test_get_deletions_in_json(engine: FakeEngine, run: Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -191,9 +211,13 @@ def test_describe_a_ledger_that_is_in_use(run: Run, engine: FakeEngine) -> None:
 def test_describe_a_ledger_that_is_forgotten(run: Run, engine: FakeEngine) -> None:
     engine.judged = [finding(20, "drifted", "placement.lost-member", "a member is lost")]
     engine.owned = USED | {
-        "rule": "deletion.forgotten", "reason": "later ones are listed", "since_ms": NOW - 25 * DAY // 2, "nodes": [],
-        "deletion": engine.in_progress[1], "objects": [],
-    }  # fmt: skip
+        "rule": "deletion.forgotten",
+        "reason": "later ones are listed",
+        "since_ms": NOW - 25 * DAY // 2,
+        "nodes": [],
+        "deletion": engine.in_progress[1],
+        "objects": [],
+    }
     _, lines = run("describe", "ledger", "20")
     text = [" ".join(line) for line in lines]
     assert "In use later ones are listed, for 12d" in text

@@ -138,10 +138,14 @@ def test_nodes_that_only_lead_to_others_are_no_owners(path: str) -> None:
         (NODE, LEDGERS[:-1]),
         (NODE, b"\n\x0b\x08" + b"\xff" * 9 + b"\x01"),
         (NODE, b"\n\x02\x10\x05"),
-        (f"{NODE}/sub", messages.Cursor(cursorsLedgerId=1, cursorProperties=[
-            {"name": metadata.BUCKET, "value": b"9" * 19}]).SerializeToString()),
+        (
+            f"{NODE}/sub",
+            messages.Cursor(
+                cursorsLedgerId=1, cursorProperties=[{"name": metadata.BUCKET, "value": b"9" * 19}]
+            ).SerializeToString(),
+        ),
     ],
-)  # fmt: skip
+)
 def test_invalid_data_are_unreadable_and_reported_with_their_place(path: str, data: bytes) -> None:
     assert f"of {path};" in unreadable(path, data)
 
@@ -176,9 +180,9 @@ def test_a_broken_wrapper_is_refused(data: bytes) -> None:
 @pytest.mark.parametrize("claimed", [10, 2**31 - 1])
 def test_more_bytes_than_the_header_declares_are_not_decompressed(codec: int, claimed: int) -> None:
     head = messages.Wrapper(compressionType=codec, uncompressedSize=claimed).SerializeToString()
-    body = compressed.closed(bytes(1 << 24), codec)[6 + len(
-        messages.Wrapper(compressionType=codec, uncompressedSize=1 << 24).SerializeToString()
-    ) :]  # fmt: skip
+    body = compressed.closed(bytes(1 << 24), codec)[
+        6 + len(messages.Wrapper(compressionType=codec, uncompressedSize=1 << 24).SerializeToString()) :
+    ]
     with pytest.raises(BadBytes):
         compressed.opened(b"Gx" + len(head).to_bytes(4, "big") + head + body, NODE)
 

@@ -33,11 +33,21 @@ def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CL
         "pulsar/managed-ledger": owner.encode(),
     }
     record = {
-        "ledger": number, "mzxid": 50 + number, "version": 2, "ctime_ms": 1, "seen_ms": 9, "state": int(state),
-        "ensemble": 1, "quorum": 1, "ack_quorum": 1, "last_entry": 4, "length": 100, "error": "",
+        "ledger": number,
+        "mzxid": 50 + number,
+        "version": 2,
+        "ctime_ms": 1,
+        "seen_ms": 9,
+        "state": int(state),
+        "ensemble": 1,
+        "quorum": 1,
+        "ack_quorum": 1,
+        "last_entry": 4,
+        "length": 100,
+        "error": "",
         "fragments": [] if state is LedgerState.GONE else [{"first_entry": 0, "bookies": ["a:1"]}],
         "custom": {} if state is LedgerState.GONE else custom or custom_metadata,
-    }  # fmt: skip
+    }
     return LEDGER, encode("ledgers", record)
 
 
@@ -52,10 +62,20 @@ def pointing(pointers: Pointers) -> Record:
 
 
 def question(epoch: int) -> Record:
-    return TOPOLOGY, encode("topology", {
-        "epoch": epoch, "at_ms": 0, "min_racks": 2, "enforce_min_racks": False, "held": "", "released": -1,
-        "collect_ms": 0, "restarted": 0, "bookies": [],
-    })  # fmt: skip
+    return TOPOLOGY, encode(
+        "topology",
+        {
+            "epoch": epoch,
+            "at_ms": 0,
+            "min_racks": 2,
+            "enforce_min_racks": False,
+            "held": "",
+            "released": -1,
+            "collect_ms": 0,
+            "restarted": 0,
+            "bookies": [],
+        },
+    )
 
 
 def routed(*records: Record) -> dict[int, list[tuple[int, bytes]]]:
@@ -84,8 +104,10 @@ def test_an_owner_and_its_ledgers_meet() -> None:
 def test_owners_are_kept_apart() -> None:
     found = routed(ledger(4), ledger(5, OTHER), pointing(node(4)), pointing(node(5, owner=OTHER)))
     seen = {bucket: tables(rows) for bucket, rows in found.items()}
-    ids = {bucket: (ledgers.rows["ledger"].tolist(), nodes.listed["ledger"].tolist())
-           for bucket, (ledgers, nodes, _) in seen.items()}  # fmt: skip
+    ids = {
+        bucket: (ledgers.rows["ledger"].tolist(), nodes.listed["ledger"].tolist())
+        for bucket, (ledgers, nodes, _) in seen.items()
+    }
     assert ids == {bucket_of(ORDERS): ([4], [4]), bucket_of(OTHER): ([5], [5])}
 
 
@@ -154,8 +176,10 @@ def test_lists_stay_with_their_nodes() -> None:
     nodes = [node(4, 5, dropped=1), node(7, owner=OTHER), node(8, 9, name="sub", dropped=1)]
     _, mine, _ = tables(routed(*map(pointing, nodes))[bucket_of(ORDERS)])
     assert (mine.rows["count"].tolist(), mine.listed["ledger"].tolist(), mine.listed["dropped"].tolist()) == (
-        [2, 2], [4, 5, 8, 9], [1, 0, 1, 0],
-    )  # fmt: skip
+        [2, 2],
+        [4, 5, 8, 9],
+        [1, 0, 1, 0],
+    )
 
 
 def test_names_come_through() -> None:
@@ -167,8 +191,14 @@ def test_a_bucket_reports_the_forgotten_ledgers_that_reached_it() -> None:
     ledgers, nodes, _ = tables(routed(ledger(4), ledger(9), pointing(node(9)))[bucket_of(ORDERS)])
     found = OwnerBucket(MemoryStore()).step(ledgers, nodes)
     assert found is not None
-    row = {"bucket": 1, "epoch": 5, "ledgers": found.ledgers, "leaks": found.rows.tobytes(),
-           "names": "\n".join(found.names), "elsewhere": found.elsewhere.tobytes()}  # fmt: skip
+    row = {
+        "bucket": 1,
+        "epoch": 5,
+        "ledgers": found.ledgers,
+        "leaks": found.rows.tobytes(),
+        "names": "\n".join(found.names),
+        "elsewhere": found.elsewhere.tobytes(),
+    }
     bucket, epoch, leaks = leaks_of(row)
     reported = [(int(r["ledger"]), LEAK_RULES[int(r["rule"])].id, leaks.names[r["owner"]]) for r in leaks.rows]
     assert (bucket, epoch, leaks.ledgers, reported) == (1, 5, 2, [(4, "deletion.forgotten", ORDERS)])
@@ -178,8 +208,10 @@ def test_a_bucket_reports_the_forgotten_ledgers_that_reached_it() -> None:
 def test_a_table_comes_back_from_its_bytes(table: OwnedLedgerTable) -> None:
     again = OwnedLedgerTable.from_bytes(table.to_bytes())
     assert (again.rows.tolist(), again.rows.dtype, again.listed.tolist()) == (
-        table.rows.tolist(), table.rows.dtype, table.listed.tolist(),
-    )  # fmt: skip
+        table.rows.tolist(),
+        table.rows.dtype,
+        table.listed.tolist(),
+    )
 
 
 @pytest.mark.parametrize("blob", [b"", b"XX", b"TO\x09" + bytes(40)])

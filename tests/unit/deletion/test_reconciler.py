@@ -275,8 +275,9 @@ def test_an_unrequested_report_of_a_bucket_does_not_retract_its_answer() -> None
 def test_the_history_forgets_nothing_of_what_goes_on() -> None:
     loop = Loop().marked(7)
     assert [(row.id, row.kind, row.outcome) for row in loop.deletions.history.rows()] == [
-        ("delete-7-v3", "deletion", "suspected"), ("delete-7-v3", "deletion", "marked"),
-    ]  # fmt: skip
+        ("delete-7-v3", "deletion", "suspected"),
+        ("delete-7-v3", "deletion", "marked"),
+    ]
 
 
 def test_what_rests_on_a_copy_is_marked_once_that_is_verified() -> None:

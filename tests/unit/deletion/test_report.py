@@ -49,8 +49,14 @@ def test_a_row_has_owner_rule_and_size() -> None:
     row = Loop("observe").apply(FORGOTTEN).report.rows(10)[0]
     report = ("owner", "rule", "verdict", "component", "state", "bytes", "stage")
     assert [row[name] for name in report] == [
-        OWNER, "deletion.forgotten", "drifted", "data", "closed", 100, "suspected",
-    ]  # fmt: skip
+        OWNER,
+        "deletion.forgotten",
+        "drifted",
+        "data",
+        "closed",
+        100,
+        "suspected",
+    ]
 
 
 def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> None:
@@ -105,8 +111,11 @@ def test_what_is_gone_from_metadata_is_in_no_plan_but_among_the_deletions() -> N
 def test_a_plan_names_what_it_was_decided_on() -> None:
     row = Loop("approve").marked(7).report.plan()[0]
     assert (row.kind, row.requirements, row.evidence["owner"], row.reason.split(":")[0]) == (
-        "delete", {"version": 3}, OWNER, f"100 bytes of {OWNER}",
-    )  # fmt: skip
+        "delete",
+        {"version": 3},
+        OWNER,
+        f"100 bytes of {OWNER}",
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,10 +136,14 @@ def test_what_was_approved_waits_no_more() -> None:
 def test_the_status_counts_by_namespace_and_rule() -> None:
     loop = Loop("observe").apply(FORGOTTEN, FORGOTTEN | {"ledger": 8}, REPORTED)
     status = loop.report.status()
-    assert (status["unreferenced"], status["bytes"], status["forgotten"]) == (3, 250, [
-        {"namespace": "public/billing", "rule": "deletion.owner-gone", "ledgers": 1, "bytes": 50},
-        {"namespace": "public/default", "rule": "deletion.forgotten", "ledgers": 2, "bytes": 200},
-    ])  # fmt: skip
+    assert (status["unreferenced"], status["bytes"], status["forgotten"]) == (
+        3,
+        250,
+        [
+            {"namespace": "public/billing", "rule": "deletion.owner-gone", "ledgers": 1, "bytes": 50},
+            {"namespace": "public/default", "rule": "deletion.forgotten", "ledgers": 2, "bytes": 200},
+        ],
+    )
 
 
 def test_the_status_counts_in_all_buckets() -> None:
@@ -177,8 +190,11 @@ def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None
     report = loop.report.ledger(7, DATA)
     nodes = [(n["status"], n["points"], n["highest"], n["error"]) for n in report["nodes"]]
     assert (report["rule"], report["since_ms"], report["deletion"]["stage"], nodes) == (
-        "deletion.forgotten", NOW, "marked", [("readable", False, 9, ""), ("unreadable", False, None, "p/sub: byte 3")],
-    )  # fmt: skip
+        "deletion.forgotten",
+        NOW,
+        "marked",
+        [("readable", False, 9, ""), ("unreadable", False, None, "p/sub: byte 3")],
+    )
 
 
 def test_a_ledger_that_is_in_use_with_the_node_that_points_to_it() -> None:
@@ -201,9 +217,13 @@ def test_for_a_ledger_without_an_owner_no_node_is_read() -> None:
 
 @pytest.mark.parametrize(
     ("synced", "problem", "epoch", "says"),
-    [(True, "", 5, []), (True, "", 4, ["the deletion view is not complete yet"]),
-     (False, "", 5, ["owners of ledgers: not all read yet"]), (False, "no right", 4, ["owners of ledgers: no right"])],
-)  # fmt: skip
+    [
+        (True, "", 5, []),
+        (True, "", 4, ["the deletion view is not complete yet"]),
+        (False, "", 5, ["owners of ledgers: not all read yet"]),
+        (False, "no right", 4, ["owners of ledgers: no right"]),
+    ],
+)
 def test_the_reasons_for_not_being_ready(synced: bool, problem: str, epoch: int, says: list[str]) -> None:
     loop = Loop().apply(epoch=epoch)
     loop.cluster.synced, loop.cluster.problem = synced, problem

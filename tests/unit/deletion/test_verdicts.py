@@ -22,8 +22,18 @@ def ledgers(*rows: dict[str, Any]) -> OwnedLedgerTable:
     names: dict[str, int] = {"": 0}
     table: Rows = np.zeros(len(rows), OWNED)
     for at, row in enumerate(rows):
-        fields = {"state": LedgerState.CLOSED, "component": Component.DATA, "owner": ML, "name": "", "last_entry": 9,
-                "length": 100, "version": 1, "mzxid": 5, "seen_ms": 1_000, **row}  # fmt: skip
+        fields = {
+            "state": LedgerState.CLOSED,
+            "component": Component.DATA,
+            "owner": ML,
+            "name": "",
+            "last_entry": 9,
+            "length": 100,
+            "version": 1,
+            "mzxid": 5,
+            "seen_ms": 1_000,
+            **row,
+        }
         for name, value in fields.items():
             table[name][at] = names.setdefault(value, len(names)) if isinstance(value, str) else value
     return OwnedLedgerTable(table, tuple(names))
@@ -133,9 +143,7 @@ def test_a_ledger_that_counts_as_deleted_and_exists_is_reported() -> None:
         [node(4, 9, dropped=(4,)), cursor(status=OwnerStatus.UNREADABLE)],
     ],
 )
-def test_one_that_counts_as_deleted_is_left_alone_while_its_owner_is_unreadable(
-    nodes: list[Pointers],
-) -> None:
+def test_one_that_counts_as_deleted_is_left_alone_while_its_owner_is_unreadable(nodes: list[Pointers]) -> None:
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), *nodes) == {4: "owner-unreadable"}
 
 
@@ -156,22 +164,44 @@ def test_it_is_forgotten_since_the_later_of_both_sides_was_seen() -> None:
     ("custom", "claim"),
     [
         ({}, Claim(Component.UNKNOWN)),
-        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": ML.encode()},
-         Claim(Component.DATA, ML)),
-        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": ML.encode(),
-          "pulsar/cursor": b"a%2Fb"}, Claim(Component.CURSOR, ML, "a%2Fb")),
-        ({"application": b"pulsar", "component": b"compacted-ledger", "pulsar/compactedTo": b"\xff",
-          "pulsar/compactedTopic": b"persistent://public/default/orders"}, Claim(Component.COMPACTED, ML)),
-        ({"application": b"pulsar", "component": b"schema", "pulsar/schemaId": b"public/default/orders"},
-         Claim(Component.SCHEMA, "schema:public/default/orders")),
+        (
+            {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": ML.encode()},
+            Claim(Component.DATA, ML),
+        ),
+        (
+            {
+                "application": b"pulsar",
+                "component": b"managed-ledger",
+                "pulsar/managed-ledger": ML.encode(),
+                "pulsar/cursor": b"a%2Fb",
+            },
+            Claim(Component.CURSOR, ML, "a%2Fb"),
+        ),
+        (
+            {
+                "application": b"pulsar",
+                "component": b"compacted-ledger",
+                "pulsar/compactedTo": b"\xff",
+                "pulsar/compactedTopic": b"persistent://public/default/orders",
+            },
+            Claim(Component.COMPACTED, ML),
+        ),
+        (
+            {"application": b"pulsar", "component": b"schema", "pulsar/schemaId": b"public/default/orders"},
+            Claim(Component.SCHEMA, "schema:public/default/orders"),
+        ),
         ({"application": b"pulsar", "component": b"something-new"}, Claim(Component.UNKNOWN)),
         ({"application": b"pulsar", "component": b"managed-ledger"}, Claim(Component.UNKNOWN)),
-        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"\xff"},
-         Claim(Component.UNKNOWN)),
-        ({"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"a\nb"},
-         Claim(Component.UNKNOWN)),
+        (
+            {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"\xff"},
+            Claim(Component.UNKNOWN),
+        ),
+        (
+            {"application": b"pulsar", "component": b"managed-ledger", "pulsar/managed-ledger": b"a\nb"},
+            Claim(Component.UNKNOWN),
+        ),
     ],
-)  # fmt: skip
+)
 def test_custom_metadata_name_the_owner(custom: dict[str, bytes], claim: Claim) -> None:
     assert claim_of(custom) == claim
 
@@ -181,9 +211,7 @@ def test_a_topic_is_encoded_as_java_does() -> None:
 
 
 @pytest.mark.parametrize(
-    "other",
-    [cursor(4), node(4, path="/schemas/x", owner="schema:x"), node(4, 12)],
-    ids=["cursor", "schema", "list"],
+    "other", [cursor(4), node(4, path="/schemas/x", owner="schema:x"), node(4, 12)], ids=["cursor", "schema", "list"]
 )
 @pytest.mark.parametrize("own_bucket", [True, False])
 def test_a_ledger_that_a_node_of_another_owner_references_is_no_finding(other: Pointers, own_bucket: bool) -> None:
@@ -219,8 +247,10 @@ def test_the_references_of_a_node_protect_after_it_became_unreadable(batches: in
 
 def test_what_a_deleted_node_referenced_does_not_protect() -> None:
     other = cursor(4, path="/managed-ledgers/other/sub", owner="other")
-    later = [other._replace(status=status, ledgers=(), mzxid=mzxid) for status, mzxid in
-             ((OwnerStatus.GONE, 8), (OwnerStatus.UNREADABLE, 9))]  # fmt: skip
+    later = [
+        other._replace(status=status, ledgers=(), mzxid=mzxid)
+        for status, mzxid in ((OwnerStatus.GONE, 8), (OwnerStatus.UNREADABLE, 9))
+    ]
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(9), *later) == {4: "forgotten"}
 
 

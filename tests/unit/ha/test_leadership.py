@@ -321,9 +321,10 @@ class World:
     def acting(self) -> list[str]:
         """The runs that may act now, also those whose process is paused: they may be in the middle of a pass."""
         return [
-            one._run for number, one in self.ones.items()
+            one._run
+            for number, one in self.ones.items()
             if one.role is InstanceRole.LEADER and self.clock(number) < one.may_act_until()
-        ]  # fmt: skip
+        ]
 
     def go_on(self, until_s: float) -> None:
         while self._events and self._events[0].at_s < until_s:

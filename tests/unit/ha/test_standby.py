@@ -9,7 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.configuration import parse
-from tests.unit.cli.fake_engine import FakeEngine, healthy_status
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import healthy_status
 from trueup.state.common.errors import BadSettings, Retry, Stop
 from trueup.streams.api import Application
 from trueup.streams.catalog import all_metrics
@@ -94,9 +95,7 @@ def application(election: Election) -> Application:
     live: Any = SimpleNamespace(now=settings, refused={})
     journal: Any = SimpleNamespace(reachable=lambda: True, bootstrap="none:0")
     supervisor: Any = SimpleNamespace(tasks={}, failing=list, queries=[])
-    made = Application(
-        live, journal, {}, supervisor, Listener(lambda _: None), lambda: 0, History(), election,
-    )  # fmt: skip
+    made = Application(live, journal, {}, supervisor, Listener(lambda _: None), lambda: 0, History(), election)
     made.spark_ui = "http://spark"
     return made
 
@@ -108,8 +107,11 @@ def client(standby: Election) -> FlaskClient:
 
 def test_one_leads_and_the_other_knows_it(leader: Election, standby: Election, log: Log) -> None:
     assert (leader.leads, standby.leads, standby.leader, leader.standbys()) == (
-        True, False, LEADER, ["http://standby:8480"],
-    )  # fmt: skip
+        True,
+        False,
+        LEADER,
+        ["http://standby:8480"],
+    )
     assert [key for key, _ in log.keys[:3]] == [f"standby {LEADER}".encode(), b"claim", b"leader"]
 
 
@@ -196,8 +198,9 @@ def test_probes_tell_the_role(client: FlaskClient) -> None:
 def test_metrics_and_status_tell_the_role(client: FlaskClient) -> None:
     text, ha = client.get("/metrics").get_data(as_text=True), client.get("/api/status").get_json()["ha"]
     assert ('trueup_leader{cluster="bookkeeper"} 0.0' in text, 'trueup_epoch{cluster="bookkeeper"} 1.0' in text) == (
-        True, True,
-    )  # fmt: skip
+        True,
+        True,
+    )
     assert ha == {"id": "shop", "role": "standby", "epoch": 1, "leader": LEADER, "standbys": [], "unable": []}
 
 

@@ -24,10 +24,21 @@ from trueup.streams.topic_reader.spark.values import ValueSchema, spark_type
 
 WHERE = ZnodeSource(59, "/ledgers/00/0000/L0059", 1234, 2, 1_700_000_000_000, 9)
 RECORD: LedgerRecord = {
-    "ledger": 59, "mzxid": 1234, "version": 2, "ctime_ms": 7, "seen_ms": 9, "state": 3, "ensemble": 2, "quorum": 2,
-    "ack_quorum": 2, "last_entry": 99, "length": 4096, "custom": {"application": b"pulsar"}, "error": "",
+    "ledger": 59,
+    "mzxid": 1234,
+    "version": 2,
+    "ctime_ms": 7,
+    "seen_ms": 9,
+    "state": 3,
+    "ensemble": 2,
+    "quorum": 2,
+    "ack_quorum": 2,
+    "last_entry": 99,
+    "length": 4096,
+    "custom": {"application": b"pulsar"},
+    "error": "",
     "fragments": [{"first_entry": 0, "bookies": ["a:1", "b:1"]}, {"first_entry": 40, "bookies": ["a:1", "c:1"]}],
-}  # fmt: skip
+}
 METADATA = [metadata.encode(RECORD, version, b"secret") for version in (1, 2, 3)]
 ROUTE = (
     b'{"brokerDatas":[{"brokerName":"b","brokerAddrs":{0:"h:1"}}],'
@@ -50,9 +61,15 @@ READ_ANSWERS = [
 ]
 READ_ANSWERS.append(b"\xff\xff\xff\xff\x00" + struct.pack("!ii", -101, -101) + END)
 WRITE_ANSWERS = [
-    b"\x00\x00\x00\x01\x00\x00\x00\x00\x00" + struct.pack("!i", 2) + b"/a"
-    + b"\x00\x00\x00\x05\x00\x00\x00\x00\x00" + STAT + b"\xff\xff\xff\xff\x00" + struct.pack("!ii", -101, -101) + END
-]  # fmt: skip
+    b"\x00\x00\x00\x01\x00\x00\x00\x00\x00"
+    + struct.pack("!i", 2)
+    + b"/a"
+    + b"\x00\x00\x00\x05\x00\x00\x00\x00\x00"
+    + STAT
+    + b"\xff\xff\xff\xff\x00"
+    + struct.pack("!ii", -101, -101)
+    + END
+]
 
 
 def _frame(xid: int, body: bytes) -> bytes:
@@ -60,16 +77,26 @@ def _frame(xid: int, body: bytes) -> bytes:
     return struct.pack("!i", len(head) + len(body)) + head + body
 
 
-STREAM = b"".join((
-    _frame(-2, b""), *[_frame(-1, struct.pack("!iii", 3, 3, 2) + b"/a")] * 3,
-    _frame(1, struct.pack("!ii", 1, 1) + b"a"),
-    _frame(-1, struct.pack("!iii", 1, 3, 2) + b"/b"), _frame(-2, b""),
-))  # fmt: skip
+STREAM = b"".join(
+    (
+        _frame(-2, b""),
+        *[_frame(-1, struct.pack("!iii", 3, 3, 2) + b"/a")] * 3,
+        _frame(1, struct.pack("!ii", 1, 1) + b"a"),
+        _frame(-1, struct.pack("!iii", 1, 3, 2) + b"/b"),
+        _frame(-2, b""),
+    )
+)
 """Pings, watch events, and the response with the names of a znode's children."""
-PRODUCE_ANSWER = b"".join((
-    struct.pack(">i", 1), text("orders"), struct.pack(">i", 2), struct.pack(">ihqqq", 0, 0, 5, -1, 0),
-    struct.pack(">ihqqq", 1, 3, -1, -1, 0), struct.pack(">i", 0),
-))  # fmt: skip
+PRODUCE_ANSWER = b"".join(
+    (
+        struct.pack(">i", 1),
+        text("orders"),
+        struct.pack(">i", 2),
+        struct.pack(">ihqqq", 0, 0, 5, -1, 0),
+        struct.pack(">ihqqq", 1, 3, -1, -1, 0),
+        struct.pack(">i", 0),
+    )
+)
 
 
 def responses(kind: Any) -> list[bytes]:
@@ -167,6 +194,7 @@ def _schemas() -> list[bytes]:
 SCHEMAS = _schemas()
 COLUMN_OF = {
     kind: to_arrow_schema(StructType([StructField("value", spark_type(ValueSchema(kind, AVRO)))]), timezone="UTC")
-    .field("value").type
+    .field("value")
+    .type
     for kind in (schemas.SchemaType.AVRO, schemas.SchemaType.JSON, schemas.SchemaType.STRING, schemas.SchemaType.INT32)
-}  # fmt: skip
+}

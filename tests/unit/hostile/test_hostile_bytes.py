@@ -132,10 +132,7 @@ def cut(data: bytes) -> None:
 
 
 def looked_up(data: bytes) -> None:
-    for found in (
-        requests.GetData("/a").deserialize(data, 0),
-        requests.MultiRead(b"/a", [b"1"]).deserialize(data, 0),
-    ):
+    for found in (requests.GetData("/a").deserialize(data, 0), requests.MultiRead(b"/a", [b"1"]).deserialize(data, 0)):
         list(found.rows())
         [found.stat(row) for row in range(len(found)) if found.size[row] >= 0]
 
@@ -182,10 +179,14 @@ class Line(ZooKeeperConnection):
     def __init__(self, data: bytes) -> None:
         self._left, self.logger, self.ping_outstanding = data, logging.getLogger("kazoo.test"), Event()
         self.client: Any = SimpleNamespace(
-            sink=lambda _: None, _data_watchers={}, _child_watchers={}, last_zxid=0, _stopped=Event(),
+            sink=lambda _: None,
+            _data_watchers={},
+            _child_watchers={},
+            last_zxid=0,
+            _stopped=Event(),
             _session_callback=lambda _: None,
             _pending=deque([(requests.GetChildren("/a"), Future(), 1)]),
-        )  # fmt: skip
+        )
 
     def _receive(self, most: int, timeout: float) -> bytes:
         assert most <= 1 << 20
@@ -267,11 +268,18 @@ def server_responses(data: bytes) -> None:
     client = FixedResponses(data)
     client._masters["b"] = "b:1"
     for ask in (
-        lambda: client.route("t"), client.topics, client.masters, lambda: topics.topics(client, "b"),
-        lambda: topics.topic(client, "b", "t"), lambda: topics.groups(client, "b"), lambda: rights.rights(client, "b"),
-        lambda: topics.runtime(client, "b"), lambda: group_offsets.members(client, "g", ["b"]),
-        lambda: topics.settings(client, "b"), lambda: rights.users(client, "b"),
-    ):  # fmt: skip
+        lambda: client.route("t"),
+        client.topics,
+        client.masters,
+        lambda: topics.topics(client, "b"),
+        lambda: topics.topic(client, "b", "t"),
+        lambda: topics.groups(client, "b"),
+        lambda: rights.rights(client, "b"),
+        lambda: topics.runtime(client, "b"),
+        lambda: group_offsets.members(client, "g", ["b"]),
+        lambda: topics.settings(client, "b"),
+        lambda: rights.users(client, "b"),
+    ):
         client._masters["b"] = "b:1"
         try:
             ask()
@@ -391,10 +399,15 @@ def test_mutated_bytes_are_a_value_or_bad_bytes(name: str) -> None:
 
 _KAZOO = tuple(EXCEPTIONS.values())
 _OURS: dict[str, tuple[type[Exception], ...]] = {
-    "index": (Stop,), "reads": (TrueupError,), "looked": _KAZOO, "listings": _KAZOO,
-    "zookeeper": (ConnectionDropped, AuthFailedError), "kafka": (Retry,), "rocketmq": (Retry, Stop),
+    "index": (Stop,),
+    "reads": (TrueupError,),
+    "looked": _KAZOO,
+    "listings": _KAZOO,
+    "zookeeper": (ConnectionDropped, AuthFailedError),
+    "kafka": (Retry,),
+    "rocketmq": (Retry, Stop),
     "fetched": (Retry, Stop),
-}  # fmt: skip
+}
 """Further errors that a decoder may raise: unsupported formats, and errors that a response contains."""
 _SILENT = (
     "pulsar schemas",

@@ -19,9 +19,11 @@ MINUTES = 120
 TARGET = {"instance": "a:8480", "job": "trueup"}
 """Labels that Prometheus adds to the samples of a target."""
 _PROGRESS = {
-    "name": "placement", "batchDuration": 1500, "numInputRows": 1000,
+    "name": "placement",
+    "batchDuration": 1500,
+    "numInputRows": 1000,
     "stateOperators": [{"numRowsTotal": 64, "memoryUsedBytes": 4096}],
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,11 @@ def full_status() -> FakeEngine:
     engine = FakeEngine().drill().linked().shelved().forgotten()
     engine.shelves[0] |= {"online": False}
     engine.state["read_priority"] = {
-        "rules": {"read_priority.would-stall": 1}, "copies": {"bookkeeper:whole": 7}, "switched": 1, "due": 1,
-    }  # fmt: skip
+        "rules": {"read_priority.would-stall": 1},
+        "copies": {"bookkeeper:whole": 7},
+        "switched": 1,
+        "due": 1,
+    }
     engine.state["deletion"]["forgotten"] += [
         {"namespace": "public/old", "rule": rule, "ledgers": 1, "bytes": 0}
         for rule in ("deletion.missing", "deletion.copy-lost")

@@ -40,8 +40,13 @@ def test_rows_of_what_was_not_measured_stay(tmp_path: Path) -> None:
     results.write_text(text(before))
     found = beside_earlier(results, [row("Latency", 2.0), row("  p50", 2.0)])
     assert [(r.what, r.ours) for r in found] == [
-        ("100 B", 1.0), ("  rate", 1.0), ("Latency", 2.0), ("  p50", 2.0), ("Groups", 1.0), ("  p50", 1.0)
-    ]  # fmt: skip
+        ("100 B", 1.0),
+        ("  rate", 1.0),
+        ("Latency", 2.0),
+        ("  p50", 2.0),
+        ("Groups", 1.0),
+        ("  p50", 1.0),
+    ]
     assert len(json.loads(results.read_text())) == len(before)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.unit.cli.fake_engine import healthy_status
+from tests.unit.cli.fake_rows import healthy_status
 from tests.unit.house.test_docs import anchors
 from trueup.streams.catalog import all_metrics
 
@@ -62,10 +62,14 @@ def panels(board: Path) -> Iterator[dict[str, Any]]:
 
 PANELS = [pytest.param(panel, id=f"{board.stem}: {panel['title']}") for board in BOARDS for panel in panels(board)]
 EXPRESSIONS = [
-    *(pytest.param(target["expr"], id=f"{board.stem}: {panel['title']} {target['refId']}")
-      for board in BOARDS for panel in panels(board) for target in panel["targets"]),
+    *(
+        pytest.param(target["expr"], id=f"{board.stem}: {panel['title']} {target['refId']}")
+        for board in BOARDS
+        for panel in panels(board)
+        for target in panel["targets"]
+    ),
     *(pytest.param(rule["expr"], id=rule["alert"]) for rule in ALERTS),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("expression", EXPRESSIONS)

@@ -55,9 +55,13 @@ def test_an_object_is_valid_by_the_schemas_of_kubernetes(kind: str, release: str
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("NetworkPolicy", "network-policy.yaml"), ("PodDisruptionBudget", "pod-disruption-budget.yaml"),
-     ("Service", "service.yaml"), (CUSTOM, "service-monitor.yaml")],
-)  # fmt: skip
+    [
+        ("NetworkPolicy", "network-policy.yaml"),
+        ("PodDisruptionBudget", "pod-disruption-budget.yaml"),
+        ("Service", "service.yaml"),
+        (CUSTOM, "service-monitor.yaml"),
+    ],
+)
 def test_an_object_is_that_of_the_manifests(kind: str, name: str) -> None:
     assert objects()[kind]["spec"] == manifest(name)["spec"]
 
@@ -97,8 +101,9 @@ def test_the_address_of_an_instance_with_a_certificate_is_of_https() -> None:
 def test_a_scrape_of_an_instance_with_a_certificate_verifies_the_name_of_the_service() -> None:
     (endpoint,) = objects(WITH_TLS)[CUSTOM]["spec"]["endpoints"]
     assert (endpoint["scheme"], endpoint["tlsConfig"]) == (
-        "https", {"serverName": "trueup.trueup.svc", "ca": {"secret": {"name": "authorities", "key": "ca.crt"}}},
-    )  # fmt: skip
+        "https",
+        {"serverName": "trueup.trueup.svc", "ca": {"secret": {"name": "authorities", "key": "ca.crt"}}},
+    )
 
 
 def test_pull_secrets_are_those_of_the_pod() -> None:

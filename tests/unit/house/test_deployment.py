@@ -47,10 +47,12 @@ def test_selectors_are_the_labels_of_the_pods() -> None:
     labels = spec["template"]["metadata"]["labels"]
     term = spec["template"]["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][0]
     found = [
-        spec["selector"]["matchLabels"], term["labelSelector"]["matchLabels"], read("service.yaml")["spec"]["selector"],
+        spec["selector"]["matchLabels"],
+        term["labelSelector"]["matchLabels"],
+        read("service.yaml")["spec"]["selector"],
         read("network-policy.yaml")["spec"]["podSelector"]["matchLabels"],
         read("pod-disruption-budget.yaml")["spec"]["selector"]["matchLabels"],
-    ]  # fmt: skip
+    ]
     assert found == [labels] * len(found)
     assert read("service-monitor.yaml")["spec"]["selector"]["matchLabels"] == read("service.yaml")["metadata"]["labels"]
 
@@ -58,13 +60,13 @@ def test_selectors_are_the_labels_of_the_pods() -> None:
 def test_the_configuration_is_accepted_and_has_a_standby() -> None:
     settings = parse(read("trueup.yaml"))
     container = read("deployment.yaml")["spec"]["template"]["spec"]["containers"][0]
-    assert (settings.ha.id, settings.section(PlacementSettings).mode) == (
-        "trueup", "observe"
-    )  # fmt: skip
+    assert (settings.ha.id, settings.section(PlacementSettings).mode) == ("trueup", "observe")
     assert settings.http.port == container["ports"][0]["containerPort"]
     assert {mount["mountPath"] for mount in container["volumeMounts"]} == {
-        "/etc/trueup/trueup.yaml", "/etc/trueup/tokens", settings.data_dir
-    }  # fmt: skip
+        "/etc/trueup/trueup.yaml",
+        "/etc/trueup/tokens",
+        settings.data_dir,
+    }
 
 
 @pytest.fixture(scope="module")

@@ -61,9 +61,15 @@ def test_replication_knows_no_system() -> None:
     assert {name: found for name, text in texts.items() if (found := of_a_system(text))}.keys() == {NAMES_SYSTEMS}
 
 
-@pytest.mark.parametrize("line", [
-    "import kafka.errors", "from confluent_kafka import OFFSET_END", "from trueup.connectors import kafka",
-    '"""A Kafka cluster."""', "endpoint.bootstrap",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import kafka.errors",
+        "from confluent_kafka import OFFSET_END",
+        "from trueup.connectors import kafka",
+        '"""A Kafka cluster."""',
+        "endpoint.bootstrap",
+    ],
+)
 def test_a_line_about_one_system_is_seen(line: str) -> None:
     assert of_a_system(f"x = 1\n{line}\n") == [f"2: {line}"]

@@ -68,10 +68,24 @@ FOR_TESTS = {
 MACHINE_PATHS = re.compile(
     r"(?<![\w.$}~])/(?:" + "|".join(("work", "root", "tmp", "home/[a-z]+")) + r")(?:/|\b(?![\w-]))"
 )
-HOSTS = re.compile("|".join(re.escape(f"{name}.{end}") for name, end in (
-    ("pypi", "org"), ("pythonhosted", "org"), ("repo1.maven", "org"), ("repo.maven.apache", "org"), ("npmjs", "org"),
-    ("crates", "io"), ("docker", "io"), ("ghcr", "io"), ("proxy.golang", "org"), ("deb.debian", "org"),
-)))  # fmt: skip
+HOSTS = re.compile(
+    "|".join(
+        re.escape(f"{name}.{end}")
+        for name, end in (
+            ("pypi", "org"),
+            ("pythonhosted", "org"),
+            ("repo1.maven", "org"),
+            ("repo.maven.apache", "org"),
+            ("npmjs", "org"),
+            ("crates", "io"),
+            ("docker", "io"),
+            ("ghcr", "io"),
+            ("proxy.golang", "org"),
+            ("deb.debian", "org"),
+        )
+    )
+)
+SPARED = re.compile(r"# fmt" + r": (?:skip|off)")
 LEFT_OVERS = re.compile(r"\b(?:" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
 
 
@@ -158,12 +172,7 @@ def test_only_the_supervisor_catches_everything() -> None:
 
 def test_only_the_supervisor_starts_threads_of_the_application() -> None:
     """The servers of the journal and the command line run in processes of their own."""
-    aside = (
-        "connectors/embedded/",
-        "streams/cli/",
-        "streams/terminal/",
-        "streams/runtime/supervisor.py",
-    )
+    aside = ("connectors/embedded/", "streams/cli/", "streams/terminal/", "streams/runtime/supervisor.py")
     found = [
         f"{name}:{node.lineno}"
         for name, tree in trees("state", "connectors", "streams")
@@ -265,6 +274,10 @@ def _used(tree: ast.Module) -> set[str]:
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             used |= {name for names in LOADED.findall(node.value) for name in names if name}
     return {name.removeprefix("trueup.") for name in used}
+
+
+def test_the_formatter_formats_everything() -> None:
+    assert matches(SPARED) == []
 
 
 def test_nothing_names_a_machine() -> None:

@@ -33,5 +33,6 @@ def test_it_does_nothing_if_all_are_there(programs: Path) -> None:
 
 def test_it_names_a_tool_that_it_cannot_install(programs: Path) -> None:
     assert done(programs) == (
-        1, "make tools: chromium is missing, and there is no apt-get to install it: put it in the PATH\n",
-    )  # fmt: skip
+        1,
+        "make tools: chromium is missing, and there is no apt-get to install it: put it in the PATH\n",
+    )

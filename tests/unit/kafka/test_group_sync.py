@@ -354,7 +354,7 @@ GONE = OffsetMap().extend([(500, 0, 100)], 600, 500)
 @pytest.mark.parametrize(
     ("start", "offset", "there"),
     [(500, 10, 0), (500, 499, 0), (500, 510, 10), (560, 10, 60), (-1, 10, None), (0, 10, None)],
-)  # fmt: skip
+)
 def test_a_group_behind_the_retention_of_the_source_goes_on_with_its_first_record(
     start: int, offset: int, there: int | None
 ) -> None:

@@ -8,13 +8,7 @@ from tests.unit.kafka.test_message_sets import messages
 from tests.unit.kafka.test_record_batch import CODECS, RECORDS, built, compressed, contents
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.fetch_produce import Fetched
-from trueup.connectors.kafka.protocol.record_batch import (
-    CONTROL,
-    TRANSACTIONAL,
-    BatchHeader,
-    assemble,
-    header_of,
-)
+from trueup.connectors.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL, BatchHeader, assemble, header_of
 from trueup.connectors.kafka.replication.records import pending as module
 from trueup.connectors.kafka.replication.records.pending import Damaged, PendingRecords
 from trueup.connectors.replication.ports import Read
@@ -67,8 +61,10 @@ def test_many_records_are_given_in_parts(monkeypatch: pytest.MonkeyPatch) -> Non
     pending.take(answer(batch(0, [b"a", b"b", b"c"]), batch(3, [b"d"]), end=4), 0)
     reads = [pending.given(2) for _ in range(3)]
     assert [(values(read), read.next, read.idle) for read in reads] == [
-        ([b"a", b"b"], 2, False), ([b"c"], 3, False), ([b"d"], 4, True),
-    ]  # fmt: skip
+        ([b"a", b"b"], 2, False),
+        ([b"c"], 3, False),
+        ([b"d"], 4, True),
+    ]
     assert pending.empty
     assert not pending.ready
 
@@ -96,11 +92,15 @@ def test_records_of_an_aborted_transaction_are_passed() -> None:
     pending = PendingRecords(LOG, 0, unlinked)
     pending.take(
         answer(
-            batch(0, [b"lost"], TRANSACTIONAL, producer=7), batch(1, [b"kept"], TRANSACTIONAL, producer=8),
-            control(2, 7), batch(3, [b"later"], TRANSACTIONAL, producer=7), control(4, 8), aborted=[(7, 0)],
+            batch(0, [b"lost"], TRANSACTIONAL, producer=7),
+            batch(1, [b"kept"], TRANSACTIONAL, producer=8),
+            control(2, 7),
+            batch(3, [b"later"], TRANSACTIONAL, producer=7),
+            control(4, 8),
+            aborted=[(7, 0)],
         ),
         0,
-    )  # fmt: skip
+    )
     read = pending.given(9)
     assert values(read) == [b"kept", b"later"]
     assert read.next == 5

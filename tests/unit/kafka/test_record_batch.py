@@ -32,9 +32,14 @@ def built(
 ) -> bytearray:
     """An uncompressed batch as a producer builds it."""
     builder = DefaultRecordBatchBuilder(
-        magic=2, compression_type=0, is_transactional=bool(more.get("transactional")), producer_id=5, producer_epoch=1,
-        base_sequence=7, batch_size=1 << 20,
-    )  # fmt: skip
+        magic=2,
+        compression_type=0,
+        is_transactional=bool(more.get("transactional")),
+        producer_id=5,
+        producer_epoch=1,
+        base_sequence=7,
+        batch_size=1 << 20,
+    )
     for number, (key, value, headers) in enumerate(records):
         builder.append(number, 1_000 + number, key, value, headers)
     return bytearray(builder.build())

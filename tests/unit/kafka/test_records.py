@@ -50,9 +50,7 @@ def test_a_mark_is_read_back_and_bytes_of_others_are_none() -> None:
 def test_a_record_from_a_third_cluster_gets_one_longer_path_and_one_new_mark() -> None:
     mark = (MARK, b"new")
     headers = [("a", b"1"), (HEADER, b"north#2"), (MARK, b"old"), ("b", b"2")]
-    assert Path(EAST, WEST, True).tagged(headers, mark) == [
-        ("a", b"1"), ("b", b"2"), (HEADER, b"north#2,east#0"), mark,
-    ]  # fmt: skip
+    assert Path(EAST, WEST, True).tagged(headers, mark) == [("a", b"1"), ("b", b"2"), (HEADER, b"north#2,east#0"), mark]
 
 
 def test_a_record_from_the_target_or_from_elsewhere_without_forwarding_is_dropped() -> None:
@@ -76,8 +74,9 @@ def mark(offset: int) -> tuple[str, bytes]:
 
 def test_every_record_has_its_origin_and_source_offset() -> None:
     assert list(tagged([], [("a", b"1"), ("a", None)]).columns.headers) == [
-        [(HEADER, b"east#0"), mark(5)], [("a", b"1"), ("a", None), (HEADER, b"east#0"), mark(6)],
-    ]  # fmt: skip
+        [(HEADER, b"east#0"), mark(5)],
+        [("a", b"1"), ("a", None), (HEADER, b"east#0"), mark(6)],
+    ]
 
 
 def test_records_of_a_link_are_separated_from_those_produced_at_the_source() -> None:

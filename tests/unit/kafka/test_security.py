@@ -57,28 +57,36 @@ def test_security_is_declared_once() -> None:
 def test_librdkafka_gets_its_names() -> None:
     security = {**LOGIN, "sasl.password": "p", "tls.ca": "a.pem", "tls.check.host": "false"}
     assert librdkafka_of(security, "kafka.east") == {
-        "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512", "sasl.username": "u", "sasl.password": "p",
-        "ssl.ca.location": "a.pem", "ssl.endpoint.identification.algorithm": "none",
-    }  # fmt: skip
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
+        "sasl.username": "u",
+        "sasl.password": "p",
+        "ssl.ca.location": "a.pem",
+        "ssl.endpoint.identification.algorithm": "none",
+    }
 
 
 def test_java_gets_its_names(pem: Path) -> None:
     authority = str(pem / "certificate.pem")
     security = {**LOGIN, "sasl.password": 'a"b\\c', "tls.ca": authority, "tls.check.host": "false"}
     assert java_of(security, "journal") == {
-        "security.protocol": "SASL_SSL", "sasl.mechanism": "SCRAM-SHA-512",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "SCRAM-SHA-512",
         "sasl.jaas.config": f'{SCRAM} username="u" password="a\\"b\\\\c";',
-        "ssl.truststore.type": "PEM", "ssl.truststore.location": authority, "ssl.endpoint.identification.algorithm": "",
-    }  # fmt: skip
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": authority,
+        "ssl.endpoint.identification.algorithm": "",
+    }
 
 
 def test_java_gets_a_certificate_with_its_key(pem: Path) -> None:
     security = {"tls.certificate": str(pem / "certificate.pem"), "tls.key": str(pem / "key.pem")}
     assert java_of(security, "journal") == {
-        "security.protocol": "SSL", "ssl.keystore.type": "PEM",
+        "security.protocol": "SSL",
+        "ssl.keystore.type": "PEM",
         "ssl.keystore.certificate.chain": (pem / "certificate.pem").read_text(),
         "ssl.keystore.key": (pem / "key.pem").read_text(),
-    }  # fmt: skip
+    }
 
 
 def test_a_key_that_java_cannot_read_is_refused(pem: Path) -> None:
@@ -90,9 +98,11 @@ def test_kafka_python_gets_its_names() -> None:
     endpoint = Endpoint("east", "a:1", 0, {}, security={**LOGIN, "sasl.password": "p"})
     found = options.kafka_python(endpoint)
     assert {key: found[key] for key in found if key.startswith("s")} == {
-        "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "SCRAM-SHA-512", "sasl_plain_username": "u",
+        "security_protocol": "SASL_PLAINTEXT",
+        "sasl_mechanism": "SCRAM-SHA-512",
+        "sasl_plain_username": "u",
         "sasl_plain_password": "p",
-    }  # fmt: skip
+    }
 
 
 def test_a_secret_is_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -41,11 +41,17 @@ def fetch_answer() -> bytes:
     lost = part.AbortedTransaction(producer_id=9, first_offset=3)
     parts = [
         part(
-            partition_index=n, error_code=error, high_watermark=50, last_stable_offset=40, log_start_offset=2,
-            aborted_transactions=[lost] if n else None, preferred_read_replica=-1, records=b"x" * (300 * n),
+            partition_index=n,
+            error_code=error,
+            high_watermark=50,
+            last_stable_offset=40,
+            log_start_offset=2,
+            aborted_transactions=[lost] if n else None,
+            preferred_read_replica=-1,
+            records=b"x" * (300 * n),
         )
         for n, error in ((0, 100), (1, 0))
-    ]  # fmt: skip
+    ]
     topics = [topic(topic_id=UUID(bytes=each), partitions=parts) for each in (ONE, TWO)]
     return HEADER + encoded(FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=topics))
 
@@ -54,16 +60,27 @@ def test_a_fetch_is_asked_by_id() -> None:
     topic = FetchRequest.FetchTopic
     places = [
         topic.FetchPartition(
-            partition=n, current_leader_epoch=-1, fetch_offset=offset, last_fetched_epoch=-1, log_start_offset=-1,
+            partition=n,
+            current_leader_epoch=-1,
+            fetch_offset=offset,
+            last_fetched_epoch=-1,
+            log_start_offset=-1,
             partition_max_bytes=1_000,
         )
         for n, offset in ((0, 5), (7, 1 << 40))
-    ]  # fmt: skip
+    ]
     theirs = FetchRequest(
-        replica_id=-1, max_wait_ms=250, min_bytes=1, max_bytes=9_000, isolation_level=1, session_id=0,
-        session_epoch=-1, topics=[topic(topic_id=UUID(bytes=ONE), partitions=places)], forgotten_topics_data=[],
+        replica_id=-1,
+        max_wait_ms=250,
+        min_bytes=1,
+        max_bytes=9_000,
+        isolation_level=1,
+        session_id=0,
+        session_epoch=-1,
+        topics=[topic(topic_id=UUID(bytes=ONE), partitions=places)],
+        forgotten_topics_data=[],
         rack_id="",
-    )  # fmt: skip
+    )
     ours = fetch_by_id({ONE: [(0, 5), (7, 1 << 40)]}, 1_000, 9_000, 250, 1)
     assert ours[1:] == encoded(theirs)
 
@@ -80,15 +97,23 @@ def test_a_small_part_of_a_response_does_not_keep_the_rest_in_memory(by_id: bool
     topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
     parts = [
         part(
-            partition_index=n, error_code=0, high_watermark=50, last_stable_offset=40, log_start_offset=2,
-            aborted_transactions=None, preferred_read_replica=-1, records=b"x" * size,
+            partition_index=n,
+            error_code=0,
+            high_watermark=50,
+            last_stable_offset=40,
+            log_start_offset=2,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=b"x" * size,
         )
         for n, size in ((0, 100), (1, 1 << 20))
-    ]  # fmt: skip
+    ]
     answer = FetchResponse(
-        throttle_time_ms=0, error_code=0, session_id=0,
+        throttle_time_ms=0,
+        error_code=0,
+        session_id=0,
         responses=[topic(topic="one", topic_id=UUID(bytes=ONE), partitions=parts)],
-    )  # fmt: skip
+    )
     body = memoryview(bytearray(HEADER + encoded(answer) if by_id else encoded(answer, FETCH_VERSION)))
     found = fetched_by_id(body, NAMES) if by_id else fetched(body)
     views = [found[LogId("one", n)].records.obj is body.obj for n in (0, 1)]
@@ -98,8 +123,10 @@ def test_a_small_part_of_a_response_does_not_keep_the_rest_in_memory(by_id: bool
 @pytest.mark.parametrize(("code", "kind"), [(6, Retry), (29, Stop)])
 def test_an_error_of_the_whole_fetch_is_not_an_empty_response(code: int, kind: type[TrueupError]) -> None:
     answer = FetchResponse(throttle_time_ms=0, error_code=code, session_id=0, responses=[])
-    for decode in (lambda: fetched_by_id(memoryview(HEADER + encoded(answer)), NAMES),
-                   lambda: fetched(memoryview(encoded(answer, FETCH_VERSION)))):  # fmt: skip
+    for decode in (
+        lambda: fetched_by_id(memoryview(HEADER + encoded(answer)), NAMES),
+        lambda: fetched(memoryview(encoded(answer, FETCH_VERSION))),
+    ):
         with pytest.raises(kind, match=f"error {code} "):
             decode()
 
@@ -122,10 +149,15 @@ def test_a_write_is_answered_by_id() -> None:
     parts = [
         part(index=0, error_code=0, base_offset=77, log_append_time_ms=-1, log_start_offset=0, record_errors=[]),
         part(
-            index=1, error_code=87, base_offset=-1, log_append_time_ms=-1, log_start_offset=-1, record_errors=[wrong],
+            index=1,
+            error_code=87,
+            base_offset=-1,
+            log_append_time_ms=-1,
+            log_start_offset=-1,
+            record_errors=[wrong],
             error_message="no key",
         ),
-    ]  # fmt: skip
+    ]
     by_name = encoded(ProduceResponse(responses=[topic(name="two", partition_responses=parts)]), 12)
     found = produced_by_id(memoryview(HEADER + by_name.replace(b"\x04two", TWO)), NAMES)
     assert found == {LogId("two", 0): Produced(0, 77), LogId("two", 1): Produced(87, -1)}
@@ -159,11 +191,16 @@ def metadata() -> bytes:
     topic, broker = MetadataResponse.MetadataResponseTopic, MetadataResponse.MetadataResponseBroker
     parts = [
         topic.MetadataResponsePartition(
-            error_code=0, partition_index=n, leader_id=1, leader_epoch=3, replica_nodes=[1, 2], isr_nodes=[1],
+            error_code=0,
+            partition_index=n,
+            leader_id=1,
+            leader_epoch=3,
+            replica_nodes=[1, 2],
+            isr_nodes=[1],
             offline_replicas=[],
         )
         for n in range(200)
-    ]  # fmt: skip
+    ]
     given = [(0, "one", ONE), (3, "two", TWO), (0, "none", bytes(16))]
     topics = [
         topic(error_code=error, name=name, topic_id=UUID(bytes=each), is_internal=False, partitions=parts)

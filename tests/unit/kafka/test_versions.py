@@ -9,9 +9,10 @@ def test_no_class_of_a_response_is_made_by_a_request() -> None:
     responses = [each[None] for each in ResponseClassRegistry._response_class_registry.values()]
     missing = [
         (each.__name__, version)
-        for each in responses for version in range(each.min_version, each.max_version + 1)
+        for each in responses
+        for version in range(each.min_version, each.max_version + 1)
         if version not in each._VERSIONS
-    ]  # fmt: skip
+    ]
     assert (missing, MADE > 200) == ([], True)
 
 

@@ -185,8 +185,10 @@ def test_a_refused_batch_is_divided_until_the_refused_record_is_alone(broker: Br
     broker.bad = 7
     done = writer.write({A: sizes(*[5] * 500, 7, *[5] * 499)})[A]
     assert ([*done.offsets], "Broker failed to validate record" in done.refused, done.alone) == (
-        [*range(500)], True, True,
-    )  # fmt: skip
+        [*range(500)],
+        True,
+        True,
+    )
     assert broker.asked < 30
 
 

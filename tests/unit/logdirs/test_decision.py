@@ -107,12 +107,7 @@ def test_a_window_may_pass_midnight(now: str, inside: bool) -> None:
 def test_without_sizes_nothing_is_moved_and_the_reason_is_given() -> None:
     blind = Broker(1, (LogDir("/a"), LogDir("/b")), replicas(ROWS))
     found = decided(blind)
-    assert (found.strategy, found.cordon, found.moves, "not report" in found.reason) == (
-        "partition",
-        None,
-        (),
-        True,
-    )
+    assert (found.strategy, found.cordon, found.moves, "not report" in found.reason) == ("partition", None, (), True)
 
 
 def test_while_a_directory_is_offline_nothing_is_moved_and_the_reason_is_given() -> None:
@@ -171,9 +166,7 @@ def test_the_source_of_a_move_stays_closed_while_its_target_is_offline() -> None
     broker, ours = copying(10 * GB)
     offline = broker.dirs[1]._replace(online=False)
     broker = replace(broker, dirs=(SMALL._replace(cordoned=True), offline, LogDir("/huge", 900 * GB, 800 * GB)))
-    ours = ours._replace(
-        cordoned=frozenset({"/small"}), moves=(replace(ours.moves[0], stage=MoveStage.LEAVING),)
-    )  # fmt: skip
+    ours = ours._replace(cordoned=frozenset({"/small"}), moves=(replace(ours.moves[0], stage=MoveStage.LEAVING),))
     found = decided(broker, ours, now="00:05")
     assert (len(found.cancel), "/small" in found.steer) == (1, True)
 

@@ -138,8 +138,10 @@ def test_what_is_remembered_covers_what_is_about_to_be_done() -> None:
     bench.reconcile()
     kept = bench.client.log[0][1]
     assert (kept.cordoned, kept.throttles, [m.stage for m in kept.moves]) == (
-        {"/small"}, {POLICY.throttle_bytes_per_s}, [MoveStage.ORDERED],
-    )  # fmt: skip
+        {"/small"},
+        {POLICY.throttle_bytes_per_s},
+        [MoveStage.ORDERED],
+    )
 
 
 def test_our_throttle_goes_when_the_move_has_arrived_and_nothing_follows() -> None:
@@ -168,8 +170,9 @@ def test_a_move_is_cancelled_into_a_source_that_was_cordoned() -> None:
     bench, move = stalled()
     bench.reconcile()
     assert [entry for entry in bench.client.log if entry[0] in ("cordon", "place")] == [
-        ("cordon",), ("place", (move.partition, "/small")),
-    ]  # fmt: skip
+        ("cordon",),
+        ("place", (move.partition, "/small")),
+    ]
 
 
 def test_a_refused_cancel_is_a_problem_until_it_is_accepted() -> None:
@@ -199,8 +202,9 @@ def test_a_refused_move_is_reported_once_when_the_throttle_cannot_be_removed() -
     bench.reconcile()
     refused = [note for note in bench.notes if note[2] == MoveStage.REFUSED]
     assert (len(refused), [entry[1].moves[0].stage for entry in bench.client.log if entry[0] == "keep"][-1]) == (
-        1, MoveStage.REFUSED,
-    )  # fmt: skip
+        1,
+        MoveStage.REFUSED,
+    )
 
 
 def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
@@ -209,8 +213,9 @@ def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
     bench.client.limit = 7
     bench.reconcile()
     assert ([e for e in bench.client.log if e[0] in ("cordon", "throttle")], bench.ours) == (
-        [("cordon",), ("throttle", None)], NOTHING,
-    )  # fmt: skip
+        [("cordon",), ("throttle", None)],
+        NOTHING,
+    )
 
 
 def test_a_throttle_of_others_is_neither_changed_nor_removed() -> None:

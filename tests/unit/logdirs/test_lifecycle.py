@@ -39,10 +39,13 @@ def stage(move: Relocation, found: Broker, now_ms: int = 1) -> MoveStage:
 @pytest.mark.parametrize(
     ("rows", "wanted"),
     [
-        ((HERE,), MoveStage.FORGOTTEN), ((HERE, COPY), MoveStage.COPYING), ((THERE,), MoveStage.ARRIVED),
-        ((HERE, ELSEWHERE), MoveStage.DROPPED), ((("u", 0, 0, 1, 0, False),), MoveStage.DROPPED),
+        ((HERE,), MoveStage.FORGOTTEN),
+        ((HERE, COPY), MoveStage.COPYING),
+        ((THERE,), MoveStage.ARRIVED),
+        ((HERE, ELSEWHERE), MoveStage.DROPPED),
+        ((("u", 0, 0, 1, 0, False),), MoveStage.DROPPED),
     ],
-)  # fmt: skip
+)
 def test_an_order_has_the_state_that_the_broker_reports(rows: tuple[Row, ...], wanted: MoveStage) -> None:
     assert stage(MOVE, broker(*rows)) is wanted
 
@@ -66,8 +69,9 @@ def test_an_offline_directory_proves_nothing() -> None:
 def test_a_refused_move_rests() -> None:
     refused = replace(MOVE, stage=MoveStage.REFUSED)
     assert (stage(refused, broker(HERE), REST_MS), stage(refused, broker(HERE), REST_MS + 1)) == (
-        MoveStage.REFUSED, MoveStage.DROPPED,
-    )  # fmt: skip
+        MoveStage.REFUSED,
+        MoveStage.DROPPED,
+    )
 
 
 def test_what_it_left_behind_counts_until_it_is_deleted() -> None:

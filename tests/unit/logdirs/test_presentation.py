@@ -4,7 +4,8 @@ import pytest
 from flask.testing import FlaskClient
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.cli.fake_engine import FakeEngine, directory
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import directory
 from tests.unit.cli.outline import section
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.snapshot import cordoned, largest, observed
@@ -48,9 +49,16 @@ def test_a_topic_with_defaults(client: FlaskClient, engine: FakeEngine) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [{}, {"name": 1}, {"name": "t", "partitions": 0}, {"name": "t", "partitions": True},
-             {"name": "t", "configs": {"a": 1}}, {"name": "t", "more": 1}],
-)  # fmt: skip
+    "body",
+    [
+        {},
+        {"name": 1},
+        {"name": "t", "partitions": 0},
+        {"name": "t", "partitions": True},
+        {"name": "t", "configs": {"a": 1}},
+        {"name": "t", "more": 1},
+    ],
+)
 def test_a_topic_that_cannot_be_asked_for(client: FlaskClient, engine: FakeEngine, body: dict[str, object]) -> None:
     assert (client.post("/api/topics/east", json=body).status_code, engine.topics) == (400, [])
 
@@ -105,8 +113,9 @@ def test_moves_and_their_bytes_are_counted() -> None:
 def test_a_broker_in_rows() -> None:
     found = observed(BROKER, 5)
     assert [(d.partitions, d.bytes // GB, d.incoming // GB, d.outgoing // GB) for d in found.directories] == [
-        (2, 39, 0, 30), (1, 1, 29, 0),
-    ]  # fmt: skip
+        (2, 39, 0, 30),
+        (1, 1, 29, 0),
+    ]
     assert [(c.source, c.target, c.copied // GB) for c in found.copying] == [("/a", "/b", 1)]
 
 

@@ -48,9 +48,12 @@ class RefusingBroker:
         shown = {"log.dirs": "/a", CORDON: self.cordoned, THROTTLE: "5"}
         configs = [config(name=name, value=value, read_only=False, config_source=2) for name, value in shown.items()]
         return result(
-            error_code=self.code, error_message=None, resource_type=BROKER, resource_name="1",
+            error_code=self.code,
+            error_message=None,
+            resource_type=BROKER,
+            resource_name="1",
             configs=[] if self.code else configs,
-        )  # fmt: skip
+        )
 
 
 class LogDirsOf(LogDirsClient):

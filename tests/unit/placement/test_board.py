@@ -44,10 +44,14 @@ def chosen(rows: Rows) -> list[int]:
 
 
 def test_fewest_surviving_copies_go_first_then_racks_then_age():
-    rows = np.concatenate([
-        finding(1, copies=2, racks=2), finding(2, copies=1, racks=2), finding(3, copies=1, racks=1, ctime=9),
-        finding(4, copies=1, racks=1, ctime=5),
-    ])  # fmt: skip
+    rows = np.concatenate(
+        [
+            finding(1, copies=2, racks=2),
+            finding(2, copies=1, racks=2),
+            finding(3, copies=1, racks=1, ctime=9),
+            finding(4, copies=1, racks=1, ctime=5),
+        ]
+    )
     assert chosen(riskiest(rows)) == [4, 3, 2, 1]
 
 
@@ -77,10 +81,7 @@ def test_of_ledgers_that_workers_failed_to_repair_at_most_every_second_is_ordere
 
 @pytest.mark.parametrize(
     ("before", "left"),
-    [
-        ("placement.lost-member", "placement.too-few-racks"),
-        ("placement.too-few-racks", "placement.lost-member"),
-    ],
+    [("placement.lost-member", "placement.too-few-racks"), ("placement.too-few-racks", "placement.lost-member")],
 )
 def test_a_repair_is_declined_for_the_racks_that_are_left_and_not_for_a_member_lost_meanwhile(before: str, left: str):
     repairs = {1: resting(1, before)._replace(stage=RepairStage.STUCK)}
@@ -108,10 +109,12 @@ def test_a_held_ledger_waits_for_the_release_and_others_do_not():
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        (RepairStage.APPROVED, RepairStage.DROPPED), (RepairStage.MARKED, RepairStage.LEAVING),
-        (RepairStage.WORKING, RepairStage.LEAVING), (RepairStage.STUCK, RepairStage.LEAVING),
+        (RepairStage.APPROVED, RepairStage.DROPPED),
+        (RepairStage.MARKED, RepairStage.LEAVING),
+        (RepairStage.WORKING, RepairStage.LEAVING),
+        (RepairStage.STUCK, RepairStage.LEAVING),
     ],
-)  # fmt: skip
+)
 def test_what_was_under_way_is_taken_back_when_its_ledger_is_held(before: RepairStage, after: RepairStage):
     repair = marked(1)._replace(stage=before, mark_ctime_ms=0 if before is RepairStage.APPROVED else 77)
     seen = board(
@@ -296,9 +299,7 @@ def test_a_repair_whose_mark_another_writer_changed_ends(found: Rows):
 
 @pytest.mark.parametrize("stage", [RepairStage.LEAVING, RepairStage.STUCK])
 @pytest.mark.parametrize(
-    "seen",
-    [FOREIGN, np.array([(1, -1, -1, 1)], MARK), NO_MARKS],
-    ids=["of another", "only a lock", "none"],
+    "seen", [FOREIGN, np.array([(1, -1, -1, 1)], MARK), NO_MARKS], ids=["of another", "only a lock", "none"]
 )
 def test_only_a_mark_of_the_repair_is_withdrawn(stage: RepairStage, seen: Rows):
     repair = marked(1)._replace(stage=stage)
@@ -358,8 +359,9 @@ def tried(*moments: tuple[int, int]) -> Repair:
 
 def test_a_mark_that_workers_tried_in_vain_for_long_is_stuck():
     assert [tried((NOW, 1), (NOW + wait, 1)).stage for wait in (GIVE_UP_MS - 1, GIVE_UP_MS)] == [
-        RepairStage.WORKING, RepairStage.STUCK,
-    ]  # fmt: skip
+        RepairStage.WORKING,
+        RepairStage.STUCK,
+    ]
 
 
 def test_a_worker_that_lets_go_and_begins_again_does_not_begin_anew():

@@ -73,9 +73,12 @@ class DamageSetting:
         return [value for (topic, _), value in self.journal.taken.items() if topic == DAMAGES and value is not None]
 
     def outcome(self, name: str) -> float:
-        return self.metrics.registry.get_sample_value(
-            "trueup_replica_reports_total", {"cluster": "bookkeeper", "outcome": name}
-        ) or 0.0  # fmt: skip
+        return (
+            self.metrics.registry.get_sample_value(
+                "trueup_replica_reports_total", {"cluster": "bookkeeper", "outcome": name}
+            )
+            or 0.0
+        )
 
 
 @pytest.mark.parametrize(
@@ -205,23 +208,51 @@ def test_a_report_is_parsed():
     assert reported({"replicas": [BODY, {**BODY, "found": "digest"}]}) == [(REPLICA, True), (REPLICA, False)]
 
 
-@pytest.mark.parametrize("body", [
-    {}, {"replicas": []}, {"replicas": BODY}, {"replicas": [BODY] * 101}, {"replicas": [BODY], "delete": True},
-    *({"replicas": [{**BODY, **wrong}]} for wrong in (
-        {"ledger": -1}, {"ledger": True}, {"ledger": 1 << 63}, {"ledger": "7"}, {"first": 10}, {"last": 1.5},
-        {"bookie": ""}, {"bookie": "a/b"}, {"bookie": "b" * 256}, {"bookie": None}, {"bookie": "b1\n"},
-        {"found": "gone"}, {"found": ["missing"]}, {"more": 1},
-    )),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"replicas": []},
+        {"replicas": BODY},
+        {"replicas": [BODY] * 101},
+        {"replicas": [BODY], "delete": True},
+        *(
+            {"replicas": [{**BODY, **wrong}]}
+            for wrong in (
+                {"ledger": -1},
+                {"ledger": True},
+                {"ledger": 1 << 63},
+                {"ledger": "7"},
+                {"first": 10},
+                {"last": 1.5},
+                {"bookie": ""},
+                {"bookie": "a/b"},
+                {"bookie": "b" * 256},
+                {"bookie": None},
+                {"bookie": "b1\n"},
+                {"found": "gone"},
+                {"found": ["missing"]},
+                {"more": 1},
+            )
+        ),
+    ],
+)
 def test_a_malformed_report_is_refused(body: dict[str, Any]):
     assert reported(body) is None
 
 
-@given(st.dictionaries(st.sampled_from(["replicas", "x"]), st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*BODY, "y"]), inner, max_size=5),
-    max_leaves=10,
-)))  # fmt: skip
+@given(
+    st.dictionaries(
+        st.sampled_from(["replicas", "x"]),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+            lambda inner: (
+                st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*BODY, "y"]), inner, max_size=5)
+            ),
+            max_leaves=10,
+        ),
+    )
+)
 def test_hostile_reports_raise_nothing(body: dict[str, Any]):
     assert reported(body) is None or set(body) == {"replicas"}
 

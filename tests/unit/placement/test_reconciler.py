@@ -27,17 +27,23 @@ from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler, lost_members
 from trueup.streams.runtime.metrics import Metrics
 
-TOPOLOGY = Topology(1, 0, (
-    Bookie("a:1", "/a", Status.WRITABLE, 0), Bookie("b:1", "/b", Status.LOST, 0),
-    Bookie("c:1", "/c", Status.LOST, 0), Bookie("d:1", "/d", Status.PENDING, 0),
-))  # fmt: skip
+TOPOLOGY = Topology(
+    1,
+    0,
+    (
+        Bookie("a:1", "/a", Status.WRITABLE, 0),
+        Bookie("b:1", "/b", Status.LOST, 0),
+        Bookie("c:1", "/c", Status.LOST, 0),
+        Bookie("d:1", "/d", Status.PENDING, 0),
+    ),
+)
 NOW = 1_000_000
 
 
 def test_a_mark_names_the_lost_members_of_all_fragments_once():
-    rows = concat([
-        row(1, ["a:1", "b:1"], ["c:1", "b:1"], quorum=2), row(2, ["a:1", "d:1"], quorum=2), row(3, ["c:1"], quorum=1),
-    ])  # fmt: skip
+    rows = concat(
+        [row(1, ["a:1", "b:1"], ["c:1", "b:1"], quorum=2), row(2, ["a:1", "d:1"], quorum=2), row(3, ["c:1"], quorum=1)]
+    )
     assert lost_members(rows, TOPOLOGY) == [("b:1", "c:1"), (), ("c:1",)]
 
 
@@ -168,10 +174,16 @@ class Frame:
 
     def to_pylist(self) -> list[dict[str, Any]]:
         answer = self._answer
-        return [{
-            "bucket": 0, "epoch": answer.epoch, "full": answer.full, "ledgers": answer.ledgers,
-            "findings": answer.findings.tobytes(), "former": answer.former.to_bytes(),
-        }]  # fmt: skip
+        return [
+            {
+                "bucket": 0,
+                "epoch": answer.epoch,
+                "full": answer.full,
+                "ledgers": answer.ledgers,
+                "findings": answer.findings.tobytes(),
+                "former": answer.former.to_bytes(),
+            }
+        ]
 
 
 def finding(ledger: int, rule: str = "placement.too-few-racks", version: int = 0, copies: int = 2) -> Rows:
@@ -327,9 +339,16 @@ def test_unpublished_findings_are_published_with_the_next():
 def test_findings_of_an_earlier_run_are_removed():
     driven = Driven(mode="observe")
     driven.journal.taken["findings", ledger_key(7)] = {
-        "ledger": 7, "verdict": "drifted", "rule": "r", "since_ms": 1, "version": 0, "mzxid": 1, "copies": 1,
-        "racks": 1, "fragment": 0,
-    }  # fmt: skip
+        "ledger": 7,
+        "verdict": "drifted",
+        "rule": "r",
+        "since_ms": 1,
+        "version": 0,
+        "mzxid": 1,
+        "copies": 1,
+        "racks": 1,
+        "fragment": 0,
+    }
     driven.answer(finding(1))
     assert driven.journal.there("findings") == {1}
 

@@ -22,10 +22,20 @@ from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
 RECORD: Any = {
-    "ledger": 1, "mzxid": 1, "version": 0, "ctime_ms": 0, "state": LedgerState.CLOSED, "ensemble": 2, "quorum": 2,
-    "ack_quorum": 2, "last_entry": 9, "length": 90, "error": "", "custom": {},
+    "ledger": 1,
+    "mzxid": 1,
+    "version": 0,
+    "ctime_ms": 0,
+    "state": LedgerState.CLOSED,
+    "ensemble": 2,
+    "quorum": 2,
+    "ack_quorum": 2,
+    "last_entry": 9,
+    "length": 90,
+    "error": "",
+    "custom": {},
     "fragments": [{"first_entry": 0, "bookies": ["a1", "b1"]}],
-}  # fmt: skip
+}
 ROW = row(1, ["a1", "b1"], quorum=2)
 
 
@@ -59,9 +69,16 @@ class ReportSetting:
             age_ms=lambda now_ms: CaptureHealth.age_ms(cast("CaptureHealth", self.capture), now_ms),
         )
         self.cluster = cluster = SimpleNamespace(
-            judging=self.judging, health=lambda: self.capture, blind=lambda _: False, unbound=lambda: "",
-            vote_holder=lambda: "", racks=None, describe=lambda _: (RECORD, ROW), readable=self.read, first=self.first,
-        )  # fmt: skip
+            judging=self.judging,
+            health=lambda: self.capture,
+            blind=lambda _: False,
+            unbound=lambda: "",
+            vote_holder=lambda: "",
+            racks=None,
+            describe=lambda _: (RECORD, ROW),
+            readable=self.read,
+            first=self.first,
+        )
         policy = LiveSection(lambda: self.driven.policy)
         workers = RepairWorkers(list, 0, self.clock)
         parts: tuple[Any, ...] = (
@@ -129,9 +146,11 @@ def test_what_was_judged_is_true_or_found(setting: ReportSetting) -> None:
 
 def test_a_ledger_that_lost_all_copies_of_a_fragment_counts_whatever_its_rule(setting: ReportSetting) -> None:
     setting.driven.answer(
-        finding(1, "placement.lost-member", copies=0), finding(2, "placement.open-waits-for-writer", copies=0),
-        finding(3, "placement.lost-member", copies=1), finding(4, "placement.unreadable", copies=0),
-    )  # fmt: skip
+        finding(1, "placement.lost-member", copies=0),
+        finding(2, "placement.open-waits-for-writer", copies=0),
+        finding(3, "placement.lost-member", copies=1),
+        finding(4, "placement.unreadable", copies=0),
+    )
     assert setting.placed.status(setting.clock(), runs=True)["without_copies"] == 1
 
 
@@ -151,8 +170,9 @@ def test_a_ledger_that_waits_for_its_verdict_is_listed_as_unknown(setting: Repor
     setting.capture.ledgers -= 1
     rows = setting.placed.ledgers(10, every=True)
     assert [(row["verdict"], row["rule"], row["copies"]) for row in rows] == [
-        ("true", "placement.adheres", 2), ("unknown", "", None),
-    ]  # fmt: skip
+        ("true", "placement.adheres", 2),
+        ("unknown", "", None),
+    ]
 
 
 def test_nothing_is_listed_as_judged_before_the_stream_knows_the_bookies_as_they_are(setting: ReportSetting) -> None:
@@ -257,9 +277,12 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     setting = ReportSetting()
     setting.journal.end = 6
     setting.judging.load()
-    setting.placed = PlacementReport(*(getattr(setting.placed, n) for n in (
-        "_policy", "_cluster", "_auditor", "_keeper", "_reconciler", "_workers", "_clock",
-    )))  # fmt: skip
+    setting.placed = PlacementReport(
+        *(
+            getattr(setting.placed, n)
+            for n in ("_policy", "_cluster", "_auditor", "_keeper", "_reconciler", "_workers", "_clock")
+        )
+    )
     setting.capture.ledgers = 6
     setting.placed.tick(runs=True)
     before = setting.placed.not_ready()

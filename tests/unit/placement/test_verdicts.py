@@ -222,8 +222,10 @@ def test_without_a_hold_nothing_is_held():
 def test_the_evidence_of_a_held_ledger_begins_with_the_hold():
     found = evidence(closed("a1", "b1"), 0, held(topology(lost=["b1"]), "b1"))
     assert (found["rule"], found["held"], found["changes"][0]) == (
-        "placement.lost-member", True, "repairs are held: too many",
-    )  # fmt: skip
+        "placement.lost-member",
+        True,
+        "repairs are held: too many",
+    )
 
 
 def test_a_bookie_that_was_never_seen_is_unknown():
@@ -334,10 +336,15 @@ def test_other_ledgers_are_not_refused():
 
 
 def test_rows_of_any_shape_are_judged_together():
-    many = concat([
-        closed("a1", "b1"), closed("a1", "a2", "b1", quorum=3), row(1, ["a1", "a2"], ["a1", "b1"], quorum=2),
-        closed("a1", "a2", state=LedgerState.GONE), closed("a1", "zz"),
-    ])  # fmt: skip
+    many = concat(
+        [
+            closed("a1", "b1"),
+            closed("a1", "a2", "b1", quorum=3),
+            row(1, ["a1", "a2"], ["a1", "b1"], quorum=2),
+            closed("a1", "a2", state=LedgerState.GONE),
+            closed("a1", "zz"),
+        ]
+    )
     found = [RULES[code].id.removeprefix("placement.") for code in judge(many, topology()).rule.tolist()]
     assert found == ["adheres", "adheres", "too-few-racks", "gone", "unknown-bookie"]
 
@@ -369,8 +376,15 @@ def risky(ledger: int, copies: int, racks: int, ctime: int, verdict=Verdict.DRIF
 
 @pytest.mark.parametrize("limit", [None, 3, 0])
 def test_the_order_of_risk(limit):
-    rows = [risky(9, 2, 1, 5), risky(8, 1, 2, 5), risky(7, 1, 1, 6), risky(6, 1, 1, 5), risky(5, 1, 1, 5),
-            risky(4, 0, 0, 0, Verdict.BLOCKED), risky(3, 2, 0, 9)]  # fmt: skip
+    rows = [
+        risky(9, 2, 1, 5),
+        risky(8, 1, 2, 5),
+        risky(7, 1, 1, 6),
+        risky(6, 1, 1, 5),
+        risky(5, 1, 1, 5),
+        risky(4, 0, 0, 0, Verdict.BLOCKED),
+        risky(3, 2, 0, 9),
+    ]
     ledgers = concat([row(ledger, ["a1"], quorum=1, ctime_ms=ctime) for ledger, _, _, ctime, _ in rows])
     columns = np.array(rows).T
     verdicts = Verdicts(columns[4].astype("u1"), *(columns[n].astype("u2") for n in (0, 1, 2, 3, 3)))
@@ -418,11 +432,9 @@ def test_evidence_names_the_bookies_that_refuse():
 
 
 def test_evidence_shows_every_fragment_and_its_failing_windows():
-    shown = evidence(row(1, ["a1", "b1"], ["a1", "a2", ], quorum=2), 0, topology(readonly=["a2"]))  # fmt: skip
+    shown = evidence(row(1, ["a1", "b1"], ["a1", "a2"], quorum=2), 0, topology(readonly=["a2"]))
     assert [len(one["failing_windows"]) for one in shown["fragments"]] == [0, 2]
-    assert shown["fragments"][1]["bookies"][1] == {
-        "bookie": "a2", "rack": "/a", "status": "read-only", "counts": False,
-    }  # fmt: skip
+    assert shown["fragments"][1]["bookies"][1] == {"bookie": "a2", "rack": "/a", "status": "read-only", "counts": False}
 
 
 def test_evidence_of_what_was_not_judged_has_the_same_form():

@@ -48,10 +48,12 @@ def verdicts(answer: BucketAnswer | None) -> dict[int, str]:
 
 def drop(*versions: tuple[str, ...], state: LedgerState = LedgerState.CLOSED, first: int = 0) -> Ledgers:
     """Versions of ledger 1 with these ensembles in turn."""
-    return concat([
-        row(1, bookies, quorum=2, state=state, mzxid=first + at + 1, version=first + at, seen_ms=2_000)
-        for at, bookies in enumerate(versions)
-    ])  # fmt: skip
+    return concat(
+        [
+            row(1, bookies, quorum=2, state=state, mzxid=first + at + 1, version=first + at, seen_ms=2_000)
+            for at, bookies in enumerate(versions)
+        ]
+    )
 
 
 def refusing(driven: Driven, seen: Topology | None = None) -> frozenset[str]:

@@ -29,9 +29,13 @@ def batch_of(ledgers: Ledgers) -> Any:
     """Closed ledgers of one fragment with 10 entries."""
     count = len(ledgers)
     return SimpleNamespace(
-        ledgers=ledgers, last_entry=np.full(count, 9), length=np.full(count, 1_000),
-        first_entry=np.zeros(count, np.int64), forbidden=[], unreadable=[],
-    )  # fmt: skip
+        ledgers=ledgers,
+        last_entry=np.full(count, 9),
+        length=np.full(count, 1_000),
+        first_entry=np.zeros(count, np.int64),
+        forbidden=[],
+        unreadable=[],
+    )
 
 
 @pytest.fixture

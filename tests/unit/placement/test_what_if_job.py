@@ -61,8 +61,10 @@ def test_the_worst_failure_is_first(job: WhatIfJob, cluster: Cluster) -> None:
     job.step()
     found = job.describe("rack")
     assert (states(found), [row["name"] for row in found["failures"]], found["at_ms"]) == (
-        ("ready", False), ["/b", "/a"], cluster.now_ms,
-    )  # fmt: skip
+        ("ready", False),
+        ["/b", "/a"],
+        cluster.now_ms,
+    )
 
 
 def test_a_result_is_kept_for_a_minute(job: WhatIfJob, cluster: Cluster) -> None:
@@ -94,8 +96,11 @@ def test_a_failed_reading_is_named_beside_the_last_result(job: WhatIfJob, cluste
     job.step()
     found = job.describe("rack")
     assert (found["state"], "no session" in found["error"], found["at_ms"], found["ledgers"]) == (
-        "failed", True, read_ms, 7,
-    )  # fmt: skip
+        "failed",
+        True,
+        read_ms,
+        7,
+    )
 
 
 def test_a_reading_that_ends_with_a_defect_is_named(job: WhatIfJob, cluster: Cluster) -> None:

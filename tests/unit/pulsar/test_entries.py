@@ -29,14 +29,39 @@ def one(data: bytes) -> Message:
 
 def test_a_message_has_all_its_metadata() -> None:
     data = encoded(
-        b"hello", broker={"broker_timestamp": 2_000, "index": 41}, partition_key=b"k", ordering_key=b"\xff",
-        properties=[(b"b", b"2"), (b"a", b"1"), (b"b", b"3")], event_time=900, deliver_at_time=3_000,
-        schema_version=b"\x00\x01", replicated_from=b"east",
-    )  # fmt: skip
+        b"hello",
+        broker={"broker_timestamp": 2_000, "index": 41},
+        partition_key=b"k",
+        ordering_key=b"\xff",
+        properties=[(b"b", b"2"), (b"a", b"1"), (b"b", b"3")],
+        event_time=900,
+        deliver_at_time=3_000,
+        schema_version=b"\x00\x01",
+        replicated_from=b"east",
+    )
     assert one(data) == Message(
-        7, 3, -1, 1, b"k", b"\xff", b"hello", (("b", "2"), ("a", "1"), ("b", "3")), 1_000, 900, 3_000, "p", 5,
-        b"\x00\x01", "east", 41, 2_000, False, None, None, None,
-    )  # fmt: skip
+        7,
+        3,
+        -1,
+        1,
+        b"k",
+        b"\xff",
+        b"hello",
+        (("b", "2"), ("a", "1"), ("b", "3")),
+        1_000,
+        900,
+        3_000,
+        "p",
+        5,
+        b"\x00\x01",
+        "east",
+        41,
+        2_000,
+        False,
+        None,
+        None,
+        None,
+    )
 
 
 def test_a_message_without_options_has_none() -> None:

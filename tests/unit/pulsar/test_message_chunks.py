@@ -18,9 +18,13 @@ def chunks_of(count: int, codec: int = codecs.NONE, name: str = "a", entry: int 
     whole = codecs.compressed(CONTENT, codec)
     step = -(-len(whole) // count)
     fields = {
-        "uuid": name.encode(), "num_chunks_from_msg": count, "total_chunk_msg_size": len(whole),
-        "compression": codec, "uncompressed_size": len(CONTENT), **given,
-    }  # fmt: skip
+        "uuid": name.encode(),
+        "num_chunks_from_msg": count,
+        "total_chunk_msg_size": len(whole),
+        "compression": codec,
+        "uncompressed_size": len(CONTENT),
+        **given,
+    }
     found = [read(encoded(whole[at * step : (at + 1) * step], chunk_id=at, **fields))[0] for at in range(count)]
     return [message._replace(entry=entry + at) for at, message in enumerate(found)]
 

@@ -13,18 +13,55 @@ PUBLISHED, RECEIVED = 1_700_000_000_123, 1_700_000_000_200
 PRODUCER = "standalone-0-1"
 BATCH = [
     Message(
-        7, 3, 0, 3, b"\x00\xff", None, b"first value", (("name", "wert ü"),), PUBLISHED, 99, 0, PRODUCER, 17, None, "",
-        39, RECEIVED, False, None, None, None,
-    ),
-    Message(
-        7, 3, 1, 3, None, b"\x01\xff", b"second value, second value, second value", (), PUBLISHED, 0, 0, PRODUCER, 18,
-        None, "", 40, RECEIVED, False, None, None, None,
-    ),
-    Message(
-        7, 3, 2, 3, b"k", None, None, (), PUBLISHED, 0, 0, PRODUCER, 19, None, "", 41, RECEIVED, False, None, None,
+        7,
+        3,
+        0,
+        3,
+        b"\x00\xff",
+        None,
+        b"first value",
+        (("name", "wert ü"),),
+        PUBLISHED,
+        99,
+        0,
+        PRODUCER,
+        17,
+        None,
+        "",
+        39,
+        RECEIVED,
+        False,
+        None,
+        None,
         None,
     ),
-]  # fmt: skip
+    Message(
+        7,
+        3,
+        1,
+        3,
+        None,
+        b"\x01\xff",
+        b"second value, second value, second value",
+        (),
+        PUBLISHED,
+        0,
+        0,
+        PRODUCER,
+        18,
+        None,
+        "",
+        40,
+        RECEIVED,
+        False,
+        None,
+        None,
+        None,
+    ),
+    Message(
+        7, 3, 2, 3, b"k", None, None, (), PUBLISHED, 0, 0, PRODUCER, 19, None, "", 41, RECEIVED, False, None, None, None
+    ),
+]
 
 
 @pytest.mark.parametrize("codec", ["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"])
@@ -35,10 +72,29 @@ def test_a_batch_is_read(codec: str) -> None:
 def test_a_single_message_is_read() -> None:
     assert read(ENTRIES["SINGLE"]) == [
         Message(
-            7, 3, -1, 1, None, None, b"plain", (("a", "b"),), PUBLISHED, 0, 5, PRODUCER, 17, bytes(7) + b"\x01", "east",
-            -1, 0, False, (1, -2), None, None,
+            7,
+            3,
+            -1,
+            1,
+            None,
+            None,
+            b"plain",
+            (("a", "b"),),
+            PUBLISHED,
+            0,
+            5,
+            PRODUCER,
+            17,
+            bytes(7) + b"\x01",
+            "east",
+            -1,
+            0,
+            False,
+            (1, -2),
+            None,
+            None,
         )
-    ]  # fmt: skip
+    ]
 
 
 def test_a_chunk_is_read() -> None:

@@ -13,9 +13,13 @@ FIRST, LAST = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.TIERED_STORAGE_FIRST
 NOW = 1_000_000
 WHOLE, GONE, UNKNOWN, ABSENT = CopyState.WHOLE, CopyState.GONE, CopyState.UNKNOWN, CopyState.ABSENT
 CHOSEN = ReadPrioritySettings(
-    admin=["http://b"], mode="enforce", declared={"t/n": "tiered-storage-first"}, stall_looks=2, settle_looks=2,
+    admin=["http://b"],
+    mode="enforce",
+    declared={"t/n": "tiered-storage-first"},
+    stall_looks=2,
+    settle_looks=2,
     settle_s=5.0,
-)  # fmt: skip
+)
 
 
 def copies(
@@ -35,9 +39,12 @@ def topic(
 
 
 def seen(
-    topics: Iterable[TopicView], namespace: ReadPriority | None = LAST, at_ms: int = NOW, lag_ms: int | None = None,
+    topics: Iterable[TopicView],
+    namespace: ReadPriority | None = LAST,
+    at_ms: int = NOW,
+    lag_ms: int | None = None,
     problem: str = "",
-) -> PriorityObservation:  # fmt: skip
+) -> PriorityObservation:
     declared = declared_of(CHOSEN.declared, "t/n")
     view = NamespaceView("t/n", declared, PolicyView(namespace is not None, namespace, None, "digest", "plain"))
     brokers = () if problem else (BrokerFacts("b", (4, 2, 4), LAST, lag_ms),)

@@ -61,11 +61,18 @@ def state_of(
 @pytest.mark.parametrize(
     ("entries", "held", "expected"),
     [
-        (1, "ab", CopyState.WHOLE), (1, "b", CopyState.WHOLE), (1, "cd", CopyState.GONE), (2, "ab", CopyState.WHOLE),
-        (3, "ab", CopyState.GONE), (4, "abc", CopyState.WHOLE), (4, "bc", CopyState.GONE), (0, "", CopyState.WHOLE),
-        (9, "ab", CopyState.GONE), (MANY, "ab", CopyState.GONE),
+        (1, "ab", CopyState.WHOLE),
+        (1, "b", CopyState.WHOLE),
+        (1, "cd", CopyState.GONE),
+        (2, "ab", CopyState.WHOLE),
+        (3, "ab", CopyState.GONE),
+        (4, "abc", CopyState.WHOLE),
+        (4, "bc", CopyState.GONE),
+        (0, "", CopyState.WHOLE),
+        (9, "ab", CopyState.GONE),
+        (MANY, "ab", CopyState.GONE),
     ],
-)  # fmt: skip
+)
 def test_a_write_set_that_no_entry_has_is_not_missing(
     entries: int, held: str, expected: CopyState, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,10 +24,13 @@ FIRST, LAST = ReadPriority.BOOKKEEPER_FIRST, ReadPriority.TIERED_STORAGE_FIRST
 NEW, OLD, OLDEST = (4, 2, 4), (4, 0, 4), (2, 8, 3)
 NONE, OBJECT = PolicyView(), PolicyView(True)
 RAW = {
-    "managedLedgerOffloadDriver": "S3", "s3ManagedLedgerOffloadCredentialId": "AKIA", "unknownField": {"a": [1, None]},
-    "s3ManagedLedgerOffloadCredentialSecret": "hidden", "managedLedgerExtraConfigurations": {"password": "hidden2"},
+    "managedLedgerOffloadDriver": "S3",
+    "s3ManagedLedgerOffloadCredentialId": "AKIA",
+    "unknownField": {"a": [1, None]},
+    "s3ManagedLedgerOffloadCredentialSecret": "hidden",
+    "managedLedgerExtraConfigurations": {"password": "hidden2"},
     FIELD: "BOOKKEEPER_FIRST",
-}  # fmt: skip
+}
 
 
 def own(priority: ReadPriority | None) -> PolicyView:
@@ -49,9 +52,14 @@ def own(priority: ReadPriority | None) -> PolicyView:
     ],
 )
 def test_the_strongest_level_with_a_value_is_in_force(
-    version: Version, broker: ReadPriority | None, namespace: PolicyView, topic: PolicyView, expected: ReadPriority,
-    origin: Level, masked: tuple[Level, ...],
-) -> None:  # fmt: skip
+    version: Version,
+    broker: ReadPriority | None,
+    namespace: PolicyView,
+    topic: PolicyView,
+    expected: ReadPriority,
+    origin: Level,
+    masked: tuple[Level, ...],
+) -> None:
     found = in_force([BrokerFacts("b", version, broker)], namespace, topic, None)
     assert isinstance(found, InForce)
     assert (found.priority, found.origin, found.masked) == (expected, origin, masked)

@@ -78,8 +78,9 @@ def test_one_field_is_changed_and_every_other_stays() -> None:
     admin = Admin(RAW)
     found, _ = execute(admin, change(admin, Purpose.DECLARE, FIRST))
     assert (admin.written, found.change and found.change.stage) == (
-        [{**RAW, FIELD: "BOOKKEEPER_FIRST"}], ChangeStage.ORDERED,
-    )  # fmt: skip
+        [{**RAW, FIELD: "BOOKKEEPER_FIRST"}],
+        ChangeStage.ORDERED,
+    )
 
 
 def test_a_switch_is_in_the_journal_before_it_is_sent() -> None:

@@ -239,10 +239,8 @@ def test_of_a_deleted_topic_nothing_is_remembered() -> None:
 
 @pytest.mark.parametrize(
     ("lag_ms", "expected"),
-    [
-        (None, []), (-1, ["read_priority.deletion-due"]), (NOW, ["read_priority.deletion-due"]), (10 * NOW, []),
-    ],
-)  # fmt: skip
+    [(None, []), (-1, ["read_priority.deletion-due"]), (NOW, ["read_priority.deletion-due"]), (10 * NOW, [])],
+)
 def test_a_deletion_that_is_due_before_its_copy_is_whole_is_found(lag_ms: int | None, expected: list[str]) -> None:
     found = looks(seen([topic(copies(1, WHOLE, UNKNOWN))], lag_ms=lag_ms))
     assert [rule for rule in rules(found) if rule == "read_priority.deletion-due"] == expected
@@ -251,10 +249,16 @@ def test_a_deletion_that_is_due_before_its_copy_is_whole_is_found(lag_ms: int | 
 @pytest.mark.parametrize(
     ("answers", "expected"),
     [
-        ("WWW", WHOLE), ("WGW", WHOLE), ("WGG", GONE), ("WUU", UNKNOWN), ("WDD", CopyState.DOWN),
-        ("WGD", CopyState.DOWN), ("GGG", GONE), ("UGG", GONE),
+        ("WWW", WHOLE),
+        ("WGW", WHOLE),
+        ("WGG", GONE),
+        ("WUU", UNKNOWN),
+        ("WDD", CopyState.DOWN),
+        ("WGD", CopyState.DOWN),
+        ("GGG", GONE),
+        ("UGG", GONE),
     ],
-)  # fmt: skip
+)
 def test_every_write_set_needs_a_bookie_with_the_ledger(answers: str, expected: CopyState) -> None:
     states = {"W": WHOLE, "G": GONE, "U": UNKNOWN, "D": CopyState.DOWN}
     bookies = {str(at): states[letter] for at, letter in enumerate(answers)}

@@ -107,8 +107,10 @@ def test_a_topic_is_described_ledger_by_ledger() -> None:
     found = report.described(made, STALLED, STALLED.topics[0])
     rows = [(one["ledger"], one["broker"], one["stalls"], one["reader"][0]) for one in found["copies"]]
     assert rows == [
-        (1, "tiered", False, "tiered"), (2, "tiered", True, "tiered"), (3, "bookkeeper", False, "bookkeeper"),
-    ]  # fmt: skip
+        (1, "tiered", False, "tiered"),
+        (2, "tiered", True, "tiered"),
+        (3, "bookkeeper", False, "bookkeeper"),
+    ]
 
 
 def test_a_priority_that_is_not_known_is_shown_as_unknown() -> None:
@@ -129,9 +131,11 @@ def test_copies_and_findings_are_scraped() -> None:
     metrics = all_metrics()
     metrics.of(ReadPriorityMetrics).status({"read_priority": report.status(reconciler("approve")[0], CHOSEN)})
     text = metrics.text().decode()
-    for line in ('findings{cluster="bookkeeper",rule="read_priority.would-stall"} 1.0',
-                 'ledgers{cluster="bookkeeper",state="gone",tier="tiered"} 1.0',
-                 'due_changes{cluster="bookkeeper"} 1.0'):  # fmt: skip
+    for line in (
+        'findings{cluster="bookkeeper",rule="read_priority.would-stall"} 1.0',
+        'ledgers{cluster="bookkeeper",state="gone",tier="tiered"} 1.0',
+        'due_changes{cluster="bookkeeper"} 1.0',
+    ):
         assert f"trueup_read_priority_{line}" in text
 
 
@@ -157,8 +161,9 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 def test_priorities_are_listed(run: Any) -> None:
     lines = run("get", "read-priorities").splitlines()
     assert [line.split()[:4] for line in lines[1:]] == [
-        ["t/n", LAST, LAST, "namespace"], ["t/n/a", LAST, LAST, "namespace"],
-    ]  # fmt: skip
+        ["t/n", LAST, LAST, "namespace"],
+        ["t/n/a", LAST, LAST, "namespace"],
+    ]
 
 
 @pytest.mark.parametrize("name", ["t/n/a", "persistent://t/n/a", "t/n/a b/c%"])
@@ -179,8 +184,9 @@ def test_a_topic_is_described_with_its_own_history_and_no_other() -> None:
     ]
     found = report.described(made, STALLED, STALLED.topics[0], rows)["history"]
     assert [(one["at_ms"], one["event"], one["who"]) for one in found] == [
-        (1, "switch done", "ada"), (3, "unload approved", ""),
-    ]  # fmt: skip
+        (1, "switch done", "ada"),
+        (3, "unload approved", ""),
+    ]
 
 
 def test_the_page_shows_priorities(run: Any) -> None:

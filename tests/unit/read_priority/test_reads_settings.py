@@ -10,9 +10,13 @@ from trueup.state.read_priority.policies import Level
 from trueup.state.read_priority.settings import declared_of
 
 CHOSEN = {
-    "t/a/own": "tiered-storage-first", "t/a": "bookkeeper-first", "t/a/late": "tiered-storage-first",
-    "/t/x.*/": "tiered-storage-first", "t/b": "unmanaged", "/.*/": "bookkeeper-first",
-}  # fmt: skip
+    "t/a/own": "tiered-storage-first",
+    "t/a": "bookkeeper-first",
+    "t/a/late": "tiered-storage-first",
+    "/t/x.*/": "tiered-storage-first",
+    "t/b": "unmanaged",
+    "/.*/": "bookkeeper-first",
+}
 BASE = {"cluster": {"zookeeper": "z:2181"}}
 
 

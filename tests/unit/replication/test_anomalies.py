@@ -48,8 +48,9 @@ def test_a_target_that_ends_before_acknowledged_records_counts_the_second_time()
 
 def test_records_of_others_are_reported_where_the_link_is_the_only_writer():
     assert [seen(replace(COPIED, foreign=3, alone=alone)) for alone in (True, False)] == [
-        [("target-written", 3, False)], [],
-    ]  # fmt: skip
+        [("target-written", 3, False)],
+        [],
+    ]
 
 
 def test_a_deleted_topic_is_reported_if_it_was_copied():
@@ -119,9 +120,15 @@ def test_the_path_changes_where_the_other_one_costs_much_less(per_batch: float, 
 @pytest.mark.parametrize(
     ("per_batch", "record_bytes", "better"),
     [
-        (5, 100, "records"), (10, 85, "records"), (20, 77, "records"), (900, 62, "batches"),
-        (3, 600, "records"), (10, 540, "records"), (20, 526, "batches"), (900, 520, "batches"),
+        (5, 100, "records"),
+        (10, 85, "records"),
+        (20, 77, "records"),
+        (900, 62, "batches"),
+        (3, 600, "records"),
+        (10, 540, "records"),
+        (20, 526, "batches"),
+        (900, 520, "batches"),
     ],
-)  # fmt: skip
+)
 def test_the_path_that_was_measured_to_take_less_is_chosen(per_batch: float, record_bytes: float, better: str):
     assert choose(PartitionFacts(per_batch=per_batch, record_bytes=record_bytes)).path == better

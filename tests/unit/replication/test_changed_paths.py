@@ -96,10 +96,12 @@ def ended(rig: Rig, **zero: object) -> list[tuple[str, list[LogId]]]:
     """The path and the partitions of the next round, in which the copier of `ZERO` reports this."""
     orders = rig.link.orders()
     every = [(order, [each.source for each in order.lease.assignments]) for order in orders]
-    rig.link.take([
-        LeaseResult([Report("a", 1, [done(order, one, (), **(zero if one == ZERO else {})) for one in logs])], None)
-        for order, logs in every
-    ])  # fmt: skip
+    rig.link.take(
+        [
+            LeaseResult([Report("a", 1, [done(order, one, (), **(zero if one == ZERO else {})) for one in logs])], None)
+            for order, logs in every
+        ]
+    )
     return [(orders[0].lease.path, sorted(one for _, logs in every for one in logs))] if orders else []
 
 
@@ -109,9 +111,7 @@ def test_a_partition_that_is_away_with_uncounted_records_waits_and_stops_no_othe
     killed.now += UNCOUNTED_AGAIN_MS
     later = [ended(killed) for _ in range(4)]
     assert found == [[("batches", [ZERO, ONE])]] * 2 + [[("records", [ONE])]] * 2
-    assert later == [
-        [("records", [ONE])], [("batches", [ZERO])], [("batches", [ZERO])], [("records", [ZERO, ONE])],
-    ]  # fmt: skip
+    assert later == [[("records", [ONE])], [("batches", [ZERO])], [("batches", [ZERO])], [("records", [ZERO, ONE])]]
 
 
 def test_a_stopped_partition_may_change_its_path(killed: Rig) -> None:

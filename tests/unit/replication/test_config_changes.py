@@ -45,8 +45,11 @@ def test_one_topic_for_several_keeps_what_each_of_them_keeps():
     short = topic(retention_ms="1000", retention_bytes="5", max_message_bytes="70")
     long = topic(retention_ms="9000", retention_bytes="-1", max_message_bytes="60")
     assert merged(short, long) == {
-        "cleanup.policy": "delete", "retention.ms": "9000", "retention.bytes": "-1", "max.message.bytes": "70",
-    }  # fmt: skip
+        "cleanup.policy": "delete",
+        "retention.ms": "9000",
+        "retention.bytes": "-1",
+        "max.message.bytes": "70",
+    }
 
 
 def test_one_topic_for_several_is_never_compacted():
@@ -84,8 +87,9 @@ def test_partitions_grow_and_never_shrink():
 def test_one_partition_is_told_in_the_singular():
     (made,), (grown,) = (diff({"orders": topic(n)}, there, SAME) for n, there in ((1, {}), (5, {"orders": topic(1)})))
     assert (made.text, grown.text) == (
-        "it does not exist; 1 partition, settings of its source", "1 partition, 5 at the source",
-    )  # fmt: skip
+        "it does not exist; 1 partition, settings of its source",
+        "1 partition, 5 at the source",
+    )
 
 
 def test_retention_is_copied_from_the_defaults_of_the_source_before_any_record():
@@ -136,8 +140,11 @@ def operations(right, scope=ORDERS):
 
 def test_reading_is_allowed_and_writing_is_not():
     assert [operations(ALICE._replace(operation=op)) for op in ("read", "write", "alter", "delete")] == [
-        ["read"], [], [], [],
-    ]  # fmt: skip
+        ["read"],
+        [],
+        [],
+        [],
+    ]
 
 
 def test_all_becomes_what_reads():
@@ -146,8 +153,11 @@ def test_all_becomes_what_reads():
 
 def test_writing_is_allowed_where_a_link_copies_back():
     assert operations(ALICE._replace(operation="all"), replace(ORDERS, back=True)) == [
-        "describe", "describe_configs", "read", "write",
-    ]  # fmt: skip
+        "describe",
+        "describe_configs",
+        "read",
+        "write",
+    ]
 
 
 def test_what_is_denied_is_denied_in_full():
@@ -172,9 +182,11 @@ def test_a_prefix_that_cannot_be_renamed_becomes_names():
 
 def test_rights_on_other_topics_and_resources_are_not_copied():
     others = [
-        ALICE._replace(name="secret"), ALICE._replace(resource="cluster", name="kafka-cluster"),
-        ALICE._replace(pattern="prefixed", name="sec"), ALICE._replace(resource="group", name="others"),
-    ]  # fmt: skip
+        ALICE._replace(name="secret"),
+        ALICE._replace(resource="cluster", name="kafka-cluster"),
+        ALICE._replace(pattern="prefixed", name="sec"),
+        ALICE._replace(resource="group", name="others"),
+    ]
     assert rights_of(others, ORDERS) == set()
 
 

@@ -85,10 +85,15 @@ class Rig:
         self.opposite: Aligner | None = None
         self.backwards = list[Aligner]()
         self.aligner = Aligner(
-            self.link, self.target, [], lambda: self.opposite,  # type: ignore[arg-type]
-            lambda *output: self.notes.append(output), self.memory.append, CreatedTopics(),
+            self.link,
+            self.target,
+            [],
+            lambda: self.opposite,  # type: ignore[arg-type]
+            lambda *output: self.notes.append(output),
+            self.memory.append,
+            CreatedTopics(),
             lambda: self.backwards,
-        )  # fmt: skip
+        )
 
     def reconcile(self) -> "Rig":
         self.aligner.reconcile(())

@@ -151,9 +151,7 @@ def test_in_approve_each_move_needs_approval() -> None:
     shop.reconcile()
     shop.report(20)
     shop.reconcile()
-    assert (row.stage, shop.west.commits, len(shop.mover.rows())) == (
-        "awaiting approval", [("g", {ZERO: 10})], 1,
-    )  # fmt: skip
+    assert (row.stage, shop.west.commits, len(shop.mover.rows())) == ("awaiting approval", [("g", {ZERO: 10})], 1)
 
 
 @pytest.mark.parametrize(("source_s", "expected"), [(1e9, 40), (0.0, 50)])

@@ -76,13 +76,16 @@ def test_a_log_to_which_another_link_copies_records_that_the_source_lacks_has_no
     [
         (copied("north-west"), stopped(copied("north-east")), "the partition is stopped in link north-east"),
         (stopped(copied("north-west")), copied("north-east"), "the partition is stopped in link north-west"),
-        (recreated(copied("north-west"), source_id="new"), recreated(copied("north-east"), source_id="old"),
-         "the partition is stopped in link north-east"),
+        (
+            recreated(copied("north-west"), source_id="new"),
+            recreated(copied("north-east"), source_id="old"),
+            "the partition is stopped in link north-east",
+        ),
         (NOTHING, copied("north-east"), "link north-west copied nothing yet"),
         (copied("north-west"), fake_link("north-east", ("north", "east")), "link north-east copied nothing yet"),
         (copied("north-west", forward=True), copied("north-east"), ELSEWHERE),
     ],
-)  # fmt: skip
+)
 def test_without_the_maps_of_the_other_links_there_is_no_translation(
     link: Any, writer: Any, home: Any, reason: str
 ) -> None:

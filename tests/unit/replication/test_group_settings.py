@@ -37,8 +37,9 @@ def test_groups_that_are_equal_or_missing_need_no_change(target: dict[str, list[
 def test_an_attribute_that_the_source_does_not_have_is_removed() -> None:
     [action] = diff_groups({"g": [{}]}, {"g": [{"attributes.priority.factor": "50"}]})
     assert (action.configs, action.text) == (
-        {"attributes.priority.factor": None}, "group g: attributes.priority.factor 50 > none"
-    )  # fmt: skip
+        {"attributes.priority.factor": None},
+        "group g: attributes.priority.factor 50 > none",
+    )
 
 
 def test_excluded_settings_are_not_compared() -> None:

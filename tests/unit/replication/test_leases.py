@@ -29,9 +29,18 @@ def test_topics_that_begin_with_two_underscores_are_copied_if_they_are_named(nam
 
 @pytest.mark.parametrize(
     "name",
-    ["__consumer_offsets", "__transaction_state", "__share_group_state", "mm2-configs.a.internal", "rmq_sys_REVIVE_LOG",
-     "RMQ_SYS_TRANS_OP_HALF_TOPIC", "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC", "%RETRY%group", "SCHEDULE_TOPIC_XXXX"],
-)  # fmt: skip
+    [
+        "__consumer_offsets",
+        "__transaction_state",
+        "__share_group_state",
+        "mm2-configs.a.internal",
+        "rmq_sys_REVIVE_LOG",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "RMQ_SYS_ROCKSDB_TRANS_HALF_TOPIC",
+        "%RETRY%group",
+        "SCHEDULE_TOPIC_XXXX",
+    ],
+)
 def test_topics_that_systems_keep_for_themselves_are_internal(name):
     assert internal(name)
 

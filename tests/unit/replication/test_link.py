@@ -50,10 +50,12 @@ class Rig:
 
     def __init__(self, **keys: object) -> None:
         common = {"source": "east", "target": "west", "topics": ["orders"], "mode": "enforce", "tasks": 2}
-        self.settings: Settings = parse({
-            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
-            "links": {"east-west": {**common, **keys}},
-        })  # fmt: skip
+        self.settings: Settings = parse(
+            {
+                "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+                "links": {"east-west": {**common, **keys}},
+            }
+        )
         self.journal, self.now, self.counted = FakeJournal(), NOW, list[Progress]()
         self.first, self.ended = 0, 0
         self.starts: Callable[[Declared, Iterable[LogId]], dict[LogId, int]] = self._starts
@@ -69,10 +71,17 @@ class Rig:
         """The link after a restart of the application, or after a takeover."""
         known: dict[LogId, Copy] = load(self.journal).get("east-west", {})  # type: ignore[arg-type]
         link = Link(
-            "east-west", Effective(lambda: self.settings), self.journal, known,  # type: ignore[arg-type]
-            lambda declared, sources: self.starts(declared, sources), self.counted.append, lambda: self.now,
-            lambda *_path: NAME, Reporting(ended=self._round_ended, silent_ms=silent_ms), unreadable,
-        )  # fmt: skip
+            "east-west",
+            Effective(lambda: self.settings),
+            self.journal,
+            known,  # type: ignore[arg-type]
+            lambda declared, sources: self.starts(declared, sources),
+            self.counted.append,
+            lambda: self.now,
+            lambda *_path: NAME,
+            Reporting(ended=self._round_ended, silent_ms=silent_ms),
+            unreadable,
+        )
         link.update(facts=facts(), waiting={}, compared=COMPARED, choice=PathChoice("batches", ""))
         link.begin()
         return link
@@ -295,10 +304,14 @@ def test_what_the_target_has_is_on_the_journal_before_a_chosen_position_is_copie
 def test_a_chosen_position_whose_target_does_not_answer_does_not_hold_up_the_others(rig: Rig) -> None:
     rig.round(10, 20)
     rig.link.reset({ONE: 3}, "3")
-    rig.link.take([
-        LeaseResult([Report("a", 1, [Progress(a.source, a.target, a.position) for a in order.lease.assignments])], None)
-        for order in rig.link.orders()
-    ])  # fmt: skip
+    rig.link.take(
+        [
+            LeaseResult(
+                [Report("a", 1, [Progress(a.source, a.target, a.position) for a in order.lease.assignments])], None
+            )
+            for order in rig.link.orders()
+        ]
+    )
     assert [(sources([order]), order.lease_s > 0) for order in rig.link.orders()] == [([ZERO], True)]
 
 
@@ -471,24 +484,28 @@ def state_and_reason(rig: Rig, later_ms: int = 0) -> tuple[LinkState, str]:
 
 def test_a_link_that_no_task_has_copied_is_not_up(rig: Rig) -> None:
     assert [state_and_reason(rig, later_ms)[0] for later_ms in (0, 31_000, 121_000)] == [
-        LinkState.STARTING, LinkState.SLOW, LinkState.STALLED,
-    ]  # fmt: skip
+        LinkState.STARTING,
+        LinkState.SLOW,
+        LinkState.STALLED,
+    ]
 
 
 def test_after_a_restart_a_link_is_not_up_before_a_task_reports(rig: Rig) -> None:
     rig.round(100, 100)
     rig.link = rig.restarted()
     assert state_and_reason(rig) == (
-        LinkState.STARTING, "2 of 2 partitions are not copied yet; orders-0: no task has reported yet",
-    )  # fmt: skip
+        LinkState.STARTING,
+        "2 of 2 partitions are not copied yet; orders-0: no task has reported yet",
+    )
 
 
 def test_a_topic_that_waits_for_approval_is_named(rig: Rig) -> None:
     rig.round(10, 20)
     rig.link.update(waiting={"orders": TargetHold("retention.ms 1 > 2", approval=True)})
     assert state_and_reason(rig, 1_000_000) == (
-        LinkState.WAITING, "2 of 2 partitions wait for `trueup approve`; orders-0: retention.ms 1 > 2",
-    )  # fmt: skip
+        LinkState.WAITING,
+        "2 of 2 partitions wait for `trueup approve`; orders-0: retention.ms 1 > 2",
+    )
 
 
 def test_a_topic_that_the_target_refuses_stops_the_link(rig: Rig) -> None:
@@ -538,9 +555,11 @@ def test_a_copier_that_reports_and_does_not_move_is_not_up(rig: Rig) -> None:
         rig.round(10, 20, source_end=100)
     assert status.state(rig.now) == (
         LinkState.SLOW,
-        [("replication.slow", "no record of orders-0 was copied for 50 s, 90 wait"),
-         ("replication.catching-up", "2 of 2 partitions copy existing records; 170 are left")],
-    )  # fmt: skip
+        [
+            ("replication.slow", "no record of orders-0 was copied for 50 s, 90 wait"),
+            ("replication.catching-up", "2 of 2 partitions copy existing records; 170 are left"),
+        ],
+    )
 
 
 def test_the_age_of_what_a_stopped_partition_has_not_copied_grows(rig: Rig) -> None:
@@ -570,28 +589,3 @@ def test_the_lag_of_a_topic_that_cannot_be_read_is_unknown_at_once(
     rig.round(10, 20, source_end=10)
     rig.link.update(facts=facts()._replace(source=ClusterSnapshot(topics)))
     assert {row.left for row in LinkStatus(rig.link).rows(NOW).values()} == {-1}
-
-
-def test_queues_whose_names_and_brokers_are_alike_keep_their_own_positions() -> None:
-    journal, link = FakeJournal(), "east-west"
-    alike = {LogId("a-b", 0, "c"): 5, LogId("a", 0, "b-c"): 7, LogId("a-b-c", 0): 9}
-    for log, offset in alike.items():
-        made = Copy(log, log, 0, Position(offset))
-        journal.put(made.records(link, NOW))
-    assert {log: copy.offset for log, copy in load(journal)[link].items()} == alike  # type: ignore[arg-type]
-
-
-def test_a_partition_whose_position_is_not_readable_waits_for_a_reset() -> None:
-    rig = Rig(start="latest")
-    rig.link = rig.restarted(unreadable={ZERO: "expected a signature"})
-    held = [a.source for order in rig.round(5, 5) for a in order.lease.assignments]
-    error, saved = rig.link.copies[ZERO].error, newest_of(rig)
-    rig.link.reset({ZERO: 7}, "7")
-    again = [a for order in rig.link.orders() for a in order.lease.assignments if a.source == ZERO]
-    assert (held, "expected a signature" in error, saved) == ([ONE], True, {ONE})
-    assert [a.position.offset for a in again] == [7]
-
-
-def newest_of(rig: Rig) -> set[LogId]:
-    """The partitions with a position in the journal."""
-    return {copy.source for _, copy in rig.journal.newest("links").values()}

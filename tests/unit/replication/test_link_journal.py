@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.replication.test_link import NOW, ONE, ZERO, Rig, orders
-from trueup.connectors.contract import LogId
+from tests.unit.replication.test_link import NOW, ONE, ZERO, FakeJournal, Rig, orders
+from trueup.connectors.contract import LogId, Position
 from trueup.state.common.errors import Stop
 from trueup.state.replication.anomalies import PathChoice
-from trueup.streams.replication.links.checkpoints import Copy
+from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
 
 LATE = LogId("pays", 0)
@@ -117,3 +117,28 @@ def test_a_position_that_a_command_sets_is_not_overwritten_by_an_older_one_that_
         older.result(60)
         newer.result(60)
     assert rig.journal.taken["links", b"east-west/orders-0"]["offset"] == 7
+
+
+def test_queues_whose_names_and_brokers_are_alike_keep_their_own_positions() -> None:
+    journal, link = FakeJournal(), "east-west"
+    alike = {LogId("a-b", 0, "c"): 5, LogId("a", 0, "b-c"): 7, LogId("a-b-c", 0): 9}
+    for log, offset in alike.items():
+        made = Copy(log, log, 0, Position(offset))
+        journal.put(made.records(link, NOW))
+    assert {log: copy.offset for log, copy in load(journal)[link].items()} == alike  # type: ignore[arg-type]
+
+
+def test_a_partition_whose_position_is_not_readable_waits_for_a_reset() -> None:
+    rig = Rig(start="latest")
+    rig.link = rig.restarted(unreadable={ZERO: "expected a signature"})
+    held = [a.source for order in rig.round(5, 5) for a in order.lease.assignments]
+    error, saved = rig.link.copies[ZERO].error, newest_of(rig)
+    rig.link.reset({ZERO: 7}, "7")
+    again = [a for order in rig.link.orders() for a in order.lease.assignments if a.source == ZERO]
+    assert (held, "expected a signature" in error, saved) == ([ONE], True, {ONE})
+    assert [a.position.offset for a in again] == [7]
+
+
+def newest_of(rig: Rig) -> set[LogId]:
+    """The partitions with a position in the journal."""
+    return {copy.source for _, copy in rig.journal.newest("links").values()}

@@ -38,8 +38,9 @@ def spread(links: dict[str, LinkSettings], seeds: dict[str, set[str]], rounds: i
 
 def test_renames_in_both_directions_give_each_topic_one_copy() -> None:
     assert spread(both(), {"east": {"orders"}, "west": {"bills"}}) == {
-        "east": {"orders", "west.bills"}, "west": {"bills", "east.orders"},
-    }  # fmt: skip
+        "east": {"orders", "west.bills"},
+        "west": {"bills", "east.orders"},
+    }
 
 
 def test_a_ring_of_renames_ends_where_it_began() -> None:
@@ -60,9 +61,7 @@ def test_a_copy_that_kept_its_name_on_the_way_does_not_return_either() -> None:
 
 def test_links_that_keep_names_share_their_topics() -> None:
     links = {"there": link("east", "west"), "back": link("west", "east")}
-    assert spread(links, {"east": {"x"}, "west": {"east.x"}}) == {
-        "east": {"x", "east.x"}, "west": {"x", "east.x"},
-    }  # fmt: skip
+    assert spread(links, {"east": {"x"}, "west": {"east.x"}}) == {"east": {"x", "east.x"}, "west": {"x", "east.x"}}
 
 
 def test_a_topic_with_dots_is_no_copy_of_a_cluster_that_is_not_there() -> None:
@@ -107,7 +106,7 @@ def test_the_original_of_a_name_is_what_the_template_was_filled_with(template: s
 def test_a_circle_of_names_is_shown() -> None:
     links = {"there": link("west", "east"), "back": link("east", "west", rename="old.{topic}")}
     assert {name: shown(way) for name, way in LinkNames(links).circles().items()} == {
-        "back": "x at west > x at east > old.x at west",
+        "back": "x at west > x at east > old.x at west"
     }
 
 
@@ -169,28 +168,34 @@ def test_circles_are_found_in_few_steps_however_many_links_there_are(monkeypatch
 
 def problems(links: dict[str, dict[str, Any]]) -> list[str]:
     with pytest.raises(BadSettings) as raised:
-        parse({
-            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
-            "links": links,
-        })  # fmt: skip
+        parse(
+            {
+                "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+                "links": links,
+            }
+        )
     return list(raised.value.problems)
 
 
 def test_a_configuration_with_a_circle_of_names_is_refused() -> None:
-    found = problems({
-        "there": {"source": "west", "target": "east", "topics": ["/.*/"]},
-        "back": {"source": "east", "target": "west", "topics": ["/.*/"], "rename": "old.{topic}"},
-    })  # fmt: skip
+    found = problems(
+        {
+            "there": {"source": "west", "target": "east", "topics": ["/.*/"]},
+            "back": {"source": "east", "target": "west", "topics": ["/.*/"], "rename": "old.{topic}"},
+        }
+    )
     assert "x at west > x at east > old.x at west > ..." in found[0]
 
 
 @pytest.mark.parametrize(
     ("named", "why"),
     [
-        ("east.orders", "orders at east > east.orders at west"), ("pulse", "heartbeats of links.there"),
-        ("east.pulse", "heartbeats of links.there"), ("x.dead-letters", "dead letters of links.there"),
+        ("east.orders", "orders at east > east.orders at west"),
+        ("pulse", "heartbeats of links.there"),
+        ("east.pulse", "heartbeats of links.there"),
+        ("x.dead-letters", "dead letters of links.there"),
     ],
-)  # fmt: skip
+)
 def test_a_copy_and_what_is_no_data_cannot_be_named(named: str, why: str) -> None:
     there = {"source": "east", "target": "west", "topics": ["orders"], "rename": PREFIXED, "heartbeat_topic": "pulse"}
     back = {"source": "west", "target": "east", "topics": ["bills", named], "rename": PREFIXED}

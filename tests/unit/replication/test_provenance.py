@@ -131,8 +131,11 @@ def test_a_token_is_not_repeated():
 
 def test_a_refilled_record_goes_to_the_target_again_whatever_it_passed():
     assert [refilled(path, WEST, EAST, True, held=True) for path in (None, 0b01, 0b100, 0b101)] == [
-        0b11, 0b11, 0b111, 0b111,
-    ]  # fmt: skip
+        0b11,
+        0b11,
+        0b111,
+        0b111,
+    ]
 
 
 def test_what_the_target_never_had_is_not_written_as_having_passed_it():

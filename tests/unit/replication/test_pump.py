@@ -405,8 +405,9 @@ def test_topics_copied_into_one_log_stay_in_order_and_distinguishable(harness: H
     again = harness.copy(harness.lease(one, assignments=held)).to_the_end()
     there = contents(harness.read("west", into))
     assert [[each for each in there if (each.key or b"").startswith(name)] for name in (b"one", b"other")] == [
-        numbered(1_500, name=b"one "), numbered(1_500, name=b"other "),
-    ]  # fmt: skip
+        numbered(1_500, name=b"one "),
+        numbered(1_500, name=b"other "),
+    ]
     assert (len(there), first.totals["copied"], again.totals["copied"]) == (3_000, 3_000, 0)
 
 

@@ -80,13 +80,15 @@ class Rig:
 
     def __init__(self) -> None:
         common = {"topics": ["orders", "bills"], "mode": "enforce"}
-        self.settings = parse({
-            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
-            "links": {
-                "east-west": {"source": "east", "target": "west", **common},
-                "west-east": {"source": "west", "target": "east", **common},
-            },
-        })  # fmt: skip
+        self.settings = parse(
+            {
+                "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+                "links": {
+                    "east-west": {"source": "east", "target": "west", **common},
+                    "west-east": {"source": "west", "target": "east", **common},
+                },
+            }
+        )
         self.world, self.journal, self.notes = World(), FakeJournal(), list[tuple[str, ...]]()
         self.memory: dict[str, str] = {}
         self.watches: dict[str, LinkMonitor] = {}
@@ -100,10 +102,15 @@ class Rig:
         for name, source, target in (("east-west", "east", "west"), ("west-east", "west", "east")):
             known: dict[LogId, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
             link = Link(
-                name, Effective(lambda: self.settings), self.journal, known,  # type: ignore[arg-type]
-                lambda _declared, sources: dict.fromkeys(sources, 0), lambda _progress: None, lambda: 1_000_000,
+                name,
+                Effective(lambda: self.settings),
+                self.journal,
+                known,  # type: ignore[arg-type]
+                lambda _declared, sources: dict.fromkeys(sources, 0),
+                lambda _progress: None,
+                lambda: 1_000_000,
                 lambda *_path: NAME,
-            )  # fmt: skip
+            )
             compared = frozenset(log.topic for log in EMPTY)
             link.update(waiting={}, compared=compared, choice=PathChoice("batches", ""))
             sides: Any = FakeSides(self.world, source, target)
@@ -123,14 +130,31 @@ class Rig:
         for _ in range(3):
             orders = link.orders()
             logs = link.snapshot.facts.source.logs
-            link.take([
-                LeaseResult([Report("a", 1, [
-                    done(o, a.source, (), position=Position(logs[a.source][1]), runs=(Run(0, 0, logs[a.source][1]),),
-                         target_end=logs[a.source][1])
-                    for a in o.lease.assignments
-                ])], None)
-                for o in orders
-            ])  # fmt: skip
+            link.take(
+                [
+                    LeaseResult(
+                        [
+                            Report(
+                                "a",
+                                1,
+                                [
+                                    done(
+                                        o,
+                                        a.source,
+                                        (),
+                                        position=Position(logs[a.source][1]),
+                                        runs=(Run(0, 0, logs[a.source][1]),),
+                                        target_end=logs[a.source][1],
+                                    )
+                                    for a in o.lease.assignments
+                                ],
+                            )
+                        ],
+                        None,
+                    )
+                    for o in orders
+                ]
+            )
             for copy in link.copies.values():
                 copy.again_ms = 1 << 60
         assert link.orders() == []
@@ -199,8 +223,9 @@ def test_a_refill_is_planned_by_topic(rig: Rig) -> None:
     rig.look()
     rows = Refilling(rig.watches["west-east"]).rows()
     assert [(row["topic"], row["records"], row["bytes"], row["stage"]) for row in rows] == [
-        ("bills", 200, 1_000, "planned"), ("orders", 500, 1_000, "planned"),
-    ]  # fmt: skip
+        ("bills", 200, 1_000, "planned"),
+        ("orders", 500, 1_000, "planned"),
+    ]
 
 
 def test_a_refill_copies_from_the_beginning_with_a_fence_at_the_end(rig: Rig) -> None:

@@ -86,8 +86,10 @@ def test_a_cluster_that_does_not_answer_takes_the_link_down():
 
 def test_the_gravest_reason_comes_first():
     assert rules(target="timed out", arrived_ms=1, refused="one cluster") == [
-        "replication.down", "replication.refused", "replication.stalled",
-    ]  # fmt: skip
+        "replication.down",
+        "replication.refused",
+        "replication.stalled",
+    ]
 
 
 @pytest.mark.parametrize("held", [{"paused": True}, {"observing": True}, {"paused": True, "observing": True}])
@@ -109,25 +111,48 @@ def test_a_link_that_is_held_still_reports_problems(held: dict[str, bool], wrong
 def test_a_paused_link_in_observe_shows_the_pause():
     paused = [PartitionObservation("p", paused=True, observed=True)]
     assert (state(paused=True, observing=True, parts=paused), rules(paused=True, observing=True, parts=paused)) == (
-        LinkState.PAUSED, ["replication.paused"],
-    )  # fmt: skip
+        LinkState.PAUSED,
+        ["replication.paused"],
+    )
 
 
-@given(st.builds(
-    PartitionObservation, st.just("p"), st.sampled_from(["", "wrong"]), stopped=st.booleans(),
-    approval=st.sampled_from(["", "a"]), begun=st.booleans(), paused=st.booleans(), observed=st.booleans(),
-    gone=st.booleans(), unknown=st.sampled_from(["", "timed out"]), backlog=st.booleans(),
-    left=st.just(0), idle_ms=st.just(0), wait_ms=st.just(0),
-))  # fmt: skip
+@given(
+    st.builds(
+        PartitionObservation,
+        st.just("p"),
+        st.sampled_from(["", "wrong"]),
+        stopped=st.booleans(),
+        approval=st.sampled_from(["", "a"]),
+        begun=st.booleans(),
+        paused=st.booleans(),
+        observed=st.booleans(),
+        gone=st.booleans(),
+        unknown=st.sampled_from(["", "timed out"]),
+        backlog=st.booleans(),
+        left=st.just(0),
+        idle_ms=st.just(0),
+        wait_ms=st.just(0),
+    )
+)
 def test_a_link_with_a_partition_that_is_not_copied_is_never_up(part: PartitionObservation):
     copying = stage_of(part) is PartitionStage.COPYING
     assert (state(parts=[PartitionObservation("q"), part]) is LinkState.UP) == copying
     assert copying == (
-        part == PartitionObservation("p") or not any((
-            part.error, part.stopped, part.approval, not part.begun, part.paused, part.observed, part.gone,
-            part.unknown, part.backlog,
-        ))
-    )  # fmt: skip
+        part == PartitionObservation("p")
+        or not any(
+            (
+                part.error,
+                part.stopped,
+                part.approval,
+                not part.begun,
+                part.paused,
+                part.observed,
+                part.gone,
+                part.unknown,
+                part.backlog,
+            )
+        )
+    )
 
 
 def test_only_copying_partitions_make_a_link_up():

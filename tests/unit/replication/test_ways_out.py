@@ -87,12 +87,18 @@ def exclude(rig: Rig, link: str, topic: str) -> None:
         declared = watch.link.declared
         left = [*declared.exclude, *([topic] if name == link else [])]
         links[name] = {
-            "source": declared.source, "target": declared.target, "topics": ["orders", "bills"], "mode": "enforce",
+            "source": declared.source,
+            "target": declared.target,
+            "topics": ["orders", "bills"],
+            "mode": "enforce",
             "exclude": left,
-        }  # fmt: skip
-    rig.settings = parse({
-        "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}}, "links": links,
-    })  # fmt: skip
+        }
+    rig.settings = parse(
+        {
+            "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
+            "links": links,
+        }
+    )
 
 
 def stopped(rig: Rig) -> dict[str, list[str]]:
@@ -128,10 +134,11 @@ def follow(rig: Rig) -> list[str]:
 @pytest.mark.parametrize(
     ("links", "topics"),
     [
-        (("east-west", "west-east"), ("orders",)), (("east-west", "west-east"), ("orders", "bills")),
+        (("east-west", "west-east"), ("orders",)),
+        (("east-west", "west-east"), ("orders", "bills")),
         (("east-west",), ("orders", "bills")),
     ],
-)  # fmt: skip
+)
 def test_the_recommended_commands_continue_every_copy(
     here: Event, there: Event, links: tuple[str, ...], topics: tuple[str, ...]
 ) -> None:
@@ -160,8 +167,10 @@ def test_topics_that_were_purged_on_both_sides_begin_again_by_one_reset_of_each_
         rig.reset(name, "earliest")
     rig.look()
     assert (before, stopped(rig), {copy.offset for n in rig.watches for copy in rig.copies(n).values()}) == (
-        {"east-west": 2, "west-east": 2}, {}, {0},
-    )  # fmt: skip
+        {"east-west": 2, "west-east": 2},
+        {},
+        {0},
+    )
 
 
 def test_a_reset_is_not_undone_by_an_observation_that_began_before_it() -> None:

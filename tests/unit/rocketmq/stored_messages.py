@@ -31,12 +31,20 @@ class Message:
         crc = zlib.crc32(self.body) & 0x7FFFFFFF if crc is None else crc
         born = bytes(16 if self.sys & BORN_IN_V6 else 4) + struct.pack(">i", 10)
         kept = bytes(range(16 if self.sys & STORED_IN_V6 else 4)) + struct.pack(">i", 10_911)
-        rest = b"".join((
-            struct.pack(">iiii", magic, crc, self.queue, self.flag),
-            struct.pack(">qqiq", self.offset, self.physical, self.sys, self.born),
-            born, struct.pack(">q", self.stored), kept, struct.pack(">iq", self.deliveries, 0),
-            struct.pack(">i", len(self.body)), self.body,
-            struct.pack(">h" if magic == MAGIC_2 else ">B", len(self.topic)), self.topic,
-            struct.pack(">h", len(self.properties)), self.properties,
-        ))  # fmt: skip
+        rest = b"".join(
+            (
+                struct.pack(">iiii", magic, crc, self.queue, self.flag),
+                struct.pack(">qqiq", self.offset, self.physical, self.sys, self.born),
+                born,
+                struct.pack(">q", self.stored),
+                kept,
+                struct.pack(">iq", self.deliveries, 0),
+                struct.pack(">i", len(self.body)),
+                self.body,
+                struct.pack(">h" if magic == MAGIC_2 else ">B", len(self.topic)),
+                self.topic,
+                struct.pack(">h", len(self.properties)),
+                self.properties,
+            )
+        )
         return struct.pack(">i", len(rest) + 4) + rest

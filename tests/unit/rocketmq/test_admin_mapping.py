@@ -39,10 +39,10 @@ def test_queues_are_in_the_order_of_brokers_and_numbers() -> None:
     assert found.logs == (LogId("t", 0, "a"), LogId("t", 1, "a"), LogId("t", 0, "b"))
 
 
-@pytest.mark.parametrize(("attribute", "value", "what"), [
-    ("message.type", "LITE", "its lite topics"),
-    ("cleanup.policy", "COMPACTION", "what was compacted"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attribute", "value", "what"),
+    [("message.type", "LITE", "its lite topics"), ("cleanup.policy", "COMPACTION", "what was compacted")],
+)
 def test_a_topic_that_cannot_be_copied_whole_is_refused_and_has_no_queues_to_copy(
     attribute: str, value: str, what: str
 ) -> None:
@@ -55,23 +55,34 @@ def test_a_topic_that_cannot_be_copied_whole_is_refused_and_has_no_queues_to_cop
 
 def test_settings_are_shown_with_their_defaults() -> None:
     assert settings_of({"a": RocketMqTopic("t", 4, 2, attributes={"reserve.time": "9"})}) == {
-        "perm": Setting("6", False), "order": Setting("false", False),
-        "attributes.message.type": Setting("NORMAL", False), "attributes.reserve.time": Setting("9", True),
+        "perm": Setting("6", False),
+        "order": Setting("false", False),
+        "attributes.message.type": Setting("NORMAL", False),
+        "attributes.reserve.time": Setting("9", True),
         "queues.a": Setting("4 to read, 2 to write", False),
-    }  # fmt: skip
+    }
 
 
-@pytest.mark.parametrize(("source", "target", "expected"), [
-    (RocketMqTopic("t", 4, 4, attributes=FIFO), RocketMqTopic("t", 4, 4),
-     [(ChangeKind.SET, {"attributes.message.type": "FIFO"})]),
-    (RocketMqTopic("t", 4, 4), RocketMqTopic("t", 4, 4, attributes=FIFO),
-     [(ChangeKind.SET, {"attributes.message.type": None})]),
-    (RocketMqTopic("t", 4, 4, ordered=True), RocketMqTopic("t", 4, 4), [(ChangeKind.SET, {"order": "true"})]),
-    (RocketMqTopic("t", 4, 4, permissions=2), RocketMqTopic("t", 4, 4), [(ChangeKind.SET, {"perm": "2"})]),
-    (RocketMqTopic("t", 4, 4, permissions=4), RocketMqTopic("t", 4, 4), []),
-    (RocketMqTopic("t", 8, 8), RocketMqTopic("t", 4, 4), [(ChangeKind.GROW, 8)]),
-    (RocketMqTopic("t", 4, 4), RocketMqTopic("t", 8, 8), []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        (
+            RocketMqTopic("t", 4, 4, attributes=FIFO),
+            RocketMqTopic("t", 4, 4),
+            [(ChangeKind.SET, {"attributes.message.type": "FIFO"})],
+        ),
+        (
+            RocketMqTopic("t", 4, 4),
+            RocketMqTopic("t", 4, 4, attributes=FIFO),
+            [(ChangeKind.SET, {"attributes.message.type": None})],
+        ),
+        (RocketMqTopic("t", 4, 4, ordered=True), RocketMqTopic("t", 4, 4), [(ChangeKind.SET, {"order": "true"})]),
+        (RocketMqTopic("t", 4, 4, permissions=2), RocketMqTopic("t", 4, 4), [(ChangeKind.SET, {"perm": "2"})]),
+        (RocketMqTopic("t", 4, 4, permissions=4), RocketMqTopic("t", 4, 4), []),
+        (RocketMqTopic("t", 8, 8), RocketMqTopic("t", 4, 4), [(ChangeKind.GROW, 8)]),
+        (RocketMqTopic("t", 4, 4), RocketMqTopic("t", 8, 8), []),
+    ],
+)
 def test_a_copy_gets_what_its_source_has_and_stays_writable(
     source: RocketMqTopic, target: RocketMqTopic, expected: Any
 ) -> None:
@@ -84,14 +95,17 @@ def test_a_new_topic_gets_only_settings_of_rocketmq() -> None:
     assert (action.kind, action.configs) == (ChangeKind.CREATE, {})
 
 
-@pytest.mark.parametrize(("configs", "wanted", "removed"), [
-    ({"perm": "2"}, RocketMqTopic("t", 4, 4, 2), []),
-    ({"perm": None}, RocketMqTopic("t", 4, 4, 6), []),
-    ({"order": "true"}, RocketMqTopic("t", 4, 4, ordered=True), []),
-    ({"attributes.message.type": "DELAY"}, RocketMqTopic("t", 4, 4, attributes={"message.type": "DELAY"}), []),
-    ({"attributes.message.type": None}, RocketMqTopic("t", 4, 4), ["message.type"]),
-    ({"attributes.reserve.time": None}, RocketMqTopic("t", 4, 4), []),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("configs", "wanted", "removed"),
+    [
+        ({"perm": "2"}, RocketMqTopic("t", 4, 4, 2), []),
+        ({"perm": None}, RocketMqTopic("t", 4, 4, 6), []),
+        ({"order": "true"}, RocketMqTopic("t", 4, 4, ordered=True), []),
+        ({"attributes.message.type": "DELAY"}, RocketMqTopic("t", 4, 4, attributes={"message.type": "DELAY"}), []),
+        ({"attributes.message.type": None}, RocketMqTopic("t", 4, 4), ["message.type"]),
+        ({"attributes.reserve.time": None}, RocketMqTopic("t", 4, 4), []),
+    ],
+)
 def test_only_what_changes_is_sent(configs: dict[str, str | None], wanted: RocketMqTopic, removed: list[str]) -> None:
     assert changed(RocketMqTopic("t", 4, 4, attributes=FIFO), configs) == (wanted, removed)
 
@@ -100,11 +114,14 @@ def test_a_topic_that_links_may_not_write_stays_so() -> None:
     assert changed(RocketMqTopic("t", 4, 4, permissions=4), {"perm": "6"})[0].permissions == 4
 
 
-@pytest.mark.parametrize(("topic", "expected"), [
-    (RocketMqTopic("t", 4, 4, attributes=FIFO), RocketMqTopic("t", 6, 6)),
-    (RocketMqTopic("t", 8, 4), RocketMqTopic("t", 8, 6)),
-    (RocketMqTopic("t", 6, 6), None),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("topic", "expected"),
+    [
+        (RocketMqTopic("t", 4, 4, attributes=FIFO), RocketMqTopic("t", 6, 6)),
+        (RocketMqTopic("t", 8, 4), RocketMqTopic("t", 8, 6)),
+        (RocketMqTopic("t", 6, 6), None),
+    ],
+)
 def test_queues_are_added_and_never_removed(topic: RocketMqTopic, expected: RocketMqTopic | None) -> None:
     assert grown(topic, 6) == expected
 
@@ -118,14 +135,20 @@ def test_an_entry_is_a_right_for_each_action_and_address() -> None:
     found = set(rights_of(acl(entry("Topic:ord*", "Pub Get", "10.0.0.1", "10.0.0.2", decision="Deny"))))
     assert found == {
         Right("topic", "prefixed", "ord", "User:link", f"10.0.0.{host}", operation, "deny")
-        for host in (1, 2) for operation in ("write", "describe")
-    }  # fmt: skip
+        for host in (1, 2)
+        for operation in ("write", "describe")
+    }
 
 
-@pytest.mark.parametrize(("resource", "expected"), [
-    ("Topic:*", [("topic", "literal", "*")]), ("Group:g", [("group", "literal", "g")]), ("Cluster:*", []),
-    ("*", [("topic", "literal", "*"), ("group", "literal", "*")]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("resource", "expected"),
+    [
+        ("Topic:*", [("topic", "literal", "*")]),
+        ("Group:g", [("group", "literal", "g")]),
+        ("Cluster:*", []),
+        ("*", [("topic", "literal", "*"), ("group", "literal", "*")]),
+    ],
+)
 def test_resources_are_topics_and_groups(resource: str, expected: list[tuple[str, str, str]]) -> None:
     assert [right[:3] for right in rights_of(acl(entry(resource, "Get")))] == expected
 
@@ -137,9 +160,12 @@ def test_default_policies_are_not_rights_of_links() -> None:
 
 def test_entries_give_the_same_rights_back() -> None:
     every = {
-        READ, READ._replace(operation="write", host="10.0.0.1"), READ._replace(permission="deny", operation="all"),
-        READ._replace(operation="describe"), READ._replace(operation="write", host="10.0.0.2"),
-    }  # fmt: skip
+        READ,
+        READ._replace(operation="write", host="10.0.0.1"),
+        READ._replace(permission="deny", operation="all"),
+        READ._replace(operation="describe"),
+        READ._replace(operation="write", host="10.0.0.2"),
+    }
     entries = entries_of("Topic:orders", every)
     assert (set(rights_of(acl(*map(dict, entries)))), len(entries)) == (every, 3)
 
@@ -153,18 +179,31 @@ def put(*entries: dict[str, Any], merge: bool) -> PutRights:
     return PutRights(acl(*entries), merge)
 
 
-@pytest.mark.parametrize(("found", "granted", "expected"), [
-    (None, True, [put(entry("Topic:orders", "Sub"), merge=True)]),
-    (acl(entry("Topic:orders", "Get")), True, [put(entry("Topic:orders", "Get Sub"), merge=True)]),
-    (acl(entry("Topic:orders", "Sub")), True, []),
-    (acl(entry("Topic:orders", "Get Sub")), False, [put(entry("Topic:orders", "Get"), merge=True)]),
-    (acl(entry("Topic:orders", "Sub"), entry("Topic:b", "Sub")), False, [DropRights("Topic:orders")]),
-    (acl(entry("Topic:b", "Sub")), False, []),
-    (None, False, []),
-    (acl(entry("Topic:b", "Pub"), entry("Topic:orders", "Pub", "10.0.0.1")), True,
-     [DropRights(""), put(entry("Topic:b", "Pub"), entry("Topic:orders", "Sub"),
-                          entry("Topic:orders", "Pub", "10.0.0.1"), merge=False)]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("found", "granted", "expected"),
+    [
+        (None, True, [put(entry("Topic:orders", "Sub"), merge=True)]),
+        (acl(entry("Topic:orders", "Get")), True, [put(entry("Topic:orders", "Get Sub"), merge=True)]),
+        (acl(entry("Topic:orders", "Sub")), True, []),
+        (acl(entry("Topic:orders", "Get Sub")), False, [put(entry("Topic:orders", "Get"), merge=True)]),
+        (acl(entry("Topic:orders", "Sub"), entry("Topic:b", "Sub")), False, [DropRights("Topic:orders")]),
+        (acl(entry("Topic:b", "Sub")), False, []),
+        (None, False, []),
+        (
+            acl(entry("Topic:b", "Pub"), entry("Topic:orders", "Pub", "10.0.0.1")),
+            True,
+            [
+                DropRights(""),
+                put(
+                    entry("Topic:b", "Pub"),
+                    entry("Topic:orders", "Sub"),
+                    entry("Topic:orders", "Pub", "10.0.0.1"),
+                    merge=False,
+                ),
+            ],
+        ),
+    ],
+)
 def test_other_rights_of_a_user_stay(found: dict[str, Any] | None, granted: bool, expected: list[Any]) -> None:
     made = steps(found, READ, granted)
     assert [_sorted(step) for step in made] == [_sorted(step) for step in expected]

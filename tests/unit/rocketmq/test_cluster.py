@@ -23,7 +23,7 @@ def route(brokers: dict[str, str], queues: int = 2, perm: int = 6) -> bytes:
             {"brokerName": name, "readQueueNums": queues, "writeQueueNums": 1, "perm": perm}
             for name in [*brokers, "slave"]
         ],
-    }  # fmt: skip
+    }
     return json.dumps(told).encode()
 
 

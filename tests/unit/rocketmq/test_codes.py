@@ -4,28 +4,43 @@ from trueup.connectors.rocketmq.client.codes import Illegal, NoGroup, NoRoute, p
 from trueup.state.common.errors import Retry, Stop, TrueupError, Unknown
 
 
-@pytest.mark.parametrize(("code", "remark", "kind"), [
-    (1, "java.lang.NullPointerException", Stop),
-    (1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", Retry),
-    (1, "java.util.NoSuchElementException, java.base/java.util.LinkedList.getLast(LinkedList.java:261)", Retry),
-    (1, "in-sync replicas not enough", Retry), (1, "store getMessage return null", Retry),
-    (1500, "please go away", Retry),
-    (1, "UNKNOWN_ERROR", Unknown), (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry), (14, "", Retry),
-    (215, "", Retry), (17, "", NoRoute),
-    (26, "", NoGroup), (3, "", Stop), (13, "", Illegal),
-    (1, "java.lang.RuntimeException: message body size exceeded", Illegal),
-    (16, "", Stop), (29, "", Stop), (4711, "", Stop),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "remark", "kind"),
+    [
+        (1, "java.lang.NullPointerException", Stop),
+        (1, "[PC_SYNCHRONIZED]broker busy, start flow control for a while", Retry),
+        (1, "java.util.NoSuchElementException, java.base/java.util.LinkedList.getLast(LinkedList.java:261)", Retry),
+        (1, "in-sync replicas not enough", Retry),
+        (1, "store getMessage return null", Retry),
+        (1500, "please go away", Retry),
+        (1, "UNKNOWN_ERROR", Unknown),
+        (2, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry),
+        (14, "", Retry),
+        (215, "", Retry),
+        (17, "", NoRoute),
+        (26, "", NoGroup),
+        (3, "", Stop),
+        (13, "", Illegal),
+        (1, "java.lang.RuntimeException: message body size exceeded", Illegal),
+        (16, "", Stop),
+        (29, "", Stop),
+        (4711, "", Stop),
+    ],
+)
 def test_an_error_is_passing_or_not(code: int, remark: str, kind: type[TrueupError]) -> None:
     assert type(problem(code, remark, "send", "b:1")) is kind
 
 
-@pytest.mark.parametrize(("remark", "todo"), [
-    ("username cannot be null.", "set access_key and secret_key"),
-    ("check signature failed.", "correct the secret key"),
-    ("User:x is not found.", "create the user"), ("The subject of User:x is not exist.", "create the user"),
-    ("User:x has no permission to access Topic:T from 127.0.0.1, no matched policies.", "grant this right"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("remark", "todo"),
+    [
+        ("username cannot be null.", "set access_key and secret_key"),
+        ("check signature failed.", "correct the secret key"),
+        ("User:x is not found.", "create the user"),
+        ("The subject of User:x is not exist.", "create the user"),
+        ("User:x has no permission to access Topic:T from 127.0.0.1, no matched policies.", "grant this right"),
+    ],
+)
 def test_each_denial_says_what_to_do(remark: str, todo: str) -> None:
     assert todo in problem(16, remark, "send", "b:1").todo
 

@@ -24,8 +24,19 @@ from trueup.connectors.rocketmq.replication.records.columns import (
 from trueup.state.replication.provenance import HEADER
 
 NATURE = b"KEYS\x01k1 k2\x02TAGS\x01paid\x02__SHARDINGKEY\x01fifo\x02own\x01\xc3\xbc\x02UNIQ_KEY\x017F00\x02"
-TRAPS = ["DELAY", "REAL_TOPIC", "REAL_QID", "TRAN_MSG", "PGROUP", "TIMER_DELAY_SEC", "TIMER_OUT_MS", "INNER_NUM",
-         "CLUSTER", "MSG_REGION", "TRACE_ON"]  # fmt: skip
+TRAPS = [
+    "DELAY",
+    "REAL_TOPIC",
+    "REAL_QID",
+    "TRAN_MSG",
+    "PGROUP",
+    "TIMER_DELAY_SEC",
+    "TIMER_OUT_MS",
+    "INNER_NUM",
+    "CLUSTER",
+    "MSG_REGION",
+    "TRACE_ON",
+]
 
 
 def decoded(
@@ -49,8 +60,11 @@ def test_keys_tags_and_properties_become_key_and_headers() -> None:
     found = read(Message(b"body", NATURE, flag=0))
     assert (found.keys, found.values, found.stamps) == ((b"k1 k2",), (b"body",), (1_000,))
     assert found.headers[0] == [
-        ("TAGS", b"paid"), ("__SHARDINGKEY", b"fifo"), ("own", "ü".encode()), ("UNIQ_KEY", b"7F00"),
-    ]  # fmt: skip
+        ("TAGS", b"paid"),
+        ("__SHARDINGKEY", b"fifo"),
+        ("own", "ü".encode()),
+        ("UNIQ_KEY", b"7F00"),
+    ]
 
 
 def test_key_and_text_headers_become_keys_and_properties() -> None:
@@ -164,8 +178,9 @@ def test_the_flag_survives_in_another_system() -> None:
 def test_a_copy_names_the_clusters_passed_and_that_of_its_birth() -> None:
     made = written(None, b"v", (HEADER, b"hangzhou#2,#4"), (MARK, bytes(16)))
     assert made.properties[0].split(b"\x02")[:2] == [
-        b"trueup-source\x01hangzhou#2,#4", b"ROCKETMQ_REPLICATOR_SOURCE\x01hangzhou",
-    ]  # fmt: skip
+        b"trueup-source\x01hangzhou#2,#4",
+        b"ROCKETMQ_REPLICATOR_SOURCE\x01hangzhou",
+    ]
 
 
 @pytest.mark.parametrize("raw", [True, False])
@@ -185,7 +200,7 @@ AGAIN = {
     "with another path": lambda copy: (replace(copy, properties=copy.properties.replace(b"east", b"west")), HERE),
     "with another time": lambda copy: (replace(copy, properties=copy.properties + b"trueup-time\x019\x02"), HERE),
     "without the mark": lambda copy: (replace(copy, properties=copy.properties.replace(b"trueup-offset", b"x")), HERE),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("how", AGAIN)
@@ -243,8 +258,14 @@ def test_a_header_with_the_name_of_a_tag_is_none() -> None:
 
 
 def test_a_forged_part_of_a_record_is_no_tag() -> None:
-    rest = names.to_base64(b"\0" + (0).to_bytes(4, "big") + len(HEADER).to_bytes(4, "big") + (4).to_bytes(4, "big")
-                           + HEADER.encode() + b"west")  # fmt: skip
+    rest = names.to_base64(
+        b"\0"
+        + (0).to_bytes(4, "big")
+        + len(HEADER).to_bytes(4, "big")
+        + (4).to_bytes(4, "big")
+        + HEADER.encode()
+        + b"west"
+    )
     found = decoded(Message(b"v", b"trueup-record\x01" + rest + b"\x02", flag=0, offset=0))
     assert (found.columns.headers[0], found.foreign) == ([], [0])
 

@@ -46,13 +46,16 @@ def test_what_was_written_passes() -> None:
     assert (stored(PLAIN), stored(SMALL), record(ORDERS[PLAIN]), record(ORDERS[SMALL])) == (True, True, True, True)
 
 
-@pytest.mark.parametrize("changes", [
-    {"raw": b"other"},
-    {"found": {**ORDERS[PLAIN].properties, "TAGS": "other"}},
-    {"found": {**ORDERS[PLAIN].properties, "more": "1"}},
-    {"found": {name: text for name, text in ORDERS[PLAIN].properties.items() if name != "note"}},
-    {"found": ORDERS[PLAIN].properties, "born_ms": 1},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"raw": b"other"},
+        {"found": {**ORDERS[PLAIN].properties, "TAGS": "other"}},
+        {"found": {**ORDERS[PLAIN].properties, "more": "1"}},
+        {"found": {name: text for name, text in ORDERS[PLAIN].properties.items() if name != "note"}},
+        {"found": ORDERS[PLAIN].properties, "born_ms": 1},
+    ],
+)
 def test_a_message_with_other_content_is_counted(changes: dict[str, object]) -> None:
     assert not stored(PLAIN, **changes)
 

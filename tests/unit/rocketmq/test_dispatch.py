@@ -33,11 +33,14 @@ def figures(end: int, behind: int) -> dict[str, str]:
     return {"commitLogMaxOffset": str(end), "dispatchBehindBytes": str(behind)}
 
 
-@pytest.mark.parametrize(("reported", "questions"), [
-    ([figures(100, 0)], 1),
-    ([figures(100, 60), figures(100, 10), figures(100, 0)], 3),
-    ([figures(100, 60), figures(200, 110), figures(300, 200), figures(400, 0)], 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("reported", "questions"),
+    [
+        ([figures(100, 0)], 1),
+        ([figures(100, 60), figures(100, 10), figures(100, 0)], 3),
+        ([figures(100, 60), figures(200, 110), figures(300, 200), figures(400, 0)], 3),
+    ],
+)
 def test_what_was_acknowledged_before_is_waited_for_and_later_messages_are_not(
     reported: list[dict[str, str]], questions: int
 ) -> None:

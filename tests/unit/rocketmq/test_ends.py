@@ -27,21 +27,22 @@ def with_figures(*figures: tuple[int, int], **settings: Any) -> Peer:
         return answer(request, body=json.dumps({"table": table}).encode())
 
     topic = settings.get("topic", TOPIC)
-    return broker({
-        RequestCode.BROKER_RUNTIME: runtime,
-        RequestCode.MIN_OFFSET: lambda request: answer(request, offset="3"),
-        RequestCode.MAX_OFFSET: lambda request: answer(request, offset="9"),
-        RequestCode.TOPIC_CONFIG: lambda request: answer(
-            request, 0 if topic else ResponseCode.NO_TOPIC, json.dumps(topic).encode() if topic else b""
-        ),
-    })  # fmt: skip
+    return broker(
+        {
+            RequestCode.BROKER_RUNTIME: runtime,
+            RequestCode.MIN_OFFSET: lambda request: answer(request, offset="3"),
+            RequestCode.MAX_OFFSET: lambda request: answer(request, offset="9"),
+            RequestCode.TOPIC_CONFIG: lambda request: answer(
+                request, 0 if topic else ResponseCode.NO_TOPIC, json.dumps(topic).encode() if topic else b""
+            ),
+        }
+    )
 
 
-@pytest.mark.parametrize(("figures", "asked"), [
-    ([(100, 0)], 1),
-    ([(100, 60), (100, 20), (100, 0)], 3),
-    ([(100, 60), (140, 60), (160, 60)], 3),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("figures", "asked"),
+    [([(100, 0)], 1), ([(100, 60), (100, 20), (100, 0)], 3), ([(100, 60), (140, 60), (160, 60)], 3)],
+)
 def test_ends_are_read_when_what_was_there_is_dispatched(figures: list[tuple[int, int]], asked: int) -> None:
     with with_figures(*figures) as peer, RocketMqClient(endpoint(peer)) as client:
         assert bounds(client, [LOG]) == {LOG: Bounds(3, 9)}

@@ -40,14 +40,25 @@ def test_credentials_are_not_shown() -> None:
 def test_a_response_has_its_header_and_body() -> None:
     header, body = split(answer({"code": 0, "opaque": 5, "flag": 1, "extFields": {"a": "1"}}), "here")
     assert (header.code, header.opaque, header.response, dict(header.fields), bytes(body)) == (
-        0, 5, True, {"a": "1"}, b"body",
-    )  # fmt: skip
+        0,
+        5,
+        True,
+        {"a": "1"},
+        b"body",
+    )
 
 
-@pytest.mark.parametrize("header", [
-    [], {}, {"code": "0", "opaque": 1, "flag": 1}, {"code": 0, "opaque": 1, "flag": 1, "extFields": {"a": 1}},
-    {"code": 0, "opaque": 1, "flag": 1, "remark": 5}, {"code": 0, "opaque": 1, "flag": 1, "extFields": [1]},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "header",
+    [
+        [],
+        {},
+        {"code": "0", "opaque": 1, "flag": 1},
+        {"code": 0, "opaque": 1, "flag": 1, "extFields": {"a": 1}},
+        {"code": 0, "opaque": 1, "flag": 1, "remark": 5},
+        {"code": 0, "opaque": 1, "flag": 1, "extFields": [1]},
+    ],
+)
 def test_another_header_is_refused(header: object) -> None:
     with pytest.raises(BadBytes):
         split(answer(header), "here")
@@ -59,10 +70,13 @@ def test_a_header_of_another_form_or_size_is_refused(frame: memoryview) -> None:
         split(frame, "here")
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    (b'{0:"ip", -1 : {2:3}}', {"0": "ip", "-1": {"2": 3}}),
-    (b'{"a,5:":"{7:","b":[1,2],\n3:"\\",4:"}', {"a,5:": "{7:", "b": [1, 2], "3": '",4:'}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        (b'{0:"ip", -1 : {2:3}}', {"0": "ip", "-1": {"2": 3}}),
+        (b'{"a,5:":"{7:","b":[1,2],\n3:"\\",4:"}', {"a,5:": "{7:", "b": [1, 2], "3": '",4:'}),
+    ],
+)
 def test_numbers_as_keys_are_read_and_texts_stay_as_they_are(text: bytes, value: object) -> None:
     assert parsed(text, "here") == value
 

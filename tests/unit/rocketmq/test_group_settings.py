@@ -5,17 +5,25 @@ import pytest
 from trueup.connectors.rocketmq.replication.group_settings import changed, configs_of, copied
 
 GROUP = {
-    "groupName": "billing", "consumeEnable": False, "brokerId": 0, "whichBrokerWhenConsumeSlowly": 1, "groupSysFlag": 0,
-    "consumeMessageOrderly": True, "retryMaxTimes": 3, "groupRetryPolicy": {"type": "CUSTOMIZED"},
+    "groupName": "billing",
+    "consumeEnable": False,
+    "brokerId": 0,
+    "whichBrokerWhenConsumeSlowly": 1,
+    "groupSysFlag": 0,
+    "consumeMessageOrderly": True,
+    "retryMaxTimes": 3,
+    "groupRetryPolicy": {"type": "CUSTOMIZED"},
     "attributes": {"priority.factor": "50"},
-}  # fmt: skip
+}
 
 
 def test_settings_of_one_cluster_are_not_compared() -> None:
     assert configs_of(GROUP) == {
-        "consumeMessageOrderly": "true", "retryMaxTimes": "3", "groupRetryPolicy": '{"type": "CUSTOMIZED"}',
+        "consumeMessageOrderly": "true",
+        "retryMaxTimes": "3",
+        "groupRetryPolicy": '{"type": "CUSTOMIZED"}',
         "attributes.priority.factor": "50",
-    }  # fmt: skip
+    }
 
 
 def test_settings_of_a_group_make_another_one_equal() -> None:

@@ -136,11 +136,14 @@ class Store:
         return answer(request)
 
 
-@pytest.mark.parametrize(("wrong", "found"), [
-    (LogId("t", 0, "gone"), "none is registered"),
-    (LogId("none", 0, "a"), "error 17"),
-    (LogId("lost", 0, "a"), "closed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wrong", "found"),
+    [
+        (LogId("t", 0, "gone"), "none is registered"),
+        (LogId("none", 0, "a"), "error 17"),
+        (LogId("lost", 0, "a"), "closed"),
+    ],
+)
 def test_a_queue_that_takes_no_offset_stops_no_other(wrong: LogId, found: str) -> None:
     right = LogId("t", 0, "a")
     with ExitStack() as stack:

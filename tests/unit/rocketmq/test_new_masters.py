@@ -51,9 +51,7 @@ class Masters:
                 return answer(request, queueId="0", queueOffset="7", msgId="A")
             case RequestCode.MIN_OFFSET | RequestCode.MAX_OFFSET:
                 return answer(request, offset="0" if request["code"] == RequestCode.MIN_OFFSET else "100")
-        bodies = {
-            RequestCode.ALL_GROUPS: GROUPS, RequestCode.BROKER_RUNTIME: FIGURES, RequestCode.TOPIC_CONFIG: TOPIC,
-        }  # fmt: skip
+        bodies = {RequestCode.ALL_GROUPS: GROUPS, RequestCode.BROKER_RUNTIME: FIGURES, RequestCode.TOPIC_CONFIG: TOPIC}
         return answer(request, body=json.dumps(bodies[request["code"]]).encode())
 
 

@@ -20,8 +20,11 @@ def test_commas_are_accepted_too() -> None:
 def test_every_problem_is_listed() -> None:
     found = problems(endpoint("n1", access_key="a", timeout_ms="soon", secret="x"))
     assert [line.split(":")[0] for line in found] == [
-        "rocketmq.east.secret", "rocketmq.east", "rocketmq.east.timeout.ms", "rocketmq.east.namesrv",
-    ]  # fmt: skip
+        "rocketmq.east.secret",
+        "rocketmq.east",
+        "rocketmq.east.timeout.ms",
+        "rocketmq.east.namesrv",
+    ]
 
 
 def test_options_with_a_problem_are_refused() -> None:

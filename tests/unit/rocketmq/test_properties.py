@@ -6,13 +6,16 @@ from trueup.state.common.errors import Stop
 STRIPPED = without({"DELAY", "REAL_TOPIC", "CLUSTER"})
 
 
-@pytest.mark.parametrize(("raw", "left"), [
-    (b"DELAY\x013\x02a\x011\x02", b"a\x011\x02"),
-    (b"a\x011\x02DELAY\x013\x02", b"a\x011\x02"),
-    (b"a\x011\x02DELAY\x013", b"a\x011\x02"),
-    (b"DELAY\x013\x02CLUSTER\x01x\x02REAL_TOPIC\x01\x02", b""),
-    (b"XDELAY\x013\x02DELAYED\x014\x02a\x01DELAY\x02", b"XDELAY\x013\x02DELAYED\x014\x02a\x01DELAY\x02"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("raw", "left"),
+    [
+        (b"DELAY\x013\x02a\x011\x02", b"a\x011\x02"),
+        (b"a\x011\x02DELAY\x013\x02", b"a\x011\x02"),
+        (b"a\x011\x02DELAY\x013", b"a\x011\x02"),
+        (b"DELAY\x013\x02CLUSTER\x01x\x02REAL_TOPIC\x01\x02", b""),
+        (b"XDELAY\x013\x02DELAYED\x014\x02a\x01DELAY\x02", b"XDELAY\x013\x02DELAYED\x014\x02a\x01DELAY\x02"),
+    ],
+)
 def test_only_the_named_properties_are_removed(raw: bytes, left: bytes) -> None:
     assert STRIPPED.sub(b"", raw) == left
 

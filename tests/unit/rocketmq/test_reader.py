@@ -246,18 +246,24 @@ def test_a_body_that_cannot_be_opened_is_refused_for_another_system() -> None:
         found += reads(reader, 1)
         reader.close()
     assert [(read.records.values, read.next, bool(read.refused), read.idle) for read in found] == [
-        ((b"a", b"damaged"), 2, True, False), ((b"c",), 3, False, True),
-    ]  # fmt: skip
+        ((b"a", b"damaged"), 2, True, False),
+        ((b"c",), 3, False, True),
+    ]
 
 
 LIGHT = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02"
 IN_ITS_QUEUE = LIGHT + b"INNER_MULTI_QUEUE_OFFSET\x017\x02"
 
 
-@pytest.mark.parametrize(("properties", "system", "transform", "refused"), [
-    (IN_ITS_QUEUE, "rocketmq", "", True), (IN_ITS_QUEUE, "rocketmq", "module:function", True),
-    (IN_ITS_QUEUE, "kafka", "", False), (LIGHT, "rocketmq", "", False),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("properties", "system", "transform", "refused"),
+    [
+        (IN_ITS_QUEUE, "rocketmq", "", True),
+        (IN_ITS_QUEUE, "rocketmq", "module:function", True),
+        (IN_ITS_QUEUE, "kafka", "", False),
+        (LIGHT, "rocketmq", "", False),
+    ],
+)
 def test_a_message_in_light_queues_is_refused_for_a_system_that_has_them(
     properties: bytes, system: str, transform: str, refused: bool
 ) -> None:
@@ -311,8 +317,11 @@ def test_a_queue_goes_on_after_a_lost_connection() -> None:
         found += reads(reader, 2)
         reader.close()
     assert [(type(read.error), read.records.values) for read in found] == [
-        (type(None), (b"a",)), (Retry, ()), (type(None), ()), (type(None), (b"b",)),
-    ]  # fmt: skip
+        (type(None), (b"a",)),
+        (Retry, ()),
+        (type(None), ()),
+        (type(None), (b"b",)),
+    ]
 
 
 def test_a_queue_that_lost_its_end_and_grew_again_is_noticed_after_a_lost_connection(

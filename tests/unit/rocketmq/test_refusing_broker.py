@@ -164,16 +164,19 @@ def test_no_second_topic_of_heartbeats_is_made_while_it_may_have_one(servers: Se
         queue_of(servers.client, "only-b")
 
 
-@pytest.mark.parametrize("ask", [
-    lambda servers: servers.admin.topics(["t"]),
-    lambda servers: servers.admin.logs([LogId("t", 0, "a"), LogId("t", 0, "b")]),
-    lambda servers: servers.admin.group_configs(["billing"]),
-    lambda servers: cluster_id(servers.client),
-    lambda servers: servers.groups.offsets(["billing"]),
-    lambda servers: servers.groups.states(),
-    lambda servers: servers.groups.settings(["billing"]),
-    lambda servers: queue_of(servers.client, "t"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda servers: servers.admin.topics(["t"]),
+        lambda servers: servers.admin.logs([LogId("t", 0, "a"), LogId("t", 0, "b")]),
+        lambda servers: servers.admin.group_configs(["billing"]),
+        lambda servers: cluster_id(servers.client),
+        lambda servers: servers.groups.offsets(["billing"]),
+        lambda servers: servers.groups.states(),
+        lambda servers: servers.groups.settings(["billing"]),
+        lambda servers: queue_of(servers.client, "t"),
+    ],
+)
 def test_a_user_that_all_brokers_refuse_is_an_error(servers: Servers, ask: Callable[[Servers], object]) -> None:
     servers.a.handler = servers.b.handler = REFUSALS["refuses"]
     with pytest.raises(Stop, match="User:x is not found"):

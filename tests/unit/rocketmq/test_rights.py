@@ -25,9 +25,10 @@ def client(remark: str) -> Iterator[RocketMqClient]:
         yield made
 
 
-@pytest.mark.parametrize("remark", [
-    "An system error occurred, please try again later.", "The authorizationMetadataProvider is not configured.",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "remark",
+    ["An system error occurred, please try again later.", "The authorizationMetadataProvider is not configured."],
+)
 def test_a_broker_without_acl_is_known_by_its_remark(client: RocketMqClient) -> None:
     with pytest.raises(rights.NoRights):
         rights.rights(client, "a")

@@ -16,11 +16,21 @@ def test_no_bytes_are_no_messages() -> None:
     assert len(decode(memoryview(b""), "here")) == 0
 
 
-@pytest.mark.parametrize(("at", "value", "place"), [
-    (0, b"\x00\x00\x00\x05", 0), (0, b"\xff\xff\xff\xff", 0), (0, b"\x7f\xff\xff\xff", 0), (4, b"\0\0\0\0", 4),
-    (8, b"\x01\x02\x03\x04", 8), (84, b"\x7f\xff\xff\xff", 84), (84, b"\xff\xff\xff\xff", 84), (92, b"\xff", 92),
-    (99, b"\x7f\xff", 99), (99, b"\xff\xff", 99),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("at", "value", "place"),
+    [
+        (0, b"\x00\x00\x00\x05", 0),
+        (0, b"\xff\xff\xff\xff", 0),
+        (0, b"\x7f\xff\xff\xff", 0),
+        (4, b"\0\0\0\0", 4),
+        (8, b"\x01\x02\x03\x04", 8),
+        (84, b"\x7f\xff\xff\xff", 84),
+        (84, b"\xff\xff\xff\xff", 84),
+        (92, b"\xff", 92),
+        (99, b"\x7f\xff", 99),
+        (99, b"\xff\xff", 99),
+    ],
+)
 def test_a_number_that_cannot_be_is_refused_with_its_place(at: int, value: bytes, place: int) -> None:
     damaged = bytearray(WHOLE * 2)
     second = len(WHOLE)

@@ -31,9 +31,10 @@ def pull(request: dict[str, Any]) -> bytes:
 def test_marks_are_those_of_messages_that_links_wrote_and_a_queue_that_may_not_be_read_stops_no_other() -> None:
     searches = {log: TailSearch(Bounds(0, 2), {PREFIX: 0}) for log in (SECRET, LOG)}
     with (
-        broker({RequestCode.PULL: pull}) as peer, RocketMqClient(endpoint(peer)) as client,
+        broker({RequestCode.PULL: pull}) as peer,
+        RocketMqClient(endpoint(peer)) as client,
         closing(RocketMqTails(client, lambda _: HERE)) as tails,
-    ):  # fmt: skip
+    ):
         refused = tails.run(searches)
     assert ([*refused], "error 16" in str(refused[SECRET])) == ([SECRET], True)
     assert searches[LOG].met == {PREFIX: [CopiedRecord(5, 0)]}

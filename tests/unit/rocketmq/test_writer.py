@@ -119,10 +119,13 @@ def test_a_broker_that_started_again_may_have_lost_what_its_queue_did_not_show(m
         wait_until(lambda: isinstance(writer.bounds([LOG])[LOG], Bounds), 60.0, "an end of the queue")
 
 
-@pytest.mark.parametrize(("code", "remark"), [
-    (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal"),
-    (ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "remark"),
+    [
+        (ResponseCode.MESSAGE_ILLEGAL, "the message is illegal"),
+        (ResponseCode.SYSTEM_ERROR, "java.lang.RuntimeException: message body size exceeded"),
+    ],
+)
 def test_a_message_that_the_broker_refuses_is_refused_with_the_reason(code: int, remark: str) -> None:
     written, _ = write(lambda request: answer(request, code, remark=remark), of([b"a"]))
     assert ([*written.offsets], remark in written.refused, written.error) == ([], True, None)
@@ -134,13 +137,16 @@ def test_messages_before_a_refused_one_are_stored() -> None:
     assert ([*written.offsets], "31743" in written.refused) == ([10], True)
 
 
-@pytest.mark.parametrize(("code", "remark", "kind"), [
-    (ResponseCode.BUSY, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry),
-    (ResponseCode.SERVICE_NOT_AVAILABLE, "", Retry),
-    (ResponseCode.FLOW_CONTROL, "", Retry),
-    (ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy", Retry),
-    (ResponseCode.NO_PERMISSION, "no matched policies", Stop),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("code", "remark", "kind"),
+    [
+        (ResponseCode.BUSY, "[TIMEOUT_CLEAN_QUEUE]broker busy", Retry),
+        (ResponseCode.SERVICE_NOT_AVAILABLE, "", Retry),
+        (ResponseCode.FLOW_CONTROL, "", Retry),
+        (ResponseCode.SYSTEM_ERROR, "[PC_SYNCHRONIZED]broker busy", Retry),
+        (ResponseCode.NO_PERMISSION, "no matched policies", Stop),
+    ],
+)
 def test_an_error_is_that_of_the_queue(code: int, remark: str, kind: type[Exception]) -> None:
     written, _ = write(lambda request: answer(request, code, remark=remark), of([b"a"]))
     assert ([*written.offsets], written.refused, type(written.error)) == ([], "", kind)

@@ -71,11 +71,14 @@ def test_a_file_that_is_not_whole_is_found(checkpoint: Path, name: str, harm: Ca
     assert damage(checkpoint).startswith(name)
 
 
-@pytest.mark.parametrize(("missing", "found"), [
-    ("metadata", "metadata is missing"),
-    ("offsets", "its offsets are missing"),
-    ("offsets/2", "batch 2 is committed, but its offsets are missing"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("missing", "found"),
+    [
+        ("metadata", "metadata is missing"),
+        ("offsets", "its offsets are missing"),
+        ("offsets/2", "batch 2 is committed, but its offsets are missing"),
+    ],
+)
 def test_what_is_missing_is_found(checkpoint: Path, missing: str, found: str) -> None:
     path = checkpoint / missing
     shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -89,20 +92,26 @@ def test_a_damaged_checkpoint_is_set_aside_with_its_content(checkpoint: Path) ->
     assert (checkpoint.exists(), (aside / "offsets" / "1").exists()) == (False, True)
 
 
-@pytest.mark.parametrize("error", [
-    "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state.",
-    "java.lang.IllegalStateException: Incomplete log file in version v1",
-    "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        "org.apache.spark.SparkException: [CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] Loading state failed.",
+        "java.lang.IllegalStateException: Incomplete log file in version v1",
+        "[KAFKA_DATA_LOSS.START_OFFSET_RESET] Some data may have been lost",
+    ],
+)
 def test_a_checkpoint_that_spark_cannot_read_is_set_aside(checkpoint: Path, error: str) -> None:
     assert readable(str(checkpoint), "placement", error) is False
 
 
-@pytest.mark.parametrize("error", [
-    "Spark: its JVM ended with signal SIGKILL",
-    "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] Caused by: java.io.IOException: No space left on device",
-    "org.apache.kafka.common.errors.TimeoutException: no response",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "error",
+    [
+        "Spark: its JVM ended with signal SIGKILL",
+        "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] Caused by: java.io.IOException: No space left on device",
+        "org.apache.kafka.common.errors.TimeoutException: no response",
+    ],
+)
 def test_another_error_of_the_query_keeps_the_checkpoint(checkpoint: Path, error: str) -> None:
     assert readable(str(checkpoint), "placement", error) is True
 

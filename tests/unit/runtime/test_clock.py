@@ -49,9 +49,7 @@ def test_a_clock_that_was_set_right_again_is_no_problem() -> None:
 def test_spark_starts_again_once_for_a_clock_that_was_set_back() -> None:
     machine = Machine()
     machine.wall_ms -= HOUR_MS
-    assert [machine.watch.set_back(), machine.watch.set_back()] == [
-        "the clock of this machine was set back by 1h", ""
-    ]  # fmt: skip
+    assert [machine.watch.set_back(), machine.watch.set_back()] == ["the clock of this machine was set back by 1h", ""]
 
 
 @pytest.mark.parametrize("jump_ms", [HOUR_MS, 0, -1_000])

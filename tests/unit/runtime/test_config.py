@@ -55,8 +55,12 @@ def test_other_variables_are_left_alone() -> None:
 
 
 def test_text_from_the_environment_becomes_what_the_key_is() -> None:
-    env = {**ZOOKEEPER, "TRUEUP__PLACEMENT__PAUSED": "true", "TRUEUP__RACKS__TABLE": "{b1: /r1}",
-           "TRUEUP__CLUSTER__AUTORECOVERY": "[ar1:8080, ar2:8080]"}  # fmt: skip
+    env = {
+        **ZOOKEEPER,
+        "TRUEUP__PLACEMENT__PAUSED": "true",
+        "TRUEUP__RACKS__TABLE": "{b1: /r1}",
+        "TRUEUP__CLUSTER__AUTORECOVERY": "[ar1:8080, ar2:8080]",
+    }
     made = load(None, env, {})
     assert (made.section(PlacementSettings).paused, made.racks.table, made.cluster.autorecovery) == (
         True,
@@ -124,8 +128,15 @@ def test_a_link_in_the_file_is_changed_by_the_environment_and_by_flags(tmp_path:
 
 
 def test_a_link_may_be_declared_by_flags_alone() -> None:
-    flags = {"kafka.a.bootstrap": "a:1", "kafka.a.bit": "0", "kafka.b.bootstrap": "b:1", "kafka.b.bit": "1",
-             "links.l.source": "a", "links.l.target": "b", "links.l.topics": "[t]"}  # fmt: skip
+    flags = {
+        "kafka.a.bootstrap": "a:1",
+        "kafka.a.bit": "0",
+        "kafka.b.bootstrap": "b:1",
+        "kafka.b.bit": "1",
+        "links.l.source": "a",
+        "links.l.target": "b",
+        "links.l.topics": "[t]",
+    }
     assert load(None, {}, flags).table(LinkSettings)["l"].topics == ["t"]
 
 

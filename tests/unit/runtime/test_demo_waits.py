@@ -33,11 +33,13 @@ def test_a_wait_for_trueup_shows_sources_that_are_not_up_and_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     status = {
-        "ready": True, "links": [{"link": "h-s", "state": "stalled"}],
+        "ready": True,
+        "links": [{"link": "h-s", "state": "stalled"}],
         "sources": [
-            {"name": "journal", "state": "up", "detail": ""}, {"name": "spark", "state": "down", "detail": "starting"},
+            {"name": "journal", "state": "up", "detail": ""},
+            {"name": "spark", "state": "down", "detail": "starting"},
         ],
-    }  # fmt: skip
+    }
     monkeypatch.setattr(DemoApplication, "status", lambda _: status)
     said, looks = list[str](), itertools.count()
     DemoApplication({}, tmp_path, said.append).wait_until("all links to copy", lambda _: next(looks) == 3)

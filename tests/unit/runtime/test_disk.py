@@ -19,10 +19,16 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
     return Disk(tmp_path)
 
 
-@pytest.mark.parametrize(("disk", "told", "starts"), [
-    (LEAST_BYTES - 1, "nothing can be written to journal, checkpoints and logs", False),
-    (LEAST_BYTES, "it fills up", True), (LOW_BYTES - 1, "it fills up", True), (LOW_BYTES, "", True),
-], indirect=["disk"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("disk", "told", "starts"),
+    [
+        (LEAST_BYTES - 1, "nothing can be written to journal, checkpoints and logs", False),
+        (LEAST_BYTES, "it fills up", True),
+        (LOW_BYTES - 1, "it fills up", True),
+        (LOW_BYTES, "", True),
+    ],
+    indirect=["disk"],
+)
 def test_little_room_is_a_problem_and_less_prevents_a_start(disk: Disk, told: str, starts: bool) -> None:
     assert (told in disk.problem(), bool(told)) == (True, bool(disk.problem()))
     try:

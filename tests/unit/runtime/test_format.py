@@ -7,9 +7,19 @@ from trueup.streams.runtime.format import age, bounded, many, short, since, size
 
 @pytest.mark.parametrize(
     ("ms", "text"),
-    [(None, "-"), (-5, "0s"), (999, "0s"), (45_000, "45s"), (60_000, "1m"), (192_000, "3m12s"), (1_205_000, "20m"),
-     (18_120_000, "5h2m"), (108_000_000, "1d6h"), (1_051_200_000, "12d")],
-)  # fmt: skip
+    [
+        (None, "-"),
+        (-5, "0s"),
+        (999, "0s"),
+        (45_000, "45s"),
+        (60_000, "1m"),
+        (192_000, "3m12s"),
+        (1_205_000, "20m"),
+        (18_120_000, "5h2m"),
+        (108_000_000, "1d6h"),
+        (1_051_200_000, "12d"),
+    ],
+)
 def test_age(ms: int | None, text: str) -> None:
     assert age(ms) == text
 

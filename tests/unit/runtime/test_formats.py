@@ -47,13 +47,7 @@ def agrees(earlier: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
 
 
 LAYOUTS = {
-    "placement": (
-        placement.FORM,
-        [FINDING, ledgers._ROW, fencing._ROW],
-        ledgers._FORM,
-        fencing._FORM,
-        placed.CELLS,
-    ),
+    "placement": (placement.FORM, [FINDING, ledgers._ROW, fencing._ROW], ledgers._FORM, fencing._FORM, placed.CELLS),
     "deletion": (deletion.FORM, [owned_ledgers.NODE, owned_ledgers.OWNED, owned_ledgers.LISTED, LEAK], owned.CELLS),
 }
 

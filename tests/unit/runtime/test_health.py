@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import healthy_status, link_row
 from trueup.streams.health import health
 from trueup.streams.web.engine import VERDICTS
 

@@ -19,11 +19,12 @@ from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import declared
 
 FILE = {
-    "cluster": {"zookeeper": "zk:2181"}, "placement": {"mode": "enforce"},
+    "cluster": {"zookeeper": "zk:2181"},
+    "placement": {"mode": "enforce"},
     "kafka": {"east": {"bootstrap": "e:1", "bit": 0}, "west": {"bootstrap": "w:1", "bit": 1}},
     "links": {"l": {"source": "east", "target": "west", "topics": ["orders"], "mode": "approve"}},
     "logdirs": {"east": {"mode": "enforce"}},
-}  # fmt: skip
+}
 BASE = parse(FILE)
 CONFIG = "t.config"
 KEPT = JournalTopicState("id-1", 0, "compact", 604_800_000, -1)
@@ -250,9 +251,10 @@ def test_settings_of_topics_that_may_not_be_read_are_unknown(broker: Broker, sta
     assert problem.endswith("grant DESCRIBE_CONFIGS on these topics to the user of the journal")
 
 
-@pytest.mark.parametrize(("policy", "ms", "size", "expires"), [
-    ("compact", 1, 1, False), ("delete", -1, -1, False), ("delete", 1, -1, True), ("compact,delete", -1, 1, True),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("policy", "ms", "size", "expires"),
+    [("compact", 1, 1, False), ("delete", -1, -1, False), ("delete", 1, -1, True), ("compact,delete", -1, 1, True)],
+)
 def test_records_expire_by_a_limit_and_a_policy(policy: str, ms: int, size: int, expires: bool) -> None:
     assert bool(expiring({"t": JournalTopicState("i", 0, policy, ms, size)}, "b:1")) is expires
 

@@ -22,12 +22,14 @@ from trueup.streams.config.live import Live
 from trueup.streams.journal.codec import checked, encode
 from trueup.streams.journal.journal import Journal, JournalRecord
 
-BASE = parse({
-    "cluster": {"zookeeper": "zk:2181"},
-    "kafka": {"east": {"bootstrap": "e:1", "bit": 0}, "west": {"bootstrap": "w:1", "bit": 1}},
-    "links": {"l": {"source": "east", "target": "west", "topics": ["orders"]}},
-    "logdirs": {"east": {}},
-})  # fmt: skip
+BASE = parse(
+    {
+        "cluster": {"zookeeper": "zk:2181"},
+        "kafka": {"east": {"bootstrap": "e:1", "bit": 0}, "west": {"bootstrap": "w:1", "bit": 1}},
+        "links": {"l": {"source": "east", "target": "west", "topics": ["orders"]}},
+        "logdirs": {"east": {}},
+    }
+)
 LIVE = live_keys(BASE)
 
 
@@ -108,9 +110,10 @@ def test_a_record_that_cannot_be_applied_is_refused_with_its_reason(name: str, v
 
 def test_every_number_has_bounds() -> None:
     unbounded = [
-        name for name, spec, kind in possible_keys(sections())
+        name
+        for name, spec, kind in possible_keys(sections())
         if kind in (int, float) and None in (spec.metadata["least"], spec.metadata["most"])
-    ]  # fmt: skip
+    ]
     assert unbounded == []
 
 
@@ -120,13 +123,45 @@ def test_what_live_numbers_allow_fits_64_bits_in_nanoseconds() -> None:
 
 
 VALUES = (
-    "0", "-1", "1e999", "-1e999", "NaN", "1" + "0" * 400, "1" + "0" * 4_400, "1e-999", "0.5", "true", "null", '""',
-    '"enforce"', '"1e999"', '"' + "9" * 400 + '"', "[" * 50 + "]" * 50, "[" * 20_000, '{"a":' * 2_000, "[]", "{}",
-    '["a", 1]', '[["a"]]', '["/(a+)+b/"]', '["/a{99999999999}/"]', '["/(?P<a>x)(?P=a)/"]', '["/[/"]', '["\\ud800"]',
-    '["\\u0000"]', '["//"]', '["/"]', '"/a|b/,c"', '"latest"', '"time:9999-12-31T23:59:59Z"',
+    "0",
+    "-1",
+    "1e999",
+    "-1e999",
+    "NaN",
+    "1" + "0" * 400,
+    "1" + "0" * 4_400,
+    "1e-999",
+    "0.5",
+    "true",
+    "null",
+    '""',
+    '"enforce"',
+    '"1e999"',
+    '"' + "9" * 400 + '"',
+    "[" * 50 + "]" * 50,
+    "[" * 20_000,
+    '{"a":' * 2_000,
+    "[]",
+    "{}",
+    '["a", 1]',
+    '[["a"]]',
+    '["/(a+)+b/"]',
+    '["/a{99999999999}/"]',
+    '["/(?P<a>x)(?P=a)/"]',
+    '["/[/"]',
+    '["\\ud800"]',
+    '["\\u0000"]',
+    '["//"]',
+    '["/"]',
+    '"/a|b/,c"',
+    '"latest"',
+    '"time:9999-12-31T23:59:59Z"',
     '"time:0000-00-00T00:00Z"',
-    '["22:00-06:00"]', '["22:00-22:00"]', '["/a/b"]', json.dumps("/" + "(" * 3_000 + "a" + ")" * 3_000 + "/"),
-)  # fmt: skip
+    '["22:00-06:00"]',
+    '["22:00-22:00"]',
+    '["/a/b"]',
+    json.dumps("/" + "(" * 3_000 + "a" + ")" * 3_000 + "/"),
+)
 
 
 def hostile(count: int) -> Iterator[tuple[bytes, bytes]]:

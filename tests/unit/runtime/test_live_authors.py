@@ -102,11 +102,13 @@ def test_a_change_that_was_not_written_is_not_taken_for_a_later_one() -> None:
 
 @pytest.mark.parametrize(
     ("bounds", "key", "asked", "applies"),
-    [({"placement": "approve"}, "placement.mode", "enforce", "approve"),
-     ({"placement": "observe"}, "placement.mode", "approve", "observe"),
-     ({"placement": "approve"}, "placement.mode", "approve", "approve"),
-     ({"links": "observe"}, "placement.mode", "enforce", "enforce")],
-)  # fmt: skip
+    [
+        ({"placement": "approve"}, "placement.mode", "enforce", "approve"),
+        ({"placement": "observe"}, "placement.mode", "approve", "observe"),
+        ({"placement": "approve"}, "placement.mode", "approve", "approve"),
+        ({"links": "observe"}, "placement.mode", "enforce", "enforce"),
+    ],
+)
 def test_a_record_cannot_set_a_mode_above_its_bound(bounds: dict[str, str], key: str, asked: str, applies: str) -> None:
     live = live_of(bounds)
     see(live, record(key, json.dumps(asked)), 1)
@@ -130,8 +132,11 @@ def test_a_bounded_record_is_shown_with_its_place_until_a_valid_one() -> None:
 )
 def test_the_lowest_bound_of_a_link_applies(bounds: dict[str, str]) -> None:
     raw_modes = {"l": {**RAW["links"]["l"], "mode": "observe"}, "m": {**RAW["links"]["m"], "mode": "observe"}}
-    live = Live(parse({**RAW, "links": raw_modes, "access": {"modes_at_most": bounds}}),
-                cast("Journal", Topic([record("links.l.mode", '"enforce"')])), lambda: 0)  # fmt: skip
+    live = Live(
+        parse({**RAW, "links": raw_modes, "access": {"modes_at_most": bounds}}),
+        cast("Journal", Topic([record("links.l.mode", '"enforce"')])),
+        lambda: 0,
+    )
     live.load()
     assert live.now.table(LinkSettings)["l"].mode == "observe"
 
@@ -145,12 +150,16 @@ def test_a_caller_cannot_set_a_mode_above_its_bound() -> None:
 
 @pytest.mark.parametrize(
     ("raw", "problem"),
-    [({"access": {"modes_at_most": {"placement": "loud"}}}, "modes_at_most.placement: expected one of observe"),
-     ({"access": {"modes_at_most": {"placment": "observe"}}}, "did you mean placement"),
-     ({"access": {"modes_at_most": {"links.x": "observe"}}}, "modes_at_most.links.x: expected one of"),
-     ({"access": {"modes_at_most": {"placement": "approve"}}, "placement": {"mode": "enforce"}},
-      "placement.mode: expected at most approve")],
-)  # fmt: skip
+    [
+        ({"access": {"modes_at_most": {"placement": "loud"}}}, "modes_at_most.placement: expected one of observe"),
+        ({"access": {"modes_at_most": {"placment": "observe"}}}, "did you mean placement"),
+        ({"access": {"modes_at_most": {"links.x": "observe"}}}, "modes_at_most.links.x: expected one of"),
+        (
+            {"access": {"modes_at_most": {"placement": "approve"}}, "placement": {"mode": "enforce"}},
+            "placement.mode: expected at most approve",
+        ),
+    ],
+)
 def test_a_file_that_contradicts_itself_is_refused(raw: dict[str, Any], problem: str) -> None:
     with pytest.raises(BadSettings, match=problem):
         parse({"cluster": {"zookeeper": "zk:2181"}, **raw})

@@ -105,8 +105,10 @@ def test_a_broken_connection_of_kafka_python_is_logged_without_a_stack_trace(err
 
 def test_messages_of_kafka_python_pass_once_a_minute_and_others_always() -> None:
     seldom = Connections()
-    records = [logging.makeLogRecord({"name": name, "msg": "no broker", "created": 0.0})
-               for name in ("kafka.net", "kafka.net", "trueup.x", "trueup.x")]  # fmt: skip
+    records = [
+        logging.makeLogRecord({"name": name, "msg": "no broker", "created": 0.0})
+        for name in ("kafka.net", "kafka.net", "trueup.x", "trueup.x")
+    ]
     assert [seldom.filter(record) for record in records] == [True, False, True, True]
 
 
@@ -118,9 +120,13 @@ def json_line(**values: object) -> dict[str, object]:
 
 def test_a_json_line_has_the_event_and_its_fields() -> None:
     assert json_line(port=80, place="a\nb") == {
-        "time": "1970-01-01T00:00:00.007Z", "level": "info", "logger": "trueup.x", "event": "listening", "port": 80,
+        "time": "1970-01-01T00:00:00.007Z",
+        "level": "info",
+        "logger": "trueup.x",
+        "event": "listening",
+        "port": 80,
         "place": "a\nb",
-    }  # fmt: skip
+    }
 
 
 def test_a_field_does_not_replace_one_of_the_line() -> None:
@@ -137,8 +143,12 @@ def test_every_action_is_an_event(caplog: pytest.LogCaptureFixture) -> None:
         History().add(HistoryRow(5, "r1", "repair", "marked", ledger=7, rule="placement.too-few-racks"))
     line = json.loads(JsonLine().format(caplog.records[-1]))
     assert {name: line[name] for name in ("event", "kind", "outcome", "ledger", "who")} == {
-        "event": "action", "kind": "repair", "outcome": "marked", "ledger": 7, "who": "trueup",
-    }  # fmt: skip
+        "event": "action",
+        "kind": "repair",
+        "outcome": "marked",
+        "ledger": 7,
+        "who": "trueup",
+    }
 
 
 def test_an_event_of_a_socket_on_which_kafka_python_does_not_wait_is_no_event_of_the_log() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.cli.fake_engine import FakeEngine, healthy_status, link_row
+from tests.unit.cli.fake_engine import FakeEngine
+from tests.unit.cli.fake_rows import healthy_status, link_row
 from trueup.connectors.contract import LogId, Position, Progress
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import RepairStage
@@ -19,12 +20,21 @@ from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.runtime.metrics import Metrics, behind
 
 PROGRESS = {
-    "name": "placement", "batchId": 7, "batchDuration": 1500, "numInputRows": 1000, "processedRowsPerSecond": 666.6,
+    "name": "placement",
+    "batchId": 7,
+    "batchDuration": 1500,
+    "numInputRows": 1000,
+    "processedRowsPerSecond": 666.6,
     "stateOperators": [{"numRowsTotal": 64, "memoryUsedBytes": 4096}, {"numRowsTotal": 6, "memoryUsedBytes": 4}],
-    "sources": [{"description": "KafkaV2", "endOffset": {"t": {"0": 900, "1": 50}},
-                 "latestOffset": {"t": {"0": 1000, "1": 60}}},
-                {"description": "rate", "endOffset": 3, "latestOffset": 9}],
-}  # fmt: skip
+    "sources": [
+        {
+            "description": "KafkaV2",
+            "endOffset": {"t": {"0": 900, "1": 50}},
+            "latestOffset": {"t": {"0": 1000, "1": 60}},
+        },
+        {"description": "rate", "endOffset": 3, "latestOffset": 9},
+    ],
+}
 
 
 def value(metrics: Metrics, name: str, **labels: str) -> float | None:
@@ -59,9 +69,13 @@ def test_every_series_names_the_cluster(metrics: Metrics) -> None:
 def test_levels_follow_the_status(metrics: Metrics) -> None:
     metrics.status(FakeEngine().drill().state)
     result = {
-        "trueup_oldest_drift_seconds": 240.0, "trueup_marks_cap": 200.0, "trueup_ready": 1.0, "trueup_paused": 0.0,
-        "trueup_held": 0.0, "trueup_ledgers_without_copies": 1.0,
-    }  # fmt: skip
+        "trueup_oldest_drift_seconds": 240.0,
+        "trueup_marks_cap": 200.0,
+        "trueup_ready": 1.0,
+        "trueup_paused": 0.0,
+        "trueup_held": 0.0,
+        "trueup_ledgers_without_copies": 1.0,
+    }
     assert {name: value(metrics, name) for name in result} == result
 
 
@@ -113,9 +127,12 @@ def test_labels_of_findings_are_the_table_of_rules(metrics: Metrics) -> None:
 def test_progress_of_a_query(metrics: Metrics) -> None:
     metrics.on_progress(PROGRESS)
     result = {
-        "trueup_batch_rows_total": 1000, "trueup_behind_records": 110, "trueup_state_rows": 70,
-        "trueup_state_memory_bytes": 4100, "trueup_batch_duration_seconds_sum": 1.5,
-    }  # fmt: skip
+        "trueup_batch_rows_total": 1000,
+        "trueup_behind_records": 110,
+        "trueup_state_rows": 70,
+        "trueup_state_memory_bytes": 4100,
+        "trueup_batch_duration_seconds_sum": 1.5,
+    }
     assert {name: value(metrics, name, query="placement") for name in result} == result
 
 
@@ -126,9 +143,13 @@ def test_an_idle_report_is_no_batch(metrics: Metrics) -> None:
 
 @pytest.mark.parametrize(
     "progress",
-    [{}, {"name": None, "sources": None, "stateOperators": None}, {"sources": [{"endOffset": None}]},
-     {"sources": [{"endOffset": {}, "latestOffset": None}], "numInputRows": 3}],
-)  # fmt: skip
+    [
+        {},
+        {"name": None, "sources": None, "stateOperators": None},
+        {"sources": [{"endOffset": None}]},
+        {"sources": [{"endOffset": {}, "latestOffset": None}], "numInputRows": 3},
+    ],
+)
 def test_a_report_with_gaps_is_taken(metrics: Metrics, progress: dict[str, Any]) -> None:
     metrics.on_progress(progress)
     assert value(metrics, "trueup_behind_records", query="unnamed") == 0
@@ -199,9 +220,11 @@ def test_links_have_a_state_lag_and_heartbeat() -> None:
     metrics = linked()
     metrics.status(healthy_status() | {"links": [link_row("east-west", state="stalled", lag_records=9, lag_ms=65_000)]})
     result = {
-        "trueup_link_lag_records": 9.0, "trueup_link_lag_seconds": 65.0, "trueup_link_heartbeat_age_seconds": 3.0,
+        "trueup_link_lag_records": 9.0,
+        "trueup_link_lag_seconds": 65.0,
+        "trueup_link_heartbeat_age_seconds": 3.0,
         "trueup_link_partitions": 2.0,
-    }  # fmt: skip
+    }
     states = [value(metrics, "trueup_link_state", link="east-west", state=s) for s in ("up", "stalled")]
     assert ({name: value(metrics, name, link="east-west") for name in result}, states) == (result, [0, 1])
 

@@ -14,9 +14,11 @@ from trueup.streams.runtime.spark.cluster import bucket_options, bundle, shipped
 from trueup.streams.runtime.spark.session import _joined_java
 
 BUCKET = SparkSettings(
-    checkpoint="s3a://states/trueup/", checkpoint_endpoint="http://s3:9000/", checkpoint_key_env="K",
+    checkpoint="s3a://states/trueup/",
+    checkpoint_endpoint="http://s3:9000/",
+    checkpoint_key_env="K",
     checkpoint_secret_env="S",
-)  # fmt: skip
+)
 PREFIX = "spark.hadoop.fs.s3a.bucket.states."
 
 
@@ -44,9 +46,7 @@ def test_other_locations_need_no_settings_of_a_bucket() -> None:
 def test_jars_and_files_of_the_operator_are_shipped_with_those_of_trueup(tmp_path: Path) -> None:
     spark = SparkSettings(conf={"spark.jars": "/own.jar", "spark.submit.pyFiles": "/own.zip"})
     found = shipped(spark, [Path("/a.jar"), Path("/b.jar")], tmp_path)
-    assert found == {
-        "spark.jars": "/a.jar,/b.jar,/own.jar", "spark.submit.pyFiles": f"{tmp_path}/trueup.zip,/own.zip",
-    }  # fmt: skip
+    assert found == {"spark.jars": "/a.jar,/b.jar,/own.jar", "spark.submit.pyFiles": f"{tmp_path}/trueup.zip,/own.zip"}
 
 
 def test_the_package_for_executors_runs_from_bytecode(tmp_path: Path) -> None:
@@ -65,8 +65,9 @@ def test_every_source_for_executors_has_its_bytecode(tmp_path: Path) -> None:
 
 def test_checkpoints_are_in_the_data_directory_unless_a_location_is_set(tmp_path: Path) -> None:
     assert (folder_of(SparkSettings(), tmp_path), folder_of(BUCKET, tmp_path)) == (
-        f"file://{tmp_path}/checkpoints", "s3a://states/trueup",
-    )  # fmt: skip
+        f"file://{tmp_path}/checkpoints",
+        "s3a://states/trueup",
+    )
 
 
 def test_standbys_that_share_a_location_have_names_of_their_own() -> None:

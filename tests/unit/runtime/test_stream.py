@@ -166,9 +166,14 @@ def application() -> Iterator[Application]:
     streams = {TALLY.name: TALLY.make(context)}
     try:
         yield Application(
-            live, journal, {name: stream for name, stream in streams.items() if stream}, supervisor,
-            Listener(lambda _: None), lambda: NOW, context.history,
-        )  # fmt: skip
+            live,
+            journal,
+            {name: stream for name, stream in streams.items() if stream},
+            supervisor,
+            Listener(lambda _: None),
+            lambda: NOW,
+            context.history,
+        )
     finally:
         STREAMS.remove(TALLY)
 
@@ -423,9 +428,14 @@ def test_the_journal_has_the_topics_of_all_streams() -> None:
 
 
 GENERAL = (
-    "state/settings/settings.py", "state/settings/section.py", "streams/config/file.py", "streams/config/live.py",
-    "streams/journal/codec.py", "streams/journal/journal.py", "streams/journal/topic.py",
-)  # fmt: skip
+    "state/settings/settings.py",
+    "state/settings/section.py",
+    "streams/config/file.py",
+    "streams/config/live.py",
+    "streams/journal/codec.py",
+    "streams/journal/journal.py",
+    "streams/journal/topic.py",
+)
 
 
 def test_settings_and_journal_import_no_stream() -> None:

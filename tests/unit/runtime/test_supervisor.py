@@ -119,9 +119,13 @@ def test_watchers_of_zookeeper_outlive_defects(supervisor: Supervisor, name: str
 
 
 LOOPS = {
-    "sides": "look", "alignment": "align", "committed offsets": "committed", "groups": "move",
-    "groups back": "move_back", "heartbeat": "heart",
-}  # fmt: skip
+    "sides": "look",
+    "alignment": "align",
+    "committed offsets": "committed",
+    "groups": "move",
+    "groups back": "move_back",
+    "heartbeat": "heart",
+}
 
 
 @pytest.mark.parametrize("kind", LOOPS)
@@ -162,8 +166,9 @@ def test_sparks_listener_hides_no_defect_and_goes_on(supervisor: Supervisor) -> 
     flaky.broken = False
     listener.onQueryProgress(event)
     assert ([text.partition(",")[0] for text in reported], supervisor.failing()) == (
-        ["listener failed: OverflowError: too large"], [],
-    )  # fmt: skip
+        ["listener failed: OverflowError: too large"],
+        [],
+    )
 
 
 def test_the_frames_of_java_do_not_hide_what_happened() -> None:
@@ -283,8 +288,10 @@ def test_a_check_that_fails_keeps_queries_from_starting(supervisor: Supervisor) 
     flaky.broken = False
     wait_until(lambda: supervisor.tend() or queries, WAIT_S, "the query")  # type: ignore[func-returns-value]
     assert (reported[0].startswith("spark failed: Retry: expected Spark to run"), early, supervisor.failing()) == (
-        True, 0, [],
-    )  # fmt: skip
+        True,
+        0,
+        [],
+    )
 
 
 def test_the_wait_grows_with_each_failure_of_a_check(supervisor: Supervisor) -> None:

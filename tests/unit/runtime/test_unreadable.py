@@ -174,9 +174,9 @@ def test_the_query_of_deletion_skips_garbage() -> None:
     names = ("ledgers", "owners", "topology")
     rows = [(kind, one.body) for kind, what in enumerate(names) for one in of(what) if one.body is not None]
     rows += [(deletion.LEDGER, SOUND), (deletion.TOPOLOGY, topology_bytes(topology(3)))]
-    batch = pa.RecordBatch.from_pydict({
-        "kind": pa.array([kind for kind, _ in rows], pa.int32()), "value": pa.array([b for _, b in rows], pa.binary()),
-    })  # fmt: skip
+    batch = pa.RecordBatch.from_pydict(
+        {"kind": pa.array([kind for kind, _ in rows], pa.int32()), "value": pa.array([b for _, b in rows], pa.binary())}
+    )
     routed = [row for part in deletion.route(1)(iter([batch])) for row in part.to_pylist()]
     ledgers, _, epoch = deletion.split(iter([pd.DataFrame(routed)]))
     assert (7 in ledgers.rows["ledger"].tolist(), epoch) == (True, 3)
@@ -214,8 +214,11 @@ def test_a_repair_writes_the_record_before_it_again_or_deletes_the_key(broker: B
         broker.write(made.topic(what), key, b"garbage")
     planned = repair.plan(journal(broker, key_file))
     assert sorted((one.bad.key, one.before is not None) for one in planned) == [
-        (b"o", False), (b"placement.mode", True), (b"topology", True), (b"\xff", False),
-    ]  # fmt: skip
+        (b"o", False),
+        (b"placement.mode", True),
+        (b"topology", True),
+        (b"\xff", False),
+    ]
     repair.execute(made, planned)
     # Compaction keeps the newest of each key.
     newest = {(entry.topic, entry.key): entry for entry in broker.entries}

@@ -160,6 +160,10 @@ def test_maven_is_asked_for_the_roots() -> None:
 def test_versions_are_imported_and_jars_left_out_of_every_root() -> None:
     asked = ElementTree.fromstring(pom("# import v:bom:9\n# without h:b\n# root g:a:1\n"))
     assert [element.text for element in asked.iterfind("dependencyManagement/*/*/*")][:5] == [
-        "v", "bom", "9", "pom", "import"
-    ]  # fmt: skip
+        "v",
+        "bom",
+        "9",
+        "pom",
+        "import",
+    ]
     assert [element.text for element in asked.iterfind("dependencies//exclusion/*")] == ["h", "b"]

@@ -55,12 +55,19 @@ def test_a_problem_names_its_key(raw: dict[str, Any], key: str) -> None:
 @pytest.mark.parametrize(
     ("url", "private"),
     [
-        ("https://id.example/x", True), ("http://127.0.0.1:1", True), ("http://[::1]:1", True),
-        ("http://localhost:1", True), ("http://id.example", False), ("http://127.0.0.1.example", False),
-        ("https://u:p@id.example", False), ("file:///etc/passwd", False), ("https://", False), ("", False),
+        ("https://id.example/x", True),
+        ("http://127.0.0.1:1", True),
+        ("http://[::1]:1", True),
+        ("http://localhost:1", True),
+        ("http://id.example", False),
+        ("http://127.0.0.1.example", False),
+        ("https://u:p@id.example", False),
+        ("file:///etc/passwd", False),
+        ("https://", False),
+        ("", False),
         ("https://[", False),
     ],
-)  # fmt: skip
+)
 def test_keys_come_only_from_urls_that_nobody_can_change(url: str, private: bool) -> None:
     assert is_private(url) is private
 
@@ -68,8 +75,11 @@ def test_keys_come_only_from_urls_that_nobody_can_change(url: str, private: bool
 def test_nested_claims_are_found() -> None:
     claims = {"realm_access": {"roles": ["ops", 7]}, "a.b": "x y", "deep": {"not": 1}}
     assert [values_of(claims, path) for path in ("realm_access.roles", "a.b", "deep.not.there", "none")] == [
-        ["ops"], ["x", "y"], [], [],
-    ]  # fmt: skip
+        ["ops"],
+        ["x", "y"],
+        [],
+        [],
+    ]
 
 
 def test_everybody_can_have_a_role() -> None:

@@ -25,11 +25,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ("east", KafkaCluster("o:1", 1), "other.east: expected another name than that of kafka.east; found 'east'"),
         ("west", KafkaCluster("o:1", 0), "other.west.bit: expected another than that of kafka.east; found 0"),
-        (
-            "west",
-            KafkaCluster("e:1", 1),
-            "other.west.namesrv: expected another cluster than kafka.east; found e:1",
-        ),
+        ("west", KafkaCluster("e:1", 1), "other.west.namesrv: expected another cluster than kafka.east; found e:1"),
         ("west", KafkaCluster("o", 1), "other.west.namesrv: expected host:port[,host:port...]; found 'o'"),
     ],
 )
@@ -46,13 +42,24 @@ def test_a_cluster_that_has_problems_of_its_own_keeps_its_name() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "keys", "problem"),
     [
-        ("west", "east", {"topics": ["a.b"]}, ("topics: expected names that Other allows, or /regular expressions/; "
-         "found 'a.b'")),
-        ("east", "west", {"rename": "a.{topic}"}, ("rename: expected a name that Other allows with {topic} in it (for "
-         "one topic use into); found 'a.{topic}'")),
+        (
+            "west",
+            "east",
+            {"topics": ["a.b"]},
+            ("topics: expected names that Other allows, or /regular expressions/; found 'a.b'"),
+        ),
+        (
+            "east",
+            "west",
+            {"rename": "a.{topic}"},
+            (
+                "rename: expected a name that Other allows with {topic} in it (for "
+                "one topic use into); found 'a.{topic}'"
+            ),
+        ),
         ("east", "north", {}, "target: expected one of kafka: east; other: west; found 'north'"),
     ],
-)  # fmt: skip
+)
 def test_topics_are_named_as_the_system_at_their_end_allows(
     source: str, target: str, keys: dict[str, object], problem: str
 ) -> None:

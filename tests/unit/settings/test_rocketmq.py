@@ -47,28 +47,42 @@ def test_variables_are_checked_by_name() -> None:
     assert found == ["rocketmq.hangzhou.secret_key_env: expected a variable that is set; found 'RMQ_SK' unset"]
 
 
-@pytest.mark.parametrize(("cluster", "text"), [
-    ({"access_key_env": "A"}, "hangzhou.secret_key_env: expected the name of a variable because access_key_env is set"),
-    ({"secret_key_env": "A"}, "hangzhou.access_key_env: expected the name of a variable because secret_key_env is set"),
-    ({"options": {"secret.key": "hidden"}}, ("hangzhou.options: expected keys tls.*, timeout.ms, "
-                                              "replicator.source; found 'secret.key'")),
-    ({"namesrv": "n1"}, "hangzhou.namesrv: expected host:port[,host:port...]; found 'n1'"),
-    ({"namesrv": "n1:9876,k:9092"}, "hangzhou.namesrv: expected another cluster than kafka.events; found k:9092"),
-    ({"bit": 0}, "hangzhou.bit: expected another than that of kafka.events; found 0"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cluster", "text"),
+    [
+        (
+            {"access_key_env": "A"},
+            "hangzhou.secret_key_env: expected the name of a variable because access_key_env is set",
+        ),
+        (
+            {"secret_key_env": "A"},
+            "hangzhou.access_key_env: expected the name of a variable because secret_key_env is set",
+        ),
+        (
+            {"options": {"secret.key": "hidden"}},
+            ("hangzhou.options: expected keys tls.*, timeout.ms, replicator.source; found 'secret.key'"),
+        ),
+        ({"namesrv": "n1"}, "hangzhou.namesrv: expected host:port[,host:port...]; found 'n1'"),
+        ({"namesrv": "n1:9876,k:9092"}, "hangzhou.namesrv: expected another cluster than kafka.events; found k:9092"),
+        ({"bit": 0}, "hangzhou.bit: expected another than that of kafka.events; found 0"),
+    ],
+)
 def test_a_cluster_that_cannot_be_used_is_refused(cluster: dict[str, Any], text: str) -> None:
     found = problem(cluster)
     assert text in found
     assert "hidden" not in found
 
 
-@pytest.mark.parametrize(("link", "text"), [
-    ({"rename": "from.{topic}"}, "links.in.rename: expected a name that RocketMQ allows with {topic} in it"),
-    ({"into": "all.orders"}, "links.in.into: expected a name that RocketMQ allows"),
-    ({"heartbeat_topic": "my.beats"}, "links.in.heartbeat_topic: expected a name that RocketMQ allows"),
-    ({"failures": "dead-letter"}, "links.in.dead_letter_topic: expected a name that RocketMQ allows"),
-    ({"into": "rmq_sys_all"}, "links.in.into: expected a name that RocketMQ allows, not an internal one"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("link", "text"),
+    [
+        ({"rename": "from.{topic}"}, "links.in.rename: expected a name that RocketMQ allows with {topic} in it"),
+        ({"into": "all.orders"}, "links.in.into: expected a name that RocketMQ allows"),
+        ({"heartbeat_topic": "my.beats"}, "links.in.heartbeat_topic: expected a name that RocketMQ allows"),
+        ({"failures": "dead-letter"}, "links.in.dead_letter_topic: expected a name that RocketMQ allows"),
+        ({"into": "rmq_sys_all"}, "links.in.into: expected a name that RocketMQ allows, not an internal one"),
+    ],
+)
 def test_names_that_rocketmq_does_not_allow_are_refused_with_what_made_them(link: dict[str, Any], text: str) -> None:
     assert text in problem({}, **link)
 
@@ -83,9 +97,20 @@ def test_names_that_rocketmq_allows(name: str) -> None:
     assert not internal(name)
 
 
-@pytest.mark.parametrize("name", [
-    "%RETRY%billing", "%DLQ%billing", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC", "TBW102", "SELF_TEST_TOPIC",
-    "SCHEDULE_TOPIC_XXXX", "OFFSET_MOVED_EVENT", "TRANS_CHECK_MAX_TIME_TOPIC", "trueup-heartbeats",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "name",
+    [
+        "%RETRY%billing",
+        "%DLQ%billing",
+        "rmq_sys_wheel_timer",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "TBW102",
+        "SELF_TEST_TOPIC",
+        "SCHEDULE_TOPIC_XXXX",
+        "OFFSET_MOVED_EVENT",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "trueup-heartbeats",
+    ],
+)
 def test_topics_of_rocketmq_itself_are_not_copied(name: str) -> None:
     assert internal(name)

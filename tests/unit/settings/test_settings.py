@@ -32,8 +32,11 @@ def test_settings_reach_other_processes():
 def test_every_problem_is_reported_at_once():
     raw = {"cluster": {"zookeeper": 3}, "placement": {"mode": "go", "hold_share": 2}, "sparc": {}}
     assert [p.split(":")[0] for p in problems(raw)] == [
-        "sparc", "cluster.zookeeper", "placement.mode", "placement.hold_share",
-    ]  # fmt: skip
+        "sparc",
+        "cluster.zookeeper",
+        "placement.mode",
+        "placement.hold_share",
+    ]
 
 
 def test_a_number_where_truth_is_wanted_is_refused():
@@ -67,14 +70,20 @@ def test_nothing_is_deleted_without_knowing_the_cluster():
     with pytest.raises(BadSettings) as caught:
         parse({"cluster": {"zookeeper": "h:2181"}, "deletion": {"owners": "pulsar", "mode": "enforce"}})
     assert [problem.partition(":")[0] for problem in caught.value.problems] == [
-        "deletion.instance", "deletion.exclusive",
-    ]  # fmt: skip
+        "deletion.instance",
+        "deletion.exclusive",
+    ]
 
 
 def test_owners_of_ledgers_need_their_cluster():
     with pytest.raises(BadSettings, match=r"deletion\.owners: expected none without cluster\.zookeeper"):
-        parse({"kafka": {"east": {"bootstrap": "e:9092", "bit": 0}}, "logdirs": {"east": {}},
-               "deletion": {"owners": "pulsar"}})  # fmt: skip
+        parse(
+            {
+                "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}},
+                "logdirs": {"east": {}},
+                "deletion": {"owners": "pulsar"},
+            }
+        )
 
 
 def test_the_nearest_key_is_named():

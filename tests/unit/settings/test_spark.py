@@ -26,8 +26,9 @@ def test_a_cluster_with_a_shared_location_and_a_journal_is_accepted(location: st
 @pytest.mark.parametrize("master", ["spark://h:7077", "yarn", "k8s://https://h:6443"])
 def test_a_cluster_needs_a_location_and_a_journal_that_executors_reach(master: str) -> None:
     assert problems({"cluster": GOOD["cluster"], "spark": {"master": master}}) == [
-        "journal.bootstrap", "spark.checkpoint",
-    ]  # fmt: skip
+        "journal.bootstrap",
+        "spark.checkpoint",
+    ]
 
 
 @pytest.mark.parametrize("location", ["checkpoints", "s3a://key:word@states/x", "s3a:///x", "s3a://states /x"])

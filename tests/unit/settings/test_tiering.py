@@ -52,5 +52,9 @@ def test_problems_are_reported_with_their_key(store: dict[str, Any], problem: st
 def test_all_problems_are_reported_at_once() -> None:
     reported = problems(a={"bucket": "x", "endpoint": "y"}, b={**GOOD, "key_env": "K"}, c=GOOD, d=GOOD)
     assert [line.partition(":")[0] for line in reported] == [
-        "stores.a.bucket", "stores.a.endpoint", "stores.b.secret_env", "stores.c", "stores.d",
-    ]  # fmt: skip
+        "stores.a.bucket",
+        "stores.a.endpoint",
+        "stores.b.secret_env",
+        "stores.c",
+        "stores.d",
+    ]

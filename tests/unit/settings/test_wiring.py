@@ -54,8 +54,13 @@ def test_every_problem_is_reported_at_once():
         "links": {"a": {**EAST_WEST, "copy": "some", "colour": 1}, "b": {**WEST_EAST, "start": "noon"}},
     }
     assert [problem.partition(":")[0] for problem in problems(raw)] == [
-        "cluster.zookeeper", "kafka.east.bit", "kafka.west.bit", "links.a.colour", "links.a.copy", "links.b.start",
-    ]  # fmt: skip
+        "cluster.zookeeper",
+        "kafka.east.bit",
+        "kafka.west.bit",
+        "links.a.colour",
+        "links.a.copy",
+        "links.b.start",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,55 +69,88 @@ def test_every_problem_is_reported_at_once():
         ({"source": "south"}, "source: expected one of kafka: east, west, north; found 'south'"),
         ({"target": "east"}, "target: expected another cluster than links.east-west.source; found 'east'"),
         ({"topics": ["/a(/"]}, "topics: expected a regular expression between slashes; found '/a(/': missing ): a("),
-        ({"exclude": ["//"]}, ("exclude: expected a regular expression between slashes; found '//': the expression is "
-         "empty")),
+        (
+            {"exclude": ["//"]},
+            ("exclude: expected a regular expression between slashes; found '//': the expression is empty"),
+        ),
         ({"topics": ["a b"]}, "topics: expected names that Kafka allows, or /regular expressions/; found 'a b'"),
-        ({"topics": ["__consumer_offsets"]}, ("topics: expected topics that applications write; found "
-         "'__consumer_offsets', which is internal")),
-        ({"rename": "copy"}, ("rename: expected a name that Kafka allows with {topic} in it (for one topic use into); "
-         "found 'copy'")),
-        ({"rename": "{topic}{x}"}, ("rename: expected a name that Kafka allows with {topic} in it (for one topic use "
-         "into); found '{topic}{x}'")),
-        ({"into": "all", "rename": "x.{topic}"}, ("rename: expected nothing because links.east-west.into is set; found "
-         "'x.{topic}'")),
+        (
+            {"topics": ["__consumer_offsets"]},
+            ("topics: expected topics that applications write; found '__consumer_offsets', which is internal"),
+        ),
+        (
+            {"rename": "copy"},
+            ("rename: expected a name that Kafka allows with {topic} in it (for one topic use into); found 'copy'"),
+        ),
+        (
+            {"rename": "{topic}{x}"},
+            (
+                "rename: expected a name that Kafka allows with {topic} in it (for one topic use "
+                "into); found '{topic}{x}'"
+            ),
+        ),
+        (
+            {"into": "all", "rename": "x.{topic}"},
+            ("rename: expected nothing because links.east-west.into is set; found 'x.{topic}'"),
+        ),
         ({"into": "trueup.x"}, "into: expected a name that Kafka allows, not an internal one; found 'trueup.x'"),
-        ({"dead_letter_topic": "{topic}"}, ("dead_letter_topic: expected another topic than what is copied; found "
-         "'{topic}'")),
-        ({"start": "time:2026-02-30T00:00:00Z"}, ("start: expected earliest, latest, time:2026-01-31T00:00:00Z or "
-         "group:NAME; found 'time:2026-02-30T00:00:00Z'")),
+        (
+            {"dead_letter_topic": "{topic}"},
+            ("dead_letter_topic: expected another topic than what is copied; found '{topic}'"),
+        ),
+        (
+            {"start": "time:2026-02-30T00:00:00Z"},
+            (
+                "start: expected earliest, latest, time:2026-01-31T00:00:00Z or "
+                "group:NAME; found 'time:2026-02-30T00:00:00Z'"
+            ),
+        ),
         ({"slow_s": 5}, "slow_s: expected more than links.east-west.heartbeat_s, 10.0; found 5.0"),
         ({"stalled_s": 20}, "stalled_s: expected more than links.east-west.slow_s, 30.0; found 20.0"),
-        ({"failures": "hook"}, ("hook: expected module:function because links.east-west.failures is hook; found "
-         "nothing")),
+        (
+            {"failures": "hook"},
+            ("hook: expected module:function because links.east-west.failures is hook; found nothing"),
+        ),
         ({"hook": "a.b:c"}, "failures: expected hook because links.east-west.hook is set; found 'stop'"),
         ({"transform": "a.b"}, "transform: expected module:function; found 'a.b'"),
-        ({"transform": "a:b", "copy": "batches"}, ("copy: expected records or auto because links.east-west.transform "
-         "processes every record; found 'batches'")),
-        ({"failures": "dead-letter", "copy": "batches"}, ("copy: expected records or auto because "
-         "links.east-west.failures handles single records; found 'batches'")),
+        (
+            {"transform": "a:b", "copy": "batches"},
+            (
+                "copy: expected records or auto because links.east-west.transform "
+                "processes every record; found 'batches'"
+            ),
+        ),
+        (
+            {"failures": "dead-letter", "copy": "batches"},
+            ("copy: expected records or auto because links.east-west.failures handles single records; found 'batches'"),
+        ),
         ({"align": ["acl"]}, "align: expected any of partitions, configs, groups, acls; found ['acl']"),
         ({"in_flight": 6}, "in_flight: expected a whole number, at least 1, at most 5; found 6"),
     ],
-)  # fmt: skip
+)
 def test_a_link_that_cannot_work_is_refused(keys: dict[str, object], problem: str):
     assert wrong(**keys) == [f"links.east-west.{problem}"]
 
 
 def test_a_link_without_required_settings_is_reported_with_them():
     assert [line.partition(":")[0] for line in problems({"kafka": KAFKA, "links": {"l": None}})] == [
-        "links.l.source", "links.l.target", "links.l.topics",
-    ]  # fmt: skip
+        "links.l.source",
+        "links.l.target",
+        "links.l.topics",
+    ]
 
 
 @pytest.mark.parametrize(
     ("cluster", "problem"),
     [
         ({"bootstrap": "x:1", "bit": 0}, "kafka.south.bit: expected another than that of kafka.east; found 0"),
-        ({"bootstrap": "w2:9092", "bit": 9}, ("kafka.south.bootstrap: expected another cluster than kafka.west; found "
-         "w2:9092")),
+        (
+            {"bootstrap": "w2:9092", "bit": 9},
+            ("kafka.south.bootstrap: expected another cluster than kafka.west; found w2:9092"),
+        ),
         ({"bootstrap": "x", "bit": 9}, "kafka.south.bootstrap: expected host:port[,host:port...]; found 'x'"),
     ],
-)  # fmt: skip
+)
 def test_clusters_that_cannot_be_distinguished_are_refused(cluster: dict[str, object], problem: str):
     assert problems({"kafka": {**KAFKA, "south": cluster}, "links": {"l": EAST_WEST}}) == [problem]
 
@@ -234,8 +272,11 @@ def test_everything_wrong_with_log_directories_is_reported_at_once():
     bad = {"windows": ["22:00-22:00"], "exclude": ["/(/"], "exclude_dirs": ["data"]}
     result = problems({"kafka": KAFKA, "logdirs": {"south": bad}})
     assert [line.split(":")[0] for line in result] == [
-        "logdirs.south", "logdirs.south.exclude", "logdirs.south.exclude_dirs", "logdirs.south.windows",
-    ]  # fmt: skip
+        "logdirs.south",
+        "logdirs.south.exclude",
+        "logdirs.south.exclude_dirs",
+        "logdirs.south.windows",
+    ]
 
 
 def test_a_live_window_that_is_none_is_refused():

@@ -32,17 +32,33 @@ def rows(*found: list[Message], tier: Tier = Tier.TIERED) -> list[dict[str, Any]
 
 def test_a_message_has_all_columns() -> None:
     given = {
-        "publish_time": 1_500, "event_time": 2_000, "partition_key": b"k", "ordering_key": b"o",
-        "schema_version": b"\0" * 8, "properties": [(b"a", b"1")],
-    }  # fmt: skip
+        "publish_time": 1_500,
+        "event_time": 2_000,
+        "partition_key": b"k",
+        "ordering_key": b"o",
+        "schema_version": b"\0" * 8,
+        "properties": [(b"a", b"1")],
+    }
     (row,) = rows(messages(encoded(b"hello", **given)))
     assert row == {
-        "topic": "persistent://t/ns/a-partition-2", "partition": 2, "ledger": 7, "entry": 3, "batch_index": -1,
-        "message_id": "7:3", "key": b"k", "ordering_key": b"o", "value": b"hello", "properties": [("a", "1")],
+        "topic": "persistent://t/ns/a-partition-2",
+        "partition": 2,
+        "ledger": 7,
+        "entry": 3,
+        "batch_index": -1,
+        "message_id": "7:3",
+        "key": b"k",
+        "ordering_key": b"o",
+        "value": b"hello",
+        "properties": [("a", "1")],
         "publish_time": datetime(1970, 1, 1, 0, 0, 1, 500_000, UTC),
-        "event_time": datetime(1970, 1, 1, 0, 0, 2, 0, UTC), "producer": "p", "sequence": 5,
-        "schema_version": b"\0" * 8, "encrypted": False, "tier": "tiered",
-    }  # fmt: skip
+        "event_time": datetime(1970, 1, 1, 0, 0, 2, 0, UTC),
+        "producer": "p",
+        "sequence": 5,
+        "schema_version": b"\0" * 8,
+        "encrypted": False,
+        "tier": "tiered",
+    }
 
 
 def test_what_a_message_does_not_have_is_null() -> None:

@@ -68,8 +68,10 @@ def damaged(*found: Damage) -> ReadReport:
 
 
 def test_the_entries_of_a_bookie_are_one_range(engine: FakeEngine, address: str):
-    found = damaged(*(Damage(7, entry, "b1:3181", "NO_ENTRY", missing=True) for entry in (3, 4, 9)),
-                    Damage(7, 5, "b2:3181", "a digest"))  # fmt: skip
+    found = damaged(
+        *(Damage(7, entry, "b1:3181", "NO_ENTRY", missing=True) for entry in (3, 4, 9)),
+        Damage(7, 5, "b2:3181", "a digest"),
+    )
     send(at(address), found)
     assert engine.reported == [(ReplicaRange(7, "b1:3181", 3, 9), True), (ReplicaRange(7, "b2:3181", 5, 5), False)]
 

@@ -21,9 +21,10 @@ def test_a_topic_begins_with_its_first_ledger() -> None:
     assert (offsets.begin_of(LEDGERS), offsets.begin_of([])) == ((3, 0), BEGIN)
 
 
-@pytest.mark.parametrize(("ledgers", "last", "end"), [
-    (LEDGERS, 6, (8, 7)), (LEDGERS, -1, (8, 0)), (LEDGERS[:2], -1, (5, 4)), ([], -1, BEGIN),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ledgers", "last", "end"),
+    [(LEDGERS, 6, (8, 7)), (LEDGERS, -1, (8, 0)), (LEDGERS[:2], -1, (5, 4)), ([], -1, BEGIN)],
+)
 def test_a_topic_ends_after_its_last_readable_entry(ledgers: list[LedgerInfo], last: int, end: tuple[int, int]) -> None:
     assert offsets.end_of(ledgers, last) == end
 

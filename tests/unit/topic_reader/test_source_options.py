@@ -52,15 +52,21 @@ def test_a_secret_is_refused_and_not_shown() -> None:
 @pytest.mark.parametrize(
     ("given", "named"),
     [
-        ({}, "topics"), ({"topics": "/(/"}, "topics"), ({"topics": "a", "from": "x"}, "from, to"),
-        ({"topics": "a", "priority": "x"}, "priority"), ({"topics": "a", "missing": "stop"}, "missing"),
-        ({"topics": "a", "partition_mb": "0"}, "partition_mb"), ({"topics": "a", "tipics": "b"}, "tipics"),
-        ({"topics": "a", "transactions": "yes"}, "transactions"), ({"topics": "a", "config": "trueup.yaml"}, "config"),
-        ({"topics": "a", "value_type": "int"}, "value_type"), ({"topics": "a", "undecodable": "skip"}, "undecodable"),
+        ({}, "topics"),
+        ({"topics": "/(/"}, "topics"),
+        ({"topics": "a", "from": "x"}, "from, to"),
+        ({"topics": "a", "priority": "x"}, "priority"),
+        ({"topics": "a", "missing": "stop"}, "missing"),
+        ({"topics": "a", "partition_mb": "0"}, "partition_mb"),
+        ({"topics": "a", "tipics": "b"}, "tipics"),
+        ({"topics": "a", "transactions": "yes"}, "transactions"),
+        ({"topics": "a", "config": "trueup.yaml"}, "config"),
+        ({"topics": "a", "value_type": "int"}, "value_type"),
+        ({"topics": "a", "undecodable": "skip"}, "undecodable"),
         ({"topics": "a", "report_to": "http://user:planted@host:8480"}, "report_to"),
         ({"topics": "a", "report_to": "http://host:8480/api"}, "report_to"),
         ({"topics": "a", "report_token_file": "token"}, "report_token_file"),
     ],
-)  # fmt: skip
+)
 def test_an_invalid_option_is_named(given: dict[str, str], named: str) -> None:
     assert problem(**given).startswith(f"{named}: expected ")

@@ -6,12 +6,29 @@ from trueup.connectors.pulsar.partitioned import Partitioned, ReadableTopics, ch
 from trueup.connectors.pulsar.topics import PulsarTopic, of_service, topic_of
 from trueup.state.common.errors import Stop
 
-PLAIN = ("a-partition-01", "a-partition-20260101120000", "a-partition-0-sub-COPY", "a-partition-x", "a-partition-+1",
-         "a-partition--1", "a-partition-2147483648", "a-partition-", "-partition-3", "a")  # fmt: skip
+PLAIN = (
+    "a-partition-01",
+    "a-partition-20260101120000",
+    "a-partition-0-sub-COPY",
+    "a-partition-x",
+    "a-partition-+1",
+    "a-partition--1",
+    "a-partition-2147483648",
+    "a-partition-",
+    "-partition-3",
+    "a",
+)
 """Names of topics that are no partitions."""
 OURS = ("__change_events", "__change_events-partition-3", "__transaction_buffer_snapshot", "a__transaction_pending_ack")
-OF_USERS = ("my__change_events", "__change_events-2", "__transaction_history", "__healthcheck", "__load_balancer_stats",
-            "__transaction_pending_ack_log", "__transaction_log_3")  # fmt: skip
+OF_USERS = (
+    "my__change_events",
+    "__change_events-2",
+    "__transaction_history",
+    "__healthcheck",
+    "__load_balancer_stats",
+    "__transaction_pending_ack_log",
+    "__transaction_log_3",
+)
 
 
 def topic(local: str) -> PulsarTopic:
@@ -43,21 +60,27 @@ def test_an_invalid_name_of_a_topic_is_refused(name: str) -> None:
 @pytest.mark.parametrize("local", PLAIN)
 def test_a_name_that_looks_like_a_partition_is_a_topic_of_its_own(local: str) -> None:
     assert (topic(local).partition, topic(local).whole, topic(local).schema) == (
-        -1, topic(local), f"t/ns/{topic(local).owner.rpartition('/')[2]}",
-    )  # fmt: skip
+        -1,
+        topic(local),
+        f"t/ns/{topic(local).owner.rpartition('/')[2]}",
+    )
 
 
 @pytest.mark.parametrize(
     ("local", "partition", "whole"),
     [
-        ("a-partition-3", 3, "a"), ("a-partition-0-partition-1", 1, "a-partition-0"),
-        ("a-partition-2147483647", 2147483647, "a"), ("a-partition-\u0663", 3, "a"),
+        ("a-partition-3", 3, "a"),
+        ("a-partition-0-partition-1", 1, "a-partition-0"),
+        ("a-partition-2147483647", 2147483647, "a"),
+        ("a-partition-\u0663", 3, "a"),
     ],
-)  # fmt: skip
+)
 def test_a_partition_shares_its_schema_with_the_whole_topic(local: str, partition: int, whole: str) -> None:
     assert (topic(local).partition, topic(local).whole, topic(local).schema) == (
-        partition, topic(whole), f"t/ns/{whole}",
-    )  # fmt: skip
+        partition,
+        topic(whole),
+        f"t/ns/{whole}",
+    )
 
 
 @pytest.mark.parametrize("local", OURS)
@@ -76,9 +99,14 @@ def test_topics_of_users_may_have_names_like_them(local: str) -> None:
 
 
 SERVICES = {
-    "pulsar/system": True, "pulsar/broker-1:8080": True, "sla-monitor/10.0.0.1:8080": True, "pulsar/orders": False,
-    "pulsar/system2": False, "t/broker:8080": False, "pulsar/broker:80a": False,
-}  # fmt: skip
+    "pulsar/system": True,
+    "pulsar/broker-1:8080": True,
+    "sla-monitor/10.0.0.1:8080": True,
+    "pulsar/orders": False,
+    "pulsar/system2": False,
+    "t/broker:8080": False,
+    "pulsar/broker:80a": False,
+}
 
 
 def test_namespaces_of_brokers_are_known() -> None:

@@ -30,17 +30,17 @@ from trueup.streams.topic_reader.schemas import SchemaHistory
 from trueup.streams.topic_reader.spark.values import ValueRow, Values, ValueSchema, spark_type, value_schema
 
 FIELDS: list[dict[str, Any]] = [
-    {"name": "id", "type": "long"}, {"name": "name", "type": ["null", "string"]},
+    {"name": "id", "type": "long"},
+    {"name": "name", "type": ["null", "string"]},
     {"name": "tags", "type": {"type": "array", "items": "string"}},
     {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
     {"name": "inner", "type": {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "double"}]}},
-    {"name": "raw", "type": "bytes"}, {"name": "counts", "type": {"type": "map", "values": "int"}},
-]  # fmt: skip
+    {"name": "raw", "type": "bytes"},
+    {"name": "counts", "type": {"type": "map", "values": "int"}},
+]
 RECORD: dict[str, Any] = {"type": "record", "name": "Order", "namespace": "shop", "fields": FIELDS}
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
-ORDER = {
-    "id": 7, "name": "ä", "tags": ["a", "b"], "at": AT, "inner": {"x": 1.5}, "raw": b"\xff", "counts": {"c": 3},
-}  # fmt: skip
+ORDER = {"id": 7, "name": "ä", "tags": ["a", "b"], "at": AT, "inner": {"x": 1.5}, "raw": b"\xff", "counts": {"c": 3}}
 
 
 def avro(schema: Any, value: Any) -> bytes:
@@ -50,9 +50,12 @@ def avro(schema: Any, value: Any) -> bytes:
 
 
 def column(
-    schema: ValueSchema, *values: bytes | None, history: SchemaHistory | None = None, version: bytes | None = None,
+    schema: ValueSchema,
+    *values: bytes | None,
+    history: SchemaHistory | None = None,
+    version: bytes | None = None,
     strict: bool = True,
-) -> list[Any]:  # fmt: skip
+) -> list[Any]:
     arrow = to_arrow_schema(StructType([StructField("value", spark_type(schema))]), timezone="UTC")
     rows = [ValueRow(value, False, version, f"message {at}") for at, value in enumerate(values)]
     found: list[Any] = Values(schema, history, strict).column(rows, arrow.field("value").type).to_pylist()
@@ -107,13 +110,21 @@ def test_the_version_of_a_message_is_its_first_eight_bytes() -> None:
     assert (version_of(struct.pack(">q", 3)), version_of(struct.pack(">q", 3) + bytes(56))) == (3, 3)
 
 
-@pytest.mark.parametrize(("kind", "raw", "value"), [
-    (SchemaType.BOOLEAN, b"\1", True), (SchemaType.INT8, b"\xff", -1), (SchemaType.INT16, b"\xff\xfe", -2),
-    (SchemaType.INT32, b"\0\0\1\0", 256), (SchemaType.INT64, struct.pack(">q", -5), -5),
-    (SchemaType.FLOAT, struct.pack(">f", 1.5), 1.5), (SchemaType.DOUBLE, struct.pack(">d", 2.5), 2.5),
-    (SchemaType.TIMESTAMP, struct.pack(">q", 1_000), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
-    (SchemaType.LOCALDATE, struct.pack(">q", 1), date(1970, 1, 2)), (SchemaType.STRING, "ä".encode(), "ä"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "raw", "value"),
+    [
+        (SchemaType.BOOLEAN, b"\1", True),
+        (SchemaType.INT8, b"\xff", -1),
+        (SchemaType.INT16, b"\xff\xfe", -2),
+        (SchemaType.INT32, b"\0\0\1\0", 256),
+        (SchemaType.INT64, struct.pack(">q", -5), -5),
+        (SchemaType.FLOAT, struct.pack(">f", 1.5), 1.5),
+        (SchemaType.DOUBLE, struct.pack(">d", 2.5), 2.5),
+        (SchemaType.TIMESTAMP, struct.pack(">q", 1_000), datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)),
+        (SchemaType.LOCALDATE, struct.pack(">q", 1), date(1970, 1, 2)),
+        (SchemaType.STRING, "ä".encode(), "ä"),
+    ],
+)
 def test_primitives_are_read_as_pulsar_writes_them(kind: SchemaType, raw: bytes, value: Any) -> None:
     assert column(ValueSchema(kind), raw, None) == [value, None]
     assert column(ValueSchema(kind), raw, b"\xff\xff\xff", strict=False) == [value, None]
@@ -125,10 +136,13 @@ def test_a_value_of_another_size_is_an_error_that_names_the_message() -> None:
 
 
 _OUTSIDE = [
-    (SchemaType.TIMESTAMP, 253_402_300_800_000), (SchemaType.TIMESTAMP, 1 << 62),
-    (SchemaType.DATE, -62_135_596_800_001), (SchemaType.LOCALDATE, 2_932_897),
-    (SchemaType.LOCALDATE, 1 << 32), (SchemaType.LOCALDATE, -(1 << 40)),
-]  # fmt: skip
+    (SchemaType.TIMESTAMP, 253_402_300_800_000),
+    (SchemaType.TIMESTAMP, 1 << 62),
+    (SchemaType.DATE, -62_135_596_800_001),
+    (SchemaType.LOCALDATE, 2_932_897),
+    (SchemaType.LOCALDATE, 1 << 32),
+    (SchemaType.LOCALDATE, -(1 << 40)),
+]
 
 
 @pytest.mark.parametrize(("kind", "number"), _OUTSIDE)
@@ -140,11 +154,15 @@ def test_a_time_outside_of_the_years_1_to_9999_is_null_or_an_error(kind: SchemaT
         column(ValueSchema(kind), raw)
 
 
-@pytest.mark.parametrize(("kind", "number", "value"), [
-    (SchemaType.TIMESTAMP, 253_402_300_799_999, datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
-    (SchemaType.DATE, -62_135_596_800_000, datetime(1, 1, 1, tzinfo=UTC)),
-    (SchemaType.LOCALDATE, 2_932_896, date.max), (SchemaType.LOCALDATE, -719_162, date.min),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "number", "value"),
+    [
+        (SchemaType.TIMESTAMP, 253_402_300_799_999, datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)),
+        (SchemaType.DATE, -62_135_596_800_000, datetime(1, 1, 1, tzinfo=UTC)),
+        (SchemaType.LOCALDATE, 2_932_896, date.max),
+        (SchemaType.LOCALDATE, -719_162, date.min),
+    ],
+)
 def test_the_first_and_the_last_time_are_values(kind: SchemaType, number: int, value: Any) -> None:
     assert column(ValueSchema(kind), struct.pack(">q", number)) == [value]
 
@@ -208,15 +226,28 @@ def test_a_decimal_in_json_has_all_of_its_digits() -> None:
 
 def test_numbers_with_a_fraction_are_read_as_double_date_and_time() -> None:
     fields = [
-        {"name": "x", "type": "double"}, {"name": "day", "type": {"type": "int", "logicalType": "date"}},
+        {"name": "x", "type": "double"},
+        {"name": "day", "type": {"type": "int", "logicalType": "date"}},
         {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-    ]  # fmt: skip
+    ]
     expected = {"x": 0.1, "day": date(1970, 1, 2), "at": datetime(1970, 1, 1, 0, 0, 1, 500, tzinfo=UTC)}
     assert json_of(fields, '{"x": 0.1, "day": 1.0, "at": 1000.5}') == expected
 
 
-@pytest.mark.parametrize("value", [b"", b"[", b"[1]", b'{"id": "1"}', b'{"tags": 3}', b'{"raw": "?"}', b"\xff",
-                                   b'{"id": 9223372036854775808}', b"[" * 100_000])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    [
+        b"",
+        b"[",
+        b"[1]",
+        b'{"id": "1"}',
+        b'{"tags": 3}',
+        b'{"raw": "?"}',
+        b"\xff",
+        b'{"id": 9223372036854775808}',
+        b"[" * 100_000,
+    ],
+)
 def test_json_that_does_not_fit_is_null_or_an_error(value: bytes) -> None:
     schema = ValueSchema(SchemaType.JSON, json.dumps(RECORD).encode())
     assert column(schema, value, b'{"id": 1}', strict=False)[0] is None
@@ -224,28 +255,46 @@ def test_json_that_does_not_fit_is_null_or_an_error(value: bytes) -> None:
         column(schema, value)
 
 
-@pytest.mark.parametrize("unfit", [
-    {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]},
-    ["int", "string"], {"type": "record", "name": "R", "fields": []}, {"type": "array"}, 3, None, {"type": "odd"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "unfit",
+    [
+        {"type": "record", "name": "R", "fields": [{"name": "next", "type": ["null", "R"]}]},
+        ["int", "string"],
+        {"type": "record", "name": "R", "fields": []},
+        {"type": "array"},
+        3,
+        None,
+        {"type": "odd"},
+    ],
+)
 def test_a_schema_that_spark_cannot_represent_is_refused(unfit: Any) -> None:
     with pytest.raises(Refused):
         spark_type(ValueSchema(SchemaType.AVRO, json.dumps(unfit).encode()))
 
 
-@pytest.mark.parametrize(("wanted", "found", "kind"), [
-    ("auto", stored(SchemaType.INT32), SchemaType.INT32), ("auto", None, SchemaType.NONE),
-    ("avro", stored(SchemaType.AVRO, RECORD), SchemaType.AVRO), ("bytes", None, SchemaType.NONE),
-    ("string", None, SchemaType.STRING),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "found", "kind"),
+    [
+        ("auto", stored(SchemaType.INT32), SchemaType.INT32),
+        ("auto", None, SchemaType.NONE),
+        ("avro", stored(SchemaType.AVRO, RECORD), SchemaType.AVRO),
+        ("bytes", None, SchemaType.NONE),
+        ("string", None, SchemaType.STRING),
+    ],
+)
 def test_the_type_is_that_of_the_topics_schema(wanted: str, found: StoredSchema | None, kind: SchemaType) -> None:
     assert value_schema(wanted, {"t": found}).kind is kind
 
 
-@pytest.mark.parametrize(("wanted", "found"), [
-    ("avro", stored(SchemaType.JSON, RECORD)), ("json", None), ("auto", stored(SchemaType.KEYVALUE)),
-    ("auto", stored(99)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("avro", stored(SchemaType.JSON, RECORD)),
+        ("json", None),
+        ("auto", stored(SchemaType.KEYVALUE)),
+        ("auto", stored(99)),
+    ],
+)
 def test_a_topic_with_another_schema_is_refused(wanted: str, found: StoredSchema | None) -> None:
     with pytest.raises(Refused, match="as the schema of t"):
         value_schema(wanted, {"t": found})

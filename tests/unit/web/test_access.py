@@ -20,8 +20,16 @@ from trueup.streams.web.api import create_app
 from trueup.streams.web.roles import OPEN, least_roles, routes
 
 TOKENS = {role: f"token-of-{role.text}" for role in Role}
-NAMES = {"<name>": "x", "<ledger>": "1", "<kafka>": "east", "<int:broker>": "1", "<path:name>": "a/b/c",
-         "<stream>": "placement", "<bookie>": "127.0.0.1:3181", "<kind>": "rack"}  # fmt: skip
+NAMES = {
+    "<name>": "x",
+    "<ledger>": "1",
+    "<kafka>": "east",
+    "<int:broker>": "1",
+    "<path:name>": "a/b/c",
+    "<stream>": "placement",
+    "<bookie>": "127.0.0.1:3181",
+    "<kind>": "rack",
+}
 ROUTES = sorted(least_roles().items())
 
 
@@ -107,10 +115,14 @@ def test_a_route_admits_only_callers_with_its_role(client: FlaskClient, route: t
 
 @pytest.mark.parametrize(
     ("key", "role", "status"),
-    [("placement.paused", Role.VIEWER, 403), ("placement.paused", Role.APPROVER, 200),
-     ("placement.mode", Role.APPROVER, 403), ("placement.max_marks", Role.APPROVER, 403),
-     ("placement.mode", Role.ADMIN, 200)],
-)  # fmt: skip
+    [
+        ("placement.paused", Role.VIEWER, 403),
+        ("placement.paused", Role.APPROVER, 200),
+        ("placement.mode", Role.APPROVER, 403),
+        ("placement.max_marks", Role.APPROVER, 403),
+        ("placement.mode", Role.ADMIN, 200),
+    ],
+)
 def test_approvers_pause_and_admins_set_everything(client: FlaskClient, key: str, role: Role, status: int) -> None:
     value = {"placement.paused": True, "placement.mode": "approve"}.get(key, 5)
     response = client.put(f"/api/config/{key}", json={"value": value}, headers=bearer(role))
@@ -133,17 +145,21 @@ def test_a_refusal_says_what_is_missing(client: FlaskClient) -> None:
     missing = client.get("/api/status")
     lower = client.post("/api/approve", json={"all": True}, headers=bearer(Role.VIEWER)).get_json()
     assert (missing.headers["WWW-Authenticate"], missing.get_json()["found"]) == ('Bearer realm="trueup"', "no token")
-    assert (lower["expected"], lower["found"]) == (
-        "a caller with the role approver", "viewer, whose role is viewer"
-    )  # fmt: skip
+    assert (lower["expected"], lower["found"]) == ("a caller with the role approver", "viewer, whose role is viewer")
 
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Authorization": "Bearer wrong"}, {"Authorization": "Basic dTpw"}, {"Authorization": "Bearer"},
-     {"Trueup-Token": "wrong"}, {"Authorization": f"Bearer {'x' * 5000}"}, {"Cookie": f"{COOKIE}=wrong"},
-     {"Trueup-User": "admin"}],
-)  # fmt: skip
+    [
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic dTpw"},
+        {"Authorization": "Bearer"},
+        {"Trueup-Token": "wrong"},
+        {"Authorization": f"Bearer {'x' * 5000}"},
+        {"Cookie": f"{COOKIE}=wrong"},
+        {"Trueup-User": "admin"},
+    ],
+)
 def test_what_is_no_token_admits_nobody(client: FlaskClient, headers: dict[str, str]) -> None:
     assert client.get("/api/status", headers=headers).status_code == 401
 
@@ -209,8 +225,10 @@ def test_no_token_is_logged(client: FlaskClient, caplog: pytest.LogCaptureFixtur
 
 def test_a_changed_file_is_read_again(client: FlaskClient, file: Path) -> None:
     file.write_text(line_of("carol", Role.VIEWER, "new") + "\n")
-    statuses = [client.get("/api/status", headers={"Authorization": f"Bearer {t}"}).status_code
-                for t in (TOKENS[Role.VIEWER], "new")]  # fmt: skip
+    statuses = [
+        client.get("/api/status", headers={"Authorization": f"Bearer {t}"}).status_code
+        for t in (TOKENS[Role.VIEWER], "new")
+    ]
     assert statuses == [401, 200]
 
 
@@ -361,13 +379,17 @@ def test_the_form_says_why_a_session_ended(client: FlaskClient, clock: Clock, fi
     assert cookie is not None
     access.end(cookie.value)
     assert [*found, said()] == [
-        "its token is not valid any more.", "its time was over.", "Trueup was restarted, or you logged out elsewhere.",
-    ]  # fmt: skip
+        "its token is not valid any more.",
+        "its time was over.",
+        "Trueup was restarted, or you logged out elsewhere.",
+    ]
 
 
 def test_a_name_of_the_settings_is_a_host(access: Access) -> None:
     http = HttpSettings(names=["trueup.example.com"])
     client = create_app(FakeEngine(), all_metrics(), access, http).test_client()
-    statuses = [client.get("/api/status", headers={**bearer(Role.VIEWER), "Host": host}).status_code
-                for host in ("trueup.example.com", "other.example.com")]  # fmt: skip
+    statuses = [
+        client.get("/api/status", headers={**bearer(Role.VIEWER), "Host": host}).status_code
+        for host in ("trueup.example.com", "other.example.com")
+    ]
     assert statuses == [200, 403]

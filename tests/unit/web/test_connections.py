@@ -56,9 +56,9 @@ def ended(connection: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.parametrize(("server", "sent"), [
-    ("http", b""), ("http", HEAD), ("https", b""), ("https", b"\x16\x03\x01"),
-], indirect=["server"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("server", "sent"), [("http", b""), ("http", HEAD), ("https", b""), ("https", b"\x16\x03\x01")], indirect=["server"]
+)
 def test_any_number_of_connections_without_a_request_keeps_nobody_out(
     server: Server, api: Api, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -88,11 +88,15 @@ def trickled(server: Server, first: bytes, then: bytes) -> float:
 
 
 @pytest.mark.parametrize("server", ["http"], indirect=True)
-@pytest.mark.parametrize(("first", "then"), [
-    (HEAD, b"X-Line: more\r\n"),
-    (b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n", b"."),
-    (HEAD + b"\r\n" + HEAD, b"X-Line: more\r\n"),
-], ids=["head", "body", "second request"])  # fmt: skip
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (HEAD, b"X-Line: more\r\n"),
+        (b"POST /login HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 100000\r\n\r\n", b"."),
+        (HEAD + b"\r\n" + HEAD, b"X-Line: more\r\n"),
+    ],
+    ids=["head", "body", "second request"],
+)
 def test_a_request_that_arrives_slowly_ends_its_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch, first: bytes, then: bytes
 ) -> None:
@@ -169,14 +173,17 @@ def proxied(tmp_path: Path) -> Iterator[Callable[[bytes], bytes]]:
     made.stop()
 
 
-@pytest.mark.parametrize(("headers", "status"), [
-    (b"X-Forwarded-Groups: dev\r\n", b"200"),
-    (b"X-Forwarded-Groups: none\r\nX-Forwarded-Groups: dev\r\n", b"401"),
-    (b"x-forwarded-groups: dev\r\nX-FORWARDED-GROUPS: dev\r\n", b"401"),
-    (b"X-Forwarded-Groups: dev\r\nX-Forwarded-User: ada\r\n", b"401"),
-    (b"X-Forwarded-Groups: dev\r\nTrueup-Repeated: x\r\nAccept: a\r\nAccept: b\r\n", b"200"),
-    (b"X-Forwarded-Groups: none\r\nX-Forwarded-Groups: dev\r\nTrueup-Repeated: accept\r\n", b"401"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        (b"X-Forwarded-Groups: dev\r\n", b"200"),
+        (b"X-Forwarded-Groups: none\r\nX-Forwarded-Groups: dev\r\n", b"401"),
+        (b"x-forwarded-groups: dev\r\nX-FORWARDED-GROUPS: dev\r\n", b"401"),
+        (b"X-Forwarded-Groups: dev\r\nX-Forwarded-User: ada\r\n", b"401"),
+        (b"X-Forwarded-Groups: dev\r\nTrueup-Repeated: x\r\nAccept: a\r\nAccept: b\r\n", b"200"),
+        (b"X-Forwarded-Groups: none\r\nX-Forwarded-Groups: dev\r\nTrueup-Repeated: accept\r\n", b"401"),
+    ],
+)
 def test_a_proxy_that_repeats_its_header_names_nobody(
     proxied: Callable[[bytes], bytes], headers: bytes, status: bytes
 ) -> None:

@@ -20,20 +20,69 @@ from trueup.streams.web.guard import _is_ours
 from trueup.streams.web.others import Proxies
 
 NAMES = (
-    "Host", "Origin", "Content-Type", "Content-Length", "Cookie", "Authorization", "Accept", "Date", "Range", "Referer",
-    "Transfer-Encoding", "X-Forwarded-User", "X-Forwarded-Groups", TOKEN, CHECK, USER, REPEATED,
-)  # fmt: skip
-PIECES = st.sampled_from([
-    "http://", "//", "[", "]", "::1", "127.0.0.1", ":8642", "%00", "@", "/", "Bearer ", "Basic ", "a.b.c",
-    "e30.e30.e30",
-    f"{COOKIE}=", ";", ",", '"', "=", "application/json", "charset=", "utf-7", "\xbd", "\xff", "9" * 20, "-1", "bytes=",
-])  # fmt: skip
+    "Host",
+    "Origin",
+    "Content-Type",
+    "Content-Length",
+    "Cookie",
+    "Authorization",
+    "Accept",
+    "Date",
+    "Range",
+    "Referer",
+    "Transfer-Encoding",
+    "X-Forwarded-User",
+    "X-Forwarded-Groups",
+    TOKEN,
+    CHECK,
+    USER,
+    REPEATED,
+)
+PIECES = st.sampled_from(
+    [
+        "http://",
+        "//",
+        "[",
+        "]",
+        "::1",
+        "127.0.0.1",
+        ":8642",
+        "%00",
+        "@",
+        "/",
+        "Bearer ",
+        "Basic ",
+        "a.b.c",
+        "e30.e30.e30",
+        f"{COOKIE}=",
+        ";",
+        ",",
+        '"',
+        "=",
+        "application/json",
+        "charset=",
+        "utf-7",
+        "\xbd",
+        "\xff",
+        "9" * 20,
+        "-1",
+        "bytes=",
+    ]
+)
 VALUES = st.lists(PIECES | st.text(st.characters(max_codepoint=255, exclude_characters="\r\n\0"), max_size=8)).map(
     "".join
 )
-REQUESTS = [("GET", "/healthz"), ("GET", "/api/status"), ("POST", "/login"), ("POST", "/logout"), ("GET", "/"),
-            ("POST", "/api/approve"), ("OPTIONS", "/api/status"), ("PUT", "/api/config/x"),
-            ("GET", "/none")]  # fmt: skip
+REQUESTS = [
+    ("GET", "/healthz"),
+    ("GET", "/api/status"),
+    ("POST", "/login"),
+    ("POST", "/logout"),
+    ("GET", "/"),
+    ("POST", "/api/approve"),
+    ("OPTIONS", "/api/status"),
+    ("PUT", "/api/config/x"),
+    ("GET", "/none"),
+]
 
 
 @pytest.fixture(scope="module", params=["with tokens", "without"])
@@ -65,11 +114,25 @@ def test_no_header_and_no_body_is_a_defect(
     assert response.status_code < 500, (method, path, headers, body, response.text)
 
 
-@pytest.mark.parametrize("host", [
-    "[::1", "::1]", "[::1]x", "127.0.0.1:80, evil.example", "127.0.0.1@evil.example", "", ":80",
-    "evil.example#127.0.0.1",
-    "[evil]", "evil.example", "127.0.0.1 evil", "localhost/../evil.example", "\xbd", "127.0.0.1:80:80",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::1",
+        "::1]",
+        "[::1]x",
+        "127.0.0.1:80, evil.example",
+        "127.0.0.1@evil.example",
+        "",
+        ":80",
+        "evil.example#127.0.0.1",
+        "[evil]",
+        "evil.example",
+        "127.0.0.1 evil",
+        "localhost/../evil.example",
+        "\xbd",
+        "127.0.0.1:80:80",
+    ],
+)
 def test_a_host_that_is_not_one_address_of_this_machine_is_refused(host: str) -> None:
     assert not _is_ours(host, ())
 

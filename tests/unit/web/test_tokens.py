@@ -29,10 +29,17 @@ def test_another_token_is_not_found(sent: str) -> None:
 
 @pytest.mark.parametrize(
     ("line", "problem"),
-    [("alice", "found 1 words"), (f"{GOOD} x", "found 4 words"), (GOOD.replace("approver", "root"), "a role"),
-     (GOOD.replace("alice", "a/b"), "a name"), (GOOD[:-1], "64 hexadecimal"), (GOOD.upper(), "a role"),
-     (f"alice admin {TOKEN}", "64 hexadecimal"), (GOOD.replace("sha256", "md5"), "64 hexadecimal")],
-)  # fmt: skip
+    [
+        ("alice", "found 1 words"),
+        (f"{GOOD} x", "found 4 words"),
+        (GOOD.replace("approver", "root"), "a role"),
+        (GOOD.replace("alice", "a/b"), "a name"),
+        (GOOD[:-1], "64 hexadecimal"),
+        (GOOD.upper(), "a role"),
+        (f"alice admin {TOKEN}", "64 hexadecimal"),
+        (GOOD.replace("sha256", "md5"), "64 hexadecimal"),
+    ],
+)
 def test_a_bad_line_is_a_problem_with_its_place_and_the_others_work(line: str, problem: str) -> None:
     tokens, problems = parse(f"{line_of('bob', Role.VIEWER, 'other')}\n{line}\n{line_of('eve', Role.ADMIN, 'third')}")
     assert ([token.name for token in tokens], len(problems)) == (["bob", "eve"], 1)

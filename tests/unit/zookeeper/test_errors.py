@@ -4,7 +4,7 @@ import pytest
 from kazoo import exceptions as kazoo
 from kazoo.handlers.threading import KazooTimeoutError
 
-from trueup.connectors.zookeeper.errors import (  # fmt: skip
+from trueup.connectors.zookeeper.errors import (
     BadVersion,
     Forbidden,
     NodeExists,

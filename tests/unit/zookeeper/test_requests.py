@@ -50,13 +50,17 @@ def test_a_multi_read_response_distinguishes_data_stat_and_errors() -> None:
 def test_transactions_are_those_of_kazoo(path: str, data: bytes, version: int) -> None:
     acl = [*OPEN_ACL_UNSAFE, make_digest_acl("u", "p", read=True)]
     ours = [
-        requests.creation(path, data, requests.access(tuple(acl))), requests.check(path, version),
-        requests.deletion(path, version), requests.writing(path, data, version),
-    ]  # fmt: skip
+        requests.creation(path, data, requests.access(tuple(acl))),
+        requests.check(path, version),
+        requests.deletion(path, version),
+        requests.writing(path, data, version),
+    ]
     theirs = [
-        jutes.Create(path, data, acl, 0), jutes.CheckVersion(path, version), jutes.Delete(path, version),
+        jutes.Create(path, data, acl, 0),
+        jutes.CheckVersion(path, version),
+        jutes.Delete(path, version),
         jutes.SetData(path, data, version),
-    ]  # fmt: skip
+    ]
     assert requests.Multi(ours).serialize() == bytes(jutes.Transaction(theirs).serialize())
 
 

@@ -208,12 +208,16 @@ class BatchCopier:
             track.acknowledge(entry, answer.offset)
             line.target.well()
         elif answer.error == UNKNOWN_ID and answer.offset >= 0:
-            self._failed(line, line.target, Stop(
-                f"topic {track.target.topic} of {self._lease.target.name} with id {text_of(track.target_id)}",
-                f"it was recreated during a write: {entry.records} records of this link are in partition "
-                f"{track.target.number} of the new topic from offset {answer.offset} on",
-                "reset the link's partitions of this topic, or leave it out of the link; these records stay there",
-            ))  # fmt: skip
+            self._failed(
+                line,
+                line.target,
+                Stop(
+                    f"topic {track.target.topic} of {self._lease.target.name} with id {text_of(track.target_id)}",
+                    f"it was recreated during a write: {entry.records} records of this link are in partition "
+                    f"{track.target.number} of the new topic from offset {answer.offset} on",
+                    "reset the link's partitions of this topic, or leave it out of the link; these records stay there",
+                ),
+            )
         elif line.target.node is not None and line.stopped is None:
             doing = f"write to {track.target} of {self._lease.target.name}"
             self._failed(line, line.target, problem(answer.error, doing))
@@ -312,8 +316,9 @@ def _identified(cluster: KafkaClient, topic: str, meant: bytes) -> bytes:
     if not found:
         raise Stop(
             f"an id of topic {topic} of {cluster.endpoint.name}, which distinguishes it from one that is recreated",
-            "none", "set inter.broker.protocol.version to 2.8 or later there, or set copy: records",
-        )  # fmt: skip
+            "none",
+            "set inter.broker.protocol.version to 2.8 or later there, or set copy: records",
+        )
     return found
 
 

@@ -40,9 +40,22 @@ class SentBatch:
     offsets before that without a record, which uncounted records at the target may have."""
 
     __slots__ = (
-        "batch", "count", "done", "dropped", "first_ms", "following", "found", "producer", "records", "removed", "size",
-        "skipped", "source", "stretches", "target",
-    )  # fmt: skip
+        "batch",
+        "count",
+        "done",
+        "dropped",
+        "first_ms",
+        "following",
+        "found",
+        "producer",
+        "records",
+        "removed",
+        "size",
+        "skipped",
+        "source",
+        "stretches",
+        "target",
+    )
 
     def __init__(self, header: BatchHeader, batch: memoryview, stretches: list[tuple[int, int]] | None) -> None:
         self.source, self.following, self.records = header.offset, header.following, header.records
@@ -257,9 +270,16 @@ class Track:
         copy at the target before others that precede them at the source, or the position behind removed offsets that
         uncounted records at the target may have: a resume could not recognise these."""
         report = partial(
-            Progress, self.source, self.target, source_start=self.source_start, source_end=self.source_end,
-            lag_ms=self._lag_ms(now_ms), path="batches", error=status.error, stopped=status.stopped,
-        )  # fmt: skip
+            Progress,
+            self.source,
+            self.target,
+            source_start=self.source_start,
+            source_end=self.source_end,
+            lag_ms=self._lag_ms(now_ms),
+            path="batches",
+            error=status.error,
+            stopped=status.stopped,
+        )
         settled = self._settled
         if self._fetched and self.source_start == self.source_end == self.place.offset and not self._pending:
             self._count_deleted()
@@ -267,9 +287,16 @@ class Track:
             return report(self._reported)
         self._reported = self.place.position()
         found = report(
-            self._reported, tuple(self._runs), self._copied, self._bytes, self._dropped, self._skipped,
-            lost=self.lost, foreign=self._foreign, target_end=self.target_end if settled else -1,
-        )  # fmt: skip
+            self._reported,
+            tuple(self._runs),
+            self._copied,
+            self._bytes,
+            self._dropped,
+            self._skipped,
+            lost=self.lost,
+            foreign=self._foreign,
+            target_end=self.target_end if settled else -1,
+        )
         self._runs = []
         self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0
         return found

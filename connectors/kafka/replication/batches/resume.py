@@ -225,8 +225,9 @@ class _TargetScan:
         if at < self._until:
             raise Retry(
                 f"the records of {self._partition} of {self._target.endpoint.name} from offset {at} to {self._until}",
-                f"none in {_WAITS} responses", "check the quotas of its brokers for this client; retrying",
-            )  # fmt: skip
+                f"none in {_WAITS} responses",
+                "check the quotas of its brokers for this client; retrying",
+            )
 
     def _fetch(self, leader: int, at: int) -> memoryview:
         """Records from an offset on. A broker that limits its clients returns none (KIP-219)."""

@@ -60,9 +60,13 @@ class BrokerWriter:
     def unsure(self, tracks: Iterable[Track]) -> set[str]:
         """The topics whose ids must be read before a write."""
         since_s = time.monotonic() - SURE_S
-        return set() if self.by_id else {
-            name for name in (track.target.topic for track in tracks) if self._seen.get(name, _UNSEEN)[1] < since_s
-        }  # fmt: skip
+        return (
+            set()
+            if self.by_id
+            else {
+                name for name in (track.target.topic for track in tracks) if self._seen.get(name, _UNSEEN)[1] < since_s
+            }
+        )
 
     def learn(self, ids: Mapping[str, bytes]) -> None:
         """The broker has topics with these ids now."""

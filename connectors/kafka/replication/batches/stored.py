@@ -48,9 +48,10 @@ class UncountedRecords:
             self._offsets.append(header.offset + delta)
         if len(self) > MOST:
             raise Stop(
-                f"at most {MOST} records in {where} that are not in the journal's position", "more",
+                f"at most {MOST} records in {where} that are not in the journal's position",
+                "more",
                 "the source was compacted, or was not copied from here before: set the position of this partition",
-            )  # fmt: skip
+            )
 
     @property
     def left(self) -> int:

@@ -184,10 +184,22 @@ def _content(records: Records, paths: _Paths) -> tuple[Content, Array] | None:
     if np.frombuffer(data, np.uint8)[ranges(names_at, names)].max(initial=0) >= _ASCII:
         return None
     content = Content(
-        records.offsets, records.stamps, data, records.key_at, records.key_end, records.value_at,
-        records.value_end, data, records.head_at, head_end, counts, names_at - 1, values_at - 1, earlier,
+        records.offsets,
+        records.stamps,
+        data,
+        records.key_at,
+        records.key_end,
+        records.value_at,
+        records.value_end,
+        data,
+        records.head_at,
+        head_end,
+        counts,
+        names_at - 1,
+        values_at - 1,
+        earlier,
         body_at=records.body_at if (records.head_at - records.count_at == 1).all() else None,
-    )  # fmt: skip
+    )
     return content, foreign
 
 

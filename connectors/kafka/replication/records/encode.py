@@ -95,9 +95,20 @@ class EncodedBatch:
     def sent_by(self, sender: BatchProducer) -> memoryview:
         """The bytes of the batch."""
         header = BatchHeader(
-            0, 0, -1, 2, 0, self.codec, self.records - 1, self.first_ms, self.last_ms, sender.producer_id, sender.epoch,
-            sender.sequence, self.records,
-        )  # fmt: skip
+            0,
+            0,
+            -1,
+            2,
+            0,
+            self.codec,
+            self.records - 1,
+            self.first_ms,
+            self.last_ms,
+            sender.producer_id,
+            sender.epoch,
+            sender.sequence,
+            self.records,
+        )
         return assemble(header, self.body)
 
 

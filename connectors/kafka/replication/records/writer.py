@@ -41,10 +41,14 @@ from trueup.state.common.errors import Retry, Stop, TrueupError
 _REPLICATED_MS, _ANSWER_S = 4_000, 5.0
 _KNOWN_S = 5.0
 """Seconds for which brokers that have just started, or since its creation, may not know a topic."""
-_NOT_WRITTEN = frozenset({
-    KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION,
-    KafkaError.NOT_ENOUGH_REPLICAS,
-})  # fmt: skip
+_NOT_WRITTEN = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.NOT_ENOUGH_REPLICAS,
+    }
+)
 """Errors of a batch that its broker did not append: it is sent again."""
 _PARTS = 4
 """A refused batch is divided into this number of batches."""
@@ -86,10 +90,15 @@ class WireWriter(KafkaTarget):
 
     def prepare(self, batches: Mapping[LogId, Columns]) -> "_KafkaWrite":
         """A write to several partitions: to each one batch after another. One that fails gets no more."""
-        return _KafkaWrite(self, {
-            log: _PartitionSend(log, stretches_of(columns, self._path), self._codec, self._sizes.get(log, BATCH_BYTES))
-            for log, columns in batches.items()
-        })  # fmt: skip
+        return _KafkaWrite(
+            self,
+            {
+                log: _PartitionSend(
+                    log, stretches_of(columns, self._path), self._codec, self._sizes.get(log, BATCH_BYTES)
+                )
+                for log, columns in batches.items()
+            },
+        )
 
     def _path(self, text: bytes | None) -> int:
         """The bits for a header; without one, those of a record that was produced at the source."""

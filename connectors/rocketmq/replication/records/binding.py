@@ -30,9 +30,13 @@ PREFIX = slice(0, WORD)
 """Bytes of a mark (`replication.headers`) before the source offset, which has as many."""
 _ALL = (1 << 64) - 1
 _BORN, _PLACE, _TIME, _SIZE, _UNIQUE, _LAST = (
-    0x9E37_79B9_7F4A_7C15, 0xBF58_476D_1CE4_E5B9, 0x94D0_49BB_1331_11EB, 0xD6E8_FEB8_6659_FD93,
-    0xA076_1D64_78BD_642F, 0xE703_7ED1_A0B4_28DB,
-)  # fmt: skip
+    0x9E37_79B9_7F4A_7C15,
+    0xBF58_476D_1CE4_E5B9,
+    0x94D0_49BB_1331_11EB,
+    0xD6E8_FEB8_6659_FD93,
+    0xA076_1D64_78BD_642F,
+    0xE703_7ED1_A0B4_28DB,
+)
 """Odd numbers of 64 bits, one for each part."""
 
 

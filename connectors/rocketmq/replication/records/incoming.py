@@ -69,9 +69,13 @@ class Incoming:
         chosen[:, _LENGTH:] = self._keyed[rows, None]
         middles = split(lengths[chosen], np.concatenate(([0], np.cumsum(chosen.sum(axis=1)))))
         columns = (
-            rows_of(heads), self._bodies[rows], middles, self._keys[rows], self._heads[rows],
+            rows_of(heads),
+            self._bodies[rows],
+            middles,
+            self._keys[rows],
+            self._heads[rows],
             ranges(made, start, start + width),
-        )  # fmt: skip
+        )
         return MessageBatch(count, born, 0, joined(columns))
 
 

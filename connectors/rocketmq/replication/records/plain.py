@@ -64,9 +64,20 @@ def _packed(block: Block, parts: PropertyBlock, dropped: Array) -> Packed | None
     heads[starts], heads[values] = 2 * lengths[0], 2 * lengths[1]
     counts = np.diff(np.concatenate(([0], np.cumsum(~removed)))[parts.edges])
     content = Content(
-        block.places.astype(np.int64), block.born, block.data, key_at, key_end, block.body_at, block.body_end,
-        heads.tobytes(), first[:-1], first[1:], counts, starts, values,
-    )  # fmt: skip
+        block.places.astype(np.int64),
+        block.born,
+        block.data,
+        key_at,
+        key_end,
+        block.body_at,
+        block.body_end,
+        heads.tobytes(),
+        first[:-1],
+        first[1:],
+        counts,
+        starts,
+        values,
+    )
     return Packed(content, slice(0, len(block)))
 
 

@@ -198,7 +198,7 @@ def copy(number: int) -> dict[str, Any]:
 
 
 OWNER = "public/default/persistent/orders"
-FORGOTTEN_MS = NOW - 31 * DAY // 2
+FORGOTTEN_FOR_MS = 31 * DAY // 2
 """Keeps the displayed age constant however long the tests take."""
 
 
@@ -208,7 +208,7 @@ def unreferenced_ledgers() -> list[dict[str, Any]]:
         "component": "data",
         "state": "closed",
         "bytes": 3 << 20,
-        "since_ms": FORGOTTEN_MS,
+        "since_ms": NOW - FORGOTTEN_FOR_MS,
         "ctime_ms": NOW - 60 * MINUTE,
         "version": 2,
     }
@@ -242,7 +242,7 @@ def deletion_row() -> dict[str, Any]:
         "rule": "deletion.forgotten",
         "stage": "marked",
         "bytes": 3 << 20,
-        "since_ms": FORGOTTEN_MS,
+        "since_ms": NOW - FORGOTTEN_FOR_MS,
         "at_ms": NOW,
         "approved": False,
         "attempts": 0,
@@ -265,7 +265,7 @@ def deletion_move() -> dict[str, Any]:
         "stage": "awaiting approval",
         "next_ms": None,
         "requirements": {"version": 2},
-        "evidence": {"owner": OWNER, "bytes": 3 << 20, "since_ms": FORGOTTEN_MS},
+        "evidence": {"owner": OWNER, "bytes": 3 << 20, "since_ms": NOW - FORGOTTEN_FOR_MS},
     }
 
 

@@ -13,7 +13,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.configuration import parse
-from tests.unit.cli import fake_engine
+from tests.unit.cli import fake_engine, fake_rows
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke
@@ -23,6 +23,7 @@ from trueup.streams.web.api import create_app, serve
 
 GOLDEN = Path(__file__).with_name("golden.json")
 NOW = 1_800_000_000_000
+CLOCKS = fake_engine, fake_rows
 PROSE = ("title", "why", "remedy", "doc", "expected", "found", "todo")
 """Human-readable fields. Their wording may change."""
 COMMANDS = tuple(
@@ -176,7 +177,8 @@ def _outcome(words: list[str], port: int) -> list[Any]:
 
 @pytest.fixture(autouse=True)
 def _no_clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(fake_engine, "NOW", NOW)
+    for module in CLOCKS:
+        monkeypatch.setattr(module, "NOW", NOW)
     return
 
 
@@ -187,6 +189,7 @@ def test_what_programs_read_is_what_it_was(ask: Callable[[], Answers]) -> None:
 
 
 if __name__ == "__main__":
-    fake_engine.NOW = NOW
+    for module in CLOCKS:
+        vars(module)["NOW"] = NOW
     made = {ask.__name__: ask() for ask in (answers, commands)}
     GOLDEN.write_text(json.dumps(made, indent=1, sort_keys=True) + "\n")

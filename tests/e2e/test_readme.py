@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from trueup.connectors.embedded.processes import wait_until
+
 pytestmark = pytest.mark.servers
 
 REPOSITORY = Path(__file__).parents[2]
@@ -21,6 +23,8 @@ BLOCKS = [
     for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL)
 ]
 THIS = "make test"
+END = "kill $! && wait $!"
+"""Ends the last background process, and waits for its end."""
 EXPECTED = {"trueup plan": 3, "trueup doctor": 1}
 """Exit codes other than 0: a plan with changes, and a check of servers that do not exist."""
 
@@ -36,27 +40,33 @@ def wanted(command: str) -> int:
 
 
 class Shell:
-    """A shell in a temporary folder, and its background processes."""
+    """A shell in a temporary folder, in which all commands of a test run, as when a reader pastes them."""
 
     def __init__(self, place: Path) -> None:
         self._place = place
-        self._env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
-        self.behind: list[subprocess.Popen[bytes]] = []
+        env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "NO_COLOR": "1"}
+        self._bash = subprocess.Popen(
+            ["bash"], cwd=place, env=env, stdin=subprocess.PIPE, text=True, start_new_session=True
+        )
 
     def run(self, command: str, timeout_s: float = 900.0) -> subprocess.CompletedProcess[str]:
+        """Run a command. What one in the background prints goes to background.log."""
+        code, out, err = (self._place / name for name in ("code", "out.log", "err.log"))
+        code.unlink(missing_ok=True)
         if command.endswith("&"):
-            log = (self._place / "background.log").open("ab")
-            words = command.rstrip("& ").split()
-            self.behind.append(subprocess.Popen(words, cwd=self._place, env=self._env, stdout=log, stderr=log))
-            log.close()
-            return subprocess.CompletedProcess(command, 0, "", "")
-        place = REPOSITORY if command.startswith("make ") else self._place
-        return finished(["bash", "-c", command], timeout_s, place, self._env)
+            out = err = self._place / "background.log"
+        word = f"(cd {REPOSITORY} && {command})" if command.startswith("make ") else command
+        assert self._bash.stdin is not None
+        self._bash.stdin.write(f"{{ {word}\n}} >{out} 2>{err} </dev/null; echo $? >code.new; mv code.new code\n")
+        self._bash.stdin.flush()
+        wait_until(code.exists, timeout_s, f"the end of {command}")
+        return subprocess.CompletedProcess(command, int(code.read_text()), out.read_text(), err.read_text())
 
     def close(self) -> None:
-        for process in self.behind:
-            process.terminate()
-            process.wait(420)
+        """End what runs in the background, the sandbox, and the shell."""
+        self.run("kill $(jobs -p); wait")
+        self.run("trueup sandbox down")
+        self._bash.communicate("exit\n", 60)
 
 
 @pytest.fixture
@@ -64,8 +74,6 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
     made = Shell(tmp_path)
     yield made
     made.close()
-    if (tmp_path / "trueup-sandbox").exists():
-        made.run("trueup sandbox down")
 
 
 def finished(
@@ -137,10 +145,9 @@ def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Pa
     shell.run(f"{run} --set http.port={port} --set data_dir={tmp_path / 'data'} &")
     deadline = time.monotonic() + 420
     while shell.run(f"trueup status --api http://127.0.0.1:{port}").returncode == 4:
-        assert shell.behind[0].poll() is None, (tmp_path / "background.log").read_text()[-2_000:]
+        assert shell.run("kill -0 $!").returncode == 0, (tmp_path / "background.log").read_text()[-2_000:]
         assert time.monotonic() < deadline
-    shell.behind[0].send_signal(signal.SIGTERM)
-    assert shell.behind[0].wait(420) == 0
+    assert shell.run(END).returncode == 0
 
 
 @pytest.mark.release
@@ -148,6 +155,13 @@ def test_a_cluster_of_ones_own_is_checked_and_watched(shell: Shell, tmp_path: Pa
 def test_the_commands_for_developers_work(command: str) -> None:
     done = finished(command.split(), 900)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("title", ["Try it by hand"])
+def test_an_application_in_the_background_is_ended_before_its_sandbox(title: str) -> None:
+    commands = section(title)
+    (begun,) = (at for at, command in enumerate(commands) if command.endswith("&"))
+    assert begun < commands.index(END) < commands.index("trueup sandbox down")
 
 
 def test_no_command_of_the_readme_is_left_out() -> None:

@@ -137,6 +137,14 @@ class TestCallers:
     def test_a_browser_without_a_session_gets_the_form(self, visit: Visit) -> None:
         assert visit("/plan").url.endswith("/login?to=%2Fplan")
 
+    def test_a_login_leads_to_the_page_that_was_asked_for(self, visit: Visit) -> None:
+        wanted = "/findings?rule=placement.too-few-racks"
+        page = visit(wanted)
+        page.fill("#token", TOKENS[Role.VIEWER])
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#logout")
+        assert page.url.endswith(wanted)
+
     def test_a_wrong_token_is_refused(self, visit: Visit) -> None:
         page = visit("/login")
         page.fill("#token", "wrong")

@@ -1,5 +1,7 @@
 """Every page in Chromium: no complaint of the console, no finding of axe, no wider than the screen."""
 
+import re
+
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
@@ -85,7 +87,11 @@ def test_on_a_narrow_screen_what_needs_attention_is_first(visit: Visit, path: st
 def test_each_unit_has_a_chart_with_times_of_24_hours(visit: Visit) -> None:
     page = visit("/streams/placement")
     page.wait_for_selector("#chart canvas")
-    assert page.locator("#chart .uplot").count() == 3
+    charts = page.locator("#chart .uplot").all()
+    assert len(charts) == 3
+    for chart in charts:
+        chart.locator(".u-over").hover()
+        assert re.match(r"\d\d:\d\d$", chart.locator(".u-legend .u-value").first.inner_text())
 
 
 def test_a_chart_shows_the_last_hours(visit: Visit) -> None:

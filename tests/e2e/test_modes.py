@@ -274,6 +274,10 @@ def test_a_process_that_cannot_read_the_data_directory_writes_nothing_to_the_jou
     assert (outcomes[0] is not None, trueup.json("config", "get", "placement.mode")) == (True, "approve")
 
 
+def test_nobody_else_can_read_the_data_directory(trueup: Trueup) -> None:
+    assert oct(trueup.data.stat().st_mode & 0o777) == "0o700"
+
+
 def test_after_bad_records_a_good_one_is_applied_and_clears_the_problem(trueup: Trueup) -> None:
     trueup.set("placement.max_marks", 50)
     status = trueup.wait("the new cap", lambda status: status["marks"]["cap"] == 50)

@@ -7,6 +7,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.cli.fake_rows import directory
 from tests.unit.cli.outline import section
+from trueup.state.common.errors import Refused
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.snapshot import cordoned, largest, observed
 from trueup.streams.catalog import all_metrics
@@ -61,6 +62,17 @@ def test_a_topic_with_defaults(client: FlaskClient, engine: FakeEngine) -> None:
 )
 def test_a_topic_that_cannot_be_asked_for(client: FlaskClient, engine: FakeEngine, body: dict[str, object]) -> None:
     assert (client.post("/api/topics/east", json=body).status_code, engine.topics) == (400, [])
+
+
+def test_a_topic_that_the_engine_refuses_is_a_conflict(
+    client: FlaskClient, engine: FakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def create(*_: object, **__: object) -> list[dict[str, object]]:
+        raise Refused("a new topic on east", "orders, which exists", "choose another name")
+
+    monkeypatch.setattr(engine, "create_topic", create)
+    response = client.post("/api/topics/east", json={"name": "orders"})
+    assert (response.status_code, response.get_json()["found"]) == (409, "orders, which exists")
 
 
 def test_the_page_shows_how_full_they_are(client: FlaskClient) -> None:

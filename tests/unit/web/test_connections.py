@@ -1,6 +1,9 @@
 """Clients that keep connections open, on a real port: others are served."""
 
 import socket
+import ssl
+import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -137,6 +140,40 @@ def test_clients_that_do_not_read_their_responses_hold_no_thread(
             assert Api(ApiTarget(f"http://127.0.0.1:{made.port}"), read_s=60.0).get("status")["cluster"] == "east"
     finally:
         made.stop()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("how", ["end", "reset"])
+def test_a_client_that_closes_during_a_large_response_leaves_the_log_empty(
+    scheme: str, how: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = threading.Event()
+
+    def large() -> Iterator[bytes]:
+        try:
+            for _ in range(64):
+                yield bytes(1 << 20)
+        finally:
+            served.set()
+
+    made_app = create_app(FakeEngine(), all_metrics())
+    made_app.add_url_rule("/static/large", view_func=lambda: Response(large()))
+    certificate = Certificate(*certify(tmp_path)) if scheme == "https" else None
+    made = serve(made_app, "127.0.0.1", 0, certificate)
+    trusting = ssl.create_default_context(cafile=str(tmp_path / "certificate.pem")) if certificate else None
+    try:
+        for _ in range(3):
+            served.clear()
+            plain = connected(made)
+            with trusting.wrap_socket(plain, server_hostname="127.0.0.1") if trusting else plain as connection:
+                connection.sendall(b"GET /static/large HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+                assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+                if how == "reset":
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            assert served.wait(60)
+    finally:
+        made.stop()
+    assert caplog.text == ""
 
 
 def test_many_names_of_headers_are_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError
 
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.gateway import Gateway
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Unknown
 
 PASSWORD = b"sandbox"
@@ -97,7 +98,7 @@ class LedgerWriter:
 
     def add(self, handle: LedgerHandle, count: int) -> None:
         """Append the next ``count`` entries and wait until all are acknowledged. Raises `Unknown` if one is not."""
-        what = f"{count} more entries in ledger {handle.ledger}"
+        what = f"{many(count, 'more entry', 'more entries')} in ledger {handle.ledger}"
         try:
             for first, last in _chunks(handle.entries, handle.entries + count):
                 contents = [payload(handle.ledger, entry, self._entry_size) for entry in range(first, last + 1)]

@@ -17,6 +17,7 @@ from trueup.connectors.pulsar.queries import GONE, Node, read
 from trueup.connectors.pulsar.topics import PulsarTopic, check_namespace
 from trueup.connectors.zookeeper.client import ZooKeeperClient
 from trueup.connectors.zookeeper.errors import Forbidden
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused, Stop
 from trueup.state.deletion.owners import encoded
 
@@ -166,7 +167,9 @@ def _missing(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) ->
     found = f"no node {paths.node(topic.owner)}"
     if not alike:
         return Refused(f"topic {topic}", found, "check its name and deletion.root")
-    found = f"{len(alike)} topics such as {alike[0].local}, and nothing in {paths.partitioned} that makes them one"
+    found = (
+        f"{many(len(alike), 'topic')} such as {alike[0].local}, and nothing in {paths.partitioned} that makes them one"
+    )
     return Refused(f"topic {topic}", found, "name each of them, or create the partitioned topic again")
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from trueup.state.access.callers import LONGEST_JWT as LONGEST_JWT
 from trueup.state.access.callers import Role as Role
+from trueup.state.common.counts import many
 
 PREFIX, RANDOM_BYTES = "trueup_", 32
 MOST_TOKENS, LONGEST_TOKEN = 1_000, 512
@@ -56,7 +57,7 @@ def parse(text: str) -> tuple[list[Token], list[str]]:
 def _token(words: Sequence[str]) -> Token | str:
     """The token of a line, or what is wrong with the line."""
     if len(words) != 3:
-        return f"expected NAME ROLE sha256:DIGEST; found {len(words)} words"
+        return f"expected NAME ROLE sha256:DIGEST; found {many(len(words), 'word')}"
     name, role, digest = words
     if not _NAME.fullmatch(name):
         return "expected a name of at most 64 letters, digits and . _ @ -; found another one"

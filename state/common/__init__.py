@@ -7,7 +7,7 @@ Nothing here knows BookKeeper, Kafka, Pulsar or RocketMQ, except the names of sy
 - ``options``: keys of settings, with bounds and documentation. ``patterns``: names in settings, as RE2 expressions.
   ``secrets``, ``tls``: keys that several sections have.
 - ``block_store``, ``bucket_log``: how a bucket of a view is stored: appended to, and compacted now and then.
-- ``arrays``, ``backoff``, ``token_bucket``: small helpers. Time is passed in.
+- ``arrays``, ``backoff``, ``counts``, ``token_bucket``: small helpers. Time is passed in.
 
 A module belongs here if at least two subjects use it, and if it would make sense in a program about something else.
 """

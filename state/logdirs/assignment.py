@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.logdirs.model import Broker, rank, usable_after
 from trueup.state.logdirs.settings import SIZE
@@ -30,7 +31,7 @@ def seats(
     able = [broker for broker in brokers if rank(broker, strategy, passed).paths]
     if len(able) < replicas:
         found = f"{len(able)} with an open directory that is online"
-        raise Refused(f"at least {replicas} brokers", found, "request fewer replicas")
+        raise Refused(f"at least {many(replicas, 'broker')}", found, "request fewer replicas")
     order = _order(able, racks)
     shelves = {broker.id: _Shelf(broker, strategy, passed) for broker in able}
     return [

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from trueup.state.common.counts import many
 from trueup.state.common.rules import Rule
 from trueup.state.placement.rules import DAMAGE_RULES
 
@@ -82,7 +83,7 @@ class ReplicaRead(NamedTuple):
         """What was found, as text."""
         parts = [("missing", self.missing), ("with a wrong digest", self.damaged)]
         words = [f"{len(found):,} {what}, first {found[0]}" for what, found in parts if found]
-        return f"of {self.read:,} entries that Trueup read: {'; '.join(words) or 'all intact'}"
+        return f"of {many(self.read, 'entry', 'entries')} that Trueup read: {'; '.join(words) or 'all intact'}"
 
 
 def reported(body: Mapping[str, Any]) -> list[tuple[ReplicaRange, bool]] | None:

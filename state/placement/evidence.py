@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from trueup.state.common.counts import many
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.policy import fragments as rule
 from trueup.state.placement.policy.bookie_classes import BookieClass, depth
@@ -142,7 +143,7 @@ def _deep(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
     # Bookies outside the ensemble also matter: any of them may have joined first.
     odd = odd or [bookie for bookie, at in classes.of.items() if classes.kind[at] == BookieClass.ODD]
     places = [(bookie, classes.racks[classes.rack[classes.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
-    more = [f"the same for {len(odd) - MOST_NAMED} more bookies"] if len(odd) > MOST_NAMED else []
+    more = [f"the same for {many(len(odd) - MOST_NAMED, 'more bookie')}"] if len(odd) > MOST_NAMED else []
     return [
         *(
             f"a rack of depth {classes.depth} for {bookie}, which is in {rack} of depth {depth(rack)}"

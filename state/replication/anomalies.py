@@ -4,6 +4,8 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trueup.state.common.counts import many
+
 
 @dataclass(frozen=True, slots=True)
 class CopyObservation:
@@ -62,7 +64,10 @@ def anomalies(before: CopyObservation, now: CopyObservation) -> list[Anomaly]:
         lost = now.copied_end - now.target_end
         found.append(Anomaly("replication.target-lost-records", lost, text, stops=True))
     if now.alone and now.foreign > 0:
-        text = f"{now.foreign} records of other writers are between those of the link"
+        text = (
+            many(now.foreign, "record of another writer is", "records of other writers are")
+            + " between those of the link"
+        )
         found.append(Anomaly("replication.target-written", now.foreign, text))
     return found
 
@@ -87,7 +92,7 @@ def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str,
     found = list(partitions)
     topics = {topic for topic, _ in found}
     if len(topics) > 1 and all(gone for _, gone in found):
-        return f"nothing is left there of the {len(topics)} topics that the link wrote to"
+        return f"nothing is left there of {many(len(topics), 'topic')} that the link wrote to"
     return ""
 
 

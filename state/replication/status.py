@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+from trueup.state.common.counts import many
+
 
 class LinkState(StrEnum):
     """The state of a link; if several apply, the first in this order is reported. A link that does not copy because it
@@ -235,16 +237,19 @@ def _signs(signs: LinkObservations, now_ms: int) -> Iterator[Found]:
     yield from _waits(moving, signs)
 
 
+_BE = ("is", "are")
+
+
 def _parts(signs: LinkObservations) -> Iterator[Found]:
     parts = signs.parts
-    for stage, rule, text in (
-        (PartitionStage.STOPPED, "replication.partition-stopped", "need an operator"),
-        (PartitionStage.GONE, "replication.topic-gone", "are of topics that the source does not have"),
-        (PartitionStage.WAITING, "replication.awaiting-approval", "wait for `trueup approve`"),
-        (PartitionStage.UNKNOWN, "replication.partition-failing", "are not known"),
-        (PartitionStage.RETRYING, "replication.partition-failing", "are being retried"),
-        (PartitionStage.NEW, "replication.starting", "are not copied yet"),
-        (PartitionStage.PAUSED, "replication.paused", "are paused"),
+    for stage, rule, verbs, text in (
+        (PartitionStage.STOPPED, "replication.partition-stopped", ("needs", "need"), "an operator"),
+        (PartitionStage.GONE, "replication.topic-gone", _BE, "of topics that the source does not have"),
+        (PartitionStage.WAITING, "replication.awaiting-approval", ("waits", "wait"), "for `trueup approve`"),
+        (PartitionStage.UNKNOWN, "replication.partition-failing", _BE, "not known"),
+        (PartitionStage.RETRYING, "replication.partition-failing", _BE, "being retried"),
+        (PartitionStage.NEW, "replication.starting", _BE, "not copied yet"),
+        (PartitionStage.PAUSED, "replication.paused", _BE, "paused"),
     ):
         chosen = [part for part in parts if stage_of(part) is stage]
         told = (signs.paused and stage is PartitionStage.PAUSED) or (
@@ -253,12 +258,18 @@ def _parts(signs: LinkObservations) -> Iterator[Found]:
         if chosen and not told:
             why = _why(stage, chosen[0])
             first = f"{chosen[0].name}: {why}" if why else chosen[0].name
-            yield STAGES[stage].state, Reason(rule, f"{len(chosen)} of {len(parts)} partitions {text}; {first}")
+            shown = f"{_share(chosen, parts)} {verbs[len(chosen) > 1]} {text}; {first}"
+            yield STAGES[stage].state, Reason(rule, shown)
     behind = [part for part in parts if stage_of(part) is PartitionStage.CATCHING_UP]
     if behind:
         left = sum(max(0, part.left) for part in behind)
-        text = f"{len(behind)} of {len(parts)} partitions copy existing records; {left:,} are left"
+        verb = "copies" if len(behind) == 1 else "copy"
+        text = f"{_share(behind, parts)} {verb} existing records; {left:,} left"
         yield LinkState.CATCHING_UP, Reason("replication.catching-up", text)
+
+
+def _share(chosen: Sequence[PartitionObservation], parts: Sequence[PartitionObservation]) -> str:
+    return f"{len(chosen)} of {many(len(parts), 'partition')}"
 
 
 def _why(stage: PartitionStage, part: PartitionObservation) -> str:

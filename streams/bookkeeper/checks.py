@@ -126,7 +126,7 @@ def owners(seen: OpenCluster) -> Iterator[Check]:
     if seen.client.look(top) is None:
         yield fail("deletion: owners", f"no {top}", "set deletion.root; Pulsar's metadata must be in this ZooKeeper")
     else:
-        yield ok("deletion: owners", f"{len(seen.client.listing(top)[0])} tenants below {top}")
+        yield ok("deletion: owners", f"{many(len(seen.client.listing(top)[0]), 'tenant')} below {top}")
 
 
 def bulk(seen: OpenCluster) -> Check:

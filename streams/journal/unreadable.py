@@ -6,6 +6,7 @@ import threading
 from typing import NamedTuple
 
 from trueup.connectors.kafka.journal.topics import TopicRecord
+from trueup.state.common.counts import many
 from trueup.state.common.errors import TrueupError
 
 log = logging.getLogger(__name__)
@@ -68,6 +69,6 @@ class Unreadable:
         known = self.all()
         shown = [f"journal record not readable: {bad.problem}" for bad in known[:SHOWN]]
         if len(known) > SHOWN:
-            more = f"{len(known) - SHOWN} more journal records are not readable"
+            more = f"{many(len(known) - SHOWN, 'more journal record is', 'more journal records are')} not readable"
             shown.append(f"{more}; `trueup journal repair` lists all of them")
         return shown

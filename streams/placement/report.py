@@ -196,7 +196,7 @@ class PlacementReport:
         elif judged:
             counts, not_judged = self._counts(now_ms, runs)
             if not few(not_judged, ledgers := sum(counts.values())):
-                reasons.append(f"{not_judged:,} of {ledgers:,} ledgers are not judged yet")
+                reasons.append(f"{not_judged:,} of {many(ledgers, 'ledger')} not judged yet")
         return "; ".join(reasons)
 
     def findings(

@@ -21,6 +21,8 @@ from trueup.state.read_priority.policies import Level, PolicyView
 from trueup.state.read_priority.settings import Declared, ReadPrioritySettings, declared_of
 from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 from trueup.streams.read_priority.copies import CopyChecker, LedgerToCheck
+from trueup.streams.runtime.format import many
+from trueup.streams.runtime.signs import first
 
 
 class ObservedTopic(NamedTuple):
@@ -92,7 +94,7 @@ class Observer:
         dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]
         for name in dropped:
             del observed[name]
-        left = f"{len(dropped)} topics are not observed, first {dropped[:1]}"
+        left = f"{many(len(dropped), 'topic is', 'topics are')} not observed: {first(dropped)}"
         return observed, bad, f"read_priority.max_topics is {chosen.max_topics}; {left}" if dropped else ""
 
     def _namespace(self, chosen: ReadPrioritySettings, name: str) -> NamespaceView:

@@ -140,7 +140,7 @@ class LinkManager:
             link.update(slots=max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1))))
         if slots >= wanted:
             return []
-        return [f"spark.master: expected {wanted} task slots for links; found {slots}; links run fewer tasks"]
+        return [f"spark.master: expected {many(wanted, 'task slot')} for links; found {slots}; links run fewer tasks"]
 
     def longest_ms(self) -> int:
         """The longest lease in ms: a query reports no progress during a lease."""

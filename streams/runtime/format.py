@@ -3,6 +3,8 @@
 from itertools import pairwise
 from typing import Any
 
+from trueup.state.common.counts import many as many
+
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 
@@ -26,11 +28,6 @@ def ago(ms: float | None) -> str:
 def since(now_ms: int, then_ms: int | None) -> str:
     """The time since then; "-" for never."""
     return age(now_ms - then_ms) if then_ms else "-"
-
-
-def many(count: int, one: str, more: str = "") -> str:
-    """1 ledger, 2 ledgers, 1,000 ledgers."""
-    return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def size(count: float) -> str:

@@ -16,6 +16,7 @@ from trueup.connectors.bookkeeper.messages import LedgerMetadata
 from trueup.connectors.protobuf import TextError, first_damage, read_text, varint
 from trueup.state.bookkeeper.ledgers import MANY
 from trueup.state.bookkeeper.observations import FragmentRecord, LedgerRecord, LedgerState
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes
 
 KEY = b"BookieMetadataFormatVersion\t"
@@ -215,7 +216,7 @@ def _decode_v1(data: bytes, at: int, where: ZnodeSource) -> LedgerRecord:
         first = _integer(parts[0], where.path, at)
         if len(numbers) < 3:
             if len(parts) > 1:
-                _bad(where.path, at, "one number on the line", f"{len(parts)} fields")
+                _bad(where.path, at, "one number on the line", many(len(parts), "field"))
             numbers.append(first)
         elif len(parts) == 1:
             _bad(where.path, at, "a fragment", "a single field")
@@ -227,7 +228,7 @@ def _decode_v1(data: bytes, at: int, where: ZnodeSource) -> LedgerRecord:
             fragments.append(_fragment(first, _without_trailing_empty(parts[1:]), where.path, at))
         at = line.end()
     if len(numbers) < 3:
-        _bad(where.path, len(data), "write quorum, ensemble and length", f"{len(numbers)} lines")
+        _bad(where.path, len(data), "write quorum, ensemble and length", many(len(numbers), "line"))
     quorum, ensemble, length = numbers
     _check(fragments, (ensemble, quorum, quorum), where.path, at)
     end = (last, length) if state == LedgerState.CLOSED else (-1, 0)
@@ -258,7 +259,7 @@ def _check(fragments: list[FragmentRecord], sizes: tuple[int, int, int], path: s
     before = None
     for fragment in fragments:
         if len(fragment["bookies"]) != ensemble:
-            _bad(path, at, f"{ensemble} bookies in a fragment", str(len(fragment["bookies"])))
+            _bad(path, at, f"{many(ensemble, 'bookie')} in a fragment", str(len(fragment["bookies"])))
         if before is not None and fragment["first_entry"] <= before:
             _bad(path, at, f"a fragment that starts after entry {before}", str(fragment["first_entry"]))
         before = fragment["first_entry"]

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes, BadSettings, Retry
 from trueup.state.placement.policy.bookie_classes import depth
 
@@ -205,7 +206,7 @@ class Script:
         try:
             words = self._run(addresses)
             if len(words) != len(addresses):
-                raise Retry(f"{len(addresses)} locations", f"{len(words)} words", REMEDY)
+                raise Retry(many(len(addresses), "location"), many(len(words), "word"), REMEDY)
             found = {address: place for address, word in zip(addresses, words, strict=True) if (place := normal(word))}
             if not found:
                 raise Retry("a location such as /rack1", repr(words[0][:SHOWN]), REMEDY)

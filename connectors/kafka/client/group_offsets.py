@@ -21,6 +21,7 @@ from trueup.connectors.kafka.client.kafka_python import CleanClient
 from trueup.connectors.kafka.client.options import kafka_python
 from trueup.connectors.kafka.client.topic_ids import plain_text_of
 from trueup.connectors.replication.ports import SHARE, Answer, GroupCommits, Refusals
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes, BadSettings, Retry, Stop, Unknown
 
 CONNECT_S = 10.0
@@ -87,7 +88,7 @@ class KafkaGroups(Closing):
         refused, each is set separately."""
         if not offsets:
             return {}
-        what = f"group {next(iter(offsets))}" if len(offsets) == 1 else f"{len(offsets)} groups"
+        what = f"group {next(iter(offsets))}" if len(offsets) == 1 else many(len(offsets), "group")
         try:
             return {**self._ask(f"set offsets of {what}", lambda client: client.alter_offsets(offsets))}
         except Retry as error:

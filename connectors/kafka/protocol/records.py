@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, BatchHeader
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes
 
 Array = NDArray[Any]
@@ -125,7 +126,9 @@ def _divide(header: BatchHeader, data: bytearray, at: int, last: int, starts: li
             else:
                 at = _behind(data, at + 2, size - 128)
     except IndexError as error:
-        raise BadBytes(where, at, f"{header.records} records at offset {header.offset}", "fewer", todo) from error
+        raise BadBytes(
+            where, at, f"{many(header.records, 'record')} at offset {header.offset}", "fewer", todo
+        ) from error
     if at != last:
         raise BadBytes(where, at, f"the end of the batch at offset {header.offset}", "other bytes", todo)
 

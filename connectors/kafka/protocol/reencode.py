@@ -9,6 +9,7 @@ from typing import NamedTuple
 from trueup.connectors.kafka.protocol.compression import closed, opened
 from trueup.connectors.kafka.protocol.record_batch import APPEND_TIME, CODEC, HEADER_BYTES, BatchHeader, assemble
 from trueup.connectors.kafka.protocol.varints import varint, zigzag
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes
 
 
@@ -42,7 +43,7 @@ def dense(header: BatchHeader, batch: memoryview, where: str, first: int = 0) ->
             record = body[start : start + 1].tobytes() + zigzag(0 if restamp else time) + zigzag(number - first)
             out += zigzag(len(record) + at - rest) + record + body[rest:at]
     except IndexError as error:
-        raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
+        raise BadBytes(where, at, many(header.records, "record"), "fewer", "read it with another client") from error
     made = header._replace(
         offset=0,
         attributes=header.attributes & CODEC,
@@ -67,7 +68,7 @@ def marks(header: BatchHeader, batch: memoryview, where: str, appended: bool = T
             _within(body, rest, at)
             found.append((delta, hash((header.last_ms if restamp else header.first_ms + time, bytes(body[rest:at])))))
     except IndexError as error:
-        raise BadBytes(where, at, f"{header.records} records", "fewer", "read it with another client") from error
+        raise BadBytes(where, at, many(header.records, "record"), "fewer", "read it with another client") from error
     return found
 
 

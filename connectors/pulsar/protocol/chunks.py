@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from trueup.connectors.pulsar.protocol.entry import ADVICE
 from trueup.connectors.pulsar.protocol.message import MOST, Chunk, Message, opened
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes
 
 
@@ -82,7 +83,9 @@ class Chunks:
     def _joined(self, parts: _Parts, chunk: Chunk, message: Message) -> Message:
         where = f"{self._where}, entry {message.entry} of ledger {message.ledger}"
         if parts.size != chunk.total_size:
-            raise BadBytes(where, 0, f"{chunk.total_size} bytes in {chunk.count} chunks", str(parts.size), ADVICE)
+            raise BadBytes(
+                where, 0, f"{chunk.total_size} bytes in {many(chunk.count, 'chunk')}", str(parts.size), ADVICE
+            )
         value = opened(b"".join(parts.values), chunk.codec, chunk.size, where)
         return message._replace(value=value, chunk=None)
 

@@ -18,6 +18,7 @@ from trueup.connectors.pulsar import codecs
 from trueup.connectors.pulsar.protocol import fields
 from trueup.connectors.pulsar.protocol.attributes import Pairs, key_of, pairs_of, text_of
 from trueup.connectors.pulsar.protocol.entry import ADVICE, Entry
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadBytes
 
 MOST = 1 << 27
@@ -186,7 +187,7 @@ def _parts(payload: bytes, count: int, one: Any, where: str) -> Iterator[tuple[i
     for _ in range(count):
         start = at + _SIZE.size
         if start > whole:
-            raise _bad(where, at, f"{count} messages", f"{whole - at} bytes for the next one")
+            raise _bad(where, at, many(count, "message"), f"{whole - at} bytes for the next one")
         after = start + _SIZE.unpack_from(payload, at)[0]
         if after > whole:
             raise _bad(where, at, f"a length of at most {whole - start} bytes", str(after - start))
@@ -199,7 +200,7 @@ def _parts(payload: bytes, count: int, one: Any, where: str) -> Iterator[tuple[i
             raise _bad(where, start, f"a message of at most {whole - after} bytes", str(one.payload_size))
         yield after, at
     if at != whole:
-        raise _bad(where, at, f"the end after {count} messages", f"{whole - at} bytes")
+        raise _bad(where, at, f"the end after {many(count, 'message')}", f"{whole - at} bytes")
 
 
 def _bad(where: str, at: int, expected: str, found: str) -> BadBytes:

@@ -25,6 +25,7 @@ from trueup.connectors.rocketmq.replication.groups import RocketMqGroups, starts
 from trueup.connectors.rocketmq.replication.heartbeat import RIP_45, RocketMqHeartbeats, queue_of
 from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.topics import KNOWN, create, grow, set_configs, state_of
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadSettings, Retry, Stop, TrueupError
 from trueup.state.replication.config_sync import Action, ChangeKind, Right
 from trueup.state.replication.settings import Start
@@ -260,7 +261,7 @@ def _offset(
         return topic
     there = topics.topic_of(topic)
     if there is None or not 0 <= log.number < max(there.read, there.write):
-        found = "no such topic there" if there is None else f"{there.read} queues there"
+        found = "no such topic there" if there is None else f"{many(there.read, 'queue')} there"
         return Stop(f"queue {log.number} of topic {log.topic} on broker {log.place}", found, "create it again")
     return messages.offset_of(answer)
 

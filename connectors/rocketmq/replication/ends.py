@@ -10,6 +10,7 @@ from trueup.connectors.rocketmq.client.connection import RocketMqResponse
 from trueup.connectors.rocketmq.client.dispatch import wait_dispatched
 from trueup.connectors.rocketmq.replication.identity import cluster_id
 from trueup.connectors.rocketmq.replication.records.binding import Binding
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Stop, TrueupError
 
 
@@ -88,7 +89,7 @@ def _missing(log: LogId, topic: topics.RocketMqTopic | None) -> TrueupError | No
     if topic is None:
         found = "no such topic there"
     elif log.number >= (queues := max(topic.read, topic.write)):
-        found = f"{queues} queues there"
+        found = f"{many(queues, 'queue')} there"
     else:
         return None
     expected = f"queue {log.number} of topic {log.topic} on broker {log.place}"

@@ -222,7 +222,7 @@ def test_lists_are_whole_when_all_was_judged(setting: ReportSetting) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        (lambda setting: setting.publish(1), "1 of 1 ledgers are not judged yet"),
+        (lambda setting: setting.publish(1), "1 of 1 ledger not judged yet"),
         (
             lambda setting: vars(setting.capture).update(connected=False),
             "ZooKeeper is not connected or not synchronized",

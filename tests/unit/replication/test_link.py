@@ -530,7 +530,7 @@ def test_a_topic_that_cannot_be_read_stops_the_link(sides: tuple[ClusterSnapshot
     rig.link.update(facts=LinkFacts(*sides, NOW))
     assert state_and_reason(rig) == (
         LinkState.STOPPED,
-        "1 of 1 partitions need an operator; secret-0: no right to read it",
+        "1 of 1 partition needs an operator; secret-0: no right to read it",
     )
 
 
@@ -557,7 +557,7 @@ def test_a_copier_that_reports_and_does_not_move_is_not_up(rig: Rig) -> None:
         LinkState.SLOW,
         [
             ("replication.slow", "no record of orders-0 was copied for 50 s, 90 wait"),
-            ("replication.catching-up", "2 of 2 partitions copy existing records; 170 are left"),
+            ("replication.catching-up", "2 of 2 partitions copy existing records; 170 left"),
         ],
     )
 

@@ -49,7 +49,7 @@ def test_a_link_is_up_when_all_its_parts_are():
 def test_one_stopped_partition_stops_the_link_from_being_up():
     parts = [*WELL.parts, PartitionObservation("orders-2", "too large", stopped=True)]
     found, (reason,) = state_of(replace(WELL, parts=parts), NOW)
-    assert (found, reason.text) == (LinkState.STOPPED, "1 of 3 partitions need an operator; orders-2: too large")
+    assert (found, reason.text) == (LinkState.STOPPED, "1 of 3 partitions needs an operator; orders-2: too large")
 
 
 def test_a_partition_that_is_tried_again_makes_the_link_slow():

@@ -30,7 +30,7 @@ def test_another_token_is_not_found(sent: str) -> None:
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        ("alice", "found 1 words"),
+        ("alice", "found 1 word"),
         (f"{GOOD} x", "found 4 words"),
         (GOOD.replace("approver", "root"), "a role"),
         (GOOD.replace("alice", "a/b"), "a name"),

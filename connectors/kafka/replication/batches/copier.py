@@ -26,6 +26,7 @@ from trueup.connectors.kafka.replication.batches.resume import resume_points
 from trueup.connectors.kafka.replication.batches.sender import Sender
 from trueup.connectors.replication.rate_limit import Rate
 from trueup.state.common.backoff import backoff
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.anomalies import single_records
 
@@ -213,7 +214,7 @@ class BatchCopier:
                 line.target,
                 Stop(
                     f"topic {track.target.topic} of {self._lease.target.name} with id {text_of(track.target_id)}",
-                    f"it was recreated during a write: {entry.records} records of this link are in partition "
+                    f"it was recreated during a write: {many(entry.records, 'record')} of this link in partition "
                     f"{track.target.number} of the new topic from offset {answer.offset} on",
                     "reset the link's partitions of this topic, or leave it out of the link; these records stay there",
                 ),

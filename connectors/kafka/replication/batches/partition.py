@@ -28,6 +28,7 @@ from trueup.connectors.kafka.replication.batches.loop_filter import LoopFilter
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 from trueup.connectors.kafka.replication.batches.resume import CopiedBatch, ResumePoint, ours
 from trueup.connectors.kafka.replication.batches.stored import UncountedRecords
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, Stop
 
 _SEQUENCES = 0x7FFFFFFF
@@ -238,7 +239,9 @@ class Track:
             count = self.place.counts.get(header.producer_id, 0)
             if ours(header.producer_id, self._writer_id) and ahead(following(header.last_sequence), count) > 0:
                 found = f"records up to {header.last_sequence} at offset {header.offset} of {self.target}"
-                raise Retry(f"{count} records of producer {header.producer_id:#x}", found, "the position is read again")
+                raise Retry(
+                    f"{many(count, 'record')} of producer {header.producer_id:#x}", found, "the position is read again"
+                )
             at, whole = header.following, whole and header.offset <= at
         return self.look_from(at, whole)
 

@@ -18,6 +18,7 @@ from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, HEADER_BYTES, BatchHeader, digest, walk
 from trueup.connectors.kafka.replication.batches.position import BatchPosition, ahead, following
 from trueup.connectors.kafka.replication.batches.stored import UncountedRecords
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.replication.provenance import tag_of
 
@@ -160,7 +161,9 @@ class _TargetScan:
         for producer, sequence in last.items():
             count = self._place.counts.get(producer, 0)
             if ahead(following(sequence), count) < 0:
-                raise Stop(f"{where} to have {count} records of producer {producer:#x}", f"{following(sequence)}", todo)
+                raise Stop(
+                    f"{where} to have {many(count, 'record')} of producer {producer:#x}", f"{following(sequence)}", todo
+                )
 
     def _after(self, start: int, last: Mapping[int, int]) -> dict[int, deque[CopiedBatch]]:
         """Batches of this copy from an offset on, until the end and all known sequence numbers were read."""

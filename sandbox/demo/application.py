@@ -11,18 +11,17 @@ from typing import Any, Self
 
 from trueup.connectors.embedded.processes import free_port
 from trueup.sandbox.cluster import SandboxCluster
-from trueup.sandbox.demo.waiting import STILL_S, Say, machine, wait_for
+from trueup.sandbox.demo.waiting import LINES, STILL_S, Say, machine, silent, wait_for
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.streams.terminal.client import Api
 
-LINES = 4
-"""Lines of the log that tell why Trueup ended."""
+END_S = 60.0
 
 
 class DemoApplication:
     """`trueup run` with its own settings file below ``root``. ``say``: prints what it waits for."""
 
-    def __init__(self, settings: Mapping[str, object], root: Path, say: Say = lambda _: None) -> None:
+    def __init__(self, settings: Mapping[str, object], root: Path, say: Say = silent) -> None:
         port, self.say = free_port(), say
         root.mkdir(parents=True, exist_ok=True)
         self._file, self.log = root / "trueup.yaml", root / "trueup.log"
@@ -46,12 +45,14 @@ class DemoApplication:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._process is not None:
-            self._process.terminate()
+            ending = self._process
+            ending.terminate()
             try:
-                self._process.wait(60)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                wait_for("Trueup to end", lambda: ending.poll() is not None, self.say, still_s=END_S)
+            except Retry as late:
+                self.say(str(late))
+                ending.kill()
+                ending.wait()
 
     def wait_until(self, what: str, condition: Any, still_s: float = STILL_S) -> None:
         """Wait until the status meets a condition; see `wait_for`."""
@@ -105,7 +106,7 @@ def _shown(status: Mapping[str, Any]) -> str:
 class Trueup(DemoApplication):
     """Trueup on a sandbox cluster, with placement in mode `enforce`."""
 
-    def __init__(self, cluster: SandboxCluster, root: Path, say: Say = lambda _: None) -> None:
+    def __init__(self, cluster: SandboxCluster, root: Path, say: Say = silent) -> None:
         settings = {
             "cluster": {"zookeeper": str(cluster.zookeeper.address), "name": "drill", "session_timeout_ms": 4_000},
             "racks": {"source": "script", "script": str(cluster.rack_script)},

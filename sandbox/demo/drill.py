@@ -16,21 +16,19 @@ from typing import Any
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.sandbox.demo.application import Trueup
 from trueup.sandbox.demo.truth import Truth
-from trueup.sandbox.demo.waiting import Say, wait_for
+from trueup.sandbox.demo.waiting import Say, machine, made, start_again, start_cluster, wait_for
 from trueup.sandbox.writer import LedgerHandle, LedgerWriter
-from trueup.state.common.errors import Unknown
+from trueup.state.common.counts import many
+from trueup.state.common.errors import Retry, Unknown
 
 ENTRIES = 20
 SHAPES = ((2, 2), (2, 2), (2, 2), (3, 3), (4, 2))
 OPEN_SHARE = 10  # one in this many ledgers is open when rack 2 is killed
 QUIET_S = 1.0
 TRIES = 12
-STUCK_S = 10.0
 FORGOTTEN_S = 45.0
 """Longer than a worker waits after two failures, which are possible while a rack is lost."""
 SAY_EVERY_S = 2.0
-POLL_S = 0.25
-GIVE_UP_S = 420.0
 SETTINGS = {
     # A worker waits this long after a repair without an adhering ensemble (5 s by default): with one rack left,
     # that is every repair.
@@ -99,7 +97,7 @@ class Drill:
         return self.result
 
     def _write(self, ledgers: int) -> None:
-        self._say(f"writing {ledgers} ledgers of {ENTRIES} entries")
+        self._say(f"writing {many(ledgers, 'ledger')} of {ENTRIES} entries")
         for at in range(ledgers):
             ensemble, quorum = SHAPES[at % len(SHAPES)]
             if at % OPEN_SHARE == OPEN_SHARE - 1:
@@ -118,26 +116,37 @@ class Drill:
             try:
                 self._writer.add(handle, ENTRIES - handle.entries)
             except Unknown as error:
-                self._say(f"  ledger {handle.ledger} ends after {handle.entries} entries: {error.found}")
+                entries = many(handle.entries, "entry", "entries")
+                self._say(f"  ledger {handle.ledger} ends after {entries}: {error.found}")
             self._writer.close(handle)
             self._closed[handle.ledger] = handle.entries
         self.result.fragmented = len(self._writing)
         self._wait("the bookies of rack 2 to be gone", lambda: self._truth.registered("/rack2") == 0)
         self._say("BookKeeper re-replicates onto rack 1, the only rack left")
-        progress = ChangePrinter(self._say)
-        while (left := len(self._truth.short_of("/rack2", 3))) and progress.still_s < STUCK_S:
+        progress, shown = ChangePrinter(self._say), ""
+
+        def replicated() -> bool:
+            nonlocal shown
+            left = len(self._truth.short_of("/rack2", 3))
+            shown = f"{many(left, 'ledger')} with a member on the lost rack"
             self._look()
-            progress(f"  {left} ledgers have a member on the lost rack", left)
-            time.sleep(0.25)
+            progress(f"  {shown}", left)
+            return not left
+
+        try:
+            wait_for("re-replication onto rack 1", replicated, self._say, lambda: shown, FORGOTTEN_S)
+        except Retry:  # they keep that member, whose rack returns
+            self._say(f"  no repair for {FORGOTTEN_S:.0f} s, so the drill goes on: {shown}; {machine()}")
 
     def _wait(self, what: str, condition: Callable[[], bool]) -> None:
         wait_for(what, condition, self._say, lambda: f"{self._truth.registered('/rack2')} registered")
 
     def _get_rack_2_back(self) -> None:
-        self._cluster.start("/rack2")
+        start_again(self._cluster, "/rack2", self._say)
         self._wait("the bookies of rack 2 to be back", lambda: self._truth.registered("/rack2") == 3)
         self.result.found_on_one_rack = len(self._truth.on_one_rack())
-        self._say(f"rack 2 is back: {self.result.found_on_one_rack} closed ledgers have all replicas on one rack")
+        narrow = many(self.result.found_on_one_rack, "closed ledger")
+        self._say(f"rack 2 is back: all replicas of {narrow} on one rack")
 
     def _blocked_one(self) -> None:
         """Write a ledger that two racks cannot hold: three members, two replicas. The two members in the same rack must
@@ -152,20 +161,10 @@ class Drill:
 
     def _let_trueup_work(self, trueup: Trueup) -> None:
         trueup.begin()
-        progress, deadline, calm, first = ChangePrinter(self._say), time.monotonic() + GIVE_UP_S, 0.0, True
-        while time.monotonic() < deadline and calm < QUIET_S:
-            status = self._look()
-            if status is not None:
-                if first and status["counts"]["drifted"]:
-                    first = False
-                    self._print_order(trueup)
-                progress(_line(status), _line(status))
-            if progress.still_s >= FORGOTTEN_S and status is not None and status["marks"]["ours"]:
-                self._restart_workers()
-                progress = ChangePrinter(self._say)
-            done = status is not None and not status["counts"]["drifted"] and not status["marks"]["ours"]
-            calm = calm + POLL_S if done and self._truth.on_one_rack() <= set(trueup.blocked) else 0.0
-            time.sleep(POLL_S)
+        try:
+            self._wait_for_repairs(trueup)
+        except Retry as late:  # what is left is counted
+            self._say(str(late))
         for ledger, reason in sorted(trueup.blocked.items()):
             self._say(f"  ledger {ledger} is blocked and not marked: {reason}")
         for ledger in sorted(self._truth.on_one_rack() - set(trueup.blocked)):
@@ -175,17 +174,43 @@ class Drill:
         self.result.blocked = len(trueup.blocked)
         self.result.time_to_safe_s = [ms / 1000 for ms in trueup.safe_ms.values()]
 
+    def _wait_for_repairs(self, trueup: Trueup) -> None:
+        """Wait until for a while nothing is left to repair."""
+        progress, shown, first, calm_s = ChangePrinter(self._say), "", True, 0.0
+
+        def repaired() -> bool:
+            nonlocal progress, shown, first, calm_s
+            status, now_s = self._look(), time.monotonic()
+            if status is None:
+                calm_s = 0.0
+                return False
+            if first and status["counts"]["drifted"]:
+                first = False
+                self._print_order(trueup)
+            shown = _line(status)
+            progress(f"  {shown}", shown)
+            if progress.still_s >= FORGOTTEN_S and status["marks"]["ours"]:
+                self._restart_workers()
+                progress = ChangePrinter(self._say)
+            done = not status["counts"]["drifted"] and not status["marks"]["ours"]
+            done = done and self._truth.on_one_rack() <= set(trueup.blocked)
+            calm_s = (calm_s or now_s) if done else 0.0
+            return done and now_s - calm_s >= QUIET_S
+
+        wait_for("Trueup to repair what it can", repaired, self._say, lambda: shown)
+
     def _restart_workers(self) -> None:
         """Restart the AutoRecovery daemons, as an operator would. A daemon that takes a lock while it releases it loses
         track of the lock: `ZkLedgerUnderreplicationManager.releaseUnderreplicatedLedger` deletes the znode first and
         its own entry afterwards."""
         self._say("  no repair completed for a while: restarting the AutoRecovery daemons, which releases their locks")
         self._cluster.stop("autorecovery")
-        self._cluster.start("autorecovery")
+        start_again(self._cluster, "autorecovery", self._say)
 
     def _print_order(self, trueup: Trueup) -> None:
         for row in trueup.riskiest(3):
-            self._say(f"  highest risk: ledger {row['ledger']}, {row['copies']} copies on {row['racks']} rack")
+            copies, racks = many(row["copies"], "copy", "copies"), many(row["racks"], "rack")
+            self._say(f"  highest risk: ledger {row['ledger']}, {copies} on {racks}")
 
     def _look(self) -> dict[str, Any] | None:
         return self._trueup.look() if self._trueup is not None else None
@@ -227,7 +252,7 @@ class ChangePrinter:
 def _line(status: dict[str, Any]) -> str:
     counts, marks = status["counts"], status["marks"]
     text = "  ".join(f"{verdict} {counts[verdict]}" for verdict in ("true", "drifted", "blocked"))
-    return f"  {text}  marks outstanding {marks['outstanding']}"
+    return f"{text}  marks outstanding {marks['outstanding']}"
 
 
 def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) -> DrillResult:
@@ -237,7 +262,7 @@ def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) 
         root / "cluster", racks, autorecovery=2, kafka=True, worker_repairs=with_trueup, settings=SETTINGS
     ) as cluster:
         say("starting ZooKeeper, six bookies in two racks and a Kafka broker")
-        cluster.up(autorecovery=False)
+        start_cluster(cluster, say, autorecovery=False)
         if not with_trueup:
             return _on(cluster, None, ledgers, wait_s, say)
         with Trueup(cluster, root / "trueup", say) as trueup:
@@ -248,8 +273,8 @@ def drill(root: Path, with_trueup: bool, ledgers: int, wait_s: float, say: Say) 
 
 def _on(cluster: SandboxCluster, trueup: Trueup | None, ledgers: int, wait_s: float, say: Say) -> DrillResult:
     say("starting two AutoRecovery daemons")
-    cluster.start("autorecovery")
-    writer = LedgerWriter(cluster)
+    start_again(cluster, "autorecovery", say)
+    writer = made("BookKeeper's client", lambda: LedgerWriter(cluster), say)
     try:
         with Truth(cluster) as truth:
             if trueup is not None:

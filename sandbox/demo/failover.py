@@ -8,12 +8,11 @@ detected, and it is refilled.
 import shutil
 import tempfile
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from rich.console import Console
 from rich.table import Table
 
@@ -22,8 +21,9 @@ from trueup.sandbox.demo import move
 from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.move import TRAFFIC_S, MoveDemo, Result, copying
 from trueup.sandbox.demo.rack_drill import fetch, printer
-from trueup.sandbox.demo.shop import GROUP, PARTITIONS, TOPIC, KafkaBilling, KafkaOrders, KafkaSite
-from trueup.sandbox.demo.waiting import Say
+from trueup.sandbox.demo.shop import GROUP, PARTITIONS, TOPIC, KafkaBilling, KafkaOrders, KafkaSite, create
+from trueup.sandbox.demo.waiting import Say, start
+from trueup.state.common.counts import many
 from trueup.streams.runtime.spark.session import line
 
 EAST, WEST = "east", "west"
@@ -54,12 +54,13 @@ def run(root: Path, say: Say) -> FailoverResult:
     """Run the demo on its own servers below ``root``."""
     with Kafka(root / EAST, "256m") as east, Kafka(root / WEST, "256m") as west:
         say("starting two Kafka clusters, east and west")
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(_begin, (east, west)))
+        start({EAST: east, WEST: west}, say)
+        for broker in (east, west):
+            create(broker.bootstrap, NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"}), say)
         with DemoApplication(settings(east, west), root / "trueup", say) as trueup:
             say("starting Trueup with a link each way")
             trueup.wait_until("both links to copy", copying(2))
-            drill = Failover(KafkaSite(EAST, east), KafkaSite(WEST, west), trueup, say)
+            drill = Failover(KafkaSite(EAST, east, say), KafkaSite(WEST, west, say), trueup, say)
             drill.run()
             return drill.outcome
 
@@ -107,7 +108,7 @@ class Failover(MoveDemo):
         self.say(f"east is back without data: detected after {self.outcome.noticed_s:.1f} s, and the links stopped")
         begun = time.monotonic()
         self.wait("the refill to begin", self._refill)
-        self.say(f"west-east refills east with {self.outcome.refilled:,} orders")
+        self.say(f"west-east refills east with {many(self.outcome.refilled, 'order')}")
         self.watch(TRAFFIC_S / 2)
         self.wait("the refill to end", lambda: all(copy["refill_until"] < 0 for copy in self._copies("west-east")))
         self.orders.begin(EAST, self.here.address)
@@ -137,9 +138,3 @@ def screen(result: FailoverResult) -> Table:
         "from the start of the refill to equal logs, at most": f"{result.refill_s:.1f} s",
     }
     return move.screen("A cluster fails and returns, then returns without its data", result, {}, more)
-
-
-def _begin(broker: Kafka) -> None:
-    broker.up()
-    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 3})
-    admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config={"retention.ms": "-1"})])[TOPIC].result(30)

@@ -16,10 +16,11 @@ from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.sandbox import forgetting
 from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.rack_drill import fetch, printer, seconds
-from trueup.sandbox.demo.waiting import Say, wait_for
+from trueup.sandbox.demo.waiting import Say, made, start_cluster, wait_for
 from trueup.sandbox.messages import LiveWriter, MessageClient
 from trueup.sandbox.pulsar import BUCKET, NAME, OFFLOADER, SandboxPulsar
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.deletion.orphan_objects import ORPHANS
 from trueup.streams.rows import Row
@@ -86,7 +87,7 @@ def run(root: Path, say: Say) -> LeakResult:
     with SandboxPulsar(root / "pulsar", settings={"managedLedgerMaxEntriesPerLedger": 50}, tiered=True) as pulsar:
         os.environ.update(CREDENTIALS)
         say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
-        pulsar.up()
+        start_cluster(pulsar, say)
         with MessageClient(pulsar.service_url) as messages:
             return LeakDemo(pulsar, messages, root, say).run()
 
@@ -148,7 +149,11 @@ class LeakDemo:
         self._say(
             f"topic {OFFLOADED} is offloaded to tiered storage; its metadata count the BookKeeper ledgers as deleted"
         )
-        lists = forgetting.forget(self._pulsar, [topic(name) for name in (*FORGETTING, OFFLOADED)], _drop)
+        lists = made(
+            "the topics to remove their ledgers, and the broker to be back",
+            lambda: forgetting.forget(self._pulsar, [topic(name) for name in (*FORGETTING, OFFLOADED)], _drop),
+            self._say,
+        )
         self._strand()
         owner = f"{TENANT}/persistent/{FORGETTING[0]}"
         empty = {forgetting.plant(self._pulsar, forgetting.data_of(owner)) for _ in range(EMPTY)}
@@ -160,7 +165,7 @@ class LeakDemo:
         forgetting.unload(self._pulsar, topic(FORGETTING[0]))
         self._messages.write(topic(FORGETTING[0]), range(MESSAGES, MESSAGES + 10), BYTES)
         forgotten = {ledger for ledgers in lists.values() for ledger in ledgers}
-        self._say(f"the broker is back; {len(forgotten)} ledgers in BookKeeper are not referenced any more")
+        self._say(f"the broker is back; {many(len(forgotten), 'ledger')} in BookKeeper without a reference")
         self._going = forgotten | empty
         self.result.forgotten = len(self._going)
 
@@ -197,7 +202,7 @@ class LeakDemo:
                 sizes[row["rule"], row["owner"]] += row["bytes"]
         self.result.found = {what: (count, sizes[what]) for what, count in ledgers.items()}
         for (rule, owner), (count, length) in sorted(self.result.found.items()):
-            self._say(f"  {short(rule)}: {count} ledgers, {size(length)}, of {owner or 'an unknown owner'}")
+            self._say(f"  {short(rule)}: {many(count, 'ledger')}, {size(length)}, of {owner or 'an unknown owner'}")
 
     def _follow(self, trueup: Deleting, count: int) -> None:
         printed, objects = "", list[str]()

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import NewTopic
 from rich.console import Console
 from rich.table import Table
 
@@ -20,8 +20,10 @@ from trueup.connectors.kafka.logdirs.client import LogDirsClient
 from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.picture import DirectoriesAt, lines, name, svg
 from trueup.sandbox.demo.rack_drill import fetch, printer
+from trueup.sandbox.demo.shop import create
 from trueup.sandbox.demo.volumes import DemoBroker, Volumes
-from trueup.sandbox.demo.waiting import Say, wait_for
+from trueup.sandbox.demo.waiting import Say, start, wait_for
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Stop
 from trueup.state.logdirs.model import Broker as Seen
 from trueup.state.logdirs.snapshot import Directory, ObservedBroker, observed
@@ -76,12 +78,12 @@ def main(picture: Path) -> int:
 
 def run(root: Path, say: Say) -> LogDirsResult:
     """Run the demo on its own servers below ``root``."""
-    with Volumes(root / "disks", SIZES) as volumes, DemoBroker(root / "broker", volumes) as broker:
+    with Volumes(root / "disks", SIZES, say=say) as volumes, DemoBroker(root / "broker", volumes) as broker:
         say(
             f"starting a broker with three disks of {', '.join(f'{s >> 20} MiB' for s in SIZES.values())} "
             f"({volumes.how})"
         )
-        broker.up()
+        start({CLUSTER: broker}, say)
         with LogDirsClient(Endpoint(CLUSTER, broker.bootstrap, 0)) as disks:
             return LogDirsDemo(broker, disks, root / "trueup", say).run(volumes.how)
 
@@ -151,22 +153,25 @@ class LogDirsDemo:
     def _fill(self, topic: str, partitions: int, each: int) -> None:
         """Create a topic and write to it."""
         client: dict[str, str | int | float | bool] = {"bootstrap.servers": self._broker.bootstrap, "log_level": 3}
-        admin = AdminClient(client)
-        admin.create_topics([NewTopic(topic, partitions, 1)])[topic].result(30)
+        create(self._broker.bootstrap, NewTopic(topic, partitions, 1), self._say)
         wait_for(f"the partitions of {topic}", lambda: len(self._homes(topic)) == partitions, self._say)
         self.result.new = dict(Counter(self._homes(topic)))
         producer = Producer({**client, "linger.ms": 20, "queue.buffering.max.messages": 500})
+        what = f"the records of {topic} to be acknowledged"
+
+        def left() -> str:
+            return f"{many(len(producer), 'record')} left"
+
         for number in range(each // RECORD * partitions):
             while True:
                 try:
                     producer.produce(topic, self._noise, partition=number % partitions)
                     break
                 except BufferError:
-                    producer.poll(0.1)
-        if producer.flush(60):
-            raise Stop("every record to be acknowledged", "errors", f"see {self._broker.log}")
+                    wait_for(what, lambda: producer.poll(1.0), self._say, left)
+        wait_for(what, lambda: not producer.flush(1.0), self._say, left)
         self.result.written += each // RECORD * partitions * RECORD
-        self._say(f"topic {topic}: {partitions} partitions of {each >> 20} MiB written")
+        self._say(f"topic {topic}: {many(partitions, 'partition')} of {each >> 20} MiB written")
 
     def _level(self, trueup: WatchedApplication) -> bool:
         """Whether nothing remains to do; prints the progress."""

@@ -15,6 +15,7 @@ from rich.table import Table
 from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.shop import GROUP, PARTITIONS, Billing, Log, Orders, ShopSite, disorder, keys, skipped
 from trueup.sandbox.demo.waiting import Say, wait_for
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry
 
 TRAFFIC_S = 10.0
@@ -129,7 +130,7 @@ class MoveDemo:
         self.result.moved_s = time.monotonic() - died
         self.say(f"writers and readers continue on {there.name}, {self.result.moved_s:.1f} s after the kill")
         self.result.late = len(self.orders.acknowledged[here.name] - keys(there.log()))
-        self.say(f"{self.result.late:,} orders that {here.name} acknowledged are not on {there.name} yet")
+        self.say(f"{many(self.result.late, 'order')} acknowledged by {here.name} and not yet on {there.name}")
         self.watch(TRAFFIC_S)
 
     def _here_returns(self) -> None:
@@ -206,7 +207,7 @@ class MoveDemo:
         """What shows that the move goes on."""
         copied = sum(row["copied"] for row in self._links.values())
         read, wanted = len(self.billing.read), self.orders.count
-        return f"{copied:,} orders copied, {read:,} of {wanted:,} acknowledged orders read"
+        return f"{many(copied, 'order')} copied, {read:,} of {wanted:,} acknowledged orders read"
 
     def _look(self) -> None:
         status = self.trueup.status()

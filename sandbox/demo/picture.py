@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 from xml.sax.saxutils import escape
 
+from trueup.state.common.counts import many
 from trueup.state.logdirs.snapshot import Directory
 from trueup.streams.runtime.format import size
 
@@ -49,8 +50,12 @@ def _share(d: Directory) -> float:
     return (d.total - d.usable) / d.total
 
 
+def _partitions(d: Directory) -> str:
+    return many(d.partitions, "partition")
+
+
 def _text(d: Directory) -> str:
-    return f"{_share(d):4.0%} of {size(d.total)}, {d.partitions} partitions" + (", cordoned" if d.cordoned else "")
+    return f"{_share(d):4.0%} of {size(d.total)}, {_partitions(d)}" + (", cordoned" if d.cordoned else "")
 
 
 def _bar(d: Directory) -> str:
@@ -65,5 +70,5 @@ def _drawn(d: Directory, y: int, scale: float) -> list[str]:
         f'<text x="10" y="{y}">{escape(name(d))}</text>',
         f'<rect x="{LEFT}" {box} width="{d.total * scale:.1f}" fill="#eee" stroke="#999"/>',
         f'<rect x="{LEFT}" {box} width="{(d.total - d.usable) * scale:.1f}" fill="{colour}"/>',
-        f'<text x="{LEFT + d.total * scale + 6:.1f}" y="{y}">{_share(d):.0%}, {d.partitions} partitions</text>',
+        f'<text x="{LEFT + d.total * scale + 6:.1f}" y="{y}">{_share(d):.0%}, {_partitions(d)}</text>',
     ]

@@ -3,7 +3,6 @@ of its topic is switched; the priority returns with the objects. Then the broker
 """
 
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,17 +15,18 @@ from rich.table import Table
 from trueup.connectors.s3.store import BucketLocation, ObjectStore
 from trueup.sandbox.demo.application import DemoApplication
 from trueup.sandbox.demo.rack_drill import fetch, printer
-from trueup.sandbox.demo.waiting import Say, wait_for
+from trueup.sandbox.demo.waiting import Say, made, output_of, start_cluster, wait_for
 from trueup.sandbox.forgetting import listed, offload, unload
 from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.java_consumer import JavaConsumer
 from trueup.sandbox.messages import MessageClient, compare
 from trueup.sandbox.pulsar import BUCKET, OFFLOADER, SandboxPulsar
 from trueup.sandbox.servers.objects import CREDENTIALS, REGION
+from trueup.state.common.counts import many
 from trueup.streams.runtime.spark.session import line
 
 TOPIC, COUNT, PER_LEDGER = "public/default/orders", 70, 20
-STALLED_MS, LIMIT_S = 4_000, 120.0
+STALLED_MS, LOOK_MS = 4_000, 250
 BROKER = {
     "managedLedgerMaxEntriesPerLedger": PER_LEDGER,
     "managedLedgerOffloadDeletionLagMs": 86_400_000,
@@ -79,20 +79,20 @@ def run(root: Path, say: Say) -> ReadsResult:
     os.environ.update(CREDENTIALS)
     with SandboxPulsar(root / "pulsar", settings=BROKER, tiered=True) as pulsar:
         say("starting ZooKeeper, two bookies, an object store and a Pulsar broker")
-        pulsar.up()
+        start_cluster(pulsar, say)
         with MessageClient(pulsar.service_url) as messages:
             messages.write(TOPIC, range(COUNT))
             unload(pulsar, TOPIC)
             messages.write(TOPIC, range(COUNT, COUNT + 3))
-        offload(pulsar, TOPIC)
-        say(f"{COUNT + 3} messages in {TOPIC}, offloaded; brokers read tiered storage first")
+        made(f"{TOPIC} to be offloaded", lambda: offload(pulsar, TOPIC), say)
+        say(f"{many(COUNT + 3, 'message')} in {TOPIC}, offloaded; brokers read tiered storage first")
         with Prioritized(_settings(pulsar), root / "trueup", say) as trueup:
             trueup.wait_until("Trueup to be ready", lambda status: status["ready"])
             result = _fall_back(pulsar, trueup, root, say)
         say("stopping the broker")
         pulsar.kill("broker")
-        result.read = _read(root / "trueup" / "trueup.yaml")
-        say(f"trueup read: {result.read} messages without a broker")
+        result.read = _read(root / "trueup" / "trueup.yaml", say)
+        say(f"trueup read: {many(result.read, 'message')} without a broker")
         return result
 
 
@@ -124,17 +124,17 @@ def _fall_back(pulsar: SandboxPulsar, trueup: Prioritized, root: Path, say: Say)
         pulsar.objects.copy(BUCKET, key, f"kept-{key}")
     store.delete(keys)
     say(f"the objects of ledger {lost} are gone")
-    gateway = Gateway("consumer", root / "consumer", pulsar.jar_set)
+    gateway = made("the JVM of the consumer", lambda: Gateway("consumer", root / "consumer", pulsar.jar_set), say)
     try:
         with JavaConsumer(gateway, pulsar.service_url, TOPIC) as consumer:
+            _receive(consumer, PER_LEDGER, say)
             result = ReadsResult(stalled=consumer.take_all(STALLED_MS))
-            say(f"the Java consumer stalls after {result.stalled} messages")
+            say(f"the Java consumer stalls after {many(result.stalled, 'message')}")
             trueup.approve("switch/")
             say("Trueup found it; after an approval the topic reads BookKeeper first")
-            while len(consumer.contents) < COUNT + 3 and consumer.take(int(1_000 * LIMIT_S)):
-                pass
+            _receive(consumer, COUNT + 3, say)
             result.received = len(compare(TOPIC, consumer.contents).numbers)
-            say(f"the same consumer has {result.received} messages")
+            say(f"the same consumer has {many(result.received, 'message')}")
     finally:
         gateway.close()
     for key in keys:
@@ -146,11 +146,21 @@ def _fall_back(pulsar: SandboxPulsar, trueup: Prioritized, root: Path, say: Say)
     return result
 
 
-def _read(settings: Path) -> int:
+def _receive(consumer: JavaConsumer, count: int, say: Say) -> None:
+    """Wait until the consumer has this many messages."""
+
+    def received() -> bool:
+        while len(consumer.contents) < count and consumer.take(LOOK_MS):
+            pass
+        return len(consumer.contents) >= count
+
+    wait_for(f"{many(count, 'message')} at the consumer", received, say, lambda: f"{len(consumer.contents)} received")
+
+
+def _read(settings: Path, say: Say) -> int:
     """Messages that `trueup read` gives out."""
     command = [sys.executable, "-m", "trueup.streams.cli.main", "read", TOPIC, "-c", str(settings), "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True)
-    return len(done.stdout.splitlines())
+    return len(output_of("trueup read", command, settings.with_name("read.log"), say).splitlines())
 
 
 def main() -> int:

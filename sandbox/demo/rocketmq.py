@@ -7,7 +7,6 @@ The steps are those of a `MoveDemo`. At the end every message of all three clust
 import tempfile
 import time
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,7 @@ from trueup.sandbox.demo.rocketmq_shop import (
     order_of,
 )
 from trueup.sandbox.demo.shop import GROUP, TOPIC, Log, disorder
-from trueup.sandbox.demo.waiting import Say
+from trueup.sandbox.demo.waiting import Say, made, start
 from trueup.sandbox.servers.rocketmq import SET, RocketMq
 from trueup.streams.runtime.spark.session import line
 
@@ -72,18 +71,18 @@ def run(root: Path, say: Say) -> RocketMqResult:
         clusters = [stack.enter_context(RocketMq(root, name)) for name in (HANGZHOU, SHANGHAI)]
         events = stack.enter_context(Kafka(root / EVENTS, "256m"))
         say("starting two RocketMQ clusters, hangzhou and shanghai, and a Kafka broker, events")
-        with ThreadPoolExecutor(3) as pool:
-            list(pool.map(lambda server: server.up(), (*clusters, events)))
-        hangzhou, shanghai = (RocketMqSite(cluster, begun_ms) for cluster in clusters)
+        start({server.name: server for cluster in clusters for server in cluster.servers} | {EVENTS: events}, say)
+        hangzhou, shanghai = (RocketMqSite(cluster, begun_ms, say) for cluster in clusters)
         for site in (hangzhou, shanghai):
             stack.callback(site.close)
         hangzhou.create()
         trueup = stack.enter_context(DemoApplication(settings(hangzhou, shanghai, events), root / "trueup", say))
         say("starting Trueup with a link each way and one to Kafka, and the JVM of the consumer")
-        billing = JavaBilling(root / GROUP)
+        billing = made("the JVM of the consumer", lambda: JavaBilling(root / GROUP), say)
         stack.callback(billing.close)
         trueup.wait_until("all links to copy", copying(3))
-        drill = RocketMqMove((hangzhou, shanghai, LakeSite(EVENTS, events, begun_ms)), billing, trueup, say, begun_ms)
+        lake = LakeSite(EVENTS, events, begun_ms, say)
+        drill = RocketMqMove((hangzhou, shanghai, lake), billing, trueup, say, begun_ms)
         drill.run()
         return drill.outcome
 

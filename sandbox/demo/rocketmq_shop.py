@@ -18,6 +18,7 @@ from trueup.connectors.rocketmq.protocol import flags, properties
 from trueup.connectors.rocketmq.protocol.compression import LZ4, ZLIB, ZSTD, closed, opened
 from trueup.connectors.rocketmq.replication.records import names
 from trueup.sandbox.demo.shop import GROUP, LEAVE_S, PARTITIONS, TOPIC, Billing, KafkaSite, Log, Orders
+from trueup.sandbox.demo.waiting import Say, silent, start
 from trueup.sandbox.gateway import Gateway
 from trueup.sandbox.servers.rocketmq import SET, RocketMq
 from trueup.state.common.errors import TrueupError
@@ -93,16 +94,17 @@ def same_record(key: str, begun_ms: int, value: bytes, born_ms: int, headers: li
 
 
 class RocketMqSite:
-    """A small cluster of RocketMQ. ``begun_ms``: the time when the shop began, in ms since 1970."""
+    """A small cluster of RocketMQ. ``begun_ms``: the time when the shop began, in ms since 1970; ``say``: prints what
+    it waits for."""
 
-    def __init__(self, servers: RocketMq, begun_ms: int) -> None:
+    def __init__(self, servers: RocketMq, begun_ms: int, say: Say = silent) -> None:
         self.name, self.address, self.servers = servers.name, servers.address, servers
-        self._begun_ms = begun_ms
+        self._begun_ms, self._say = begun_ms, say
         self._client = client(self.name, self.address)
 
     def up(self) -> None:
         """Start the broker and wait until it is registered."""
-        self.servers.broker.up()
+        start({self.servers.broker.name: self.servers.broker}, self._say)
 
     def kill(self) -> None:
         """SIGKILL of the broker."""
@@ -156,8 +158,8 @@ class RocketMqSite:
 class LakeSite(KafkaSite):
     """The Kafka cluster to which orders are copied. ``begun_ms``: the time when the shop began, in ms since 1970."""
 
-    def __init__(self, name: str, broker: Kafka, begun_ms: int) -> None:
-        super().__init__(name, broker)
+    def __init__(self, name: str, broker: Kafka, begun_ms: int, say: Say = silent) -> None:
+        super().__init__(name, broker, say)
         self._begun_ms = begun_ms
 
     def altered(self) -> list[str]:

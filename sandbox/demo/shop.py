@@ -12,13 +12,18 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from trueup.connectors.embedded.kafka import Kafka
-from trueup.connectors.embedded.processes import wait_until
+from trueup.sandbox.demo.waiting import STILL_S, Say, silent, start, wait_for
+from trueup.state.common.counts import many
 
 TOPIC, GROUP, PARTITIONS = "orders", "billing", 4
 PER_S = 500.0
 COMMIT_S, LEAVE_S, PAUSE_S = 0.25, 2.0, 0.01
+TOGETHER = 50_000
+"""Maximum number of records of one read."""
+ANSWER_S = 10.0
 Log = dict[int, list[str]]
 """Keys of each partition, in order."""
 
@@ -242,15 +247,15 @@ class KafkaBilling(Billing):
 
 
 class KafkaSite:
-    """A Kafka broker."""
+    """A Kafka broker. ``say``: prints what it waits for."""
 
-    def __init__(self, name: str, broker: Kafka) -> None:
-        self.name, self.broker = name, broker
+    def __init__(self, name: str, broker: Kafka, say: Say = silent) -> None:
+        self.name, self.broker, self._say = name, broker, say
         self.address = broker.bootstrap
 
     def up(self) -> None:
         """Start it and wait until it responds."""
-        self.broker.up()
+        start({self.name: self.broker}, self._say)
 
     def kill(self) -> None:
         """SIGKILL."""
@@ -260,15 +265,14 @@ class KafkaSite:
         """All orders."""
         return {number: [record.key().decode() for record in part] for number, part in self.records().items()}
 
-    def records(self, limit_s: float = 60.0) -> dict[int, list[Any]]:
+    def records(self) -> dict[int, list[Any]]:
         """All records of each partition."""
         consumer = _reader(self.address)
-        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
         found: dict[int, list[Any]] = {number: [] for number in range(PARTITIONS)}
         ended: set[int] = set()
 
         def all_read() -> bool:
-            messages: list[Any] = consumer.consume(5_000, 0.5)
+            messages: list[Any] = consumer.consume(TOGETHER, 0.5)
             for message in messages:
                 if message.error() is None:
                     found[message.partition()].append(message)
@@ -276,17 +280,48 @@ class KafkaSite:
                     ended.add(message.partition())
             return len(ended) == PARTITIONS
 
-        wait_until(all_read, limit_s, f"all of {TOPIC} read")
-        consumer.close()
+        try:
+            consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+            what = f"all of {TOPIC} at {self.name} to be read"
+            wait_for(what, all_read, self._say, lambda: many(sum(map(len, found.values())), "record"))
+        finally:
+            consumer.close()
         return found
 
     def ends(self) -> list[int]:
-        """End offset of each partition. Raises `KafkaException` if the cluster does not respond."""
-        return _ask(self.address, lambda c, p: int(c.get_watermark_offsets(p, timeout=10)[1]))
+        """End offset of each partition."""
+        return self._ask("its ends", lambda c, p: int(c.get_watermark_offsets(p, timeout=ANSWER_S)[1]))
 
     def committed(self) -> list[int]:
         """Committed offset of the group in each partition; negative: none."""
-        return _ask(self.address, lambda c, p: int(c.committed([p], timeout=10)[0].offset))
+        return self._ask("its offsets", lambda c, p: int(c.committed([p], timeout=ANSWER_S)[0].offset))
+
+    def _ask(self, what: str, ask: Callable[[Any, TopicPartition], int]) -> list[int]:
+        """The answer for each partition, as soon as the cluster responds."""
+        found, problem = list[int](), ""
+
+        def answered() -> bool:
+            nonlocal problem
+            consumer = _reader(self.address)
+            try:
+                found[:] = [ask(consumer, TopicPartition(TOPIC, number)) for number in range(PARTITIONS)]
+            except KafkaException as error:
+                problem = str(error)
+                return False
+            finally:
+                consumer.close()
+            return True
+
+        wait_for(f"{self.name} to tell {what}", answered, self._say, lambda: problem)
+        return found
+
+
+def create(bootstrap: str, topic: NewTopic, say: Say) -> None:
+    """Create a topic at a Kafka cluster."""
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 3})
+    created = admin.create_topics([topic], request_timeout=STILL_S)[topic.topic]
+    wait_for(f"topic {topic.topic} at {bootstrap}", created.done, say)
+    created.result()
 
 
 def keys(log: Log) -> set[str]:
@@ -307,14 +342,6 @@ def disorder(part: Sequence[str]) -> int:
 def skipped(log: Log, first: dict[int, str], read: set[str]) -> int:
     """Records before the first that the group read in each partition and that it had not read on the other cluster."""
     return sum(len(set(log[number][: log[number].index(key)]) - read) for number, key in first.items())
-
-
-def _ask(bootstrap: str, what: Callable[[Any, TopicPartition], int]) -> list[int]:
-    consumer = _reader(bootstrap)
-    try:
-        return [what(consumer, TopicPartition(TOPIC, number)) for number in range(PARTITIONS)]
-    finally:
-        consumer.close()
 
 
 def _reader(bootstrap: str) -> Consumer:

@@ -11,20 +11,20 @@ from pathlib import Path
 from trueup.connectors.closing import Closing
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import Process
+from trueup.sandbox.demo.waiting import Say, silent, wait_for
 from trueup.state.common.errors import Stop
 
 _HOLD = (
     'set -e; while [ $# -gt 0 ]; do mount -t tmpfs -o size=$2 tmpfs "$1"; shift 2; done; echo mounted; exec sleep 1d'
 )
-READY_S = 10.0
 
 
 class Volumes(Closing):
     """Small file systems in directories below ``root``. ``sizes``: the size of each file system in bytes, by the name
-    of its directory. ``private``: whether a namespace is used even if mounting here is permitted. ``how``: the place
-    where the file systems are mounted, as text."""
+    of its directory. ``private``: whether a namespace is used even if mounting here is permitted; ``say``: prints what
+    it waits for. ``how``: the place where the file systems are mounted, as text."""
 
-    def __init__(self, root: Path, sizes: Mapping[str, int], private: bool = False) -> None:
+    def __init__(self, root: Path, sizes: Mapping[str, int], private: bool = False, say: Say = silent) -> None:
         self.sizes = {root / name: size for name, size in sizes.items()}
         self._mounted: list[Path] = []
         self._holder: Process | None = None
@@ -33,7 +33,7 @@ class Volumes(Closing):
         if not private and self._mount():
             self.how, self.enter = "tmpfs, mounted", list[str]()
         else:
-            self.how, self.enter = "tmpfs, in a mount namespace of the broker", self._hold(root)
+            self.how, self.enter = "tmpfs, in a mount namespace of the broker", self._hold(root, say)
 
     def path(self, path: str) -> Path:
         """Path on this machine of a path of the broker."""
@@ -55,24 +55,21 @@ class Volumes(Closing):
             self._mounted.append(path)
         return True
 
-    def _hold(self, root: Path) -> list[str]:
+    def _hold(self, root: Path, say: Say) -> list[str]:
         """Mount them in a namespace that a process keeps alive; returns the command that enters it."""
         pairs = [word for path, size in self.sizes.items() for word in (str(path), str(size))]
         command = ["unshare", "-Urm", "sh", "-c", _HOLD, "sh", *pairs]
-        self._holder = Process("disks", command, root / "disks.log")
+        self._holder = holder = Process("disks", command, root / "disks.log")
+        expected, todo = "permission to mount small file systems", "run it as root, or allow user namespaces"
         try:
-            self._holder.start()
-            self._holder.wait_ready(lambda: "mounted" in self._log(), READY_S)
+            holder.start()
         except Stop as error:
-            todo = "run it as root, or allow user namespaces"
-            raise Stop(
-                "permission to mount small file systems", f"neither mount nor unshare: {error.found}", todo
-            ) from error
-        return ["nsenter", "-U", "-m", "--preserve-credentials", "-t", str(self._holder.pid)]
-
-    def _log(self) -> str:
-        assert self._holder is not None, "it was started"
-        return self._holder.output()
+            raise Stop(expected, f"neither mount nor unshare: {error.found}", todo) from error
+        wait_for("small file systems", lambda: "mounted" in holder.output() or not holder.alive, say)
+        if not holder.alive:
+            found = f"neither mount nor unshare: exit code {holder.exit_code}; it wrote\n{holder.tail()}"
+            raise Stop(expected, found, todo)
+        return ["nsenter", "-U", "-m", "--preserve-credentials", "-t", str(holder.pid)]
 
 
 class OnVolumes(Kafka):

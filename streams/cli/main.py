@@ -11,7 +11,7 @@ import click
 
 from trueup.state.common.errors import BadSettings, TrueupError
 from trueup.streams.runtime.named import imported
-from trueup.streams.terminal import codes
+from trueup.streams.terminal import codes, out
 from trueup.streams.terminal.groups import Suggesting
 
 COMMANDS = {
@@ -89,7 +89,8 @@ def main() -> None:
 def invoke(arguments: Sequence[str]) -> int:
     """Run one command line; returns its exit code."""
     try:
-        code = cli.main(list(arguments), prog_name="trueup", standalone_mode=False)
+        with out.reader(for_programs(arguments)):
+            code = cli.main(list(arguments), prog_name="trueup", standalone_mode=False)
     except click.ClickException as error:
         if for_programs(arguments):
             click.echo(_usage_as_json(error), err=True)

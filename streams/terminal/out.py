@@ -2,12 +2,14 @@
 
 import io
 import json
+import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -113,11 +115,11 @@ def listing(output: str, found: "ListResponse", columns: Sequence[Column], empty
     empty = "No data is available." if found.incomplete else empty
     formatted(output, whole if found.incomplete else found.rows, found.rows, columns, empty)
     if output in ("json", "yaml"):
-        if shown < found.total:
+        if shown < found.total and not found.incomplete:
             click.echo(json.dumps({"shown": shown, "total": found.total}), err=True)
     elif output == "name":
         if found.incomplete:
-            click.echo(f"This list may be incomplete: {found.incomplete}", err=True)
+            aside(f"This list may be incomplete: {found.incomplete}")
     else:
         if shown < found.total:
             click.echo(f"\n{shown:,} of {found.total:,}; --limit shows more.")
@@ -210,7 +212,7 @@ def watch(run: Callable[[], object], every_s: float, sleep: Callable[[float], ob
                 with redirect_stdout(printed):
                     run()
         except Retry as error:
-            click.echo(f"{error}; waiting", err=True)
+            aside(f"{error}; waiting")
         else:
             lines = printed.getvalue().splitlines()
             if lines and lines[0][:1] in "[{-" and lines != last:
@@ -223,10 +225,36 @@ def watch(run: Callable[[], object], every_s: float, sleep: Callable[[float], ob
         sleep(every_s)
 
 
+_programs = ContextVar("programs", default=False)
+
+
+@contextmanager
+def reader(program: bool) -> Iterator[None]:
+    """Within this context a program reads the output of a command, or a person. For a program, stderr has at most one
+    JSON object: progress, asides and warnings of libraries are not shown."""
+    token, unheard = _programs.set(program), logging.lastResort
+    if program:
+        logging.lastResort = logging.NullHandler()  # otherwise warnings of libraries are printed on stderr
+    try:
+        yield
+    finally:
+        logging.lastResort = unheard
+        _programs.reset(token)
+
+
+def aside(text: str) -> None:
+    """Print on stderr what a person wants to know and what is no error."""
+    if not _programs.get():
+        click.echo(text, err=True)
+
+
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str], None]]:
     """Print on stderr what a command does or waits for and since how many seconds, if it takes longer than two: on a
     terminal in one line, else in a line for each change. Call the result to update the text."""
+    if _programs.get():
+        yield lambda _: None
+        return
     last, ended = [what], threading.Event()
     thread = threading.Thread(target=_show_progress, args=(last, ended), daemon=True)
     thread.start()

@@ -12,11 +12,11 @@ log = logging.getLogger("trueup.reads")
 ANSWER_S = 5.0
 
 
-def send(target: Callable[[], ApiTarget], report: ReadReport) -> None:
+def send(target: Callable[[], ApiTarget], report: ReadReport) -> str:
     """Report the first `MOST` damaged replicas to the API at ``target``, which is called only if there are any. Its
-    URL may be empty: none. Logs a warning if the report fails."""
+    URL may be empty: none. If the report fails, logs a warning and returns it; returns nothing otherwise."""
     if not report.damages:
-        return
+        return ""
     replicas = [
         {
             "ledger": ledger,
@@ -33,4 +33,7 @@ def send(target: Callable[[], ApiTarget], report: ReadReport) -> None:
             for at in range(0, min(len(replicas), MOST), MOST_AT_ONCE):
                 api.post("replica-reports", {"replicas": replicas[at : at + MOST_AT_ONCE]})
     except TrueupError as error:
-        log.warning("damaged replicas were not reported: %s", error)
+        problem = f"damaged replicas were not reported: {error}"
+        log.warning(problem)
+        return problem
+    return ""

@@ -275,7 +275,7 @@ def test_a_damaged_replica_that_a_read_reports_becomes_a_finding(
     details = {one["detail"] for one in trueup.json("describe", "ledger", str(ledger))["damages"] if one["confirmed"]}
     found = command("read", topic, "--report-to", trueup.url, "--limit", "20", "-c", str(trueup.file))
     assert (found.code, "not from bookie" in found.err, "not reported" in found.err) == (0, True, False)
-    assert details <= {f"of 1 entries that Trueup read: 1 with a wrong digest, first {entry}" for entry in (3, 4)}
+    assert details <= {f"of 1 entry that Trueup read: 1 with a wrong digest, first {entry}" for entry in (3, 4)}
 
 
 def removed(store: Any, ledger: int) -> dict[str, dict[str, Any]]:

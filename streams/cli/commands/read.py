@@ -14,7 +14,7 @@ from trueup.state.common.errors import Stop
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.cli import configuration
 from trueup.streams.runtime.format import many
-from trueup.streams.terminal import client, codes, options
+from trueup.streams.terminal import client, codes, options, out
 
 if TYPE_CHECKING:
     from trueup.streams.topic_reader.reader import Range, ReadReport, TopicMessage
@@ -83,8 +83,8 @@ def read(
     damaged, reads them itself, and shows what it found as findings of placement. If it has tokens, it requires one with
     the role reporter.
 
-    With -o json each line is one message. A key, value or ordering key that is not UTF-8 text is in the field with the
-    suffix _base64.
+    With -o json each line is one message, and the summary is one object: {"messages", "entries", "notes"}. A key, value
+    or ordering key that is not UTF-8 text is in the field with the suffix _base64.
 
     \b
     Example:  trueup read tenant/namespace/orders -c trueup.yaml --limit 10
@@ -100,8 +100,11 @@ def read(
             found = _messages(topics, topic, wanted)
             _print(found if limit is None else islice(found, limit), output)
         finally:
-            _summary(topics.report)
-            damage_report.send(lambda: report_to, topics.report)
+            for line in (_count(topics.report), *_notes(topics.report)):
+                out.aside(line)
+            unsent = damage_report.send(lambda: report_to, topics.report)
+        if output == "json":
+            click.echo(json.dumps(_summary(topics.report, unsent)), err=True)
     return code_of(topics.report)
 
 
@@ -188,22 +191,27 @@ def _time(at_ms: int) -> str:
         return f"{at_ms} ms"
 
 
-def _summary(report: "ReadReport") -> None:
-    """What was read and from where, on stderr."""
+def _count(report: "ReadReport") -> str:
+    """How much was read, and from where."""
     tiers = ", ".join(f"{count:,} from {tier}" for tier, count in sorted(report.entries.items()))
-    click.echo(f"{many(report.messages, 'message', 'messages')}; entries: {tiers or 'none'}", err=True)
+    return f"{many(report.messages, 'message')}; entries: {tiers or 'none'}"
+
+
+def _notes(report: "ReadReport") -> Iterator[str]:
+    """What was not as it should be."""
     for fallback in report.fallbacks.values():
-        click.echo(
-            f"ledger {fallback.ledger}: from entry {fallback.entry} on not from {fallback.tier}: {fallback.reason}",
-            err=True,
-        )
+        yield f"ledger {fallback.ledger}: from entry {fallback.entry} on not from {fallback.tier}: {fallback.reason}"
     for damage in report.damages.values():
-        click.echo(
-            f"ledger {damage.ledger}: entry {damage.entry} not from bookie {damage.bookie}: {damage.found}", err=True
-        )
+        yield f"ledger {damage.ledger}: entry {damage.entry} not from bookie {damage.bookie}: {damage.found}"
     for ledger, count in sorted(report.missing.items()):
-        click.echo(f"ledger {ledger}: {many(count, 'entry', 'entries')} skipped that no tier has", err=True)
+        yield f"ledger {ledger}: {many(count, 'entry', 'entries')} skipped that no tier has"
     for ledger in report.trimmed:
-        click.echo(f"ledger {ledger}: trimmed during the read", err=True)
+        yield f"ledger {ledger}: trimmed during the read"
     if report.chunks:
-        click.echo(f"{many(report.chunks, 'chunk', 'chunks')} of incomplete messages dropped", err=True)
+        yield f"{many(report.chunks, 'chunk')} of incomplete messages dropped"
+
+
+def _summary(report: "ReadReport", unsent: str) -> dict[str, object]:
+    """What was read as the object that -o json prints on stderr."""
+    entries = {tier.value: count for tier, count in sorted(report.entries.items())}
+    return {"messages": report.messages, "entries": entries, "notes": [*_notes(report), *filter(None, [unsent])]}

@@ -142,7 +142,7 @@ def test_an_end_holds_what_was_just_acknowledged(cluster: Cluster, admin: Rocket
 
 @pytest.mark.parametrize(
     ("log", "found"),
-    [(LogId("nowhere", 0, BROKERS[0]), "no such topic there"), (LogId("few", 1, BROKERS[0]), "1 queues there")],
+    [(LogId("nowhere", 0, BROKERS[0]), "no such topic there"), (LogId("few", 1, BROKERS[0]), "1 queue there")],
 )
 def test_a_queue_that_does_not_exist_is_an_error_and_not_empty(
     cluster: Cluster, admin: RocketMqAdmin, log: LogId, found: str

@@ -187,9 +187,6 @@ def _asking(do: str, name: str, what: str) -> Callable[[Path, str], None]:
 
 
 def _show(answer: dict[str, Any], output: str) -> None:
-    if output == "json":
-        out.as_json(answer)
-        return
     bookies = answer["bookies"]
     addresses = {"zookeeper": answer["zookeeper"], "kafka": answer.get("kafka")}
     addresses |= answer.get("rocketmq", {})
@@ -203,12 +200,12 @@ def _show(answer: dict[str, Any], output: str) -> None:
         }
         for name, server in answer["servers"].items()
     ]
-    out.table(rows, COLUMNS, "No servers.")
+    out.formatted(output, answer, rows, COLUMNS, "No servers.")
 
 
 @sandbox.command(short_help="List all servers.")
 @_place
-@options.output
+@options.listing
 def status(root: Path, output: str) -> None:
     """List all servers with state and address.
 

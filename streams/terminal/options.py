@@ -123,6 +123,18 @@ def output(command: Command) -> Command:
     )(command)
 
 
+def formats(command: Command) -> Command:
+    """-o table, wide, json, yaml or name."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["table", "wide", "json", "yaml", "name"]),
+        default="table",
+        show_default=True,
+        help="Output format; wide: nothing is shortened, name: the first column alone.",
+    )(command)
+
+
 def listing(command: Command) -> Command:
     """-o table, wide, json, yaml or name, and --watch, of a command that prints a list by `out.listing`."""
 
@@ -148,14 +160,7 @@ def listing(command: Command) -> Command:
             is_flag=True,
             help="List again until interrupted. Without a terminal only lines that are new are printed.",
         ),
-        click.option(
-            "-o",
-            "--output",
-            type=click.Choice(["table", "wide", "json", "yaml", "name"]),
-            default="table",
-            show_default=True,
-            help="Output format; wide: nothing is shortened, name: the first column alone.",
-        ),
+        formats,
     ):
         made = option(made)
     return cast("Command", made)

@@ -18,7 +18,7 @@ from trueup.streams.terminal import codes, options, out
 @options.configuration
 @click.option("--skip-spark", is_flag=True, help="Skip Spark's self-test, which takes half a minute.")
 @click.option("--all", "every", is_flag=True, help="Also show the checks that pass.")
-@options.output
+@options.formats
 def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: bool, every: bool) -> int:
     """Check the requirements of Trueup and show how to fix problems: Java and jars, disk space and port, the journal,
     ZooKeeper and its permissions, bookies and racks, the repair setting and the racks of AutoRecovery workers, the
@@ -33,18 +33,21 @@ def doctor(path: Path | None, pairs: tuple[str, ...], output: str, skip_spark: b
     with out.progress("looking") as better:
         for check in examined(settings, better, skip_spark):
             checks.append(check)
-            if output != "json" and (every or check.status != "ok"):
-                _show(check)
-    if output == "json":
-        out.as_json([asdict(check) for check in checks])
-    else:
+            if every or check.status != "ok":
+                _show(check, output)
+    if not out.structured(output, [asdict(check) for check in checks]) and output != "name":
         failed, warned = (sum(check.status == status for check in checks) for status in ("fail", "warn"))
         click.echo(f"\n{many(len(checks), 'check')}, {failed} failed, {many(warned, 'warning')}")
     return codes.ATTENTION if any(check.status == "fail" for check in checks) else codes.OK
 
 
-def _show(check: Check) -> None:
-    """Print one check as soon as its result is known."""
+def _show(check: Check, output: str) -> None:
+    """Print one check as soon as its result is known; JSON and YAML contain all at the end."""
+    if output in ("json", "yaml"):
+        return
+    if output == "name":
+        click.echo(check.name)
+        return
     text = check.found + (f" -> {check.todo}" if check.todo else "")
     click.echo(f"{out.styled(f'{check.status:4}', check.status)}  {check.name}: {text}")
 

@@ -1,16 +1,21 @@
 """Formats of lists, and --watch."""
 
 import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
 
 import click
 import pytest
 import yaml
 
 from tests.unit.cli.conftest import Run
+from trueup.sandbox.control import Remote
 from trueup.state.common.errors import Retry
-from trueup.streams.cli.commands.get import get
-from trueup.streams.cli.main import cli
-from trueup.streams.terminal import out
+from trueup.streams.cli.commands import doctor
+from trueup.streams.cli.main import cli, invoke
+from trueup.streams.runtime.checks import fail, ok
+from trueup.streams.terminal import codes, out
 
 
 def test_names_are_one_per_line(run: Run) -> None:
@@ -62,20 +67,85 @@ def test_watch_prints_json_whole_if_it_differs(capsys: pytest.CaptureFixture[str
     assert capsys.readouterr().out == "[\n1\n]\n[\n2\n]\n"
 
 
-LISTS = [*(f"get {name}" for name in get.list_commands(click.Context(get))), "plan", "explain", "config get", "what-if"]
+ONE = {"status", "read", "files", "version", "config check", "support bundle"}
+"""Commands about one thing: they list nothing, as those of `trueup describe`."""
+ACTING = {"approve", "config set", "sandbox down", "sandbox kill", "sandbox start", "sandbox write"}
+"""Commands that change something, as those of `trueup delete`, `trueup link` and `trueup topic`."""
+GROUPS = {"describe", "delete", "link", "topic"}
+FORMATS = {"table", "wide", "json", "yaml", "name"}
+
+
+def with_output(command: click.Command = cli, *words: str) -> Iterator[tuple[str, dict[str | None, click.Parameter]]]:
+    """The options of each command that has -o, by its words."""
+    options = {option.name: option for option in command.params}
+    if isinstance(command, click.Group):
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            found = command.get_command(context, name)
+            assert found is not None
+            yield from with_output(found, *words, name)
+    elif "output" in options and words[0] not in GROUPS:
+        yield " ".join(words), options
+
+
+LISTS = {words: options for words, options in with_output() if words not in ONE | ACTING}
 
 
 @pytest.mark.parametrize("words", LISTS)
-def test_every_list_has_all_formats_and_watch(words: str) -> None:
-    command: click.Command = cli
-    for word in words.split():
-        assert isinstance(command, click.Group)
-        found = command.get_command(click.Context(command), word)
-        assert found is not None
-        command = found
-    options = {option.name: option for option in command.params}
-    assert isinstance(options["output"].type, click.Choice)
-    assert ({*options["output"].type.choices}, "watch" in options) == ({"table", "wide", "json", "yaml", "name"}, True)
+def test_every_list_has_all_formats(words: str) -> None:
+    kind = LISTS[words]["output"].type
+    assert isinstance(kind, click.Choice)
+    assert {*kind.choices} == FORMATS
+
+
+@pytest.mark.parametrize("words", [words for words in LISTS if words != "doctor"])  # whose checks last too long for it
+def test_every_list_has_watch(words: str) -> None:
+    assert "watch" in LISTS[words]
+
+
+def test_commands_that_are_no_lists_exist() -> None:
+    assert {words for words, _ in with_output()} >= ONE | ACTING
+
+
+@pytest.fixture
+def sandbox(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """What a running sandbox responds."""
+    server = {"alive": True, "pid": 7, "log": "server.log"}
+    answer: dict[str, Any] = {
+        "zookeeper": "127.0.0.1:2181",
+        "autorecovery": [],
+        "bookies": {"bookie1": {"id": "127.0.0.1:3181", "rack": "/rack1"}},
+        "servers": {"zookeeper": server, "bookie1": server},
+    }
+    monkeypatch.setattr(Remote, "request", lambda *_: answer)
+    return answer
+
+
+def test_servers_of_the_sandbox_have_the_formats_of_lists(
+    sandbox: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    def printed(form: str) -> str:
+        assert invoke(["sandbox", "status", "-o", form]) == codes.OK
+        return capsys.readouterr().out
+
+    assert (json.loads(printed("json")), yaml.safe_load(printed("yaml"))) == (sandbox, sandbox)
+    assert printed("name").split() == ["zookeeper", "bookie1"]
+    assert [line.split()[:2] for line in printed("wide").splitlines()[1:]] == [["zookeeper", "up"], ["bookie1", "up"]]
+
+
+def test_checks_of_doctor_have_the_formats_of_lists(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checks = [ok("java", "17"), fail("jars", "none", "fetch them")]
+    monkeypatch.setattr(doctor, "examined", lambda *_: iter(checks))
+
+    def printed(*words: str) -> str:
+        assert invoke(["doctor", *words, "--set", "cluster.zookeeper=zk:2181"]) == codes.ATTENTION
+        return capsys.readouterr().out
+
+    assert yaml.safe_load(printed("-o", "yaml")) == json.loads(printed("-o", "json")) == [*map(asdict, checks)]
+    assert (printed("-o", "name"), printed("-o", "name", "--all")) == ("jars\n", "java\njars\n")
+    assert printed("-o", "wide") == printed()
 
 
 def test_the_names_of_a_plan_can_be_approved(run: Run) -> None:

@@ -9,9 +9,10 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.conformance.harness import LONG, POISON, TODAY_MS, Harness, contents, numbered, untrue
+from tests.conformance.harness import LONG, POISON, TODAY_MS, Harness, Written, contents, numbered, untrue
 from tests.conformance.kafka import kafka_harness
 from tests.replication.pair import Pair, forgetting_producers
+from tests.replication.times import STAMPS, VALUE, write_times
 from trueup.connectors.contract import Assignment, LogId, Position
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient
@@ -34,6 +35,13 @@ def test_a_transform_changes_records_and_leaves_some_out(records: Harness) -> No
     copy = records.copy(records.lease(topic, transform=f"{TRANSFORMS}even_shouted")).to_the_end()
     wanted = [each._replace(value=each.value.upper()) for each in numbered(100)[::2]]
     assert (contents(records.read("west", topic)), copy.totals["filtered"]) == (wanted, 50)
+
+
+def test_a_transform_keeps_times_before_1970(pair: Pair, records: Harness) -> None:
+    topic = records.topic()
+    write_times(pair.east, topic, STAMPS)
+    records.copy(records.lease(topic, transform=f"{TRANSFORMS}even_shouted")).to_the_end()
+    assert contents(records.read("west", topic)) == [Written(None, VALUE.upper(), stamp) for stamp in STAMPS[::2]]
 
 
 def test_a_transform_that_fails_is_treated_like_a_refusal(records: Harness) -> None:

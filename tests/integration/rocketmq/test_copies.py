@@ -17,6 +17,7 @@ from tests.conformance.memory import pump
 from tests.conformance.rocketmq import MAIN, NARROW, RocketMqCluster, RocketMqPair
 from tests.integration.rocketmq.clusters import BORN_MS
 from tests.replication.pair import Copy, Pair
+from tests.replication.times import STAMPS, VALUE, write_times
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position, Progress
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.rocketmq.client import messages
@@ -233,6 +234,7 @@ def test_records_of_kafka_come_back_byte_for_byte(rocketmq: RocketMqPair, pair: 
         *numbered(200),
     ]
     systems[0].write(topic, {0: odd})
+    write_times(pair.east, topic, STAMPS)
     ends = [cluster.endpoint() for cluster in systems]
     ends = [
         Endpoint(name, end.address, bit, end.options, end.system)
@@ -240,7 +242,7 @@ def test_records_of_kafka_come_back_byte_for_byte(rocketmq: RocketMqPair, pair: 
     ]
     copied(ends[0], systems[0], ends[1], systems[1], topic)
     copied(ends[1], systems[1], ends[2], systems[2], topic)
-    assert contents(systems[2].read(topic, 0)) == odd
+    assert contents(systems[2].read(topic, 0)) == [*odd, *(Written(None, VALUE, stamp) for stamp in STAMPS)]
 
 
 def test_queues_of_one_broker_are_copied_while_another_is_down(rocketmq: RocketMqPair) -> None:

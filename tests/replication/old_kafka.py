@@ -4,6 +4,9 @@ requests that have topic ids in place of names."""
 from collections.abc import Mapping
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+
 from trueup.connectors.embedded.jars import jars
 from trueup.connectors.embedded.processes import Port, Process
 from trueup.connectors.embedded.server import LocalServer, jvm, write_properties
@@ -63,8 +66,14 @@ class OldKafka(LocalServer):
         return jvm(self.name, self.root, jars(SET), ["kafka.Kafka", conf], _FLAGS)
 
     def is_ready(self) -> bool:
-        """Whether it logged its start."""
-        return "started (kafka.server.KafkaServer)" in self.process.output() or "] started" in self.process.output()
+        """Whether it logged its start and knows a controller: clients that it told of none wait for one in vain."""
+        output = self.process.output()
+        if "started (kafka.server.KafkaServer)" not in output and "] started" not in output:
+            return False
+        try:
+            return bool(AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=5).controller_id >= 0)
+        except KafkaException:
+            return False
 
     def close(self) -> None:
         """Kill both servers and release their ports."""

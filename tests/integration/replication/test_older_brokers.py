@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,8 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.replication.batch_stats import sample
 from trueup.connectors.kafka.replication.connector import Batches
+from trueup.connectors.kafka.replication.records.target import KafkaTarget
+from trueup.state.common.errors import TrueupError
 from trueup.streams.replication.clusters import pump
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
@@ -27,19 +29,28 @@ pytestmark = [pytest.mark.servers, pytest.mark.release]
 FORMATS = {"0.9.0": 0, "0.10.2": 1, "2.8": 2}
 """The magic of some values of message.format.version."""
 CODECS = ("none", "gzip", "snappy", "lz4")
+CONNECTORS: dict[str, Callable[[], Connector]] = {"batches": Batches, "records": pump}
+"""The connectors by path."""
 
 
 class Older(Pair):
-    """East has old brokers, and west new ones."""
+    """East has old brokers, and west new ones. ``settings``: of the old ones."""
 
-    def __init__(self, new_root: Callable[[], Path]) -> None:
-        self.east = OldKafka(new_root())  # type: ignore[assignment]
+    def __init__(self, new_root: Callable[[], Path], settings: Mapping[str, object] | None = None) -> None:
+        self.east = OldKafka(new_root(), settings)  # type: ignore[assignment]
         self.west, self._topics = Kafka(new_root(), settings=QUICK), 0
 
 
 @pytest.fixture(scope="module")
 def older(new_root: Callable[[], Path]) -> Iterator[Pair]:
     with Older(new_root) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def without_ids(new_root: Callable[[], Path]) -> Iterator[Pair]:
+    """Topics of east have no ids."""
+    with Older(new_root, {"inter.broker.protocol.version": "2.7"}) as made:
         yield made
 
 
@@ -150,10 +161,11 @@ def stopped(copier: Copier) -> Progress:
     return rows[0]
 
 
-def test_records_of_a_recreated_source_are_not_copied(older: Pair) -> None:
+@pytest.mark.parametrize("path", CONNECTORS)
+def test_records_of_a_recreated_source_are_not_copied(older: Pair, path: str) -> None:
     topic = older.topic()
     write(older, topic, 100)
-    copier = Batches().open(older.lease(topic))
+    copier = CONNECTORS[path]().open(older.lease(topic, path=path))
     wait_at(copier, 100)
     recreate(older.east, topic, 1, {})
     write(older, topic, 200)
@@ -162,17 +174,18 @@ def test_records_of_a_recreated_source_are_not_copied(older: Pair) -> None:
     assert (row.position.offset, "recreated" in row.error, ends(older.site("west", topic))) == (100, True, [100])
 
 
-def back(pair: Pair) -> tuple[str, Copier]:
+def back(pair: Pair, path: str) -> tuple[str, Copier]:
     """A link from the new to the old cluster that copied 100 records."""
     topic = pair.topic()
     write(pair, topic, 100, "west")
-    copier = Batches().open(pair.lease(topic, back=True))
+    copier = CONNECTORS[path]().open(pair.lease(topic, back=True, path=path))
     wait_at(copier, 100)
     return topic, copier
 
 
-def test_nothing_is_written_to_a_recreated_target(older: Pair) -> None:
-    topic, copier = back(older)
+@pytest.mark.parametrize("path", CONNECTORS)
+def test_nothing_is_written_to_a_recreated_target(older: Pair, path: str) -> None:
+    topic, copier = back(older, path)
     recreate(older.east, topic, 1, {})
     write(older, topic, 500, "west")
     row = stopped(copier)
@@ -180,9 +193,21 @@ def test_nothing_is_written_to_a_recreated_target(older: Pair) -> None:
     assert (row.position.offset, "recreated" in row.error, ends(older.site("east", topic))) == (100, True, [0])
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_batches_stop_where_topics_have_no_ids_and_records_do_not(without_ids: Pair, reverse: bool) -> None:
+    topic, target = without_ids.topic(), "east" if reverse else "west"
+    write(without_ids, topic, 100, "west" if reverse else "east")
+    refused = Copy(Batches(), without_ids.lease(topic, back=reverse)).to_the_end()
+    [row] = refused.rows.values()
+    assert (row.stopped, "set copy: records" in row.error) == (True, True)
+    assert (refused.totals["copied"], ends(without_ids.site(target, topic))) == (0, [0])
+    copied = Copy(pump(), without_ids.lease(topic, back=reverse, path="records")).to_the_end()
+    assert (copied.totals["copied"], ends(without_ids.site(target, topic))) == (100, [100])
+
+
 def test_a_write_that_a_recreated_target_took_does_not_count(older: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """The topic is recreated between the check before a write and the write."""
-    topic, copier = back(older)
+    topic, copier = back(older, "batches")
     cluster = KafkaClient(older.lease(topic).source)
     cluster.refresh([topic])
     known = cluster.ids(cluster.leader(LogId(topic, 0)), [topic])
@@ -193,3 +218,21 @@ def test_a_write_that_a_recreated_target_took_does_not_count(older: Pair, monkey
     row = stopped(copier)
     copier.close()
     assert (row.position.offset, "of the new topic from offset 0 on" in row.error) == (100, True)
+
+
+def test_single_records_that_a_recreated_target_took_do_not_count(older: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The topic is recreated between the check before a write and the write."""
+    topic, copier = back(older, "records")
+    check = KafkaTarget.unsure
+
+    def recreated_after(target: KafkaTarget, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
+        found = check(target, logs)
+        monkeypatch.setattr(KafkaTarget, "unsure", check)
+        recreate(older.east, topic, 1, {})
+        return found
+
+    monkeypatch.setattr(KafkaTarget, "unsure", recreated_after)
+    write(older, topic, 500, "west")
+    row = stopped(copier)
+    copier.close()
+    assert (row.position.offset, "recreated" in row.error) == (100, True)

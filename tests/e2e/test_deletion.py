@@ -5,17 +5,20 @@ import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pulsar as library
 import pytest
+from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
 from tests.e2e.trueup import Trueup, Witness
 from trueup.connectors.bookkeeper.deletion.presence import PresenceAnswer, presence
 from trueup.connectors.bookkeeper.metadata.addresses import Addresses
 from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.pulsar.layout import PulsarPaths
+from trueup.connectors.pulsar.messages import Cursor
 from trueup.connectors.pulsar.nodes import pointers_of
 from trueup.sandbox.demo.leak import instance
 from trueup.sandbox.forgetting import data_of, forget, listed, plant, truncate, unload
@@ -27,6 +30,7 @@ PER_LEDGER, SIZE = 20, 1_000
 GRACE_S, RATE, SLOW_RATE = 2.0, 50.0, 0.3
 LIVE_LEDGERS, ROUNDS = 100, 4
 OWNERS, COMPACTED = PulsarPaths(), "public/default/compacted"
+UNREADABLE = [ACL(Permissions.ALL & ~Permissions.READ, ANYONE_ID_UNSAFE)]
 Row = dict[str, Any]
 
 
@@ -90,13 +94,13 @@ def of(component: str, **properties: str) -> dict[str, str]:
     }
 
 
-def topic(name: str) -> str:
-    return f"public/default/{name}"
+def topic(name: str, namespace: str = "default") -> str:
+    return f"public/{namespace}/{name}"
 
 
-def owner(name: str) -> str:
+def owner(name: str, namespace: str = "default") -> str:
     """The managed ledger of a topic."""
-    return f"public/default/persistent/{name}"
+    return f"public/{namespace}/persistent/{name}"
 
 
 def compacted(cluster: SandboxPulsar, before: int) -> int:
@@ -116,12 +120,15 @@ def compacted(cluster: SandboxPulsar, before: int) -> int:
     return ledger()
 
 
-def planted(cluster: SandboxPulsar, messages: MessageClient, name: str, count: int) -> list[int]:
+def planted(
+    cluster: SandboxPulsar, messages: MessageClient, name: str, count: int, namespace: str = "default"
+) -> list[int]:
     """Empty ledgers that a topic never listed. The topic already has later ledgers, so it will not list them."""
-    messages.write(topic(name), range(1), SIZE)
-    made = [plant(cluster, data_of(owner(name))) for _ in range(count)]
-    unload(cluster, topic(name))
-    messages.write(topic(name), range(1, 2), SIZE)
+    where = topic(name, namespace)
+    messages.write(where, range(1), SIZE)
+    made = [plant(cluster, data_of(owner(name, namespace))) for _ in range(count)]
+    unload(cluster, where)
+    messages.write(where, range(1, 2), SIZE)
     return made
 
 
@@ -349,6 +356,93 @@ def test_a_deletion_is_confirmed_once_the_bookie_that_was_away_has_collected(
 
     trueup.until("the others to be confirmed", all_confirmed)
     assert not marked(trueup, forgotten)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubtful:
+    """Ledgers that no topic lists, planted while the application is down, and the nodes that may name them."""
+
+    named: int
+    """The ledger that a cursor of another topic names."""
+    emptied: int
+    """The ledger whose owner's node is empty."""
+    hidden: int
+    """The ledger whose owner's node may not be read."""
+    inside: int
+    """The ledger whose owner's namespace may not be listed."""
+    plain: int
+    """The ledger whose owner's nodes can all be read."""
+    cursor: str
+    """The path of that cursor."""
+    content: bytes
+    """The former content of the empty node."""
+
+    @property
+    def every(self) -> list[int]:
+        return [self.named, self.emptied, self.hidden, self.inside, self.plain]
+
+
+CLOSED = ("/managed-ledgers/public/closed/persistent", f"/managed-ledgers/{owner('hidden')}")
+"""The paths that nobody may read: the topics of a namespace, and a topic of another one."""
+EMPTIED = f"/managed-ledgers/{owner('emptied')}"
+
+
+@pytest.fixture
+def doubtful(trueup: Trueup, cluster: SandboxPulsar, messages: MessageClient, witness: Witness) -> Iterator[Doubtful]:
+    trueup.kill()
+    cluster.ask("PUT", "namespaces/public/closed")
+    ledgers = {name: planted(cluster, messages, name, 1)[0] for name in ("named", "emptied", "hidden", "plain")}
+    [ledgers["inside"]] = planted(cluster, messages, "inside", 1, "closed")
+    cursor = f"/managed-ledgers/{owner('plain')}/names-another"
+    witness.client.make(cursor, Cursor(cursorsLedgerId=ledgers["named"]).SerializeToString())
+    node = witness.client.look(EMPTIED)
+    assert node is not None
+    witness.client.put(EMPTIED, b"", -1)
+    permit(witness, UNREADABLE)
+    trueup.start()
+    yield Doubtful(**ledgers, cursor=cursor, content=node[0])
+    permit(witness, OPEN_ACL_UNSAFE)
+
+
+def permit(witness: Witness, acls: Sequence[ACL]) -> None:
+    """Set the permissions of `CLOSED`."""
+    for path in CLOSED:
+        witness.client.set_acls(path, acls)
+
+
+def touch(witness: Witness) -> None:
+    """Write to `CLOSED`: ZooKeeper reports no change of a permission, and Trueup looks for those once a minute."""
+    for path in CLOSED:
+        node = witness.client.look(path)
+        assert node is not None
+        witness.client.put(path, node[0], -1)
+
+
+def refused(trueup: Trueup, ledger: int) -> bool:
+    """Whether the deletion of a ledger was refused several times, because nodes may not be read."""
+    rows = [row for row in trueup.api("deletions") if row["ledger"] == ledger and row["stage"] == "blocked"]
+    return any(row["attempts"] > 1 and "permission to read all znodes" in row["detail"] for row in rows)
+
+
+def test_what_a_foreign_or_unreadable_node_may_name_stays_while_it_may(
+    trueup: Trueup, doubtful: Doubtful, witness: Witness
+) -> None:
+    trueup.wait("the problem", lambda status: f"found none for 2, such as {CLOSED[0]}" in str(status["problems"]))
+    unlisted = [ledger for ledger in doubtful.every if ledger != doubtful.named]
+    rows = trueup.until("them to be found", lambda: found(trueup, unlisted))
+    blind = dict.fromkeys([doubtful.emptied, doubtful.hidden, doubtful.inside], "deletion.owner-unreadable")
+    assert {i: row["rule"] for i, row in rows.items()} == {**blind, doubtful.plain: "deletion.forgotten-empty"}
+    trueup.set("deletion.mode", "enforce")
+    trueup.until("a deletion to be refused", lambda: refused(trueup, doubtful.plain))
+    assert standing(witness, doubtful.every) == doubtful.every
+    permit(witness, OPEN_ACL_UNSAFE)
+    touch(witness)
+    trueup.until("all but two to go", lambda: confirmed(trueup, [doubtful.hidden, doubtful.inside, doubtful.plain]))
+    assert standing(witness, doubtful.every) == [doubtful.named, doubtful.emptied]
+    assert found(trueup, [doubtful.named]) is None
+    witness.client.drop(doubtful.cursor, -1)
+    witness.client.put(EMPTIED, doubtful.content, -1)
+    trueup.until("the last two to go", lambda: confirmed(trueup, [doubtful.named, doubtful.emptied]))
 
 
 def test_what_may_only_be_reported_is_there_in_the_end(

@@ -58,6 +58,8 @@ from trueup.streams.web.tls import certificate_of
 
 log = logging.getLogger(__name__)
 TICK_S, LEAVE_S, FORGET_S = 0.2, 0.5, 3_600.0
+LEAD_S = 5.0
+"""Time after which the log says that the journal's transactional.id is waited for."""
 LOOK_AGAIN_S = 30.0
 """Time after which the log says that the embedded journal is waited for."""
 T = TypeVar("T")
@@ -90,6 +92,7 @@ class Running:
     def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack, lock: Lock) -> None:
         self._settings, self._data, self._ending = settings, data, ending
         self._election: Election | None = None
+        self._waits: dict[str, str] = {}  # for what, and why
         self._warm: Warm | None = None
         self._executors: Executors | None = None
         self._driver: Driver | None = None
@@ -212,7 +215,18 @@ class Running:
         return journal
 
     def _wait(self, what: str, step: Callable[[], T]) -> T:
-        return patiently(what, step, self._ending.stop)
+        """Repeat a step of the start, in a takeover while this instance can prove that it leads."""
+
+        def noted() -> T:
+            try:
+                found = step()
+            except Retry as error:
+                self._waits[what] = f"waiting for {what}: {error}"
+                raise
+            self._waits.pop(what, None)
+            return found
+
+        return patiently(what, noted, self._ending.stop, may=self._supervisor.gate)
 
     def _up(self, broker: EmbeddedKafka) -> None:
         broker.start()
@@ -274,7 +288,7 @@ class Running:
         chosen, tls = self._settings.http, self._tls
         access = access_of(self._settings, lambda reason: self._metrics.refused.at(reason).inc())
         application.obstacles = lambda: filter(
-            None, [self._disk.problem(), self._executors.problem if self._executors else ""]
+            None, [self._disk.problem(), self._executors.problem if self._executors else "", *self._waits.values()]
         )
         application.other_problems = lambda: [
             *self._journal.unreadable.problems(),
@@ -296,7 +310,7 @@ class Running:
         log.info("stopping")
 
     def _run_queries(self, driver: Driver, application: Application) -> None:
-        log.info("starting", extra={"part": "Spark"})
+        log.info("starting", extra={"part": "Spark", "master": self._settings.spark.master})
         self._driver = driver
         self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
         self._wait("Spark", driver.begin)
@@ -336,9 +350,9 @@ class Running:
         """Load the state that the previous leader left, and start the streams."""
         began_s = time.monotonic()
         log.info("taking over", extra={"epoch": election.epoch})
-        election.prove()
         # A producer that takes the transactional.id over aborts what the previous leader had not committed.
-        self._journal.lead(self._settings.ha.id, election.fenced)
+        lead = partial(self._journal.lead, self._settings.ha.id, election.fenced, LEAD_S)
+        self._wait("the journal's transactional.id", lead)
         election.prove()
         self._load_history()
         self._live.attribute(self._history)

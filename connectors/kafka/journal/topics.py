@@ -102,6 +102,8 @@ class TopicClient:
         }
         self._producer = self._made()
         self._transactions: Transactions | None = None
+        self._leading: Transactions | None = None
+        """What a call of `lead` that raised `Retry` began."""
         self._lock = threading.Lock()
         self._failed: list[KafkaError] = []
         self._asking = threading.Lock()
@@ -211,11 +213,13 @@ class TopicClient:
 
     def lead(self, name: str, fenced: Callable[[str], object], within_s: float) -> None:
         """Write transactions with this transactional.id from now on. The previous owner of the id cannot write any
-        more; ``fenced`` is called, with a reason, if this is the case for this one."""
-        made = Transactions(self._writes, name, translated, fenced)
+        more; ``fenced`` is called, with a reason, if this is the case for this one. After `Retry`, call it again with
+        the same arguments."""
+        # The same client: a request of an earlier one that arrives late would fence a later one.
+        made = self._leading = self._leading or Transactions(self._writes, name, translated, fenced)
         made.begin(within_s)
         with self._lock:
-            self._transactions = made
+            self._transactions, self._leading = made, None
 
     @property
     def transactional(self) -> bool:

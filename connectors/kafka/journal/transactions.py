@@ -69,7 +69,8 @@ class Transactions:
     def __init__(
         self, client: Mapping[str, Any], name: str, translate: Translate, fenced: Callable[[str], object]
     ) -> None:
-        self._producer = Producer({**client, "transactional.id": name})
+        self._client = {**client, "transactional.id": name}
+        self._producer = Producer(self._client)
         self._translate, self._fenced = translate, fenced
         self._open = False
         """Whether the outcome of the last transaction is not known yet."""
@@ -77,10 +78,13 @@ class Transactions:
         """Whether the open transaction lacks records and must not be committed."""
 
     def begin(self, within_s: float) -> None:
-        """Take over the transactional.id. Raises `Retry`, or `Stop` without the permission."""
+        """Take over the transactional.id. Raises `Retry`, after which a repetition goes on with the same request, or
+        `Stop` without the permission."""
         try:
             self._producer.init_transactions(within_s)
         except KafkaException as error:
+            if not error.args[0].retriable():
+                self._producer = Producer(self._client)
             raise self._translate(error.args[0], "take over the journal's transactional.id") from error
 
     def write(self, parts: Iterable[Part], within_s: float) -> None:

@@ -16,12 +16,19 @@ T = TypeVar("T")
 
 
 def patiently(
-    what: str, step: Callable[[], T], stop: threading.Event, limit_s: float = LIMIT_S, pause_s: float = PAUSE_S
+    what: str,
+    step: Callable[[], T],
+    stop: threading.Event,
+    limit_s: float = LIMIT_S,
+    pause_s: float = PAUSE_S,
+    may: Callable[[], object] = lambda: None,
 ) -> T:
     """The result of ``step``, which is repeated while it raises `Retry`; each time, the log says what is waited for.
-    Raises the last `Retry` after ``limit_s``, or when ``stop`` is set."""
+    ``may``: called before each attempt; raises if there must be none. Raises the last `Retry` after ``limit_s``, or
+    when ``stop`` is set."""
     until_s = time.monotonic() + limit_s
     while True:
+        may()
         try:
             return step()
         except Retry as error:

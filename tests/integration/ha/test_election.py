@@ -17,7 +17,7 @@ import pytest
 from tests.configuration import parse
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
-from trueup.state.common.errors import Stop
+from trueup.state.common.errors import Retry, Stop
 from trueup.streams.instance.alone import Instance
 from trueup.streams.instance.election import Election
 from trueup.streams.journal.journal import Journal, JournalRecord
@@ -181,3 +181,22 @@ def test_a_journal_that_another_leader_took_over_refuses_writes(
     other.put([(CONFIG, b"c", record("c"))])
     seen: list[JournalRecord] = list(other.read(CONFIG))
     assert ([each.key for each in seen], len(reasons)) == ([b"a", b"c"], 1)
+
+
+def test_a_leader_whose_broker_is_late_goes_on_with_the_same_request(
+    broker: Kafka, chosen: dict[str, Any], journal: Journal
+) -> None:
+    """A request that was given up would fence the leader when the broker executes it."""
+    reasons: list[str] = []
+    assert broker.pid is not None
+    os.kill(broker.pid, signal.SIGSTOP)
+    try:
+        for _ in range(3):
+            with pytest.raises(Retry):
+                journal.lead("t", reasons.append, 0.5)
+    finally:
+        os.kill(broker.pid, signal.SIGCONT)
+    journal.lead("t", reasons.append)
+    for key in ("a", "b"):
+        journal.put([(CONFIG, key.encode(), {"name": key, "value": "1", "at_ms": 0, "by": ""})])
+    assert ([record.key for record in journal.read(CONFIG)], reasons) == ([b"a", b"b"], [])

@@ -1,5 +1,6 @@
 """A standby answers reads, says that its lists are incomplete, and refuses changes with the address of the leader."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.cli.fake_rows import healthy_status
 from trueup.state.common.errors import BadSettings, Retry, Stop
 from trueup.streams.api import Application
+from trueup.streams.app import Running
 from trueup.streams.catalog import all_metrics
 from trueup.streams.health import health
 from trueup.streams.instance.election import Election
@@ -20,7 +22,9 @@ from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import JournalRecord
 from trueup.streams.runtime.context import Context
+from trueup.streams.runtime.process.ending import Ending
 from trueup.streams.runtime.spark.listener import Listener
+from trueup.streams.runtime.supervisor import Supervisor
 from trueup.streams.web.api import create_app
 
 LEAST = {"cluster": {"zookeeper": "127.0.0.1:2181"}}
@@ -131,6 +135,32 @@ def test_a_leader_that_gets_no_proof_ends_before_a_standby_claims(log: Log, now:
 def test_an_instance_that_never_led_may_go_on_without_proof(standby: Election, now: Clock) -> None:
     now.s += 100
     standby.prove()
+
+
+class Hurried(threading.Event):
+    """An event that nobody waits for."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return self.is_set()
+
+
+def test_a_leader_repeats_a_step_of_its_takeover_only_while_it_can_prove_that_it_leads(
+    leader: Election, log: Log, now: Clock
+) -> None:
+    running = Running.__new__(Running)
+    vars(running).update(_ending=Ending(Hurried()), _waits={}, _supervisor=Supervisor(Hurried(), lambda _: None))
+    running._supervisor.gate = leader.prove
+    tried = list[str]()
+
+    def lead() -> None:
+        tried.append(*running._waits.values() or ["at first"])
+        now.s += 3
+        raise Retry("an answer of the coordinator", "none", "try again")
+
+    with pytest.raises(Stop, match="no proof that this instance leads"):
+        running._wait("the transactional.id", lead)
+    again = "waiting for the transactional.id: expected an answer of the coordinator; found none; try again"
+    assert tried == ["at first", again, again]
 
 
 def test_a_write_that_was_refused_ends_the_leader_once(leader: Election, log: Log, now: Clock) -> None:

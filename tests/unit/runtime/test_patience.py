@@ -48,3 +48,19 @@ def test_the_wait_ends_with_the_application() -> None:
     stop.set()
     with pytest.raises(Retry):
         patiently("the journal", failing(10**9, LATE), stop)
+
+
+def test_no_attempt_is_made_without_the_right_to_it() -> None:
+    made = list[int]()
+
+    def may() -> None:
+        if made:
+            raise Stop("this instance to lead", "no proof", "none")
+
+    def step() -> None:
+        made.append(1)
+        raise LATE
+
+    with pytest.raises(Stop, match="no proof"):
+        patiently("the journal", step, threading.Event(), pause_s=0.0, may=may)
+    assert made == [1]

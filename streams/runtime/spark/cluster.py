@@ -1,5 +1,5 @@
-"""What a Spark cluster needs from the driver: jars, the package, and the slots that its executors offer; and Hadoop's
-settings of checkpoints in a bucket.
+"""What a Spark cluster needs from the driver: jars, the package, and the slots that its executors offer; whether its
+master can be reached; and Hadoop's settings of checkpoints in a bucket.
 
 The jars of S3A are those of the AWS SDK that it uses (13 MB), instead of the bundle of the whole SDK (600 MB). Netty
 and Apache's HTTP client come with Spark.
@@ -8,6 +8,7 @@ and Apache's HTTP client come with Spark.
 import os
 import py_compile
 import shutil
+import socket
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -24,6 +25,8 @@ from trueup.state.settings.spark import S3A_SET, SparkSettings
 
 LOOK_S = 5.0
 NO_EXECUTOR = "spark.master: expected executors; found none: start workers, or free cores and memory of theirs"
+REACH_S = 3.0
+_STANDALONE = "spark://"
 _DRIVER = "driver"
 _SUFFIXES = (".py", ".avsc", ".lock")
 
@@ -72,6 +75,24 @@ def _variable(name: str, env: Mapping[str, str]) -> str:
     if not env.get(name):
         raise Stop(f"the variable {name} with a credential of spark.checkpoint", "none", "set it for `trueup run`")
     return env[name]
+
+
+def reach(master: str) -> None:
+    """Return if a master of a standalone cluster accepts a connection, and for other clusters. Raises `Retry`, which
+    names the reason. Spark needs a JVM and a minute to find out, and does not name it."""
+    refused = []
+    for address in master.removeprefix(_STANDALONE).split(",") if master.startswith(_STANDALONE) else ():
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdecimal() or int(port) >= 1 << 16:
+            return  # Spark says what is wrong with it
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), REACH_S).close()
+        except OSError as error:
+            refused.append(f"{address}: {error.strerror or error}")
+        else:
+            return
+    if refused:
+        raise Retry(f"a Spark master at {master}", "; ".join(refused), "start it, or correct spark.master")
 
 
 def task_slots(session: SparkSession, on_cluster: bool) -> int:

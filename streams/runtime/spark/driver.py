@@ -95,8 +95,9 @@ class Driver:
                 process.wait(KILL_S)
             if process.stdin is not None:
                 process.stdin.close()
-        if session is not None:
-            context = session.sparkContext
+        # pyspark also keeps a context whose session could not be made.
+        context = SparkContext._active_spark_context if session is None else session.sparkContext
+        if context is not None:
             context._jsc = None
             context.stop()
         SparkSession._instantiatedSession = SparkSession._activeSession = None

@@ -26,7 +26,7 @@ from trueup.connectors.embedded.java import spark_java_home
 from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.spark import class_data
-from trueup.streams.runtime.spark.cluster import bucket_options, jars_of, shipped
+from trueup.streams.runtime.spark.cluster import bucket_options, jars_of, reach, shipped
 
 
 class SparkRelease(NamedTuple):
@@ -57,6 +57,13 @@ _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\b")
 MISSED = "6"
 """After the machine was suspended, or cut from the driver, heartbeats fail and no task runs until the JVM ends itself.
 With Spark's default of 60 failures that takes up to ten minutes."""
+_STOPPED = re.compile("stopped SparkContext|SparkContext has been shutdown|Spark context stopped", re.IGNORECASE)
+"""How methods of a context fail that stopped while it was started: on a standalone cluster, after the third attempt to
+register, each of 20 s (StandaloneAppClient.scala)."""
+_UNREACHED = re.compile(
+    r"(java\.net\.(Connect|UnknownHost|NoRouteToHost|SocketTimeout|http\.Http\w*Timeout)|io\.vertx\.[\w.]*Timeout)Exception\b"
+)
+"""Errors of a server that cannot be reached or does not respond, such as the API server of Kubernetes."""
 _SOCKET_BYTES, _SOCKET_NAME = 106, "/.01234567-89ab-cdef-0123-456789abcdef.sock"
 """The maximum length of the path of a Unix domain socket in Java, which is one byte less than that of Linux
 (UnixDomainSockets.c of the JDK), and the form of the names that Spark's JVM chooses."""
@@ -73,7 +80,8 @@ def line() -> SparkRelease:
 def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
     """Start the session of the application, which takes seconds. ``permanent``: number of tasks that never end. A
     previous session must have been discarded. Raises `Stop` if the settings or the machine do not permit a session,
-    `Retry` if its JVM ended in the meantime."""
+    `Retry` if its JVM ended in the meantime, or if the cluster does not accept the application."""
+    reach(settings.spark.master)
     shutil.rmtree(data / "spark-local", ignore_errors=True)  # files of a JVM that was killed
     os.environ["JAVA_HOME"] = str(spark_java_home(data / "java"))
     local = not settings.spark.on_cluster
@@ -90,11 +98,27 @@ def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
         spark = builder.getOrCreate()
     except Py4JJavaError as error:
         found = error.java_exception.toString()
+        if settings.spark.on_cluster and (reason := _unanswered(error)):
+            todo = "correct spark.master, or see the log of that cluster"
+            raise Retry(f"the Spark cluster at {master} to accept the application", reason, todo) from error
         raise Stop("settings that Spark accepts", found, "correct spark.conf in the settings") from error
     except (Py4JError, OSError) as error:
         raise Retry("a Spark session", f"its JVM ended: {type(error).__name__}", "try again") from error
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def _unanswered(error: Py4JJavaError) -> str:
+    """Why the cluster did not accept the application; empty if it is not the cluster's fault."""
+    cause = error.java_exception
+    while cause is not None:
+        text = str(cause.toString())
+        if _UNREACHED.match(text):
+            return text.partition("\n")[0]
+        if _STOPPED.search(text):
+            return "no answer"
+        cause = cause.getCause()
+    return ""
 
 
 def _options(settings: Settings, data: Path) -> dict[str, str]:

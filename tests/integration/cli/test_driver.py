@@ -12,9 +12,9 @@ from py4j.protocol import Py4JError
 from pyspark import SparkContext
 
 from tests.configuration import parse
-from trueup.connectors.embedded.processes import wait_until
+from trueup.connectors.embedded.processes import free_port, wait_until
 from trueup.sandbox.gateway import Gateway
-from trueup.state.common.errors import Stop
+from trueup.state.common.errors import Retry, Stop
 from trueup.streams.runtime.spark.driver import Driver, _process
 from trueup.streams.runtime.spark.listener import Listener
 from trueup.streams.runtime.spark.queries import periodic
@@ -136,3 +136,29 @@ def test_settings_that_spark_refuses_are_reported(tmp_path: Path, monkeypatch: p
             refused.begin()
     finally:
         refused.close(time.monotonic() + CLOSE_S)
+
+
+@pytest.mark.release
+def test_a_cluster_that_refuses_connections_is_waited_for_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python3")
+    master = f"k8s://http://127.0.0.1:{free_port()}"
+    settings = parse(
+        {
+            "kafka": {"east": {"bootstrap": "none:1", "bit": 0}},
+            "logdirs": {"east": {}},
+            "journal": {"bootstrap": "none:1"},
+            "spark": {"memory": "512m", "master": master, "checkpoint": f"file://{tmp_path}"},
+        }
+    )
+    refused = Driver(lambda: session(settings, tmp_path), Listener(lambda _: None))
+    try:
+        with pytest.raises(Retry) as caught:
+            refused.begin()
+    finally:
+        refused.close(time.monotonic() + CLOSE_S)
+    assert (caught.value.expected, caught.value.found) == (
+        f"the Spark cluster at {master} to accept the application",
+        "java.net.ConnectException: Connection refused",
+    )

@@ -1,5 +1,6 @@
 """What a session receives for a cluster, and for checkpoints in a bucket."""
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -7,10 +8,11 @@ from zipfile import ZipFile
 
 import pytest
 
-from trueup.state.common.errors import Stop
+from trueup.connectors.embedded.processes import free_port
+from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.spark import SparkSettings
 from trueup.streams.runtime.spark.checkpoints import folder_of, standby_of
-from trueup.streams.runtime.spark.cluster import bucket_options, bundle, shipped
+from trueup.streams.runtime.spark.cluster import bucket_options, bundle, reach, shipped
 from trueup.streams.runtime.spark.session import _joined_java
 
 BUCKET = SparkSettings(
@@ -80,3 +82,26 @@ def test_java_options_of_an_operator_follow_those_of_the_application() -> None:
 
 def test_a_collector_chosen_by_an_operator_replaces_that_of_the_application() -> None:
     assert _joined_java("-Xms64m -XX:+UseSerialGC", "-XX:+UseG1GC") == "-Xms64m -XX:+UseG1GC"
+
+
+def test_a_master_that_refuses_connections_is_named_with_the_reason() -> None:
+    url = f"spark://127.0.0.1:{free_port()},[::1]:{free_port()}"
+    with pytest.raises(Retry) as caught:
+        reach(url)
+    addresses = url.removeprefix("spark://").split(",")
+    assert (caught.value.expected, caught.value.todo) == (
+        f"a Spark master at {url}",
+        "start it, or correct spark.master",
+    )
+    assert [each.partition(": ")[0] for each in caught.value.found.split("; ")] == addresses
+    assert "Connection refused" in caught.value.found
+
+
+def test_one_master_that_accepts_connections_is_enough() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        reach(f"spark://127.0.0.1:{free_port()},127.0.0.1:{listening.getsockname()[1]}")
+
+
+@pytest.mark.parametrize("master", ["local[2]", "yarn", "k8s://https://none:1", "spark://none", "spark://none:99999"])
+def test_other_masters_are_left_to_spark(master: str) -> None:
+    reach(master)

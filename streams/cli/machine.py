@@ -1,5 +1,6 @@
 """Checks of `trueup doctor` on this machine: Java, jars, disk space, ports, the journal, Spark."""
 
+import json
 import pickle
 import shutil
 import subprocess
@@ -32,10 +33,17 @@ JOURNAL_S = 5.0
 ASK_S = 2.0
 Look = Callable[[], Check | Iterable[Check]]
 _SELF_TEST = """
-import pickle, sys
+import json, pickle, sys
+from trueup.state.common.errors import TrueupError
 from trueup.streams.cli.selftest import self_test
-print(self_test(pickle.load(sys.stdin.buffer)))
+try:
+    print(self_test(pickle.load(sys.stdin.buffer)))
+except TrueupError as error:
+    print(json.dumps([error.expected, error.found, error.todo]))
+    sys.exit(2)
 """
+_TOLD = 2
+"""The exit code of a self-test that found a problem and printed it."""
 
 
 def runtime() -> Check:
@@ -196,6 +204,9 @@ def _records(settings: Settings, found: str) -> Check:
 
 def spark(settings: Settings) -> Check:
     """Spark, its jars and Trueup's operator work together, tested in a separate process."""
+    from trueup.streams.runtime.spark.cluster import reach
+
+    reach(settings.spark.master)
     try:
         done = subprocess.run(
             [sys.executable, "-c", _SELF_TEST],
@@ -208,6 +219,9 @@ def spark(settings: Settings) -> Check:
         return fail("spark", f"no result within {SPARK_S:.0f} s", "check that spark.master responds and has free cores")
     if done.returncode == 0:
         return ok("spark", done.stdout.decode().strip())
+    if done.returncode == _TOLD:
+        expected, found, todo = json.loads(done.stdout.splitlines()[-1])
+        return fail("spark", f"expected {expected}; found {found}", todo)
     return fail(
         "spark", _last_error(done.stderr.decode(errors="replace")), "check the row java, and spark.* in the settings"
     )

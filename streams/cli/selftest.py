@@ -9,16 +9,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from trueup.connectors.embedded.processes import wait_until
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.state.common.errors import Stop
+from trueup.state.common.errors import Retry, Stop
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.codec import topology_bytes
 from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold
 from trueup.streams.runtime.spark.checkpoints import folder_of, forget
+from trueup.streams.runtime.spark.cluster import task_slots
 from trueup.streams.runtime.spark.session import session
 
+EXECUTORS_S = 60.0
 _LEDGER = {
     "ledger": 1,
     "mzxid": 1,
@@ -43,6 +46,7 @@ def self_test(settings: Settings) -> str:
         spark, name = session(settings, Path(scratch)), f"doctor-{uuid.uuid4().hex}"
         folder = folder_of(settings.spark, Path(scratch))
         try:
+            _executors(spark, settings)
             _kafka(spark)
             try_operator(spark, f"{folder}/{name}")
             found = f"Spark {spark.version} with connector, Avro and a stateful batch"
@@ -50,6 +54,15 @@ def self_test(settings: Settings) -> str:
         finally:
             forget(spark, folder, name)
             spark.stop()
+
+
+def _executors(spark: SparkSession, settings: Settings) -> None:
+    """Wait for an executor. Without one, Spark waits for ever. Raises `Stop`."""
+    try:
+        wait_until(lambda: task_slots(spark, settings.spark.on_cluster), EXECUTORS_S, "executors")
+    except Retry as error:
+        found, todo = f"none within {EXECUTORS_S:.0f} s", "start workers, or free cores and memory of theirs"
+        raise Stop(f"executors of the Spark cluster at {settings.spark.master}", found, todo) from error
 
 
 def _kafka(spark: SparkSession) -> None:

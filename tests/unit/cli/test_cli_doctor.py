@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.configuration import parse
+from trueup.connectors.embedded.processes import free_port
 from trueup.state.common.errors import Stop
 from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper import worker_checks as workers
@@ -114,6 +115,16 @@ def test_the_embedded_journal_needs_no_broker() -> None:
 def test_the_last_line_of_a_failure_is_reported() -> None:
     last = "trueup.state.common.errors.Stop: expected a; found b; c"
     assert machine._last_error(f"Traceback (most recent call last):\n  File x\n    y\n{last}\n") == last
+
+
+def test_a_spark_master_that_refuses_connections_is_named() -> None:
+    master = f"spark://127.0.0.1:{free_port()}"
+    chosen = made(journal={"bootstrap": "none:1"}, spark={"master": master, "checkpoint": "file:///shared"})
+    (found,) = tried("spark", lambda: machine.spark(chosen))
+    assert (found.status, found.todo) == ("fail", "start it, or correct spark.master")
+    assert found.found == (
+        f"expected a Spark master at {master}; found {master.removeprefix('spark://')}: Connection refused"
+    )
 
 
 @pytest.mark.parametrize(("words", "shown"), [([], ["warn"]), (["--all"], ["ok", "warn"])])

@@ -183,20 +183,24 @@ def test_a_journal_that_another_leader_took_over_refuses_writes(
     assert ([each.key for each in seen], len(reasons)) == ([b"a", b"c"], 1)
 
 
-def test_a_leader_whose_broker_is_late_goes_on_with_the_same_request(
+def test_a_leader_whose_broker_is_late_goes_on_with_the_same_producer(
     broker: Kafka, chosen: dict[str, Any], journal: Journal
 ) -> None:
-    """A request that was given up would fence the leader when the broker executes it."""
+    """A request of another one that was given up fences the leader if the broker executes it late."""
     reasons: list[str] = []
+    producers = []
     assert broker.pid is not None
     os.kill(broker.pid, signal.SIGSTOP)
     try:
         for _ in range(3):
             with pytest.raises(Retry):
                 journal.lead("t", reasons.append, 0.5)
+            producers.append(journal.topics._leading)
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     journal.lead("t", reasons.append)
+    producers.append(journal.topics._transactions)
     for key in ("a", "b"):
         journal.put([(CONFIG, key.encode(), {"name": key, "value": "1", "at_ms": 0, "by": ""})])
-    assert ([record.key for record in journal.read(CONFIG)], reasons) == ([b"a", b"b"], [])
+    written = [record.key for record in journal.read(CONFIG)]
+    assert (written, reasons, producers[0] is not None, len(set(producers))) == ([b"a", b"b"], [], True, 1)

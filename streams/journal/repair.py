@@ -10,7 +10,7 @@ from typing import NamedTuple
 from trueup.connectors.kafka.journal.topics import TopicRecord
 from trueup.streams.journal.journal import AT_ONCE, Journal
 from trueup.streams.journal.topic import declared
-from trueup.streams.journal.unreadable import UnreadableRecord
+from trueup.streams.journal.unreadable import Unreadable, UnreadableRecord
 
 
 class RecordRepair(NamedTuple):
@@ -25,7 +25,8 @@ class RecordRepair(NamedTuple):
 
 def find(journal: Journal, within_s: float = inf) -> tuple[list[UnreadableRecord], bool]:
     """The records of the topics that exist which are not readable, and whether all records were read within this time.
-    Raises `Retry`."""
+    ``journal``: one of a command, whose unreadable records are all held from now on. Raises `Retry`."""
+    journal.unreadable = Unreadable(bounded=False)
     until_s = time.monotonic() + within_s
     for what in _existing(journal):
         entries = journal.entries(what)

@@ -22,6 +22,7 @@ from trueup.streams.bookkeeper.codec import topology_bytes, topology_record
 from trueup.streams.deletion import owners
 from trueup.streams.deletion import query as deletion
 from trueup.streams.journal import repair
+from trueup.streams.journal import unreadable as unreadable_records
 from trueup.streams.journal.codec import encode
 from trueup.streams.journal.decode import readable
 from trueup.streams.journal.history import History
@@ -204,6 +205,67 @@ def test_many_records_are_reported_with_their_number(broker: Broker) -> None:
         broker.write(made.topic("owners"), b"%d" % number, b"")
     made.newest("owners")
     assert (len(made.unreadable), made.unreadable.problems()[-1][:10]) == (SHOWN + 5, "5 more jou")
+
+
+def many(broker: Broker, made: Journal, count: int) -> list[bytes]:
+    """Write garbage of several keys into one topic. Returns the keys."""
+    keys = [b"%d" % number for number in range(count)]
+    for key in keys:
+        broker.write(made.topic("owners"), key, b"")
+    return keys
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A running application holds three records."""
+    monkeypatch.setattr(unreadable_records, "KNOWN", 3)
+
+
+@pytest.mark.usefixtures("few")
+def test_records_that_are_not_held_are_counted_once(broker: Broker) -> None:
+    made = journal(broker)
+    many(broker, made, 8)
+    for _ in range(2):
+        made.newest("owners")
+    (last,) = [problem for problem in made.unreadable.problems() if " more " in problem]
+    assert (len(made.unreadable.all()), len(made.unreadable), last[:6], "5 are not held" in last) == (
+        3,
+        8,
+        "5 more",
+        True,
+    )
+
+
+@pytest.mark.usefixtures("few")
+def test_records_that_are_not_held_stay_reported_when_the_others_are_repaired(broker: Broker) -> None:
+    made = journal(broker)
+    for key in many(broker, made, 8)[:3]:
+        broker.write(made.topic("owners"), key, None)
+    made.newest("owners")
+    assert (made.unreadable.all(), len(made.unreadable), len(made.unreadable.problems())) == ([], 5, 1)
+
+
+@pytest.mark.usefixtures("few")
+def test_a_topic_that_was_emptied_has_no_records_that_are_not_held(broker: Broker) -> None:
+    made = journal(broker)
+    many(broker, made, 8)
+    made.newest("owners")
+    made.unreadable.forget({made.topic("owners")})
+    assert len(made.unreadable) == 0
+
+
+@pytest.mark.usefixtures("few")
+def test_a_repair_finds_more_records_than_a_running_application_holds(broker: Broker) -> None:
+    made = journal(broker)
+    keys = many(broker, made, 8)
+    for what in ("config", "topology"):
+        broker.write(made.topic(what), b"key", b"garbage")
+    planned = repair.plan(made)
+    assert sorted(one.bad.key for one in planned) == sorted([*keys, b"key", b"key"])
+    repair.execute(made, planned[:4])
+    assert len(repair.find(journal(broker))[0]) == 6
+    repair.execute(made, planned[4:])
+    assert repair.find(journal(broker)) == ([], True)
 
 
 def test_a_repair_writes_the_record_before_it_again_or_deletes_the_key(broker: Broker, key_file: Path | None) -> None:

@@ -44,6 +44,8 @@ class PartitionStanding:
     """Whether a refill is in progress."""
     begun: bool = True
     """Whether the copy has passed the beginning of the present source log."""
+    placed: bool = True
+    """Whether the position of the copy is known. Without it, neither end can be compared with it."""
 
     @property
     def lost(self) -> bool:
@@ -108,17 +110,18 @@ def may_reset(mine: PartitionStanding, back: PartitionStanding | None, to: str) 
 Pair = tuple[PartitionStanding, PartitionStanding | None]
 
 
+def _continued(mine: PartitionStanding) -> PartitionStanding:
+    same = LogIdentity.SAME
+    return replace(mine, source=same, target=same, stopped=False, refilling=False, placed=True)
+
+
 def _reset(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
-    return replace(mine, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False, refilling=False), back
+    return _continued(mine), back
 
 
 def _refilled(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
-    both = replace(mine, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False, refilling=True)
-    if back is None:
-        return both, None
-    return both, replace(
-        back, source=LogIdentity.SAME, target=LogIdentity.SAME, stopped=False, refilling=False, begun=False
-    )
+    both = replace(_continued(mine), refilling=True)
+    return both, replace(_continued(back), begun=False) if back is not None else None
 
 
 def _back_refilled(mine: PartitionStanding, back: PartitionStanding | None) -> Pair:
@@ -188,11 +191,15 @@ WAYS = (
     ),
     RecoveryCommand(
         "trueup link reset {link} {part} --to earliest --yes",
-        "the source topic was recreated, or the target lost all records",
+        "the source topic was recreated, the target lost all records, or the position of the copy is not readable",
         "all records of the source are copied, after those that the target has",
         lambda mine, back: (
             _there(mine)
-            and (mine.source is LogIdentity.OTHER or mine.target in (LogIdentity.OTHER, LogIdentity.GONE))
+            and (
+                not mine.placed
+                or mine.source is LogIdentity.OTHER
+                or mine.target in (LogIdentity.OTHER, LogIdentity.GONE)
+            )
             and may_reset(mine, back, "")
         ),
         _reset,

@@ -50,6 +50,9 @@ class Copy:
     """The earliest time of the next lease, in ms since the epoch; 0 if the next lease may begin at once."""
     excluded: bool = False
     """Whether the partition gets no lease before a reset or a refill."""
+    placed: bool = True
+    """Whether the position is known: false while its record in the journal is not readable and no command set another.
+    """
     source_id: str = ""
     """The id of the source topic at the start of the copy or at the last reset; empty if it is unknown."""
     target_id: str = ""
@@ -117,7 +120,7 @@ class Copy:
         self.map = self.map.jumped(offset)
         self.position, self.resume_states = Position(offset, chosen=True), {}
         self.reset, self.set_back, self.again_ms, self.sets = reason, True, 0, self.sets + 1
-        self.error, self.stopped, self.excluded = "", False, False
+        self.error, self.stopped, self.excluded, self.placed = "", False, False, True
         self.source_id, self.target_id = ids
         self.refill, self.refilled = None, False
 

@@ -322,8 +322,9 @@ class Link:
         """A copy without a position; one whose position is not readable is not new, and waits for a reset."""
         copy = Copy(source, target, start)
         if problem := self._unreadable.get(source):
-            copy.start = 0  # any earlier record may have been copied
-            copy.exclude(f"its position in the journal is not readable: {problem}; `trueup link reset` sets another")
+            copy.start, copy.placed = 0, False  # any earlier record may have been copied
+            shown = f"`trueup describe link {self.name}` shows the ways out"
+            copy.exclude(f"its position in the journal is not readable: {problem}; {shown}")
         return copy
 
     def _alone_s(self) -> float:

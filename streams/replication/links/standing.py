@@ -36,6 +36,7 @@ def standing(
         leased=link.leased(source),
         refilling=copy is not None and copy.refill is not None,
         begun=copy is not None and copy.offset > max(start, 0),
+        placed=copy is None or copy.placed,
     )
 
 

@@ -25,11 +25,33 @@ FLAGS = (False, True)
 def observed(one: PartitionStanding) -> PartitionStanding:
     """A copy after the monitor has seen its ends (`state.replication.anomalies`)."""
     wrong = one.source in (LogIdentity.OTHER, LogIdentity.SHORT) or one.target is not LogIdentity.SAME
+    wrong |= not one.placed
     return replace(one, stopped=one.stopped or (wrong and one.source is not LogIdentity.GONE))
 
 
+UNCOMPARED = (LogIdentity.SAME, LogIdentity.GONE)
+"""What is seen of a log without a position in it."""
+
+
+def displaced(one: PartitionStanding) -> Iterator[PartitionStanding]:
+    """The state, and the one in which the position of its copy is not known, where neither end was compared with it: of
+    a replaced cluster, the target is another log anyway."""
+    yield one
+    if one.source in UNCOMPARED and one.target in (*UNCOMPARED, LogIdentity.OTHER) and not one.refilling:
+        yield replace(one, placed=False)
+
+
 def pairs() -> Iterator[Pair]:
-    """All states of a partition, alone and with every state of the opposite copy between the same two logs."""
+    """All states of a partition, alone and with every state of the opposite copy between the same two logs, each with
+    and without a known position of either copy."""
+    for mine, back in compared_pairs():
+        for one in displaced(mine):
+            for other in displaced(back) if back is not None else [None]:
+                yield observed(one), observed(other) if other is not None else None
+
+
+def compared_pairs() -> Iterator[Pair]:
+    """The states in which both positions are known, as they are before the monitor looks."""
     for source, target, here, there, mine in product(LogIdentity, LogIdentity, FLAGS, FLAGS, product(FLAGS, repeat=3)):
         stopped, refilling, begun = mine
         one = PartitionStanding(
@@ -43,7 +65,7 @@ def pairs() -> Iterator[Pair]:
             refilling,
             begun,
         )
-        yield observed(one), None
+        yield one, None
         for to, back, (also, begins) in product(LogIdentity, LogIdentity, product(FLAGS, repeat=2)):
             # Both ends exist for both links, or for neither.
             if (to is LogIdentity.GONE) == (target is LogIdentity.GONE) and (back is LogIdentity.GONE) == (
@@ -58,7 +80,7 @@ def pairs() -> Iterator[Pair]:
                     also,
                     begun=begins,
                 )
-                yield observed(one), observed(other)
+                yield one, other
 
 
 STATES = list(dict.fromkeys(pairs()))
@@ -120,6 +142,21 @@ def test_no_command_that_is_shown_is_refused() -> None:
                 Refillable.COPYING,
             ):
                 wrong.append((mine, back, way.command))
+    assert wrong == []
+
+
+def lossy(command: str) -> bool:
+    """Whether a command leaves out records that the source has."""
+    return command.endswith("--to latest --yes")
+
+
+def test_no_command_that_leaves_out_records_is_recommended_where_another_one_copies_them() -> None:
+    shown = [[way.command for way in ways(*pair)] for pair in STATES]
+    assert [some for some in shown if some and lossy(some[0]) and not all(map(lossy, some))] == []
+
+
+def test_a_partition_without_a_position_is_shown_a_command_that_leaves_out_nothing() -> None:
+    wrong = [pair for pair in STATES if pair[0].stopped and not pair[0].placed and lossy(ways(*pair)[0].command)]
     assert wrong == []
 
 

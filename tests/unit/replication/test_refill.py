@@ -1,6 +1,7 @@
 """A target that returns without its data: detection, and the effects of a refill on both links."""
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -96,20 +97,23 @@ class Rig:
         for watch in self.watches.values():
             self.copy(watch.link)
 
-    def begin(self) -> None:
-        """A run of the application."""
+    def begin(self, unreadable: Mapping[LogId, str] = MappingProxyType({})) -> None:
+        """A run of the application. ``unreadable``: positions of the link east-west that are not readable."""
         self.watches.clear()
         for name, source, target in (("east-west", "east", "west"), ("west-east", "west", "east")):
+            bad = unreadable if name == "east-west" else {}
             known: dict[LogId, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
+            known = {source: copy for source, copy in known.items() if source not in bad}
             link = Link(
                 name,
                 Effective(lambda: self.settings),
                 self.journal,
-                known,  # type: ignore[arg-type]
+                known,
                 lambda _declared, sources: dict.fromkeys(sources, 0),
                 lambda _progress: None,
                 lambda: 1_000_000,
                 lambda *_path: NAME,
+                unreadable=bad,
             )
             compared = frozenset(log.topic for log in EMPTY)
             link.update(waiting={}, compared=compared, choice=PathChoice("batches", ""))

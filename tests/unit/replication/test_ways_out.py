@@ -173,6 +173,26 @@ def test_topics_that_were_purged_on_both_sides_begin_again_by_one_reset_of_each_
     )
 
 
+@pytest.mark.parametrize("links", [("east-west", "west-east"), ("east-west",)])
+def test_a_partition_whose_position_is_not_readable_is_offered_repeated_records_before_lost_ones(
+    links: tuple[str, ...],
+) -> None:
+    rig = Rig()
+    rig.begin(unreadable={ZERO: "expected a signature"})
+    for name in set(rig.watches) - set(links):
+        del rig.watches[name]
+    rig.watches["east-west"].link.orders()
+    rig.look()
+    shown = [(way.command, way.recommended) for way in ways_out(rig.watches["east-west"])]
+    follow(rig)
+    copy = rig.copies("east-west")[ZERO]
+    assert shown == [
+        ("trueup link reset east-west --topic orders --to earliest --yes", True),
+        ("trueup link reset east-west --topic orders --to latest --yes", False),
+    ]
+    assert (copy.offset, stopped(rig)) == (0, {})
+
+
 def test_a_reset_is_not_undone_by_an_observation_that_began_before_it() -> None:
     """The monitor has taken the former position; then an operator resets the link to a higher offset."""
     rig = Rig()

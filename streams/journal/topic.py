@@ -5,6 +5,7 @@ of streams: code that reads or writes a topic takes its name from that module, s
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
@@ -14,6 +15,8 @@ from typing import Any, NamedTuple
 COMPACTED: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
 IN_BULK = "tasks of Spark read millions of them, and an action is executed only if ZooKeeper confirms its reason"
 """Why observations of ZooKeeper's nodes are not signed."""
+_KEY = re.compile(r"[a-z_]+(\.[A-Za-z0-9_-]+)*")
+_LONGEST = 200
 SETTING = "journal/schemas/setting.avsc"
 """A schema for several topics: a name with a value as text."""
 
@@ -77,8 +80,17 @@ def _function(place: str) -> Callable[[Any], Any]:
 
 
 def name_of(record: Mapping[str, Any]) -> bytes:
-    """The key of records of `SETTING` and of live settings."""
+    """The key of records of `SETTING`."""
     return str(record["name"]).encode()
+
+
+def setting_of(record: Mapping[str, Any]) -> bytes:
+    """The key of records of live settings. Raises `ValueError` for a name that no key of the settings can have: no
+    command could name it."""
+    name = str(record["name"])
+    if len(name) > _LONGEST or not _KEY.fullmatch(name):
+        raise ValueError(f"expected the name of a setting; found {name[:_LONGEST]!r}")
+    return name.encode()
 
 
 def ledger_of(record: Mapping[str, Any]) -> bytes:
@@ -110,7 +122,7 @@ def topic_of(name: str) -> JournalTopic:
 
 
 TOPICS = declare(
-    JournalTopic("config", "journal/schemas/config.avsc", key=name_of),
+    JournalTopic("config", "journal/schemas/config.avsc", key=setting_of),
     # A row is written once: an older one that is written again is the same row.
     JournalTopic("history", "journal/schemas/history.avsc", form="journal.history_row:history_row", ordered=False),
     JournalTopic(

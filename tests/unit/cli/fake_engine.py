@@ -482,14 +482,12 @@ class FakeEngine:
         }
         return {
             "live": live,
-            "refused": {"links.gone.mode": "expected a live key"},
+            "refused": {},
             "fixed": {"cluster.zookeeper": self.settings.cluster.zookeeper, "data_dir": "trueup-data"},
         }
 
     def set_config(self, name: str, value: object) -> dict[str, Any]:
         try:
-            if name == "links.gone.mode":
-                return {"name": name, "value": None}
             spec = live_keys(self.settings)[name]
             self.settings = change(self.settings, name, default_of(spec) if value is None else value)
         except KeyError as error:

@@ -243,7 +243,7 @@ SIGNED = [name for name in TOPICS if not topic_of(name).unsigned]
 
 def sound(what: str) -> tuple[bytes, Any]:
     """A record that the topic's writer could have made, and its key."""
-    record = example(json.loads(topic_of(what).text))
+    record = example(json.loads(topic_of(what).text)) | ({"name": "placement.mode"} if what == "config" else {})
     key = topic_of(what).key
     return (key(record) if key else b"key"), record
 

@@ -202,7 +202,7 @@ def refill(api: ApiTarget, output: str, name: str, certain: bool, wait_s: float)
     app, path = Api(api), f"links/{segment(name)}/refill"
     if not certain:
         rows = app.get(path)
-        _show(rows, output)
+        _show(name, rows, output)
         if rows and output != "json":
             click.echo("\nTo execute it, add --yes.")
         return codes.CHANGES if rows else codes.OK
@@ -212,16 +212,17 @@ def refill(api: ApiTarget, output: str, name: str, certain: bool, wait_s: float)
         while any(row["stage"] == "waiting" for row in rows) and time.monotonic() < deadline:
             time.sleep(LOOK_S)
             rows = app.post(path, {"certain": True})
-    _show(rows, output)
+    _show(name, rows, output)
     stages = {row["stage"] for row in rows}
     return codes.UNREACHABLE if "waiting" in stages else codes.REFUSED if "blocked" in stages else codes.OK
 
 
-def _show(rows: list[Row], output: str) -> None:
+def _show(link: str, rows: list[Row], output: str) -> None:
     if output == "json":
         out.as_json(rows)
     else:
-        out.table(rows, REFILLED, "The target has lost no data.")
+        other = f"`trueup describe link {link}` shows the commands for stopped partitions, if there are any."
+        out.table(rows, REFILLED, f"There is nothing to refill. {other}")
 
 
 LAG = Column("LAG", lambda r: r["lag_records"] if r["lag_records"] >= 0 else "", number=True)

@@ -16,7 +16,7 @@ from trueup.state.replication.provenance import Refill
 from trueup.state.replication.recovery import WILL_BE, LogIdentity, PartitionStanding, Refillable, refillable
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.standing import Ends, back_of, standing
+from trueup.streams.replication.links.standing import Ends, back_of, standing, ways_out
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 
@@ -83,15 +83,19 @@ class Refilling:
         is nothing to refill, `Retry` if a cluster or the journal does not respond."""
         parts = self.parts()
         if not parts:
-            raise Refused(
-                f"a target of {self._link.name} that lost records",
-                "none",
-                "the target topics are unchanged; a topic that is deleted at the target can be refilled",
-            )
+            raise Refused(f"a target of {self._link.name} that lost records", *self._none())
         rows, ready = self._rows(parts), [part for part in parts if part.stage == "planned"]
         if ready:
             self._begin(ready)
         return [{**row, "stage": "copying"} if row["stage"] == "planned" else row for row in rows]
+
+    def _none(self) -> tuple[str, str]:
+        """Why no partition can be refilled, and what to do."""
+        commands = [way.command for way in ways_out(self._watch) if way.recommended]
+        if commands:
+            more = f"; {many(len(commands) - 1, 'more command')} in `trueup plan`" if len(commands) > 1 else ""
+            return "none that a refill can restore", f"run `{commands[0]}`{more}"
+        return "none", "the target topics are unchanged; a topic that is deleted at the target can be refilled"
 
     def _begin(self, ready: Sequence[RefillPartition]) -> None:
         link, sides = self._link, self._watch.sides

@@ -309,8 +309,21 @@ def test_a_refill_that_follows_a_cancelled_one_is_done_at_its_end(rig: Rig) -> N
 
 
 def test_what_has_lost_nothing_is_not_refilled(rig: Rig) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(Refused, match="the target topics are unchanged"):
         rig.refill()
+
+
+def test_a_refill_of_what_was_purged_on_both_sides_names_the_command_that_continues_the_copy(rig: Rig) -> None:
+    for cluster in ("east", "west"):
+        rig.world.ids[cluster] = {"orders": f"{cluster} o 2", "bills": f"{cluster} b 2"}
+        rig.world.logs[cluster] = dict(EMPTY)
+    rig.look()
+    with pytest.raises(Refused) as found:
+        rig.refill()
+    assert str(found.value) == (
+        "expected a target of west-east that lost records; found none that a refill can restore; "
+        "run `trueup link reset west-east --topic bills --to earliest --yes`; 1 more command in `trueup plan`"
+    )
 
 
 def test_a_topic_that_is_not_there_yet_waits(rig: Rig) -> None:

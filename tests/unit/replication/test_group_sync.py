@@ -7,11 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.replication.group_sync import Checkpoint, CommittedOffsets
+from trueup.connectors.replication.group_sync import Checkpoint, CommittedOffsets, GroupSync
+from trueup.connectors.replication.ports import SHARE
 from trueup.state.common.errors import Retry
 from trueup.streams.replication.links import group_sync
 from trueup.streams.replication.links.group_sync import Mover
 from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts, LinkSnapshot
+from trueup.streams.replication.manager import LinkManager
+from trueup.streams.runtime.stream import Filter
 
 
 class Rig:
@@ -27,6 +30,7 @@ class Rig:
             now_ms=lambda: self.now,
             declared=declared,
             snapshot=LinkSnapshot(),
+            grown=threading.Event(),
         )
         groups = SimpleNamespace(shares=())
         self.mover = Mover(  # type: ignore[arg-type]
@@ -101,6 +105,34 @@ def test_a_group_that_is_held_by_such_a_partition_has_an_offset_at_the_target(ri
     held = rig.mover.untranslated()
     rig.pass_with(moved("billing", 0), HELD._replace(translated=-1, reason="nothing was copied yet"))
     assert (held, rig.mover.untranslated()) == ({}, {"billing": "nothing was copied yet"})
+
+
+class Cluster(SimpleNamespace):
+    """A cluster with a consumer group and a share group, neither with an offset."""
+
+    def states(self) -> dict[str, str]:
+        return {"billing": "Stable", "sharing": SHARE, "other": SHARE}
+
+    def offsets(self, groups: Sequence[str]) -> dict[str, dict[LogId, int]]:
+        return {group: {} for group in groups}
+
+    def ids(self, _topics: object) -> dict[str, str]:
+        return {}
+
+
+def test_a_share_group_is_a_finding_without_an_offset_at_the_target(rig: Rig) -> None:
+    rig.link.declared.groups = ["billing", "sharing"]
+    rig.mover._there = GroupSync(Cluster(), Cluster())  # type: ignore[arg-type]
+    rig.mover.look()
+    manager = LinkManager(*[None] * 5)  # type: ignore[arg-type]
+    status = SimpleNamespace(state=lambda _now_ms: (None, []))
+    manager._clock = lambda: rig.now
+    manager.by_name["east-west"] = rig.link  # type: ignore[assignment]
+    manager.watches["east-west"] = SimpleNamespace(status=status, mover=rig.mover)  # type: ignore[assignment]
+    found = [(one.rule, one.about["link"], one.reason) for one in manager.findings(Filter())]
+    assert rig.mover.untranslated() == {"sharing": group_sync.NO_OFFSETS}
+    assert found == [("replication.group-untranslated", "east-west", f"group sharing: {group_sync.NO_OFFSETS}")]
+    assert rig.mover.names == ("billing",)
 
 
 class Loading(SimpleNamespace):

@@ -21,7 +21,7 @@ TOPICS = declare(
         form="replication.links.checkpoints:part_of",
         key=lambda record: b"%s/%d" % (_log(record), record["part"]),
     ),
-    JournalTopic("memory", SETTING, key=name_of),
+    JournalTopic("memory", SETTING, key=name_of, form="replication.links.memory:remembered"),
     JournalTopic(
         "reports",
         "replication/schemas/report.avsc",

@@ -305,7 +305,11 @@ def _as_record(part: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def part_of(value: Mapping[str, Any]) -> tuple[str, LogId, dict[str, Any]]:
-    """A record of the topic ``offsets`` as its link, its log and a part in the form of `OffsetMap.records`."""
+    """A record of the topic ``offsets`` as its link, its log and a part in the form of `OffsetMap.records`. Raises one
+    of `WRONG` for a part that no map has."""
     lists = {name: value[name] for name in LISTS} if value["part"] != HEAD else {}
-    source = log_of(value["topic"], value["partition"])
-    return value["link"], source, {"part": value["part"], **value["head"], **lists}
+    part = {"part": value["part"], **value["head"], **lists}
+    if len({len(items) for items in lists.values()}) > 1:
+        raise ValueError(f"expected {', '.join(LISTS)} of one length; found others")
+    from_records([part])
+    return value["link"], log_of(value["topic"], value["partition"]), part

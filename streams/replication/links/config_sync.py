@@ -5,7 +5,6 @@ only after the actions that must precede them.
 """
 
 import json
-import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from zlib import crc32
@@ -24,10 +23,10 @@ from trueup.state.replication.config_sync import (
 )
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.links.link import Link, Note
+from trueup.streams.replication.links.memory import rights_text, topics_from, topics_text
 from trueup.streams.replication.links.snapshot import TargetHold
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
-log = logging.getLogger(__name__)
 FINAL = ("refused", "skipped")
 """Results that do not change until an operator intervenes."""
 
@@ -37,7 +36,7 @@ class CreatedTopics:
     ``remember``: the function that stores them, so that they survive restarts. Safe to use from several threads."""
 
     def __init__(self, text: str = "[]", remember: Callable[[str], None] = lambda _text: None) -> None:
-        self._topics = frozenset(_names(text))
+        self._topics = frozenset(topics_from(text))
         self._remember, self._changing = remember, threading.Lock()
 
     def add(self, topics: Iterable[str]) -> None:
@@ -52,7 +51,7 @@ class CreatedTopics:
 
     def _become(self, after: frozenset[str]) -> None:
         if after != self._topics:
-            self._remember(json.dumps(sorted(after)))
+            self._remember(topics_text(after))
             self._topics = after
 
     def __contains__(self, topic: str) -> bool:
@@ -201,7 +200,7 @@ class Aligner:
 
     def _answer_for(self, rights: set[Right]) -> None:
         if rights != self._rights:
-            self._remember(json.dumps(sorted(rights)))
+            self._remember(rights_text(rights))
             self._rights = rights
 
     def _may(self, mode: str, name: str) -> bool:
@@ -242,20 +241,3 @@ def name_of(link: str, action: Action) -> str:
         [action.kind, action.topic, action.partitions, sorted(action.configs.items()), action.right, action.group]
     )
     return f"align-{link}-{crc32(what.encode()):08x}"
-
-
-def _names(text: str) -> list[str]:
-    try:
-        return [str(name) for name in json.loads(text)]
-    except (ValueError, TypeError, RecursionError) as error:
-        log.warning("stored topics are not readable", extra={"problem": str(error)})
-        return []
-
-
-def rights_from(text: str) -> list[Right]:
-    """Parse rights from their stored form."""
-    try:
-        return [Right(*right) for right in json.loads(text)]
-    except (ValueError, TypeError, RecursionError) as error:
-        log.warning("stored rights are not readable", extra={"problem": str(error)})
-        return []

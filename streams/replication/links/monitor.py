@@ -23,9 +23,10 @@ from trueup.state.replication.anomalies import choose as path_of
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.topology import routes_of, second_routes
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.config_sync import Aligner, CreatedTopics, rights_from
+from trueup.streams.replication.links.config_sync import Aligner, CreatedTopics
 from trueup.streams.replication.links.group_sync import Mover
 from trueup.streams.replication.links.link import Link, Note
+from trueup.streams.replication.links.memory import CLUSTER, MADE, rights_from
 from trueup.streams.replication.links.snapshot import NOTHING, AcknowledgedEnds, LinkFacts, ids, look, seen
 from trueup.streams.replication.links.status import LinkStatus
 from trueup.streams.runtime.format import many
@@ -103,10 +104,10 @@ class LinkMonitor:
             self._opposite_aligner,
             note,
             lambda text: remember(name, text),
-            CreatedTopics(memory.get(f"{name}/made", "[]"), partial(remember, f"{name}/made")),
+            CreatedTopics(memory.get(f"{name}/{MADE}", "[]"), partial(remember, f"{name}/{MADE}")),
             lambda: [watch.aligner for watch in self.backwards()],
         )
-        self._remember, self._cluster = partial(remember, f"{name}/target"), memory.get(f"{name}/target", "")
+        self._remember, self._cluster = partial(remember, f"{name}/{CLUSTER}"), memory.get(f"{name}/{CLUSTER}", "")
         self.mover = Mover(
             link,
             sides.groups(),

@@ -191,6 +191,8 @@ class LinkObservations:
     """The time of the last report of a task plus the duration of a lease, at most the present time."""
     since_ms: int = 0
     """The start of the uninterrupted time in which records should be copied."""
+    beating_ms: int = 0
+    """The start of the uninterrupted time in which heartbeats should arrive, also while nothing should be copied."""
     slow_ms: int = 30_000
     stalled_ms: int = 120_000
 
@@ -229,11 +231,13 @@ def _signs(signs: LinkObservations, now_ms: int) -> Iterator[Found]:
         if not signs.parts:
             text = "the source shows the link's user no topic of the link"
             yield LinkState.WAITING, Reason("replication.no-topics", text)
-    if signs.observing or signs.paused:
+    if signs.observing:
         return
     moving = [part for part in signs.parts if stage_of(part) in MOVING]
     if moving and signs.since_ms:
         yield from _silent(signs, now_ms)
+    elif signs.beating_ms:
+        yield from _beats(signs, signs.beating_ms, now_ms)
     yield from _waits(moving, signs)
 
 
@@ -279,11 +283,15 @@ def _why(stage: PartitionStage, part: PartitionObservation) -> str:
 
 
 def _silent(signs: LinkObservations, now_ms: int) -> Iterator[Found]:
-    beat = "the newest heartbeat at the target is %s old" if signs.arrived_ms else "no heartbeat has arrived for %s"
-    beat += f": {signs.beat_error}" if signs.beat_error else ""
-    yield from _late(beat, now_ms - max(signs.arrived_ms, signs.since_ms), signs)
+    yield from _beats(signs, signs.since_ms, now_ms)
     if signs.reported_ms:
         yield from _late("no task has reported for %s", now_ms - max(signs.reported_ms, signs.since_ms), signs)
+
+
+def _beats(signs: LinkObservations, since_ms: int, now_ms: int) -> Iterator[Found]:
+    beat = "the newest heartbeat at the target is %s old" if signs.arrived_ms else "no heartbeat has arrived for %s"
+    beat += f": {signs.beat_error}" if signs.beat_error else ""
+    yield from _late(beat, now_ms - max(signs.arrived_ms, since_ms), signs)
 
 
 def _waits(moving: Sequence[PartitionObservation], signs: LinkObservations) -> Iterator[Found]:

@@ -55,6 +55,7 @@ class LinkStatus:
     """The function that returns the other operations that fail, with the reason."""
     _waits: dict[LogId, Wait] = field(default_factory=dict)
     _since_ms: int = 0
+    _beating_ms: int = 0
 
     def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
         """The state of the link and its reasons."""
@@ -77,6 +78,7 @@ class LinkStatus:
                 failing=[f"{what}: {why}" for what, why in self.failing().items()],
                 reported_ms=reported_ms,
                 since_ms=self._since_ms,
+                beating_ms=self._beating_ms,
                 slow_ms=int(declared.slow_s * 1000),
                 stalled_ms=int(declared.stalled_s * 1000),
             ),
@@ -103,6 +105,7 @@ class LinkStatus:
             parts = {source: self._timed(source, part, able, now_ms) for source, part in parts.items()}
             moving = any(wait.moving for wait in self._waits.values())
             self._since_ms = (self._since_ms or now_ms) if moving else 0
+            self._beating_ms = (self._beating_ms or now_ms) if self._may_write() else 0
         return parts
 
     def _sources(self) -> list[LogId]:
@@ -117,13 +120,13 @@ class LinkStatus:
         return sorted(known)
 
     def _able(self) -> bool:
+        return not self.link.declared.paused and self._may_write()
+
+    def _may_write(self) -> bool:
+        """Whether the link may write, and both clusters respond."""
         link, facts = self.link, self.link.snapshot.facts
         down = facts.source.problem or facts.target.problem
-        return not (self._still or link.snapshot.blocked_reason or down)
-
-    @property
-    def _still(self) -> bool:
-        return self.link.declared.mode == "observe" or self.link.declared.paused
+        return not (link.declared.mode == "observe" or link.snapshot.blocked_reason or down)
 
     def _part(self, source: LogId) -> PartitionObservation:
         link, facts = self.link, self.link.snapshot.facts

@@ -34,6 +34,8 @@ ACLS = {
 PURGED, SECRET, BEHIND, BEATS = "purged", "secret", "behind", "ren-beats"
 PAIR = ("there", "back")
 PREFIXED = "{source}.{topic}"
+STOP_S = 60.0
+"""Time after which a link must show that a right was taken away."""
 MOST = 4
 """Commands that are enough for two links of one topic."""
 
@@ -194,10 +196,19 @@ def test_a_right_that_is_taken_away_stops_the_link_and_its_lag_is_unknown(
         (topic,) = (each for each in row["by_topic"] if each["topic"] == SECRET)
         return topic if topic["lag_records"] == -1 else None
 
-    topic = trueup.until("the link to stop, with an unknown lag", stopped)
+    topic = trueup.until("the link to stop, with an unknown lag", stopped, STOP_S)
+    states, rounds = list[str](), link(trueup, "guarded")["rounds"]
+
+    def more_rounds() -> bool:
+        row = link(trueup, "guarded")
+        states.append(row["state"])
+        return bool(row["rounds"] >= rounds + 3)
+
+    trueup.until("rounds of the other topic", more_rounds)
     for future in client.delete_acls([AclBindingFilter(*rule)]).values():
         future.result(30)
     assert (topic["stage"], "AUTHORIZATION" in topic["error"].upper(), topic["lag_records"]) == ("stopped", True, -1)
+    assert "up" not in states
     trueup.until("the link to continue", lambda: link(trueup, "guarded")["state"] == "up")
 
 

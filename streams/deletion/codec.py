@@ -66,12 +66,15 @@ def _claim(encoded: bytes) -> Claim | None:
     return claim_of(custom)
 
 
-def node_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
-    """Bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. Raises `BadBytes`."""
+def node_rows(bodies: Sequence[bytes], keys: Sequence[bytes] | None = None) -> OwnedLedgerTable:
+    """Bodies of owner.avsc as rows of `state.deletion.owned_ledgers.NODE`, in their order. ``keys``: the paths that the
+    bodies must contain. Raises `BadBytes`."""
     if not len(bodies):
         return NO_NODES
     read = BodyReader(bodies, "owners")
     texts = {name: read.blobs(read.all) for name in ("path", "owner", "name")}
+    if keys is not None:
+        read.match(*texts["path"], keys)
     rows = np.zeros(len(bodies), NODE)
     for name in ("status", "version", "mzxid", "seen_ms"):
         rows[name] = read.fit(read.longs(read.all), NODE[name])

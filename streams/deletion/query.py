@@ -26,7 +26,7 @@ from trueup.state.deletion.verdicts import LEAK
 from trueup.state.deletion.view import CELLS, Leaks, OwnerBucket
 from trueup.streams.bookkeeper.codec import topology_from
 from trueup.streams.deletion.codec import node_rows, owned_rows
-from trueup.streams.journal.decode import good
+from trueup.streams.journal.decode import check_keys, good
 from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
@@ -48,15 +48,15 @@ _EPOCH = struct.Struct("<q")
 
 
 def route(buckets: int, signer: Signer | None = None) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Sort records, kind int and value binary, into ``buckets``: rows of `ROUTED`. What is not readable is skipped:
-    `streams.journal.journal.Journal.inspect` reports it. ``signer``: verifies topologies."""
+    """Sort records, kind int, key binary and value binary, into ``buckets``: rows of `ROUTED`. What is not readable is
+    skipped: `streams.journal.journal.Journal.inspect` reports it. ``signer``: verifies topologies."""
 
     def sorted_(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             found = [
-                *(row for part in good(_of(batch, LEDGER), owned_rows) for row in _parted(part, LEDGER, buckets)),
-                *(row for part in good(_of(batch, OWNER), node_rows) for row in _parted(part, OWNER, buckets)),
-                *_asked(_of(batch, TOPOLOGY), buckets, signer),
+                *(row for part in good(_of(batch, LEDGER), _ledgers) for row in _parted(part, LEDGER, buckets)),
+                *(row for part in good(_of(batch, OWNER), _nodes) for row in _parted(part, OWNER, buckets)),
+                *_asked([body for _, body in _of(batch, TOPOLOGY)], buckets, signer),
             ]
             if found:
                 yield pa.RecordBatch.from_arrays(list(zip(*found, strict=True)), schema=_ROUTED)
@@ -64,9 +64,28 @@ def route(buckets: int, signer: Signer | None = None) -> Callable[[Iterator[pa.R
     return sorted_
 
 
-def _of(batch: pa.RecordBatch, kind: int) -> list[bytes]:
-    found: list[bytes] = batch["value"].filter(pc.equal(batch["kind"], kind)).to_pylist()
+Pair = tuple[bytes, bytes]
+"""Key and body of a record."""
+
+
+def _of(batch: pa.RecordBatch, kind: int) -> list[Pair]:
+    wanted = pc.equal(batch["kind"], kind)
+    keys, bodies = (batch[name].filter(wanted) for name in ("key", "value"))
+    return list(zip(keys.fill_null(b"").to_pylist(), bodies.to_pylist(), strict=True))
+
+
+def _ledgers(records: Sequence[Pair]) -> OwnedLedgerTable:
+    """The ledgers of these records. Raises `BadBytes`, also for a record with the key of another ledger."""
+    keys, bodies = zip(*records, strict=True)
+    found = owned_rows(bodies)
+    check_keys(keys, found.rows["ledger"], "a record of the topic ledgers")
     return found
+
+
+def _nodes(records: Sequence[Pair]) -> OwnedLedgerTable:
+    """The nodes of these records. Raises `BadBytes`, also for a record with the key of another node."""
+    keys, bodies = zip(*records, strict=True)
+    return node_rows(bodies, keys)
 
 
 def _asked(bodies: Sequence[bytes], buckets: int, signer: Signer | None) -> list[tuple[int, int, bytes]]:
@@ -136,9 +155,10 @@ EVERY_MS = 1_000  # deletions are not urgent, and each batch reads a whole bucke
 
 
 def answers(records: DataFrame, buckets: int, signer: Signer | None = None) -> DataFrame:
-    """The `ANSWER` rows over records: kind int, value binary (an Avro body). ``signer``: verifies topologies."""
+    """The `ANSWER` rows over records: kind int, key binary, value binary (an Avro body). ``signer``: verifies
+    topologies."""
     return (
-        records.select("kind", "value")
+        records.select("kind", "key", "value")
         .mapInArrow(route(buckets, signer), ROUTED)
         .groupBy("bucket")
         .transformWithStateInPandas(Buckets(__name__, CELLS), ANSWER, "Update", "None")

@@ -50,6 +50,12 @@ def good(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> list[R]:
     return [found for _, found in readable(items, rows) if not isinstance(found, BadBytes)]
 
 
+def check_keys(keys: Sequence[bytes], ids: Array, where: str) -> None:
+    """Raise `BadBytes` unless each key, of 8 bytes, is its id as int64 big-endian."""
+    if b"".join(keys) != ids.astype(">i8").tobytes():
+        raise BadBytes(where, 0, "the id of the record as its key", f"{keys[0]!r:.100}", "remove the record")
+
+
 class BodyReader:
     """A current position in each of these bodies, initially at the start. ``topic``: the topic of the records, for
     errors."""
@@ -125,6 +131,12 @@ class BodyReader:
             at = starts[np.argmin(good) : np.argmin(good) + 1]
             self.check(np.zeros(1, bool), np.searchsorted(self._ends, at, "right"), "strings of UTF-8")
             raise
+
+    def match(self, starts: Array, sizes: Array, texts: Sequence[bytes]) -> None:
+        """Raise `BadBytes` unless these blobs, one of each row, are these texts."""
+        self.check(np.fromiter(map(len, texts), np.int64, len(texts)) == sizes, self.all, "its key in the record")
+        same = self._raw[spans(starts, starts + sizes)].tobytes() == b"".join(texts)
+        self.check(np.full(len(texts), same), self.all, "its key in the record")
 
     def maps(self, rows: Array) -> tuple[Array, tuple[bytes, ...]]:
         """Maps of strings to bytes as codes (uint32) into a tuple of distinct encoded maps."""

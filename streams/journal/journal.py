@@ -21,7 +21,7 @@ from trueup.state.instance.journal_topics import JournalTopicState
 from trueup.state.settings.settings import JournalSettings as JournalSettings
 from trueup.streams.journal.channel import Channel, client_of
 from trueup.streams.journal.codec import REMOVE, checked
-from trueup.streams.journal.decode import readable
+from trueup.streams.journal.decode import check_keys, readable
 from trueup.streams.journal.encode import encode_all
 from trueup.streams.journal.seals import Seals
 from trueup.streams.journal.signing import Signer, keys_of
@@ -246,8 +246,9 @@ class Journal:
         def keyed(some: Sequence[TopicRecord]) -> Any:
             ids, rows = columns_of([entry.body or b"" for entry in some])
             keys = [entry.key for entry in some]
-            if b"".join(keys) != ids.astype(">i8").tobytes() or {*map(len, keys)} != {8}:
+            if {*map(len, keys)} != {8}:
                 raise BadBytes(some[0].where, 0, "the id of the record as its key", f"{keys[0]!r:.100}", REMOVE)
+            check_keys(keys, ids, some[0].where)
             return rows
 
         for deleted, some in groupby(entries, lambda entry: entry.body is None):

@@ -6,7 +6,7 @@ against it. A topology is copied to every bucket. `state.placement.view.Bucket` 
 """
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from trueup.state.placement.policy.fencing import FormerMembers
 from trueup.state.placement.view import CELLS, FINDING, Bucket, BucketAnswer
 from trueup.streams.bookkeeper import topics
 from trueup.streams.bookkeeper.codec import ledger_rows, topology_bytes, topology_from
-from trueup.streams.journal.decode import good
+from trueup.streams.journal.decode import check_keys, good
 from trueup.streams.journal.signing import Signer
 from trueup.streams.runtime.spark.processor import Buckets
 from trueup.streams.runtime.spark.queries import Sink, started
@@ -68,11 +68,19 @@ def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tup
     `streams.journal.journal.Journal.inspect` reports it."""
     ledgers, topology = [EMPTY], None
     for frame in frames:
-        kind, value = frame["kind"].to_numpy(), frame["value"].to_numpy(object)
-        ledgers += good(value[kind == LEDGER], ledger_rows)
+        kind, key, value = (frame[name].to_numpy() for name in ("kind", "key", "value"))
+        rows: Any = np.flatnonzero(kind == LEDGER)
+        ledgers += good(rows, partial(_ledgers, key, value))
         found = [*chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw), signer) for raw in some]))]
         topology = max([*found, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
     return concat(ledgers), topology
+
+
+def _ledgers(keys: Any, bodies: Any, rows: Any) -> Ledgers:
+    """The ledgers of these rows of two columns. Raises `BadBytes`, also for a record with the key of another ledger."""
+    found = ledger_rows(bodies[rows])
+    check_keys(keys[rows], found.ledger, "a record of the topic ledgers")
+    return found
 
 
 def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
@@ -102,7 +110,7 @@ def fold(records: DataFrame, buckets: int, signer: Signer | None = None) -> Data
     every = F.array(*map(F.lit, range(buckets)))
     return (
         records.select(
-            F.explode(F.when(F.col("kind") == TOPOLOGY, every).otherwise(own)).alias("bucket"), "kind", "value"
+            F.explode(F.when(F.col("kind") == TOPOLOGY, every).otherwise(own)).alias("bucket"), "kind", "key", "value"
         )
         .groupBy("bucket")
         .transformWithStateInPandas(Buckets(__name__, CELLS, signer), ANSWER, "Update", "None")

@@ -19,11 +19,12 @@ from trueup.state.deletion.view import OwnerBucket
 from trueup.streams.bookkeeper.topics import TOPOLOGY_KEY
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.deletion.query import LEDGER, OWNER, TOPOLOGY, leaks_of, route, split
-from trueup.streams.journal.codec import encode
+from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.journal.signing import signer_of
 
 BUCKETS = 5
-Record = tuple[int, bytes]
+Record = tuple[int, bytes, bytes]
+"""Kind, key and body."""
 
 
 def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CLOSED, **custom: bytes) -> Record:
@@ -48,7 +49,7 @@ def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CL
         "fragments": [] if state is LedgerState.GONE else [{"first_entry": 0, "bookies": ["a:1"]}],
         "custom": {} if state is LedgerState.GONE else custom or custom_metadata,
     }
-    return LEDGER, encode("ledgers", record)
+    return LEDGER, ledger_key(number), encode("ledgers", record)
 
 
 def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0) -> Pointers:
@@ -58,11 +59,11 @@ def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0) -
 
 
 def pointing(pointers: Pointers) -> Record:
-    return OWNER, encode("owners", record_of(pointers))
+    return OWNER, pointers.path.encode(), encode("owners", record_of(pointers))
 
 
 def question(epoch: int) -> Record:
-    return TOPOLOGY, encode(
+    body = encode(
         "topology",
         {
             "epoch": epoch,
@@ -76,11 +77,12 @@ def question(epoch: int) -> Record:
             "bookies": [],
         },
     )
+    return TOPOLOGY, TOPOLOGY_KEY, body
 
 
 def routed(*records: Record) -> dict[int, list[tuple[int, bytes]]]:
     """Records of one batch by bucket."""
-    batch = pa.RecordBatch.from_pylist([{"kind": kind, "value": value} for kind, value in records])
+    batch = pa.RecordBatch.from_pylist([{"kind": kind, "key": key, "value": value} for kind, key, value in records])
     found: dict[int, list[tuple[int, bytes]]] = {}
     for part in route(BUCKETS)(iter([batch])):
         for bucket, kind, value in zip(*part.to_pydict().values(), strict=True):
@@ -143,9 +145,10 @@ def test_a_question_reaches_every_bucket_once_and_is_the_newest() -> None:
 
 def test_a_question_that_is_not_signed_reaches_no_bucket() -> None:
     signer = signer_of([b"k" * 32], "trueup", "c", "topology")
-    sound, forged = question(3)[1], question((1 << 63) - 1)[1]
+    sound, forged = question(3)[2], question((1 << 63) - 1)[2]
     bodies = [forged, sound + signer.signature(TOPOLOGY_KEY, 1, sound)]
-    batch = pa.RecordBatch.from_pydict({"kind": pa.array([TOPOLOGY] * 2, pa.int32()), "value": bodies})
+    columns = {"kind": pa.array([TOPOLOGY] * 2, pa.int32()), "key": [TOPOLOGY_KEY] * 2, "value": bodies}
+    batch = pa.RecordBatch.from_pydict(columns)
     rows = [row for found in route(BUCKETS, signer)(iter([batch])) for row in found.to_pylist()]
     assert {tables([(row["kind"], row["value"])])[2] for row in rows} == {3}
 
@@ -155,16 +158,9 @@ def test_without_a_question_no_bucket_answers() -> None:
 
 
 def test_an_empty_batch_goes_nowhere() -> None:
-    assert (
-        list(
-            route(BUCKETS)(
-                iter(
-                    [pa.RecordBatch.from_pydict({"kind": pa.array([], pa.int32()), "value": pa.array([], pa.binary())})]
-                )
-            )
-        )
-        == []
-    )
+    kinds = {"kind": pa.int32(), "key": pa.binary(), "value": pa.binary()}
+    batch = pa.RecordBatch.from_pydict({name: pa.array([], kind) for name, kind in kinds.items()})
+    assert list(route(BUCKETS)(iter([batch]))) == []
 
 
 def test_one_row_of_each_kind_goes_to_a_bucket_however_many_records_there_are() -> None:

@@ -26,5 +26,5 @@ def test_a_task_takes_no_topology_that_is_not_signed():
     sound = topology_bytes(topology(5))
     forged = topology_bytes(replace(topology(5), epoch=(1 << 63) - 1))
     bodies = [forged, sound + signer.signature(TOPOLOGY_KEY, 1, sound), forged + bytes(40)]
-    rows = pd.DataFrame({"kind": [TOPOLOGY] * 3, "value": bodies})
+    rows = pd.DataFrame({"kind": [TOPOLOGY] * 3, "key": [TOPOLOGY_KEY] * 3, "value": bodies})
     assert split(iter([rows]), signer)[1] == topology(5)

@@ -23,7 +23,7 @@ from trueup.streams.deletion import owners
 from trueup.streams.deletion import query as deletion
 from trueup.streams.journal import repair
 from trueup.streams.journal import unreadable as unreadable_records
-from trueup.streams.journal.codec import encode
+from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.journal.decode import readable
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
@@ -119,6 +119,7 @@ def test_what_is_not_readable_is_skipped_and_reported_with_its_place(
         (lambda journal: reached.known(journal, 0).zxid, 0),
         (owners.known, ({}, {}, 0)),
         (checkpoints.load, {}),
+        (lambda journal: journal.newest("memory"), {}),
         (lambda journal: journal.newest("findings"), {}),
         (lambda journal: journal.newest("topology"), {}),
         (lambda journal: journal.newest("repairs"), {}),
@@ -162,28 +163,48 @@ def test_the_history_is_loaded_without_garbage(everywhere: Journal) -> None:
 
 SOUND = encode("ledgers", LEDGER)
 NAMES = ("ledgers", "topology")
+NODE = {
+    "path": "/managed-ledgers/a",
+    "owner": "a",
+    "name": "",
+    "status": 1,
+    "version": 0,
+    "mzxid": 5,
+    "seen_ms": 5,
+    "ledgers": [7],
+    "dropped": [],
+    "elsewhere": False,
+    "error": "",
+}
 
 
 def test_the_query_of_placement_skips_garbage() -> None:
-    rows = [(kind, one.body) for kind, what in enumerate(NAMES) for one in of(what) if one.body is not None]
-    rows += [(placement.LEDGER, SOUND), (placement.TOPOLOGY, topology_bytes(topology(3)))]
-    frame = pd.DataFrame({"kind": [kind for kind, _ in rows], "value": [body for _, body in rows]})
+    rows = [(kind, one.key, one.body) for kind, what in enumerate(NAMES) for one in of(what) if one.body is not None]
+    rows += [(placement.LEDGER, key, SOUND) for key in (ledger_key(6), ledger_key(7), b"somebyte")]
+    rows += [(placement.TOPOLOGY, b"topology", topology_bytes(topology(3)))]
+    frame = pd.DataFrame(rows, columns=["kind", "key", "value"])
     ledgers, found = placement.split(iter([frame]))
-    assert 7 in ledgers.ledger.tolist()
+    assert ledgers.ledger.tolist() == [7]
     assert found is not None
     assert found.epoch == 3
 
 
 def test_the_query_of_deletion_skips_garbage() -> None:
     names = ("ledgers", "owners", "topology")
-    rows = [(kind, one.body) for kind, what in enumerate(names) for one in of(what) if one.body is not None]
-    rows += [(deletion.LEDGER, SOUND), (deletion.TOPOLOGY, topology_bytes(topology(3)))]
-    batch = pa.RecordBatch.from_pydict(
-        {"kind": pa.array([kind for kind, _ in rows], pa.int32()), "value": pa.array([b for _, b in rows], pa.binary())}
-    )
+    rows: list[Any] = [
+        (kind, one.key, one.body) for kind, what in enumerate(names) for one in of(what) if one.body is not None
+    ]
+    rows += [(deletion.LEDGER, key, SOUND) for key in (ledger_key(6), ledger_key(7), b"somebyte")]
+    paths = (b"/managed-ledgers/b", b"/managed-ledgers/a", b"", None)
+    rows += [(deletion.OWNER, key, encode("owners", NODE)) for key in paths]
+    rows += [(deletion.TOPOLOGY, b"topology", topology_bytes(topology(3)))]
+    types = {"kind": pa.int32(), "key": pa.binary(), "value": pa.binary()}
+    columns = zip(types.items(), zip(*rows, strict=True), strict=True)
+    batch = pa.RecordBatch.from_pydict({name: pa.array(column, kind) for (name, kind), column in columns})
     routed = [row for part in deletion.route(1)(iter([batch])) for row in part.to_pylist()]
-    ledgers, _, epoch = deletion.split(iter([pd.DataFrame(routed)]))
-    assert (7 in ledgers.rows["ledger"].tolist(), epoch) == (True, 3)
+    ledgers, nodes, epoch = deletion.split(iter([pd.DataFrame(routed)]))
+    found = [nodes.names[row["path"]] for row in nodes.rows]
+    assert (ledgers.rows["ledger"].tolist(), found, epoch) == ([7], ["/managed-ledgers/a"], 3)
 
 
 def test_a_newer_record_of_the_key_ends_the_problem(broker: Broker) -> None:

@@ -4,6 +4,7 @@ Copying:
 
 - ``link``: the leases of the next round, and the results of the last one. ``orders`` makes the leases.
 - ``checkpoints``: the progress of each partition, and its records in the journal. Begin here.
+- ``memory``: what else a link stores in the journal.
 - ``worker``: one lease, in a Spark worker. ``first_offsets``: where a partition begins that was never copied.
 
 Beside it:

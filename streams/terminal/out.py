@@ -2,13 +2,12 @@
 
 import io
 import json
-import logging
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stdout
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
@@ -232,14 +231,24 @@ _programs = ContextVar("programs", default=False)
 def reader(program: bool) -> Iterator[None]:
     """Within this context a program reads the output of a command, or a person. For a program, stderr has at most one
     JSON object: progress, asides and warnings of libraries are not shown."""
-    token, unheard = _programs.set(program), logging.lastResort
-    if program:
-        logging.lastResort = logging.NullHandler()  # otherwise warnings of libraries are printed on stderr
+    token = _programs.set(program)
+    try:
+        with _unheard() if program else nullcontext():
+            yield
+    finally:
+        _programs.reset(token)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """A context in which warnings of libraries are not printed on stderr."""
+    import logging  # slow, and a person's command may not need it
+
+    before, logging.lastResort = logging.lastResort, logging.NullHandler()
     try:
         yield
     finally:
-        logging.lastResort = unheard
-        _programs.reset(token)
+        logging.lastResort = before
 
 
 def aside(text: str) -> None:

@@ -43,6 +43,8 @@ def example(schema: Any) -> Any:
             return [example(schema["items"])]
         case "map":
             return {"key": example(schema["values"])}
+        case "enum":
+            return schema["symbols"][-1]
         case "string":
             return "kept ü"
         case "bytes":

@@ -15,10 +15,9 @@ import time
 import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Any
 
 from trueup.state.common.errors import Retry, Stop
-from trueup.state.instance.leadership import ENDED, FOREIGN_S, REFUSED, RUNNING, STANDBY, WAITING
+from trueup.state.instance.leadership import ENDED, FOREIGN_S, REFUSED, RUNNING, WAITING
 from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import INSTANCES
 
@@ -27,7 +26,6 @@ BEAT_S, WAIT_S, LOOK_S = FOREIGN_S / 3, FOREIGN_S, 1.0
 LAST = 100
 """The newest records that are read at the start."""
 KEY = b"instance"
-STATES = frozenset({WAITING, RUNNING, ENDED, REFUSED, STANDBY})
 
 
 class Instance:
@@ -116,13 +114,6 @@ class Instance:
             "takeover_ms": 0,
         }
         self._journal.put([(INSTANCES, KEY, record)], within_s)
-
-
-def sign_of(record: dict[str, Any]) -> dict[str, Any]:
-    """A record with a state of this protocol. Raises `ValueError`."""
-    if record["state"] not in STATES:
-        raise ValueError(f"state {record['state']!r:.100}")
-    return record
 
 
 def may_run(records: Iterable[JournalRecord], before: int) -> set[str]:

@@ -126,11 +126,7 @@ TOPICS = declare(
     # A row is written once: an older one that is written again is the same row.
     JournalTopic("history", "journal/schemas/history.avsc", form="journal.history_row:history_row", ordered=False),
     JournalTopic(
-        "instances",
-        "journal/schemas/instance.avsc",
-        configs={**COMPACTED, "segment.ms": "3600000"},
-        form="instance.alone:sign_of",
-        ordered=False,
+        "instances", "journal/schemas/instance.avsc", configs={**COMPACTED, "segment.ms": "3600000"}, ordered=False
     ),
 )
 CONFIG, HISTORY, INSTANCES = (topic.name for topic in TOPICS)

@@ -25,12 +25,12 @@ from typing import Any, TypeVar
 from trueup.connectors.clock import now_ms
 from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
 from trueup.state.common.errors import Retry
+from trueup.state.instance.leadership import ALONE_S, LeadershipTerms
 from trueup.state.settings.settings import Settings
 from trueup.streams.api import Application
 from trueup.streams.catalog import STREAMS, all_metrics, permanent_tasks
 from trueup.streams.config.journal_topics import CHECK_S, JournalTopics, recreated
 from trueup.streams.config.live import Live
-from trueup.streams.instance.alone import BEAT_S, Instance
 from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
@@ -91,7 +91,8 @@ class Running:
 
     def __init__(self, settings: Settings, data: Path, ending: Ending, stack: ExitStack, lock: Lock) -> None:
         self._settings, self._data, self._ending = settings, data, ending
-        self._election: Election | None = None
+        self._member: Election | None = None
+        self._election: Election | None = None  # the same with section ha
         self._waits: dict[str, str] = {}  # for what, and why
         self._warm: Warm | None = None
         self._executors: Executors | None = None
@@ -113,10 +114,8 @@ class Running:
         self._resources: list[Resource] = []
         self._topics: JournalTopics | None = None
         self._journal = self._open_journal()
-        if settings.ha.id:
-            self._stand_by()
-        elif settings.journal.bootstrap:  # an embedded journal is in the locked directory
-            self._enter(lock)
+        if settings.journal.bootstrap:  # an embedded journal is in the locked directory
+            self._join(lock)
         if self._election is None:
             self._load_history()
         self._live = Live(settings, self._journal, now_ms, None if self._election else self._history)
@@ -246,28 +245,25 @@ class Running:
         url = self._settings.ha.address or f"{'https' if self._tls else 'http'}://{host}:{port}"
         return f"{url}, process {os.getpid()} on {socket.gethostname()}"
 
-    def _stand_by(self) -> None:
-        """Give signs of life, until the end of the process: a leader keeps its place while it ends in order."""
-        chosen, prefix = self._settings, self._settings.journal
-        signs = Journal(prefix.bootstrap, prefix, chosen.cluster.name)
-        name = f"{chosen.ha.id}-{chosen.cluster.name}"
-        election = Election(signs, self._place(), name, chosen.ha.takeover_s, now_ms, self._ending.abort, able=False)
-        self._election, self._supervisor.gate = election, election.prove
-        for task, step in (
-            ("signs of instances", election.follow),
-            ("signs of life", election.beats),
-            ("leadership", election.watch),
-        ):
-            self._supervisor.run(task, step, election.done)
-
-    def _enter(self, lock: Lock) -> None:
-        """Become the one application of the journal. Raises `Stop` if there is another one."""
-        made = Instance(self._journal, self._place(), lock.before, now_ms)
-        self._wait("a sign of life in the journal", partial(made.enter, self._ending.stop))
-        lock.note(made.run)
-        self._supervisor.loop("instance", made.beat, BEAT_S)
-        self._supervisor.loop("instances", lambda: made.follow(self._ending.stop, self._ending.fail))
-        self._closes["instance"] = lambda: made.leave(self._ending.left_s(SAVED_S))
+    def _join(self, lock: Lock) -> None:
+        """Give signs of life, until the end of the process: a leader keeps its place while it ends in order. Without
+        section ha, wait until this instance leads. Raises `Stop` if another one does."""
+        ha, journal, cluster = self._settings.ha, self._settings.journal, self._settings.cluster
+        signs = Journal(journal.bootstrap, journal, cluster.name)
+        terms = LeadershipTerms(ha.takeover_s) if ha.id else LeadershipTerms(ALONE_S, True, lock.before or None)
+        lost = self._ending.abort if ha.id else self._ending.fail
+        member = Election(signs, self._place(), f"{ha.id}-{cluster.name}", terms, now_ms, lost, able=not ha.id)
+        self._member, self._supervisor.gate = member, member.prove
+        self._supervisor.run("signs of instances", member.follow, member.done)
+        self._supervisor.run("leadership", member.watch, member.done)
+        if ha.id:
+            self._election = member
+        else:
+            log.info("starting", extra={"part": "signs of life", "at_most_s": ALONE_S})
+            if not self._wait("a sign of life in the journal", partial(member.enter, self._ending.stop)):
+                return
+            lock.note(member.run)
+        self._supervisor.run("signs of life", member.beats, member.done)
 
     def until_stopped(self) -> None:
         """Start everything, supervise it, and stop it in order."""
@@ -385,9 +381,9 @@ class Running:
         log.info("ended", extra={"after_s": round(self._ending.passed_s(), 1)})
 
     def _leave(self) -> None:
-        """Let a standby take over at once."""
-        if self._election is not None:
-            self._election.leave(max(LEAVE_S, self._ending.left_s(CLOSED_S)))
+        """Let another instance lead at once."""
+        if self._member is not None:
+            self._member.leave(max(LEAVE_S, self._ending.left_s(CLOSED_S)))
 
     def _close_journal(self, broker: EmbeddedKafka | None = None) -> None:
         """Close the journal; the last actions are written first."""

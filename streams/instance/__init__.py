@@ -1,5 +1,4 @@
-"""The instances of one application: one without section ha is alone, and with it they elect a leader.
+"""The instances of one application, of which one leads; without section ha, there is one that may not take over.
 
-Both protocols append signs of life to one topic, whose order decides. The decisions on the leader are those of
-`state.instance.leadership`.
+They append signs of life to one topic, whose order decides, by the decisions of `state.instance.leadership`.
 """

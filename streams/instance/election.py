@@ -10,20 +10,31 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.common.errors import Refused, Retry, Stop, TrueupError
-from trueup.state.instance.leadership import ENDED, STANDBY, WAITING, Contender, InstanceRole, LeadershipTimes, Sign
+from trueup.state.instance.leadership import (
+    ENDED,
+    STANDBY,
+    STARTING,
+    WAITING,
+    Contender,
+    InstanceRole,
+    LeadershipTerms,
+    Sign,
+)
 from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import INSTANCES
 
 log = logging.getLogger(__name__)
 TICK_S = 0.05
+READ_S = 30.0
+"""The time in seconds within which an instance that starts reads the record that it wrote."""
 FENCES = "/trueup"
 """The parent of the fences in ZooKeeper."""
-LEADER, CLAIM = b"leader", b"claim"
-"""Keys of a leader's signs and of claims. Compaction keeps the newest of each, so the epoch never decreases."""
+LEADER, CLAIM, NEW = b"leader", b"claim", b"starting"
+"""Keys of a leader's signs, of claims, and of starts without section ha. Compaction keeps the newest of each, so the
+epoch never decreases."""
 
 
 def awake_s() -> float:
@@ -43,7 +54,7 @@ class Election:
         journal: Journal,
         place: str,
         name: str,
-        takeover_s: float,
+        terms: LeadershipTerms,
         clock: Callable[[], int],
         lost: Callable[[], object],
         now: Callable[[], float] = awake_s,
@@ -53,7 +64,7 @@ class Election:
         self._name, self._read = name, -1
         self.run = uuid.uuid4().hex
         self._lock = threading.RLock()
-        self._one = Contender(self.run, place, LeadershipTimes(takeover_s), now())
+        self._one = Contender(self.run, place, terms, now())
         self._one.able = able
         self.elected, self.done, self._gone = threading.Event(), threading.Event(), threading.Event()
         self.silent_ms = 0
@@ -73,11 +84,7 @@ class Election:
     def leader(self) -> str:
         """The place of the leader; empty if none is known."""
         leader, silent_s = self._one.leader, self._one.silent_s(self._now())
-        return "" if leader.state == ENDED or silent_s > self._terms.takeover_s else leader.place
-
-    @property
-    def _terms(self) -> LeadershipTimes:
-        return self._one.terms
+        return "" if leader.state == ENDED or silent_s > self._one.terms.takeover_s else leader.place
 
     def enable(self) -> None:
         """This instance could lead from now on."""
@@ -92,20 +99,39 @@ class Election:
         """Read the signs of all instances until `done`. Blocks."""
         self._journal.follow(INSTANCES, self.done, self._seen)
 
-    def beats(self) -> None:
-        """Append signs until `done`. Blocks."""
-        while not self.done.wait(TICK_S):
+    def enter(self, stop: threading.Event) -> bool:
+        """Lead, as an application without section ha. Returns whether this instance does; it does not after ``stop``.
+        Blocks. Raises `Stop` if another application uses the journal, and `Retry` if the journal does not respond; the
+        next call then measures the silence of the others anew."""
+        begun_s = self._now()
+        with self._lock:
+            self._one.listen(begun_s)
+        while not (self.elected.is_set() or stop.wait(TICK_S)):
             self.beat()
+            if self._one.role is InstanceRole.REFUSED:
+                raise Stop(
+                    f"one application for the journal {self._journal.topic('*')}",
+                    f"another one at {self._one.leader.place}",
+                    "stop it first, or set a different journal.prefix",
+                )
+            if not self._one.current and self._now() - begun_s > READ_S:
+                raise Retry(f"to read what was written to {self._journal.topic(INSTANCES)}", "nothing", "try again")
+        return self.elected.is_set()
+
+    def beats(self) -> None:
+        """Append signs until `done`. A journal that does not respond gets the next one. Blocks."""
+        while not self.done.wait(TICK_S):
+            with suppress(Retry):
+                self.beat()
 
     def beat(self) -> None:
-        """Append a sign if it is due. A journal that does not respond gets the next one."""
+        """Append a sign if it is due. Raises `Retry`."""
         with self._lock:
             sign = self._one.due(self._now())
             if sign is not None:
                 self._one.sent(sign, self._now())
         if sign is not None:
-            with suppress(Retry):
-                self._put(sign, self._terms.act_s)
+            self._journal.put([(INSTANCES, self._key(sign), sign)], self._one.terms.proof_s)
 
     def watch(self) -> None:
         """End the process as soon as this instance led and can no longer prove it. Blocks until `done`."""
@@ -125,7 +151,8 @@ class Election:
         with self._lock:
             held = self._one.may_act(self._now())
         if not held:
-            self._give_up("no proof that this instance leads")
+            leader = self._one.leader
+            self._give_up("no proof that it leads" if leader.run == self.run else f"another one leads: {leader.place}")
 
     def fenced(self, by: str) -> None:
         """A store refused a write of this leader."""
@@ -148,50 +175,31 @@ class Election:
         return f"this instance is a standby; {where}"
 
     def leave(self, within_s: float) -> None:
-        """Append the end, so that a standby takes over at once. A standby removes its sign instead."""
+        """Append the end, so that another instance leads at once. One that does not lead removes its sign instead."""
         self.done.set()
         with self._lock:
             sign = self._one.end()
         with suppress(TrueupError):
-            if sign.state == STANDBY:
-                self._journal.put([(INSTANCES, self._key(sign), None)], within_s)
-            else:
-                self._put(sign, within_s)
+            self._journal.put([(INSTANCES, self._key(sign), sign if sign.state == ENDED else None)], within_s)
 
     def _give_up(self, why: str) -> None:
         if not self._gone.is_set():
             self._gone.set()
-            log.error("this instance no longer leads and ends at once", extra={"epoch": self.epoch, "reason": why})
+            log.error("this instance no longer leads and ends", extra={"epoch": self.epoch, "reason": why})
             self._lost()
-        raise Stop("this instance to lead", why, "none: it ends, and a standby leads")
-
-    def _put(self, sign: Sign, within_s: float) -> None:
-        record: dict[str, Any] = {
-            "run": sign.run,
-            "state": sign.state,
-            "since": sign.since,
-            "place": sign.place,
-            "at_ms": self._clock(),
-            "epoch": sign.epoch,
-            "after": sign.after,
-            "number": sign.number,
-            "takeover_ms": sign.takeover_ms,
-        }
-        self._journal.put([(INSTANCES, self._key(sign), record)], within_s)
+        raise Stop("this instance to lead", why, "none: it ends, and another one leads")
 
     def _key(self, sign: Sign) -> bytes:
-        if sign.state == STANDBY:
-            return f"standby {self._place}".encode()
-        return CLAIM if sign.state == WAITING else LEADER
+        keys = {STANDBY: f"standby {self._place}".encode(), STARTING: NEW, WAITING: CLAIM}
+        return keys.get(sign.state, LEADER)
 
     def _seen(self, record: JournalRecord) -> None:
         if record.value is None or record.offset <= self._read:
             return
         self._read = record.offset
-        value = {name: record.value[name] for name in Sign._fields if name != "offset"}
         with self._lock:
             before, silent_s = self._one.leader, self._one.silent_s(self._now())
-            self._one.seen(Sign(record.offset, **value), self._now())
+            self._one.seen(Sign(record.offset, **record.value), self._now())
             role, after = self._one.role, self._one.leader
         if after.epoch != before.epoch:
             log.info("leader", extra={"epoch": after.epoch, "place": after.place})

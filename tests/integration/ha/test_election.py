@@ -18,7 +18,7 @@ from tests.configuration import parse
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.instance.alone import Instance
+from trueup.state.instance.leadership import ALONE_S, LeadershipTerms
 from trueup.streams.instance.election import Election
 from trueup.streams.journal.journal import Journal, JournalRecord
 from trueup.streams.journal.topic import CONFIG
@@ -42,7 +42,7 @@ def elect(bootstrap: str, chosen: dict[str, Any], place: str) -> tuple[Election,
     """An instance in this process that ends with `FENCED` when it lost its place."""
     settings = parse(chosen)
     journal, signs = (Journal(bootstrap, settings.journal, "c") for _ in range(2))
-    election = Election(signs, place, "t-c", TAKEOVER_S, lambda: 0, lambda: os._exit(FENCED))
+    election = Election(signs, place, "t-c", LeadershipTerms(TAKEOVER_S), lambda: 0, lambda: os._exit(FENCED))
     for step in (election.follow, election.beats, election.watch):
         threading.Thread(target=step, daemon=True).start()
     return election, journal
@@ -160,8 +160,11 @@ def test_after_an_end_in_order_a_standby_leads_without_the_wait(start: Callable[
 
 def test_an_application_without_ha_is_refused(start: Callable[[str], Member], journal: Journal) -> None:
     start("first").leads()
+    second = Election(journal, "second", "", LeadershipTerms(ALONE_S, alone=True), lambda: 0, lambda: None)
+    threading.Thread(target=second.follow, daemon=True).start()
     with pytest.raises(Stop, match="another one at first"):
-        Instance(journal, "second", "", lambda: 0).enter(threading.Event())
+        second.enter(threading.Event())
+    second.leave(5.0)
 
 
 def test_a_journal_that_another_leader_took_over_refuses_writes(

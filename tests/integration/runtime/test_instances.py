@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,19 +17,20 @@ from tests.configuration import parse
 from trueup.connectors.embedded.kafka import Kafka
 from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Stop
-from trueup.streams.instance.alone import Instance
+from trueup.state.instance.leadership import ALONE_S, LeadershipTerms
+from trueup.streams.instance.election import Election
 from trueup.streams.journal.journal import Journal
 
 NEVER = threading.Event()
+TAKEOVER_S, REPLACED = 2.0, 7
 BEATS = """
 import json, os, signal, sys, threading, time
 from tests.configuration import parse
-from trueup.streams.instance.alone import Instance
+from tests.integration.runtime.test_instances import NEVER, REPLACED, TAKEOVER_S, member
+from trueup.streams.instance.election import TICK_S
 from trueup.streams.journal.journal import Journal
-journal = Journal(sys.argv[1], parse(json.loads(sys.argv[2])).journal, "c")
-made = Instance(journal, "first", "", lambda: 0)
-made.enter(threading.Event())
-threading.Thread(target=made.follow, args=(threading.Event(), lambda: os._exit(7))).start()
+made = member(Journal(sys.argv[1], parse(json.loads(sys.argv[2])).journal, "c"), "first", lambda: os._exit(REPLACED))
+made.enter(NEVER)
 stops = threading.Event()
 signal.signal(signal.SIGUSR1, lambda *_: stops.set())
 print("running", flush=True)
@@ -38,8 +39,15 @@ while True:
     if stops.is_set():
         stops.clear()
         os.kill(os.getpid(), signal.SIGSTOP)
-    time.sleep(0.2)
+    time.sleep(TICK_S)
 """
+
+
+def member(journal: Journal, place: str, lost: Callable[[], object], takeover_s: float = TAKEOVER_S) -> Election:
+    """An application without section ha that reads the signs of the others."""
+    made = Election(journal, place, "", LeadershipTerms(takeover_s, alone=True), lambda: 0, lost)
+    threading.Thread(target=made.follow, daemon=True).start()
+    return made
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +87,11 @@ def first(journal: Journal) -> Iterator["subprocess.Popen[str]"]:
         process.kill()
 
 
-def other(journal: Journal) -> Instance:
-    return Instance(journal, "second", "", lambda: 0)
+@pytest.fixture
+def second(journal: Journal) -> Iterator[Election]:
+    made = member(journal, "second", lambda: None)
+    yield made
+    made.leave(5.0)
 
 
 def stop_between_beats(pid: int) -> None:
@@ -90,33 +101,27 @@ def stop_between_beats(pid: int) -> None:
 
 
 def test_the_second_is_refused_while_the_first_lives(journal: Journal, first: "subprocess.Popen[str]") -> None:
+    patient = member(journal, "second", lambda: None, ALONE_S)
     with pytest.raises(Stop, match="another one at first"):
-        other(journal).enter(NEVER)
+        patient.enter(NEVER)
+    patient.leave(5.0)
 
 
-def test_the_second_starts_after_the_first_was_killed(journal: Journal, first: "subprocess.Popen[str]") -> None:
+def test_the_second_starts_after_the_first_was_killed(second: Election, first: "subprocess.Popen[str]") -> None:
     stop_between_beats(first.pid)
     first.kill()
     first.wait()
-    second = other(journal)
-    second.enter(NEVER, wait_s=2.0)
-    second.leave()
+    assert second.enter(NEVER)
 
 
 def test_the_first_ends_if_it_was_replaced_while_it_was_stopped(
-    journal: Journal, first: "subprocess.Popen[str]"
+    second: Election, first: "subprocess.Popen[str]"
 ) -> None:
     stop_between_beats(first.pid)
-    second = other(journal)
-    second.enter(NEVER, wait_s=2.0)
+    second.enter(NEVER)
     os.kill(first.pid, signal.SIGCONT)
-
-    def ended() -> bool:
-        second.beat()
-        return first.poll() is not None
-
-    wait_until(ended, 180.0, "the first to end")
-    assert first.poll() == 7
+    wait_until(lambda: first.poll() is not None, 180.0, "the first to end")
+    assert (first.poll(), second.leads) == (REPLACED, True)
 
 
 def test_the_application_names_the_other_one(journal: Journal, first: "subprocess.Popen[str]", tmp_path: Path) -> None:

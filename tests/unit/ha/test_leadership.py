@@ -3,30 +3,31 @@
 import heapq
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trueup.state.instance.leadership import (
-    ENDED,
+    ALONE_S,
     LATE,
-    REFUSED,
     RUNNING,
     STANDBY,
+    STARTING,
     TRANSITIONS,
     WAITING,
     Contender,
     InstanceRole,
     Leader,
-    LeadershipTimes,
+    LeadershipTerms,
     Sign,
 )
 
 TAKEOVER_S = 10.0
-TERMS = LeadershipTimes(TAKEOVER_S)
-LED = Leader(4, "a", "at a", began=10, offset=17, state=RUNNING)
+TERMS = LeadershipTerms(TAKEOVER_S)
+ALONE = LeadershipTerms(ALONE_S, alone=True)
+LED = Leader(4, "a", "at a", offset=17, state=RUNNING)
 
 
 class Log:
@@ -42,8 +43,8 @@ class Log:
         for reader in self.readers:
             reader.seen(placed, now_s)
 
-    def instance(self, run: str, now_s: float = 0.0) -> Contender:
-        made = Contender(run, f"at {run}", TERMS, now_s)
+    def instance(self, run: str, now_s: float = 0.0, terms: LeadershipTerms = TERMS) -> Contender:
+        made = Contender(run, f"at {run}", terms, now_s)
         for sign in self.signs:
             made.seen(sign, now_s)
         self.readers.append(made)
@@ -63,8 +64,8 @@ def log() -> Log:
     return Log()
 
 
-def elected(log: Log, run: str, now_s: float = 0.0) -> Contender:
-    made = log.instance(run, now_s)
+def elected(log: Log, run: str, now_s: float = 0.0, terms: LeadershipTerms = TERMS) -> Contender:
+    made = log.instance(run, now_s, terms)
     log.step(made, now_s)
     log.step(made, now_s)
     assert made.may_act(now_s)
@@ -101,10 +102,7 @@ def test_an_instance_that_could_not_lead_does_not_claim(log: Log) -> None:
 
 def states_of_hasty(log: Log, *times: float) -> list[str]:
     """The signs of a standby with a short takeover time, which reads the log at 0 s."""
-    hasty = Contender("b", "at b", LeadershipTimes(4.0), 0.0)
-    for sign in log.signs:
-        hasty.seen(sign, 0.0)
-    log.readers.append(hasty)
+    hasty = log.instance("b", terms=LeadershipTerms(4.0))
     return [sign.state for now_s in times if (sign := log.step(hasty, now_s))]
 
 
@@ -114,7 +112,7 @@ def test_a_standby_waits_as_long_as_the_settings_of_the_leader_ask(log: Log) -> 
 
 
 def test_a_standby_waits_longer_than_an_application_without_ha_is_silent(log: Log) -> None:
-    log.append(Sign(-1, "x", RUNNING, "at x", since=0))
+    elected(log, "x", terms=ALONE)
     assert states_of_hasty(log, 0.0, 4.1, 11.9, 12.0) == [STANDBY, STANDBY, STANDBY, WAITING]
 
 
@@ -194,7 +192,7 @@ def test_a_leader_that_reads_nothing_back_stops_before_a_standby_begins(log: Log
 
 def test_a_leader_that_was_replaced_is_lost_for_good(log: Log) -> None:
     leader = elected(log, "a")
-    log.append(Sign(-1, "b", WAITING, "at b", 2, -1, leader.leader.offset), 1.0)
+    log.append(Sign(-1, "b", WAITING, "at b", 2, leader.leader.offset), 1.0)
     assert (leader.role, leader.due(2.0)) == (InstanceRole.LOST, None)
 
 
@@ -214,28 +212,65 @@ def test_a_sign_of_an_earlier_epoch_changes_nothing() -> None:
 
 
 def test_a_reader_of_a_compacted_log_learns_the_leader_from_its_sign() -> None:
-    found = Leader().follow(Sign(50, "b", RUNNING, "at b", 7, 40))
+    found = Leader().follow(Sign(50, "b", RUNNING, "at b", 7))
     assert (found.epoch, found.run, found.offset) == (7, "b", 50)
 
 
 def test_owners_of_an_epoch_that_gave_no_sign_do_not_matter_for_the_next_claim() -> None:
     """One reader knows the first claim of epoch 5, the other, of a compacted log, only the second."""
-    first, second = (Sign(at, run, WAITING, "", 5, -1, LED.offset) for at, run in ((20, "b"), (21, "c")))
+    first, second = (Sign(at, run, WAITING, "", 5, LED.offset) for at, run in ((20, "b"), (21, "c")))
     known, compacted = LED.follow(first).follow(second), LED.follow(second)
-    claim = Sign(30, "d", WAITING, "", 6, -1, LED.offset)
+    claim = Sign(30, "d", WAITING, "", 6, LED.offset)
     assert (known.run, compacted.run) == ("b", "c")
     assert known.follow(claim) == compacted.follow(claim)
 
 
-def test_an_application_without_ha_that_runs_leads() -> None:
-    found = Leader().follow(Sign(3, "x", RUNNING, "at x", 0, 1))
-    claim = Sign(4, "a", WAITING, "", 1, -1, found.offset)
-    assert (found.foreign, found.follow(claim).run, found.follow(Sign(4, "x", ENDED)).state) == (True, "a", ENDED)
+def test_a_sign_of_another_application_that_starts_changes_nothing() -> None:
+    assert LED.follow(Sign(20, "x", STARTING)) == LED
 
 
-@pytest.mark.parametrize("sign", [Sign(20, "x", WAITING), Sign(20, "x", REFUSED), Sign(20, "x", RUNNING, "", 0, 5)])
-def test_an_application_without_ha_that_was_refused_or_replaced_does_not_disturb(sign: Sign) -> None:
-    assert LED.follow(sign) == LED
+def test_an_application_without_ha_leads_until_it_reads_a_claim(log: Log) -> None:
+    alone, standby = elected(log, "x", terms=ALONE), log.instance("b")
+    log.readers.remove(alone)  # stopped
+    for now_s in (1.0, 12.0):
+        log.step(standby, now_s)
+    acts = alone.may_act(1e6)
+    alone.seen(log.signs[-1], 1e6)
+    assert (acts, standby.role, alone.role) == (True, InstanceRole.LEADER, InstanceRole.LOST)
+
+
+def test_an_application_without_ha_is_refused_while_a_leader_gives_signs(log: Log) -> None:
+    leader, alone = elected(log, "a"), log.instance("x", terms=ALONE)
+    log.step(alone, 1.0)
+    roles = [alone.role]
+    log.step(leader, 1.5)
+    assert ([*roles, alone.role], alone.due(100.0)) == ([InstanceRole.STANDBY, InstanceRole.REFUSED], None)
+
+
+def test_an_application_without_ha_waits_as_long_as_the_settings_of_a_killed_leader_ask(log: Log) -> None:
+    elected(log, "a", terms=LeadershipTerms(60.0))
+    alone = log.instance("x", terms=ALONE)
+    states = [sign.state for now_s in (1.0, 59.9, 60.0) if (sign := log.step(alone, now_s))]
+    assert (states, alone.role) == ([STARTING, STARTING, WAITING], InstanceRole.LEADER)
+
+
+def test_the_silence_of_a_log_that_took_no_records_does_not_count(log: Log) -> None:
+    elected(log, "a")
+    alone = log.instance("x", terms=ALONE)
+    log.step(alone, 1.0)
+    alone.listen(11.0)
+    assert [sign.state for now_s in (22.9, 23.0) if (sign := log.step(alone, now_s))] == [STARTING, WAITING]
+
+
+def test_a_late_sign_of_a_run_that_has_ended_refuses_nobody(log: Log) -> None:
+    killed = elected(log, "x", terms=ALONE)
+    late = killed.due(2.0)
+    alone = log.instance("y", terms=replace(ALONE, before="x"))
+    log.step(alone, 3.0)
+    assert late is not None
+    log.append(late, 3.1)
+    log.step(alone, 3.2)
+    assert alone.role is InstanceRole.LEADER
 
 
 def test_standbys_are_known_to_each_other_while_they_give_signs(log: Log) -> None:
@@ -244,8 +279,9 @@ def test_standbys_are_known_to_each_other_while_they_give_signs(log: Log) -> Non
     assert [leader.present(now_s) for now_s in (2.0, 12.0)] == [["at b"], []]
 
 
-def test_no_transition_leads_from_lost() -> None:
-    assert TRANSITIONS[InstanceRole.LOST] == frozenset()
+@pytest.mark.parametrize("role", [InstanceRole.LOST, InstanceRole.REFUSED])
+def test_no_transition_leads_from_an_end(role: InstanceRole) -> None:
+    assert TRANSITIONS[role] == frozenset()
 
 
 @dataclass(order=True)

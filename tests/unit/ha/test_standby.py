@@ -12,7 +12,9 @@ from flask.testing import FlaskClient
 from tests.configuration import parse
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.cli.fake_rows import healthy_status
+from tests.unit.ha.instances import Clock, Log, instance
 from trueup.state.common.errors import BadSettings, Retry, Stop
+from trueup.state.instance.leadership import LeadershipTerms
 from trueup.streams.api import Application
 from trueup.streams.app import Running
 from trueup.streams.catalog import all_metrics
@@ -30,35 +32,7 @@ from trueup.streams.web.api import create_app
 LEAST = {"cluster": {"zookeeper": "127.0.0.1:2181"}}
 HA = {**LEAST, "journal": {"bootstrap": "127.0.0.1:9092"}, "ha": {"id": "shop"}}
 LEADER = "http://leader:8480"
-
-
-class Log:
-    """The topic of signs; every instance reads a record when it is appended."""
-
-    def __init__(self) -> None:
-        self.readers: list[Callable[[JournalRecord], None]] = []
-        self.count, self.down = 0, False
-        self.keys: list[tuple[bytes, str]] = []
-
-    def put(self, records: Iterable[tuple[str, bytes, Any]], _within_s: float) -> None:
-        if self.down:
-            raise Retry("acknowledged records", "none", "try again")
-        for what, key, value in records:
-            record = JournalRecord(key, value, what, self.count)
-            self.keys.append((key, value["state"] if value else ""))
-            self.count += 1
-            for reader in self.readers:
-                reader(record)
-
-
-class Clock:
-    """Seconds that a test sets."""
-
-    def __init__(self) -> None:
-        self.s = 1000.0
-
-    def __call__(self) -> float:
-        return self.s
+TERMS = LeadershipTerms(10.0)
 
 
 @pytest.fixture
@@ -71,15 +45,9 @@ def now() -> Clock:
     return Clock()
 
 
-def instance(log: Log, now: Clock, place: str, lost: Callable[[], object] = lambda: None) -> Election:
-    made = Election(log, place, "shop-c", 10.0, lambda: 5_000_000, lost, now)  # type: ignore[arg-type]
-    log.readers.append(made._seen)
-    return made
-
-
 @pytest.fixture
 def leader(log: Log, now: Clock) -> Election:
-    made = instance(log, now, LEADER)
+    made = instance(log, now, LEADER, TERMS)
     made.beat()
     made.beat()
     return made
@@ -87,7 +55,7 @@ def leader(log: Log, now: Clock) -> Election:
 
 @pytest.fixture
 def standby(log: Log, now: Clock, leader: Election) -> Election:
-    made = instance(log, now, "http://standby:8480")
+    made = instance(log, now, "http://standby:8480", TERMS)
     now.s += 1
     leader.beat()
     made.beat()
@@ -121,7 +89,7 @@ def test_one_leads_and_the_other_knows_it(leader: Election, standby: Election, l
 
 def test_a_leader_that_gets_no_proof_ends_before_a_standby_claims(log: Log, now: Clock) -> None:
     ended: list[float] = []
-    made = instance(log, now, LEADER, lambda: ended.append(now.s))
+    made = instance(log, now, LEADER, TERMS, lambda: ended.append(now.s))
     made.beat()
     made.beat()
     log.down, now.s = True, now.s + 6.9
@@ -165,7 +133,7 @@ def test_a_leader_repeats_a_step_of_its_takeover_only_while_it_can_prove_that_it
 
 def test_a_write_that_was_refused_ends_the_leader_once(leader: Election, log: Log, now: Clock) -> None:
     ended: list[int] = []
-    made = instance(log, now, "other", lambda: ended.append(1))
+    made = instance(log, now, "other", TERMS, lambda: ended.append(1))
     leader.leave(1.0)
     made.beat()
     made.beat()

@@ -1,7 +1,7 @@
 """A standby answers reads, says that its lists are incomplete, and refuses changes with the address of the leader."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -94,7 +94,11 @@ class Application:
         not_ready = [reason for each in found.values() for reason in each.not_ready] + self._supervisor.failing()
         if (standby := self._standby) is not None:
             not_ready.insert(0, standby.unable())
-        fields = [found[each.name].fields if each.name in found else each.absent(now) for each in STREAMS]
+        fields = [
+            found[each.name].fields if each.name in found else each.fields().absent(now)
+            for each in STREAMS
+            if each.fields is not None
+        ]
         sources = self._sources(found, now_ms)
         self._was_ready = self._was_ready or not not_ready
         return {
@@ -109,7 +113,7 @@ class Application:
             "spark_ui": self.spark_ui,
             "starting": self._starting(sources, now_ms),
             "subjects": [_subject(name, each) for name, each in found.items()],
-            **{name: value for each in fields for name, value in each.items()},
+            **{name: value for each in fields if each is not None for name, value in each.json().items()},
             "ha": self._ha(),
         }
 

@@ -1,11 +1,12 @@
 """Health in one line, with reasons. A cluster that cannot be observed is not healthy."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from trueup.streams.catalog import STREAMS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import ago, many
-from trueup.streams.runtime.signs import Signs, signs_of
+from trueup.streams.runtime.signs import Signs
 
 LEVELS = ("healthy", "starting", "attention", "held", "blind")
 """From good to bad; only `healthy` is good."""
@@ -26,11 +27,11 @@ class Health(NamedTuple):
     """The `Signs.lines` of all streams; empty for a standby."""
 
 
-def health(status: Mapping[str, Any]) -> Health:
+def health(status: Row) -> Health:
     """Health from an application's status (`streams.web.engine.Engine.status`)."""
     if (status.get("ha") or {}).get("role") == "standby":
         return _standby(status)
-    each = list(_signs(status))
+    each = [stream.signs(status) for stream in STREAMS]
     blind, held = list(_blind(status, each)), [reason for one in each for reason in one.held]
     reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, each)]))
     lines = tuple(line for one in each for line in one.lines)
@@ -45,13 +46,13 @@ def health(status: Mapping[str, Any]) -> Health:
     return Health("healthy", f"Healthy: {' and '.join(one.well for one in each if one.well)}", (), lines)
 
 
-def _judged(status: Mapping[str, Any]) -> str:
+def _judged(status: Row) -> str:
     if not status["watches_ledgers"] or not status["ledgers"]:
         return ""
     return f": {status['ledgers'] - status['not_judged']:,} of {many(status['ledgers'], 'ledger')} judged"
 
 
-def _standby(status: Mapping[str, Any]) -> Health:
+def _standby(status: Row) -> Health:
     """A standby is healthy if it could take over: a refused setting, for example, is the same for each instance."""
     ha, leader = status["ha"], status["ha"]["leader"]
     down = [_silent(source) for source in status["sources"] if source["state"] != "up"]
@@ -62,16 +63,7 @@ def _standby(status: Mapping[str, Any]) -> Health:
     return Health("healthy" if able else "attention", line, reasons)
 
 
-def _signs(status: Mapping[str, Any]) -> Iterator[Signs]:
-    subjects = {subject["name"]: subject for subject in status.get("subjects", ())}
-    for stream in STREAMS:
-        if stream.signs is not None:
-            yield stream.signs(status)
-        elif stream.name in subjects:
-            yield signs_of(subjects[stream.name])
-
-
-def _blind(status: Mapping[str, Any], each: Sequence[Signs]) -> Iterator[str]:
+def _blind(status: Row, each: Sequence[Signs]) -> Iterator[str]:
     if not status["ready"]:
         yield from status["problems"] or ["not ready: the view is not complete yet"]
     yield from (_silent(s) for s in status["sources"] if s["state"] == "down" and s["name"] in _blinding(each))
@@ -82,7 +74,7 @@ def _blinding(each: Sequence[Signs]) -> set[str]:
     return {*BLINDING, *(name for one in each for name in one.blinding)}
 
 
-def _attention(status: Mapping[str, Any], each: Sequence[Signs]) -> Iterator[str]:
+def _attention(status: Row, each: Sequence[Signs]) -> Iterator[str]:
     named = {name for one in each for name in one.named}
     yield from (text for text in status["problems"] if not text.startswith(tuple(f"{name}: " for name in named)))
     yield from (reason for one in each for reason in one.attention)
@@ -96,7 +88,7 @@ def _attention(status: Mapping[str, Any], each: Sequence[Signs]) -> Iterator[str
             yield _silent(source)
 
 
-def _silent(source: Mapping[str, Any]) -> str:
+def _silent(source: Row) -> str:
     detail = f": {source['detail']}" if source["detail"] else ""
     heard = f", last heard {ago(source['age_ms'])}" if source["age_ms"] is not None else ""
     return f"{source['name']} is {source['state']}{heard}{detail}"

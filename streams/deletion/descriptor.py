@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.streams.deletion.signs import signs, trends
 from trueup.streams.deletion.topics import TOPICS
 from trueup.streams.runtime.descriptor import (
     Commands,
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
@@ -45,6 +45,12 @@ def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View |
 
     searched = settings.cluster.zookeeper and settings.section(DeletionSettings).owners not in ("none", OPERATOR)
     return view(spark, journal, settings.spark) if searched else None
+
+
+def _fields() -> type["StatusFields"]:
+    from trueup.streams.deletion.signs import DeletionFields
+
+    return DeletionFields
 
 
 def _commands() -> Commands:
@@ -77,7 +83,7 @@ PAGE = PageSection(
 DELETION = Descriptor(
     name="deletion",
     topics=TOPICS,
-    signs=signs,
+    fields=_fields,
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),
@@ -85,14 +91,12 @@ DELETION = Descriptor(
     commands=_commands,
     checks=_checks,
     make=_make,
-    absent=lambda _: {"deletion": None},
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",
     lists=(Noun("unreferenced", 100, selectors=("namespace",)), Noun("deletions", selectors=("namespace",))),
     selectors=("namespace",),
     things=(ResourceKind("deletion", "ledgers/<ledger>/deletion", ids=("ledger",), names=_deletion),),
     kinds={"delete": "deletes ledger {ledger} and its entries. This cannot be undone"},
-    trends=trends,
     verbs=(
         Verb(
             "deletion",

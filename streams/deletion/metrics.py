@@ -1,9 +1,8 @@
 """Metrics of unreferenced ledgers and their deletions."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from trueup.state.deletion import lifecycle
+from trueup.streams.deletion.signs import DeletionFields
+from trueup.streams.rows import Row
 from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, StreamMetrics
 
 
@@ -39,18 +38,16 @@ class DeletionMetrics(StreamMetrics):
             self.deleted_bytes.at().inc(length)
             self.confirmed.at().observe(max(0.0, seconds))
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def status(self, status: Row) -> None:
         """Set all gauges, if the stream runs."""
-        if status["deletion"] is not None:
-            self._set(status["deletion"])
-
-    def _set(self, found: Mapping[str, Any]) -> None:
+        if (found := DeletionFields.of(status).deletion) is None:
+            return
         for family in (self.forgotten, self.forgotten_bytes):
             family.metric.clear()
-        for row in found["forgotten"]:
-            self.forgotten.at(row["namespace"], row["rule"]).set(row["ledgers"])
-            self.forgotten_bytes.at(row["namespace"], row["rule"]).set(row["bytes"])
+        for row in found.forgotten:
+            self.forgotten.at(row.namespace, row.rule).set(row.ledgers)
+            self.forgotten_bytes.at(row.namespace, row.rule).set(row.bytes)
         for stage in lifecycle.DeletionStage:
             if stage not in lifecycle.ENDS:
-                self.deletions.at(stage).set(found["deletions"].get(stage, 0))
-        self.oldest_deletion.at().set((found["executing_ms"] or 0) / 1000)
+                self.deletions.at(stage).set(found.deletions.get(stage, 0))
+        self.oldest_deletion.at().set((found.executing_ms or 0) / 1000)

@@ -19,6 +19,7 @@ from trueup.state.deletion.verdicts import Rows
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler, action_id, action_name
+from trueup.streams.deletion.signs import DeletionStatus, UnreferencedLedgers
 from trueup.streams.rows import Row
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, LimitedRows, ObservationSource, PlanRow
 
@@ -54,27 +55,24 @@ class DeletionReport:
         self._order, self._orphans = order, orphans
         self._loops = [deletions, orphans.reconciler] if orphans else [deletions]
 
-    def status(self) -> Row:
-        """Its part of the status."""
+    def status(self) -> DeletionStatus:
+        """Its field of the status."""
         policy, now_ms = self._policy.current, self._clock()
         counts, sizes = self._totals()
         known, retry_ms = self._known(), int(policy.retry_s * 1000)
         since = [deletion.since_ms for deletion in known]
         executing = [at_ms for each in known if (at_ms := executing_since(each, retry_ms, now_ms)) is not None]
-        return {
-            "mode": policy.mode,
-            "paused": policy.paused,
-            "unreferenced": counts.total(),
-            "bytes": sizes.total(),
-            "forgotten": [
-                {"namespace": where[0], "rule": where[1], "ledgers": count, "bytes": sizes[where]}
-                for where, count in sorted(counts.items())
-            ],
-            "deletions": dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
-            "complete": self._deletions.complete,
-            "oldest_ms": now_ms - min(since) if since else None,
-            "executing_ms": max(0, now_ms - min(executing)) if executing else None,
-        }
+        return DeletionStatus(
+            policy.mode,
+            policy.paused,
+            counts.total(),
+            sizes.total(),
+            [UnreferencedLedgers(*where, count, sizes[where]) for where, count in sorted(counts.items())],
+            dict(sum((loop.counts() for loop in self._loops), Counter[str]())),
+            self._deletions.complete,
+            now_ms - min(since) if since else None,
+            max(0, now_ms - min(executing)) if executing else None,
+        )
 
     def _totals(self) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
         """Ledgers and bytes by namespace and rule."""
@@ -188,8 +186,8 @@ class DeletionReport:
     def grouped(self) -> dict[str, int]:
         """The number of unreferenced ledgers and objects by rule."""
         counts = Counter[str]()
-        for row in self.status()["forgotten"]:
-            counts[row["rule"]] += row["ledgers"]
+        for row in self.status().forgotten:
+            counts[row.rule] += row.ledgers
         return dict(counts.most_common())
 
     def ledger(self, ledger: int, claim: Claim) -> Row:

@@ -1,28 +1,63 @@
-"""The health of deletions."""
+"""The field of deletions in the status, and the health that it shows."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
+from trueup.streams.runtime.fields import StatusFields
 from trueup.streams.runtime.format import many, size
 from trueup.streams.runtime.signs import Signs
 
 
-def signs(status: Mapping[str, Any]) -> Signs:
-    """Health from the unreferenced ledgers and deletions in the application's status."""
-    found = status["deletion"]
-    if found is None:
-        return Signs()
-    text = f"{many(found['unreferenced'], 'unreferenced ledger')}, {size(found['bytes'])}, mode {found['mode']}"
-    stages = ", ".join(f"{count:,} {stage}" for stage, count in found["deletions"].items() if count)
-    paused = ", paused" if found["paused"] else ""
-    return Signs(blinding=["owners"], lines=[("Deletion", text + paused + (f"; {stages}" if stages else ""))])
+@dataclass(frozen=True, slots=True)
+class UnreferencedLedgers:
+    """The unreferenced ledgers of one namespace and rule."""
+
+    namespace: str
+    rule: str
+    ledgers: int
+    bytes: int
 
 
-def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Unreferenced ledgers, their bytes, and deletions in progress."""
-    found = status["deletion"] or {"unreferenced": 0, "bytes": 0, "deletions": {}}
-    return {
-        "unreferenced": found["unreferenced"],
-        "unreferenced bytes": found["bytes"],
-        "deletions in progress": sum(found["deletions"].values()),
-    }
+@dataclass(frozen=True, slots=True)
+class DeletionStatus:
+    """Unreferenced ledgers and their deletions."""
+
+    mode: str
+    paused: bool
+    unreferenced: int
+    bytes: int
+    forgotten: Sequence[UnreferencedLedgers]
+    deletions: Mapping[str, int]
+    """Deletions in progress, by stage."""
+    complete: bool
+    """Whether the query has read the journal."""
+    oldest_ms: int | None
+    """The age of the oldest deletion; None if there is none."""
+    executing_ms: int | None
+    """The longest time for which a deletion has been executed without an end; None if none is executed."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeletionFields(StatusFields):
+    """The deletion stream in the status."""
+
+    deletion: DeletionStatus | None = None
+    """None if the stream does not run."""
+
+    def signs(self) -> Signs:
+        """The health of deletions."""
+        if (found := self.deletion) is None:
+            return Signs()
+        text = f"{many(found.unreferenced, 'unreferenced ledger')}, {size(found.bytes)}, mode {found.mode}"
+        stages = ", ".join(f"{count:,} {stage}" for stage, count in found.deletions.items() if count)
+        paused = ", paused" if found.paused else ""
+        return Signs(blinding=["owners"], lines=[("Deletion", text + paused + (f"; {stages}" if stages else ""))])
+
+    def trends(self) -> Mapping[str, float]:
+        """Unreferenced ledgers, their bytes, and deletions in progress."""
+        found = self.deletion
+        return {
+            "unreferenced": found.unreferenced if found else 0,
+            "unreferenced bytes": found.bytes if found else 0,
+            "deletions in progress": sum(found.deletions.values()) if found else 0,
+        }

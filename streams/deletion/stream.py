@@ -15,6 +15,7 @@ from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.owners import Pulsar
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.report import DeletionReport
+from trueup.streams.deletion.signs import DeletionFields
 from trueup.streams.deletion.view import view
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history_row import HistoryRow
@@ -103,14 +104,14 @@ class DeletionStream(Stream):
         report = self._report
         found = report.status()
         return StreamStatus(
-            found["mode"],
-            found["paused"],
-            found["deletions"],
-            found["oldest_ms"],
+            found.mode,
+            found.paused,
+            found.deletions,
+            found.oldest_ms,
             report.sources(now_ms),
             report.stopped(),
             report.not_ready(),
-            fields={"deletion": found},
+            fields=DeletionFields(found),
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:

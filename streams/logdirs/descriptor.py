@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.streams.logdirs.signs import signs, trends
 from trueup.streams.logdirs.topics import TOPICS
 from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind, Verb
 
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from trueup.streams.logdirs.stream import LogDirsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 MOST = 100_000
@@ -22,6 +22,12 @@ def _make(context: "Context") -> "LogDirsStream":
     from trueup.streams.logdirs.stream import LogDirsStream
 
     return LogDirsStream(context)
+
+
+def _fields() -> type["StatusFields"]:
+    from trueup.streams.logdirs.signs import LogDirFields
+
+    return LogDirFields
 
 
 def _commands() -> Commands:
@@ -68,7 +74,7 @@ PAGE = PageSection(
 LOGDIRS = Descriptor(
     name="logdirs",
     topics=TOPICS,
-    signs=signs,
+    fields=_fields,
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.state.kafka.settings:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),
@@ -76,14 +82,12 @@ LOGDIRS = Descriptor(
     commands=_commands,
     checks=_checks,
     make=_make,
-    absent=lambda _: {"logdirs": []},
     lists=(Noun("directories"),),
     things=(ResourceKind("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
     kinds={
         "move": "orders the broker to move the replica {topic}: {reason}",
         "cordon": "changes which directories of {topic} take new partitions: {reason}",
     },
-    trends=trends,
     units={"moving": "moves", "planned moves": "moves"},
     verbs=(
         Verb(

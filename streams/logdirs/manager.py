@@ -22,7 +22,8 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.logdirs.executor import DirectoryBalancer, record_of
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.reconciler import BrokerState, Client, LogDirsReconciler, observed_record
-from trueup.streams.logdirs.report import cluster_row, directory_row, plan_rows, strategy_of
+from trueup.streams.logdirs.report import cluster_status, directory_row, plan_rows, strategy_of
+from trueup.streams.logdirs.signs import LogDirsStatus
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
@@ -132,9 +133,9 @@ class LogDirsManager:
             found.append(ObservationSource(f"logdirs {dirs.name}", state, age_ms, detail))
         return found
 
-    def rows(self) -> list[Row]:
-        """One row per cluster."""
-        return [cluster_row(dirs) for dirs in self._all()]
+    def status(self) -> list[LogDirsStatus]:
+        """The status of every cluster."""
+        return [cluster_status(dirs) for dirs in self._all()]
 
     def directories(self) -> list[Row]:
         """One row per directory."""

@@ -1,10 +1,11 @@
 """Metrics of log directories."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from trueup.state.logdirs import lifecycle
 from trueup.state.logdirs.rules import LOGDIR_RULES
+from trueup.streams.logdirs.signs import LogDirFields
+from trueup.streams.rows import Row
 from trueup.streams.runtime.metrics import NAN, Metrics, StreamMetrics
 
 
@@ -62,15 +63,15 @@ class LogDirMetrics(StreamMetrics):
         if stage == lifecycle.MoveStage.ARRIVED:
             self.moved.at(kafka).inc(count)
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def status(self, status: Row) -> None:
         """Set the gauges of clusters."""
-        for row in status["logdirs"]:
+        for cluster in LogDirFields.of(status).logdirs:
             for rule in LOGDIR_RULES:
-                self.logdir_brokers.at(row["kafka"], rule.id).set(row["rules"].get(rule.id, 0))
-            self.logdir_planned.at(row["kafka"]).set(row["planned_bytes"])
-            self.logdir_moving.at(row["kafka"]).set(row["moving"])
+                self.logdir_brokers.at(cluster.kafka, rule.id).set(cluster.rules.get(rule.id, 0))
+            self.logdir_planned.at(cluster.kafka).set(cluster.planned_bytes)
+            self.logdir_moving.at(cluster.kafka).set(cluster.moving)
 
-    def rows(self, rows: Iterable[Mapping[str, Any]]) -> None:
+    def rows(self, rows: Iterable[Row]) -> None:
         """Set the gauges of all log directories and remove those of directories that are gone."""
         levels = {
             self.dir_total: "total",

@@ -8,6 +8,7 @@ from trueup.state.logdirs.lifecycle import UNDER_WAY, Relocation
 from trueup.state.logdirs.plan import Move
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker
 from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler
+from trueup.streams.logdirs.signs import LogDirsStatus
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import size
 from trueup.streams.runtime.stream import AWAITING, PlanRow
@@ -18,29 +19,29 @@ def strategy_of(dirs: LogDirsReconciler, known: BrokerState) -> str:
     return known.decision.strategy if known.decision else dirs.policy.strategy
 
 
-def cluster_row(dirs: LogDirsReconciler) -> Row:
-    """The row of one cluster."""
+def cluster_status(dirs: LogDirsReconciler) -> LogDirsStatus:
+    """The status of one cluster."""
     policy, known = dirs.policy, list(dirs.known.values())
     reasons = (f"broker {broker}: {one.reason}" for broker, one in dirs.known.items() if one.rule or one.error)
     rules = Counter(one.rule for one in known if one.rule)
     decisions = [one.decision for one in known if one.decision]
     planned = [move for decision in decisions for move in decision.moves]
     seen = [one.observed for one in known if one.observed]
-    return {
-        "kafka": dirs.name,
-        "mode": policy.mode,
-        "strategy": policy.strategy,
-        "paused": policy.paused,
-        "brokers": len(known),
-        "directories": sum(len(one.directories) for one in seen),
-        "skew": max((one.skew for one in seen), default=0.0),
-        "rules": dict(rules),
-        "planned": len(planned),
-        "planned_bytes": sum(move.bytes for move in planned),
-        "moving": sum(len(one.copying) for one in seen),
-        "at_ms": dirs.at_ms,
-        "reason": dirs.problem or next(reasons, ""),
-    }
+    return LogDirsStatus(
+        kafka=dirs.name,
+        mode=policy.mode,
+        strategy=policy.strategy,
+        paused=policy.paused,
+        brokers=len(known),
+        directories=sum(len(one.directories) for one in seen),
+        skew=max((one.skew for one in seen), default=0.0),
+        rules=dict(rules),
+        planned=len(planned),
+        planned_bytes=sum(move.bytes for move in planned),
+        moving=sum(len(one.copying) for one in seen),
+        at_ms=dirs.at_ms,
+        reason=dirs.problem or next(reasons, ""),
+    )
 
 
 def directory_row(dirs: LogDirsReconciler, known: BrokerState, d: Directory) -> Row:

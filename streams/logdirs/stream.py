@@ -6,6 +6,7 @@ from typing import Any
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.logdirs.manager import LogDirsManager
 from trueup.streams.logdirs.metrics import LogDirMetrics
+from trueup.streams.logdirs.signs import LogDirFields
 from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
@@ -30,18 +31,18 @@ class LogDirsStream(Stream):
         self.logdirs.begin(self._context.supervisor)
 
     def status(self, now_ms: int) -> StreamStatus:
-        """The status, with one row per cluster."""
-        found, rows = self.logdirs, self.logdirs.rows()
-        modes = {row["mode"] for row in rows}
-        rules = {rule: sum(row["rules"].get(rule, 0) for row in rows) for row in rows for rule in row["rules"]}
+        """The status, with with the one of every cluster."""
+        found, clusters = self.logdirs, self.logdirs.status()
+        modes = {each.mode for each in clusters}
+        rules = {rule: sum(e.rules.get(rule, 0) for e in clusters) for each in clusters for rule in each.rules}
         return StreamStatus(
             modes.pop() if len(modes) == 1 else "",
-            all(row["paused"] for row in rows) and bool(rows),
+            all(each.paused for each in clusters) and bool(clusters),
             rules,
             sources=found.sources(now_ms),
             problems=[*found.left, *found.problems()],
             not_ready=found.not_ready(),
-            fields={"logdirs": rows},
+            fields=LogDirFields(clusters),
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:

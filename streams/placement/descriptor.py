@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 from trueup.state.access.callers import Role
 from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.page import PAGE
-from trueup.streams.placement.signs import signs, trends
 from trueup.streams.placement.topics import TOPICS
 from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, ResourceKind, Verb, by_field
 
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
@@ -35,33 +35,17 @@ def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View |
     return view(spark, journal, settings.spark) if settings.cluster.zookeeper else None
 
 
-def _absent(settings: "Settings") -> Mapping[str, Any]:
-    from trueup.state.placement.settings import PlacementSettings
-
-    chosen = settings.section(PlacementSettings)
-    return {
-        "watches_ledgers": False,
-        "mode": chosen.mode,
-        "paused": chosen.paused,
-        "counts": {"true": 0, "drifted": 0, "blocked": 0, "unknown": 0},
-        "not_judged": 0,
-        "ledgers": 0,
-        "oldest_drift_ms": None,
-        "waiting": {},
-        "without_copies": 0,
-        "marks": {"outstanding": 0, "ours": 0, "cap": 0, "idle_ms": 0},
-        "held": "",
-        "unbound": "",
-        "bookies": {},
-        "damages": {"reported": 0, "confirmed": 0},
-    }
-
-
 def _replicas(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
     from trueup.state.placement.damage import reported
 
     found = reported(body)
     return None if found is None else {"replicas": found}
+
+
+def _fields() -> type["StatusFields"]:
+    from trueup.streams.placement.signs import PlacementFields
+
+    return PlacementFields
 
 
 def _commands() -> Commands:
@@ -86,7 +70,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
 PLACEMENT = Descriptor(
     name="placement",
     topics=(*BOOKKEEPER, *TOPICS),
-    signs=signs,
+    fields=_fields,
     page=PAGE,
     settings=LazyObjects("trueup.state.placement.settings:PLACEMENT"),
     rules=LazyObjects("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),
@@ -94,7 +78,6 @@ PLACEMENT = Descriptor(
     checks=_checks,
     make=_make,
     metrics=_metrics,
-    absent=_absent,
     view=_view,
     todo="set cluster.zookeeper",
     lists=(
@@ -125,7 +108,6 @@ PLACEMENT = Descriptor(
         "mark": "writes an under-replication mark for ledger {ledger}. BookKeeper's workers then copy its entries",
         "withdraw": "deletes its under-replication mark of ledger {ledger}",
     },
-    trends=trends,
     units={
         **dict.fromkeys(("drifted", "blocked", "unknown"), "ledgers"),
         "marks outstanding": "marks",

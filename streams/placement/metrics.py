@@ -1,12 +1,13 @@
 """Metrics of ledgers, marks, bookies and repairs."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from trueup.state.common.options import MODES
 from trueup.state.common.rules import Verdict
 from trueup.state.placement.lifecycle import RepairStage
 from trueup.state.placement.rules import RULES
+from trueup.streams.placement.signs import PlacementFields
+from trueup.streams.rows import Row
 from trueup.streams.runtime.metrics import SAFE_BUCKETS, Metrics, StreamMetrics
 
 ACTIONS = {
@@ -94,24 +95,25 @@ class PlacementMetrics(StreamMetrics):
             self.unknown.at(rule_id).set(count)
         self._unreadable = sum(blind.values())
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def status(self, status: Row) -> None:
         """Set all gauges."""
-        self.mode.one_of(MODES, status["mode"])
-        self.paused.at().set(bool(status["paused"]))
-        self.held.at().set(bool(status["held"]))
-        for verdict, count in status["counts"].items():
+        found = PlacementFields.of(status)
+        self.mode.one_of(MODES, found.mode)
+        self.paused.at().set(found.paused)
+        self.held.at().set(bool(found.held))
+        for verdict, count in found.counts.items():
             self.ledgers.at(verdict).set(count)
-        self.not_judged.at().set(status["not_judged"])
-        self.without_copies.at().set(status["without_copies"])
-        self.unbound.at().set(bool(status["unbound"]))
-        self.unknown.at("stale").set(max(0, status["counts"]["unknown"] - status["not_judged"] - self._unreadable))
-        self.oldest.at().set((status["oldest_drift_ms"] or 0) / 1000)
-        marks = status["marks"]
-        self.marks.at("ours").set(marks["ours"])
-        self.marks.at("others").set(max(0, marks["outstanding"] - marks["ours"]))
-        self.cap.at().set(marks["cap"])
-        self.marks_idle.at().set(marks["idle_ms"] / 1000)
-        for state, count in status["damages"].items():
+        self.not_judged.at().set(found.not_judged)
+        self.without_copies.at().set(found.without_copies)
+        self.unbound.at().set(bool(found.unbound))
+        self.unknown.at("stale").set(max(0, found.counts["unknown"] - found.not_judged - self._unreadable))
+        self.oldest.at().set((found.oldest_drift_ms or 0) / 1000)
+        marks = found.marks
+        self.marks.at("ours").set(marks.ours)
+        self.marks.at("others").set(max(0, marks.outstanding - marks.ours))
+        self.cap.at().set(marks.cap)
+        self.marks_idle.at().set(marks.idle_ms / 1000)
+        for state, count in found.damages.items():
             self.damages.at(state).set(count)
-        for name, bookies in status["bookies"].items():
+        for name, bookies in found.bookies.items():
             self.bookies.at(name).set(len(bookies))

@@ -1,6 +1,6 @@
 """Reports the ledgers of a BookKeeper cluster: findings, marks, plan."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.placement.repair_workers import RepairWorkers
+from trueup.streams.placement.signs import MarkCounts, PlacementFields
 from trueup.streams.runtime.format import ago, many
 from trueup.streams.runtime.stream import AWAITING, Finding, LimitedRows, ObservationSource, PlanRow
 
@@ -67,32 +68,36 @@ class PlacementReport:
             raise Refused("an observation of the bookies", "none yet", "try again when /readyz returns 200")
         return topology
 
-    def status(self, now_ms: int, runs: bool) -> dict[str, Any]:
-        """Its part of the status. ``runs``: whether the query is running."""
-        topology = self._keeper.topology
+    def status(self, now_ms: int, runs: bool, damages: Mapping[str, int]) -> PlacementFields:
+        """Its fields of the status. ``runs``: whether the query is running; ``damages``: reported replicas by state."""
+        topology, policy = self._keeper.topology, self._policy.current
         counts, not_judged = self._counts(now_ms, runs)
         with self._reconciler.lock:
             oldest = self._oldest(now_ms)
             marks, repairs = self._board.marks, dict(self._reconciler.repairs)
             waiting = dict(self._reconciler.waiting)
             lost = without_copies(self._board.findings, self._board.outdated)
-        return {
-            "counts": counts,
-            "not_judged": not_judged,
-            "ledgers": sum(counts.values()),
-            "oldest_drift_ms": oldest,
-            "waiting": waiting,
-            "without_copies": lost,
-            "marks": {
-                "outstanding": int((marks["version"] >= 0).sum()),
-                "ours": sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
-                "cap": self._policy.current.max_marks,
-                "idle_ms": self._workers.idle_ms(now_ms),
-            },
-            "held": topology.held if topology else "",
-            "unbound": self._auditor.unbound(),
-            "bookies": _bookies(topology),
-        }
+        return PlacementFields(
+            watches_ledgers=True,
+            mode=policy.mode,
+            paused=policy.paused,
+            damages=damages,
+            counts=counts,
+            not_judged=not_judged,
+            ledgers=sum(counts.values()),
+            oldest_drift_ms=oldest,
+            waiting=waiting,
+            without_copies=lost,
+            marks=MarkCounts(
+                outstanding=int((marks["version"] >= 0).sum()),
+                ours=sum(r.stage in (RepairStage.MARKED, RepairStage.WORKING) for r in repairs.values()),
+                cap=policy.max_marks,
+                idle_ms=self._workers.idle_ms(now_ms),
+            ),
+            held=topology.held if topology else "",
+            unbound=self._auditor.unbound(),
+            bookies=_bookies(topology),
+        )
 
     def tick(self, runs: bool) -> None:
         """Update the readiness; called periodically, so that readiness does not depend on requests."""

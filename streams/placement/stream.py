@@ -116,18 +116,17 @@ class PlacementStream(Stream):
         """Ledgers by verdict, marks, bookies, and problems."""
         policy, report = self._policy.current, self._report
         not_ready = report.not_ready()
-        found = report.status(now_ms, self._runs())
-        more = {"watches_ledgers": True, "mode": policy.mode, "paused": policy.paused, "damages": self.damages.counts()}
+        fields = report.status(now_ms, self._runs(), self.damages.counts())
         return StreamStatus(
             policy.mode,
             policy.paused,
-            found["counts"],
-            found["oldest_drift_ms"],
+            fields.counts,
+            fields.oldest_drift_ms,
             report.sources(now_ms),
             report.stopped(),
             not_ready,
             query=self.name,
-            fields={**more, **found},
+            fields=fields,
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:

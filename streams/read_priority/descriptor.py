@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trueup.streams.read_priority.signs import signs, trends
 from trueup.streams.read_priority.topics import TOPICS
 from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind
 
@@ -12,6 +11,7 @@ if TYPE_CHECKING:
     from trueup.streams.read_priority.stream import ReadPriorityStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
@@ -26,6 +26,12 @@ def _make(context: "Context") -> "ReadPriorityStream | None":
     from trueup.streams.read_priority.stream import ReadPriorityStream
 
     return ReadPriorityStream(context)
+
+
+def _fields() -> type["StatusFields"]:
+    from trueup.streams.read_priority.signs import ReadPriorityFields
+
+    return ReadPriorityFields
 
 
 def _commands() -> Commands:
@@ -63,7 +69,7 @@ PAGE = PageSection("read_priority", "read_priority/templates/read_priority.html"
 READ_PRIORITY = Descriptor(
     name="read_priority",
     topics=TOPICS,
-    signs=signs,
+    fields=_fields,
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.state.read_priority.settings:READ_PRIORITY", "trueup.state.deletion.stores:STORES"),
@@ -71,7 +77,6 @@ READ_PRIORITY = Descriptor(
     commands=_commands,
     checks=_checks,
     make=_make,
-    absent=lambda _: {"read_priority": None},
     todo="set read_priority.admin",
     lists=(Noun("read-priorities"),),
     selectors=("namespace",),
@@ -80,5 +85,4 @@ READ_PRIORITY = Descriptor(
         "read priority": "changes the offload policy of {topic}: {reason}",
         "unload": "unloads {topic} from its broker; clients connect again: {reason}",
     },
-    trends=trends,
 )

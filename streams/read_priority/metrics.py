@@ -1,12 +1,11 @@
 """Metrics of the read priority of brokers."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from trueup.state.read_priority.copies import CopyState
 from trueup.state.read_priority.lifecycle import ChangeStage, Purpose
 from trueup.state.read_priority.rules import READ_RULES
 from trueup.state.read_priority.tiers import Tier
+from trueup.streams.read_priority.signs import ReadPriorityFields
+from trueup.streams.rows import Row
 from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
@@ -39,15 +38,14 @@ class ReadPriorityMetrics(StreamMetrics):
         """Count a transition of a change."""
         self.changes.at(purpose, stage).inc()
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def status(self, status: Row) -> None:
         """Set all gauges, if the stream runs."""
-        found = status.get("read_priority")
-        if found is None:
+        if (found := ReadPriorityFields.of(status).read_priority) is None:
             return
         for rule in READ_RULES:
-            self.findings.at(rule.id).set(found["rules"].get(rule.id, 0))
+            self.findings.at(rule.id).set(found.rules.get(rule.id, 0))
         for tier in Tier:
             for state in CopyState:
-                self.copies.at(tier, state).set(found["copies"].get(f"{tier}:{state}", 0))
-        self.switched.at().set(found["switched"])
-        self.due.at().set(found["due"])
+                self.copies.at(tier, state).set(found.copies.get(f"{tier}:{state}", 0))
+        self.switched.at().set(found.switched)
+        self.due.at().set(found.due)

@@ -14,6 +14,7 @@ from trueup.state.read_priority.verdicts import ReadFinding
 from trueup.state.read_priority.view import PriorityObservation, TopicView
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
+from trueup.streams.read_priority.signs import ReadPriorityStatus
 from trueup.streams.rows import Row
 from trueup.streams.runtime.approvals import APPROVAL
 from trueup.streams.runtime.stream import AWAITING, Filter, Finding, PlanRow
@@ -142,8 +143,8 @@ def _stalls(state: CopyState) -> bool | None:
     return None if state is CopyState.UNKNOWN else state is not CopyState.WHOLE
 
 
-def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> Row:
-    """Counts for the status of the application."""
+def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> ReadPriorityStatus:
+    """Its field of the status."""
     seen, listed = found.seen, rows(found)
     rules = Counter(one.rule for one in found.decided.findings)
     ledgers = Counter(
@@ -152,19 +153,19 @@ def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> Row:
         for one in topic.ledgers
         for tier, check in (("bookkeeper", one.bookkeeper), ("tiered", one.tiered))
     )
-    return {
-        "mode": chosen.mode,
-        "rules": dict(rules),
-        "copies": dict(ledgers),
-        "due": len(found.decided.due),
-        "namespaces": sum(row["level"] == "namespace" for row in listed),
-        "topics": sum(row["level"] == "topic" for row in listed),
-        "switched": sum(row["switched_ms"] is not None for row in listed),
-        "brokers": len(seen.brokers) if seen else 0,
-        "at_ms": seen.at_ms if seen else 0,
-        "problem": found.problem or (seen.problem if seen else ""),
-        "incomplete": seen.incomplete if seen else "",
-    }
+    return ReadPriorityStatus(
+        mode=chosen.mode,
+        rules=dict(rules),
+        copies=dict(ledgers),
+        due=len(found.decided.due),
+        namespaces=sum(row["level"] == "namespace" for row in listed),
+        topics=sum(row["level"] == "topic" for row in listed),
+        switched=sum(row["switched_ms"] is not None for row in listed),
+        brokers=len(seen.brokers) if seen else 0,
+        at_ms=seen.at_ms if seen else 0,
+        problem=found.problem or (seen.problem if seen else ""),
+        incomplete=seen.incomplete if seen else "",
+    )
 
 
 def findings(every: Iterable[ReadFinding], wanted: Filter) -> list[Finding]:

@@ -1,30 +1,57 @@
-"""The health of read priorities."""
+"""The field of read priorities in the status, and the health that it shows."""
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
 
+from trueup.streams.runtime.fields import StatusFields
 from trueup.streams.runtime.format import many, short
 from trueup.streams.runtime.signs import Signs
 
 
-def signs(status: Mapping[str, Any]) -> Signs:
-    """The health of read priorities, from the application's status."""
-    found = status.get("read_priority")
-    if found is None:
-        return Signs()
-    wrong = ", ".join(f"{short(rule)} {count:,}" for rule, count in found["rules"].items())
-    attention = [f"read priorities: {wrong}"] if wrong else []
-    attention += [f"read priorities: {found['problem']}"] if found["problem"] else []
-    declared = f"{many(found['namespaces'], 'namespace')}, {many(found['topics'], 'topic')}"
-    line = f"{declared}, {found['switched']:,} switched, {found['due']:,} due, mode {found['mode']}"
-    return Signs(
-        well=f"read priority of {many(found['topics'], 'topic')} as declared" if found["topics"] else "",
-        attention=attention,
-        lines=[("Reads", line)],
-    )
+@dataclass(frozen=True, slots=True)
+class ReadPriorityStatus:
+    """The read priorities of one Pulsar cluster."""
+
+    mode: str
+    rules: Mapping[str, int]
+    """Findings by rule."""
+    copies: Mapping[str, int]
+    """Ledgers by TIER:STATE of their copy there."""
+    due: int
+    """Changes that are due."""
+    namespaces: int
+    topics: int
+    switched: int
+    """Topics whose priority is switched to the other tier."""
+    brokers: int
+    at_ms: int
+    """The time of the observation; 0 before the first one."""
+    problem: str
+    incomplete: str
 
 
-def trends(status: Mapping[str, Any]) -> Mapping[str, float]:
-    """Changes that are due, and topics whose priority was switched."""
-    found = status["read_priority"] or {"due": 0, "switched": 0}
-    return {"changes due": found["due"], "switched": found["switched"]}
+@dataclass(frozen=True, slots=True)
+class ReadPriorityFields(StatusFields):
+    """The read priority stream in the status."""
+
+    read_priority: ReadPriorityStatus | None = None
+    """None if the stream does not run."""
+
+    def signs(self) -> Signs:
+        """The health of read priorities."""
+        if (found := self.read_priority) is None:
+            return Signs()
+        wrong = ", ".join(f"{short(rule)} {count:,}" for rule, count in found.rules.items())
+        attention = [f"read priorities: {wrong}"] if wrong else []
+        attention += [f"read priorities: {found.problem}"] if found.problem else []
+        declared = f"{many(found.namespaces, 'namespace')}, {many(found.topics, 'topic')}"
+        return Signs(
+            well=f"read priority of {many(found.topics, 'topic')} as declared" if found.topics else "",
+            attention=attention,
+            lines=[("Reads", f"{declared}, {found.switched:,} switched, {found.due:,} due, mode {found.mode}")],
+        )
+
+    def trends(self) -> Mapping[str, float]:
+        """Changes that are due, and topics whose priority was switched."""
+        found = self.read_priority
+        return {"changes due": found.due if found else 0, "switched": found.switched if found else 0}

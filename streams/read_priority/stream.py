@@ -25,6 +25,7 @@ from trueup.streams.read_priority.executor import PolicyWriter
 from trueup.streams.read_priority.metrics import ReadPriorityMetrics
 from trueup.streams.read_priority.observer import Observer
 from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
+from trueup.streams.read_priority.signs import ReadPriorityFields
 from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.format import many
@@ -80,16 +81,14 @@ class ReadPriorityStream(Stream):
     def status(self, now_ms: int) -> StreamStatus:
         """Counts by rule and by state of copies, and problems."""
         chosen, found, seen = self._policy.current, self.found, self.found.seen
-        fields = report.status(found, chosen)
+        status = report.status(found, chosen)
         age_ms = now_ms - seen.at_ms if seen else None
         late = age_ms is None or age_ms > SILENT_FACTOR * 1000 * chosen.interval_s
-        state = "down" if fields["problem"] else "slow" if late else "up"
-        source = ObservationSource(
-            "pulsar admin", state, age_ms, fields["problem"] or many(fields["brokers"], "broker")
-        )
+        state = "down" if status.problem else "slow" if late else "up"
+        source = ObservationSource("pulsar admin", state, age_ms, status.problem or many(status.brokers, "broker"))
         not_ready = [] if seen else [f"read_priority: {found.problem or 'not observed yet'}"]
         return StreamStatus(
-            chosen.mode, counts=fields["rules"], sources=[source], not_ready=not_ready, fields={"read_priority": fields}
+            chosen.mode, counts=status.rules, sources=[source], not_ready=not_ready, fields=ReadPriorityFields(status)
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:

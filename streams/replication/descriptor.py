@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from trueup.state.replication.changes import ChangeKind
-from trueup.streams.replication.signs import signs, trends
 from trueup.streams.replication.topics import TOPICS
 from trueup.streams.runtime.descriptor import (
     Commands,
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from trueup.streams.replication.stream import ReplicationStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
@@ -30,6 +30,12 @@ def _make(context: "Context") -> "ReplicationStream":
     from trueup.streams.replication.stream import ReplicationStream
 
     return ReplicationStream(context)
+
+
+def _fields() -> type["StatusFields"]:
+    from trueup.streams.replication.signs import LinkFields
+
+    return LinkFields
 
 
 def _commands() -> Commands:
@@ -70,7 +76,7 @@ REPLICATION = Descriptor(
     name="replication",
     topics=TOPICS,
     tasks=_tasks,
-    signs=signs,
+    fields=_fields,
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),
@@ -78,7 +84,6 @@ REPLICATION = Descriptor(
     commands=_commands,
     checks=_checks,
     make=_make,
-    absent=lambda _: {"links": []},
     lists=(Noun("links"),),
     things=(
         ResourceKind("link", "links/<name>", names=by_field("name", "link")),
@@ -89,7 +94,6 @@ REPLICATION = Descriptor(
         "group": "commits offsets at the target of link {link}: {reason}",
         "command": "an operator has to decide about link {link}: {reason}",
     },
-    trends=trends,
     verbs=(
         Verb(
             "reset",

@@ -32,6 +32,7 @@ from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
 from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
+from trueup.streams.replication.signs import LinkRow
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
@@ -176,57 +177,50 @@ class LinkManager:
             f"link {link.name}", state, max(0, now_ms - facts.at_ms) if facts.at_ms else None, detail
         )
 
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LinkRow]:
         """One row per link."""
         return [self._row(link) for link in self._all()]
 
-    def _row(self, link: Link) -> Row:
+    def _row(self, link: Link) -> LinkRow:
         declared, seen, now_ms = link.declared, link.snapshot, self._clock()
-        status, beat = self.watches[link.name].status, self.watches[link.name].beat
+        watch = self.watches[link.name]
+        status, beat, changes = watch.status, watch.beat, watch.rows()
         with link.lock:
             state, reasons = status.state(now_ms)
             rows = status.rows(now_ms)
             totals = {name: link.totals[name] for name in COUNTED}
         errors = [row.error for row in rows.values() if row.error]
-        return {
-            "link": link.name,
-            "source": declared.source,
-            "target": declared.target,
-            "mode": declared.mode,
-            "paused": declared.paused,
-            "state": state.value,
-            "reason": "; ".join(reason.text for reason in reasons),
-            "down": {
+        return LinkRow(
+            link=link.name,
+            source=declared.source,
+            target=declared.target,
+            mode=declared.mode,
+            paused=declared.paused,
+            state=state.value,
+            reason="; ".join(reason.text for reason in reasons),
+            down={
                 name: side.problem
                 for name, side in ((declared.source, seen.facts.source), (declared.target, seen.facts.target))
                 if side.problem and seen.facts is not NOTHING
             },
-            "path": link.path,
-            "path_reason": seen.choice.reason if seen.choice else "",
-            "topics": len({source.topic for source in rows}),
-            "partitions": len(rows),
-            "lag_records": total((row.stage, row.left) for row in rows.values()),
-            "lag_ms": total(((row.stage, row.lag_ms) for row in rows.values()), max),
-            "leases": link.leases,
-            "rounds": link.rounds,
-            "taken_ms": link.taken_ms,
+            path=link.path,
+            path_reason=seen.choice.reason if seen.choice else "",
+            topics=len({source.topic for source in rows}),
+            partitions=len(rows),
+            lag_records=total((row.stage, row.left) for row in rows.values()),
+            lag_ms=total(((row.stage, row.lag_ms) for row in rows.values()), max),
+            leases=link.leases,
+            rounds=link.rounds,
+            taken_ms=link.taken_ms,
             **totals,
-            "stopped": sum(row.stage is PartitionStage.STOPPED for row in rows.values()),
-            "error": link.problem or seen.blocked_reason or next(iter(errors), "") or beat_error(beat),
-            **self._around(link.name),
-        }
-
-    def _around(self, name: str) -> Row:
-        """Heartbeats, differences and consumer groups."""
-        watch, now_ms = self.watches[name], self._clock()
-        beat, rows = watch.beat, watch.rows()
-        return {
-            "heartbeat_age_ms": now_ms - beat.arrived_ms if beat.arrived_ms else -1,
-            "heartbeat_lag_ms": beat.lag_ms,
-            "differences": len(rows) if watch.aligner.seen is not None else -1,
-            "groups": len({row.group for row in watch.mover.checkpoints}),
-            "group_lag": watch.mover.lag(),
-        }
+            stopped=sum(row.stage is PartitionStage.STOPPED for row in rows.values()),
+            error=link.problem or seen.blocked_reason or next(iter(errors), "") or beat_error(beat),
+            heartbeat_age_ms=now_ms - beat.arrived_ms if beat.arrived_ms else -1,
+            heartbeat_lag_ms=beat.lag_ms,
+            differences=len(changes) if watch.aligner.seen is not None else -1,
+            groups=len({row.group for row in watch.mover.checkpoints}),
+            group_lag=watch.mover.lag(),
+        )
 
     def describe(self, name: str) -> Row:
         """The details of one link. Raises `Refused` if it does not exist."""
@@ -234,7 +228,7 @@ class LinkManager:
         with link.lock:
             rows = watch.status.rows(self._clock())
             copies = [partition(link, source, row) for source, row in rows.items()]
-            found = {**self._row(link), "by_topic": by_topic(copies), "copies": copies}
+            found = {**asdict(self._row(link)), "by_topic": by_topic(copies), "copies": copies}
             reasons = watch.status.state(self._clock())[1]
         rules = [*(reason.rule for reason in reasons), *(copy["error"].partition(": ")[0] for copy in copies)]
         return {

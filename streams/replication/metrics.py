@@ -1,10 +1,11 @@
 """Metrics of links."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from trueup.connectors.contract import Progress
 from trueup.state.replication.status import LinkState
+from trueup.streams.replication.signs import LinkFields
+from trueup.streams.rows import Row
 from trueup.streams.runtime.metrics import NAN, Metrics, StreamMetrics
 
 OUTCOMES = ("copied", "dropped", "skipped", "dismissed", "filtered", "lost", "repeated")
@@ -72,23 +73,19 @@ class LinkMetrics(StreamMetrics):
         """Count one round of leases."""
         self.link_rounds.at(link).inc()
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def status(self, status: Row) -> None:
         """Set every gauge from the status."""
-        for link in status["links"]:
-            self._link(link)
-
-    def _link(self, row: Mapping[str, Any]) -> None:
-        name = row["link"]
-        self.link_lag.at(name).set(_known(row["lag_records"]))
-        self.link_age.at(name).set(_known(row["lag_ms"]) / 1000)
-        self.link_partitions.at(name).set(row["partitions"])
-        self.link_stopped.at(name).set(row["stopped"])
-        self.link_state.one_of(LinkState, row["state"], name)
-        for gauge, key in ((self.link_beat_age, "heartbeat_age_ms"), (self.link_beat_lag, "heartbeat_lag_ms")):
-            gauge.at(name).set(_known(row[key]) / 1000)
-        self.link_groups.at(name).set(row["groups"])
-        self.link_group_lag.at(name).set(_known(row["group_lag"]))
-        self.link_differences.at(name).set(_known(row["differences"]))
+        for row in LinkFields.of(status).links:
+            self.link_lag.at(row.link).set(_known(row.lag_records))
+            self.link_age.at(row.link).set(_known(row.lag_ms) / 1000)
+            self.link_partitions.at(row.link).set(row.partitions)
+            self.link_stopped.at(row.link).set(row.stopped)
+            self.link_state.one_of(LinkState, row.state, row.link)
+            self.link_beat_age.at(row.link).set(_known(row.heartbeat_age_ms) / 1000)
+            self.link_beat_lag.at(row.link).set(_known(row.heartbeat_lag_ms) / 1000)
+            self.link_groups.at(row.link).set(row.groups)
+            self.link_group_lag.at(row.link).set(_known(row.group_lag))
+            self.link_differences.at(row.link).set(_known(row.differences))
 
 
 def _known(value: float) -> float:

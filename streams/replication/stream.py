@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from trueup.state.replication.settings import LinkSettings
 from trueup.streams.replication.links.ends import LinkEnds
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
+from trueup.streams.replication.signs import LinkFields
 from trueup.streams.rows import Row
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.spark.cluster import task_slots
@@ -72,17 +74,17 @@ class ReplicationStream(Stream):
     def status(self, now_ms: int) -> StreamStatus:
         """The status, with one row per link."""
         links, rows = self.links, self.links.rows()
-        modes, late = {row["mode"] for row in rows}, [row["lag_ms"] for row in rows if row["lag_ms"] > 0]
+        modes, late = {row.mode for row in rows}, [row.lag_ms for row in rows if row.lag_ms > 0]
         return StreamStatus(
             modes.pop() if len(modes) == 1 else "",
-            all(row["paused"] for row in rows) and bool(rows),
-            Counter(row["state"] for row in rows),
+            all(row.paused for row in rows) and bool(rows),
+            Counter(row.state for row in rows),
             max(late, default=None),
             links.sources(now_ms),
             self._slots,
             links.not_ready(),
             silent_ms=links.longest_ms(),
-            fields={"links": rows},
+            fields=LinkFields(rows),
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:
@@ -91,7 +93,7 @@ class ReplicationStream(Stream):
 
     def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is links
         """All links."""
-        return self.links.rows()
+        return [asdict(row) for row in self.links.rows()]
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
         """The details of one link, or the rows that a refill would copy."""

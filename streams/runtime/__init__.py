@@ -4,7 +4,7 @@
   `streams.catalog`. Begin with these two.
 - ``context``: what a stream receives. ``supervisor``: threads and queries; it alone catches every error, and restarts.
 - ``approvals``: which actions of the plan an operator approved.
-- ``metrics``, ``signs``, ``trends``: numbers, health, and charts. ``checks``: `trueup doctor`.
+- ``fields``: the status. ``metrics``, ``signs``, ``trends``: numbers, health, and charts. ``checks``: `trueup doctor`.
 - ``logs``, ``format``, ``headers``, ``named``: small parts that several packages need.
 - ``warm``: queries that a standby runs. ``spark``: the session and its queries. ``process``: the process itself.
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trueup.state.access.callers import Role
 from trueup.streams.journal.topic import JournalTopic
+from trueup.streams.rows import Row
 from trueup.streams.runtime.named import imported
-from trueup.streams.runtime.signs import Signs
+from trueup.streams.runtime.signs import Signs, signs_of
 
 if TYPE_CHECKING:
     from click import Command
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
+    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session, Stream
     from trueup.streams.runtime.warm import View
@@ -148,8 +150,6 @@ class Descriptor(NamedTuple):
     name: str
     make: Callable[["Context"], "Stream | None"]
     """Returns None if the settings do not ask for the stream."""
-    absent: Callable[["Settings"], Mapping[str, Any]] = lambda _: {}
-    """Fields of the status while the stream does not run."""
     todo: str = "declare it in the settings"
     """How an operator starts the stream; part of the error for a stream that does not run."""
     lists: Sequence[Noun] = ()
@@ -175,22 +175,28 @@ class Descriptor(NamedTuple):
     """Its query with state, which a standby runs; None if it has none."""
     kinds: Mapping[str, str] = _NONE
     """What each kind of action changes, as the page says it before an approval."""
-    trends: Callable[[Mapping[str, Any]], Mapping[str, float]] | None = None
-    """Numbers of the application's status whose course the page shows; None: its counts. See `signs.Total`."""
+    fields: Callable[[], type["StatusFields"]] | None = None
+    """Returns the class of its fields of the status, which compute its part of the health and the numbers whose course
+    the page shows; None: both are computed from its counts."""
     units: Mapping[str, str] = _NONE
-    """Units of ``trends`` by name, for the axes of charts; a number without one has its name."""
-    signs: Callable[[Mapping[str, Any]], Signs] | None = None
-    """Its part of the health, computed from the status of the application; None: computed from its counts."""
+    """Units of these numbers by name, for the axes of charts; a number without one has its name."""
 
-    def numbers(self, status: Mapping[str, Any]) -> Mapping[str, float]:
-        """The numbers of ``trends`` in the status of an application that runs the stream."""
-        if self.trends is not None:
-            return self.trends(status)
+    def signs(self, status: Row) -> Signs:
+        """Its part of the health in the status of an application; empty if it only has counts and does not run."""
+        if self.fields is not None:
+            return self.fields().of(status).signs()
+        counted = next((each for each in status.get("subjects", ()) if each["name"] == self.name), None)
+        return Signs() if counted is None else signs_of(counted)
+
+    def numbers(self, status: Row) -> Mapping[str, float]:
+        """The numbers whose course the page shows, in the status of an application that runs the stream."""
+        if self.fields is not None:
+            return self.fields().of(status).trends()
         return next((each["counts"] for each in status["subjects"] if each["name"] == self.name), {})
 
     def unit(self, name: str) -> str:
         """The unit of one of its `numbers`."""
-        return self.units.get(name, name) if self.trends is not None else self.name
+        return self.units.get(name, name) if self.fields is not None else self.name
 
     def keys(self, live: Iterable[str], *leaves: str) -> list[str]:
         """Those of these live keys that belong to its settings and whose last part is one of ``leaves``."""

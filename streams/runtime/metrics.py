@@ -12,14 +12,14 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
+from trueup.streams.rows import Row
+
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 REFUSALS = ("missing", "invalid", "role")
 SOURCE_STATES = ("up", "slow", "down")
 NAN = float("nan")
 SAFE_BUCKETS = (1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1_800, 3_600, 14_400, 86_400)
 BATCH_BUCKETS = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60, 300)
-
-Row = Mapping[str, Any]
 
 
 class StreamMetrics:
@@ -28,7 +28,7 @@ class StreamMetrics:
     noun = ""
     """The noun of /api whose rows `rows` receives; empty if none."""
 
-    def status(self, status: Mapping[str, Any]) -> None:
+    def status(self, status: Row) -> None:
         """Set its gauges from the status of the application (`streams.web.engine.Engine.status`)."""
 
     def rows(self, rows: Iterable[Row]) -> None:
@@ -129,7 +129,7 @@ class Metrics:
         self.state_rows.at(query).set(sum(int(o.get("numRowsTotal") or 0) for o in operators))
         self.state_bytes.at(query).set(sum(int(o.get("memoryUsedBytes") or 0) for o in operators))
 
-    def status(self, status: Mapping[str, Any], rows: Callable[[str], Iterable[Row]] = lambda _: ()) -> None:
+    def status(self, status: Row, rows: Callable[[str], Iterable[Row]] = lambda _: ()) -> None:
         """Set every gauge from the application's status (`streams.web.engine.Engine.status`) and from ``rows``, which
         returns the rows of a noun."""
         self.info.at(str(status["version"])).set(1)

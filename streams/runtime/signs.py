@@ -1,8 +1,9 @@
 """The part of one stream in the health of the application, and its lines of `trueup status`."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import age, many
 
 NAMED = 3
@@ -35,7 +36,7 @@ class Signs(NamedTuple):
     """The lines of `trueup status`, as (title, text)."""
 
 
-def signs_of(subject: Mapping[str, Any]) -> Signs:
+def signs_of(subject: Row) -> Signs:
     """The signs of a stream computed from its counts: every state other than ``true`` requires attention."""
     counts, oldest = subject["counts"], subject["oldest_ms"]
     wrong = {what: count for what, count in counts.items() if what != "true" and count}

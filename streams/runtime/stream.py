@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from trueup.streams.rows import Row
+from trueup.streams.runtime.fields import StatusFields
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +56,7 @@ class StreamStatus:
     """The name of the query whose progress shows that the Spark session is alive; empty if any query shows it."""
     silent_ms: int = 0
     """The longest interval between two progress reports of the stream's queries, in ms."""
-    fields: Mapping[str, Any] = field(default_factory=dict)
+    fields: StatusFields | None = None
     """The fields that the stream adds to the JSON of the status."""
 
 

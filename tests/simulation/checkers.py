@@ -299,10 +299,10 @@ class Checkers:
     def shown(self, placed: PlacementReport, held: Mapping[int, int], now_ms: int) -> None:
         """Checks the API, for ledgers in the versions that the capture holds: no verdict has a higher count than
         possible, and a list that is not marked as incomplete lacks only pending ledgers."""
-        status = placed.status(now_ms, runs=True)
+        status = placed.status(now_ms, runs=True, damages={})
         # Without a list of bookies Trueup can have no verdict.
         may = {number: frozenset() if self.blind else self._may(number, mzxid) for number, mzxid in held.items()}
-        counts, late = status["counts"], status["not_judged"]
+        counts, late = status.counts, status.not_judged
         for verdict in Verdict:
             most = sum(verdict in verdicts for verdicts in may.values())
             if verdict is not Verdict.UNKNOWN and counts[verdict.name.lower()] > most:

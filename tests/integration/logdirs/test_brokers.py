@@ -20,7 +20,7 @@ from trueup.state.logdirs.snapshot import largest
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler
-from trueup.streams.logdirs.report import cluster_row
+from trueup.streams.logdirs.report import cluster_status
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]
 MB = 1 << 20
@@ -269,7 +269,7 @@ def test_an_offline_directory_is_reported_neither_empty_nor_full(loop: Loop, bro
     observed = loop.known(GOES).observed
     assert observed is not None
     (row,) = [d for d in observed.directories if d.path == broken]
-    result = cluster_row(loop.dirs)["reason"]
+    result = cluster_status(loop.dirs).reason
     assert (result.startswith(f"broker {GOES}: offline: {broken};"), row.online, row.total, row.usable) == (
         True,
         False,

@@ -188,7 +188,7 @@ def test_all_that_waits_is_approved_at_once() -> None:
 def test_both_are_in_the_list_the_totals_and_the_deletions() -> None:
     report = Setting("approve").report
     assert {row["rule"] for row in report.rows(10)} == {"deletion.forgotten", "deletion.copy-forgotten"}
-    assert (report.status()["bytes"], report.status()["deletions"]) == (110, {"marked": 2})
+    assert (report.status().bytes, report.status().deletions) == (110, {"marked": 2})
     assert [row["bookies"] for row in report.deletions() if row["id"] == "delete-objects-7"] == [
         [f"archive/{PAIR.data_key}", f"archive/{PAIR.index_key}"]
     ]

@@ -6,6 +6,7 @@ import pytest
 
 from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, OWNER, Loop, node
 from trueup.state.deletion.owners import NO_CLAIM, Claim, Component, OwnerStatus
+from trueup.streams.deletion.signs import UnreferencedLedgers
 from trueup.streams.runtime.approvals import waiting
 from trueup.streams.runtime.stream import Filter
 
@@ -70,7 +71,7 @@ def test_what_is_only_reported_has_no_stage_and_what_is_missing_no_state() -> No
 def test_a_missing_ledger_is_reported_after_a_delay(rule: str) -> None:
     loop = Loop(missing_s=60).lacking(7, rule=rule)
     loop.reconcile()
-    early = loop.report.rows(10), loop.report.status()["unreferenced"]
+    early = loop.report.rows(10), loop.report.status().unreferenced
     loop.reconcile(MINUTE)
     assert (early, [row["rule"] for row in loop.report.rows(10)]) == (([], 0), [f"deletion.{rule}"])
 
@@ -136,19 +137,19 @@ def test_what_was_approved_waits_no_more() -> None:
 def test_the_status_counts_by_namespace_and_rule() -> None:
     loop = Loop("observe").apply(FORGOTTEN, FORGOTTEN | {"ledger": 8}, REPORTED)
     status = loop.report.status()
-    assert (status["unreferenced"], status["bytes"], status["forgotten"]) == (
+    assert (status.unreferenced, status.bytes, status.forgotten) == (
         3,
         250,
         [
-            {"namespace": "public/billing", "rule": "deletion.owner-gone", "ledgers": 1, "bytes": 50},
-            {"namespace": "public/default", "rule": "deletion.forgotten", "ledgers": 2, "bytes": 200},
+            UnreferencedLedgers("public/billing", "deletion.owner-gone", 1, 50),
+            UnreferencedLedgers("public/default", "deletion.forgotten", 2, 200),
         ],
     )
 
 
 def test_the_status_counts_in_all_buckets() -> None:
     loop = Loop("observe", buckets=2).apply(FORGOTTEN).apply(FORGOTTEN | {"ledger": 8}, bucket=1)
-    assert [(row["ledgers"], row["bytes"]) for row in loop.report.status()["forgotten"]] == [(2, 200)]
+    assert [(row.ledgers, row.bytes) for row in loop.report.status().forgotten] == [(2, 200)]
 
 
 def test_a_schema_belongs_to_its_namespace_and_unowned_ledgers_to_none() -> None:
@@ -156,16 +157,16 @@ def test_a_schema_belongs_to_its_namespace_and_unowned_ledgers_to_none() -> None
         REPORTED | {"owner": "schema:public/default/x", "rule": "schema"},
         REPORTED | {"ledger": 8, "owner": "", "rule": "unknown-owner"},
     )
-    assert [row["namespace"] for row in loop.report.status()["forgotten"]] == ["", "public/default"]
+    assert [row.namespace for row in loop.report.status().forgotten] == ["", "public/default"]
 
 
 def test_the_status_counts_deletions_by_stage_with_the_age_of_the_oldest() -> None:
     status = Loop("approve").marked(7, 8).report.status()
-    assert (status["deletions"], status["oldest_ms"], status["complete"]) == ({"marked": 2}, MINUTE, True)
+    assert (status.deletions, status.oldest_ms, status.complete) == ({"marked": 2}, MINUTE, True)
 
 
 def test_a_deletion_that_waits_for_approval_is_not_executed() -> None:
-    assert Loop("approve").marked(7).report.status()["executing_ms"] is None
+    assert Loop("approve").marked(7).report.status().executing_ms is None
 
 
 def test_a_deletion_is_executed_since_its_metadata_are_gone() -> None:
@@ -173,12 +174,12 @@ def test_a_deletion_is_executed_since_its_metadata_are_gone() -> None:
     loop.cluster.holding = {"a:1": "no answer"}
     loop.reconcile()
     loop.reconcile(2 * MINUTE)
-    assert loop.report.status()["executing_ms"] == 2 * MINUTE
+    assert loop.report.status().executing_ms == 2 * MINUTE
 
 
 def test_without_any_there_is_no_oldest() -> None:
     status = Loop().apply().report.status()
-    assert (status["oldest_ms"], status["forgotten"], status["unreferenced"]) == (None, [], 0)
+    assert (status.oldest_ms, status.forgotten, status.unreferenced) == (None, [], 0)
 
 
 def test_a_ledger_that_is_forgotten_with_the_nodes_that_do_not_have_it() -> None:

@@ -45,10 +45,17 @@ def full_status() -> FakeEngine:
     engine = FakeEngine().drill().linked().shelved().forgotten()
     engine.shelves[0] |= {"online": False}
     engine.state["read_priority"] = {
+        "mode": "approve",
         "rules": {"read_priority.would-stall": 1},
         "copies": {"bookkeeper:whole": 7},
-        "switched": 1,
         "due": 1,
+        "namespaces": 1,
+        "topics": 1,
+        "switched": 1,
+        "brokers": 1,
+        "at_ms": 0,
+        "problem": "",
+        "incomplete": "",
     }
     engine.state["deletion"]["forgotten"] += [
         {"namespace": "public/old", "rule": rule, "ledgers": 1, "bytes": 0}

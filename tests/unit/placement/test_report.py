@@ -123,8 +123,8 @@ class ReportSetting:
 
     def counts(self) -> tuple[int, int, int, int]:
         """Numbers of true, drifted, unknown and not judged ledgers."""
-        found = self.placed.status(self.clock(), runs=True)
-        return (*(found["counts"][v] for v in ("true", "drifted", "unknown")), found["not_judged"])
+        found = self.placed.status(self.clock(), runs=True, damages={})
+        return (*(found.counts[v] for v in ("true", "drifted", "unknown")), found.not_judged)
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_ledger_that_lost_all_copies_of_a_fragment_counts_whatever_its_rule(se
         finding(3, "placement.lost-member", copies=1),
         finding(4, "placement.unreadable", copies=0),
     )
-    assert setting.placed.status(setting.clock(), runs=True)["without_copies"] == 1
+    assert setting.placed.status(setting.clock(), runs=True, damages={}).without_copies == 1
 
 
 def test_lists_are_in_the_order_of_risk_and_then_of_id(setting: ReportSetting) -> None:

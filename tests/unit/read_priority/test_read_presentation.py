@@ -19,7 +19,7 @@ from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.read_priority import report
 from trueup.streams.read_priority.metrics import ReadPriorityMetrics
 from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
-from trueup.streams.read_priority.signs import signs
+from trueup.streams.read_priority.signs import ReadPriorityFields
 from trueup.streams.runtime.stream import AWAITING, Filter
 from trueup.streams.web.api import create_app
 from trueup.streams.web.server import serve
@@ -122,14 +122,14 @@ def test_a_priority_that_is_not_known_is_shown_as_unknown() -> None:
 
 
 def test_findings_need_attention() -> None:
-    found = signs({"read_priority": report.status(reconciler("approve")[0], CHOSEN)})
+    found = ReadPriorityFields(report.status(reconciler("approve")[0], CHOSEN)).signs()
     assert found.attention == ["read priorities: would-stall 1"]
-    assert signs({"read_priority": None}).lines == ()
+    assert ReadPriorityFields().signs().lines == ()
 
 
 def test_copies_and_findings_are_scraped() -> None:
     metrics = all_metrics()
-    metrics.of(ReadPriorityMetrics).status({"read_priority": report.status(reconciler("approve")[0], CHOSEN)})
+    metrics.of(ReadPriorityMetrics).status(ReadPriorityFields(report.status(reconciler("approve")[0], CHOSEN)).json())
     text = metrics.text().decode()
     for line in (
         'findings{cluster="bookkeeper",rule="read_priority.would-stall"} 1.0',
@@ -144,7 +144,7 @@ def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     made, _ = reconciler("approve")
     engine = FakeEngine()
     engine.priorities = report.rows(made)
-    engine.state["read_priority"] = report.status(made, CHOSEN)
+    engine.state |= ReadPriorityFields(report.status(made, CHOSEN)).json()
     engine.topic = lambda name: report.described(made, STALLED, STALLED.topics[0]) | {"name": name}  # type: ignore[attr-defined]
     server = serve(create_app(engine, all_metrics()), "127.0.0.1", 0)
     monkeypatch.setenv("TRUEUP_API", f"http://127.0.0.1:{server.port}")

@@ -2,9 +2,10 @@
 
 import pytest
 
+from tests.unit.cli.fake_rows import link_row
 from trueup.state.replication.status import PartitionStage
 from trueup.streams.replication.rows import total
-from trueup.streams.replication.signs import trends
+from trueup.streams.replication.signs import LinkFields
 
 COPYING, GONE = PartitionStage.COPYING, PartitionStage.GONE
 
@@ -26,5 +27,5 @@ def test_the_age_of_a_link_is_that_of_its_oldest_record() -> None:
 
 @pytest.mark.parametrize(("lags", "shown"), [([3, 4], {"lag records": 7}), ([3, -1], {}), ([], {})], ids=str)
 def test_the_chart_of_a_lag_has_a_gap_where_it_is_unknown(lags: list[int], shown: dict[str, int]) -> None:
-    links = [{"copied": 0, "bytes": 0, "stopped": 0, "lag_records": lag} for lag in lags]
-    assert {name: n for name, n in trends({"links": links}).items() if name == "lag records"} == shown
+    fields = LinkFields.of({"links": [link_row("east-west", lag_records=lag) for lag in lags]})
+    assert {name: n for name, n in fields.trends().items() if name == "lag records"} == shown

@@ -4,7 +4,6 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import version
 from types import MappingProxyType
-from typing import Any
 
 from trueup.state.common.errors import Refused
 from trueup.state.common.options import default_of
@@ -15,6 +14,7 @@ from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.approvals import Approvals
 from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.spark.listener import Listener
@@ -34,7 +34,6 @@ from trueup.streams.runtime.trends import Trends
 STARTING_MS = 600_000  # a start that takes longer is blind
 SILENT_MS = 30_000  # a query without input still reports every 10 s
 STARTING = "starting"
-Rows = list[dict[str, Any]]
 
 
 class Application:
@@ -73,7 +72,7 @@ class Application:
         """The election if this instance does not lead, or does not have its streams yet."""
         return self._election if self._election is not None and not self._streams else None
 
-    def _ha(self) -> dict[str, Any] | None:
+    def _ha(self) -> Row | None:
         election = self._election
         if election is None:
             return None
@@ -87,7 +86,7 @@ class Application:
             "unable": [*self._supervisor.failing(), *self.obstacles()] if role == "standby" else [],
         }
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Row:
         """Status of the whole application."""
         now_ms, now = self._clock(), self._live.now
         found = {name: stream.status(now_ms) for name, stream in self._streams.items()}
@@ -117,7 +116,7 @@ class Application:
             "ha": self._ha(),
         }
 
-    def _starting(self, sources: Rows, now_ms: int) -> bool:
+    def _starting(self, sources: list[Row], now_ms: int) -> bool:
         """Whether the streams have not seen everything yet since they were started, and nothing prevents it."""
         stops = self._supervisor.failing() or any(s["state"] == "down" and s["detail"] != STARTING for s in sources)
         return not (self._was_ready or stops) and now_ms - self._begun_ms < STARTING_MS
@@ -130,7 +129,7 @@ class Application:
         others = [*self.obstacles(), *self.other_problems()]
         return [*refused, *others, *(problem for each in found.values() for problem in each.problems)]
 
-    def _queries(self) -> list[dict[str, Any]]:
+    def _queries(self) -> list[Row]:
         out = []
         for task in self._supervisor.tasks.values():
             if task.query is None and task.name not in self._listener.last:
@@ -153,7 +152,7 @@ class Application:
             )
         return out
 
-    def _sources(self, found: Mapping[str, StreamStatus], now_ms: int) -> Rows:
+    def _sources(self, found: Mapping[str, StreamStatus], now_ms: int) -> list[Row]:
         shared = [self._journal_source(now_ms), self._spark(found, now_ms)]
         return [source_json(one) for one in [*(s for each in found.values() for s in each.sources), *shared]]
 
@@ -194,19 +193,19 @@ class Application:
         limit: int,
         stream: str = "placement",
         where: Mapping[str, str] = MappingProxyType({}),
-    ) -> Rows:
+    ) -> list[Row]:
         """Findings of a stream, the most urgent first."""
         if stream not in self._streams:
             return []
         found, total = self._streams[stream].findings(Filter(verdict, rule, limit, **where))
         return LimitedRows(map(finding_json, found), total)
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> Rows:
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:
         """Rows of a noun; empty if its stream is not running."""
         stream = self._streams.get(next(each.name for each in STREAMS if noun in (n.name for n in each.lists)))
         return stream.rows(noun, query) if stream else []
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+    def describe(self, noun: str, names: Names) -> Row | list[Row]:
         """All details of one resource: those of its stream, and what other streams add."""
         owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
         described = self._running(owner, noun).describe(noun, names)
@@ -215,7 +214,7 @@ class Application:
                 described = {**described, **stream.added(noun, described)}
         return described
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    def execute(self, verb: str, names: Names, arguments: Row) -> Row | list[Row]:
         """Execute a verb."""
         owner = next(each for each in STREAMS if verb in (known.name for known in each.verbs))
         return self._running(owner, verb).execute(verb, names, arguments)
@@ -232,16 +231,16 @@ class Application:
             raise Refused(f"{what}: the stream {owner.name}", "it is not running", owner.todo)
         return self._streams[owner.name]
 
-    def plan(self) -> Rows:
+    def plan(self) -> list[Row]:
         """Planned actions: of each stream in turn, the most urgent first."""
         return [plan_json(row) for stream in self._streams.values() for row in stream.plan()]
 
-    def approve(self, ids: list[str] | None) -> Rows:
+    def approve(self, ids: list[str] | None) -> list[Row]:
         """Approve actions of the current plan (None: all); returns the approved ones."""
         self._leading("an approval")
         return [plan_json(row) for row in self._approvals.approve(self._streams, ids)]
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Row:
         """Live keys with value, default and description; other keys with their value; keys of records that are refused,
         with the reason."""
         now = self._live.now
@@ -259,7 +258,7 @@ class Application:
             },
         }
 
-    def set_config(self, name: str, value: Any) -> dict[str, Any]:
+    def set_config(self, name: str, value: object) -> Row:
         """Change a live key, in this application and in all that follow the config topic."""
         self._leading("a change of a setting")
         before = value_of(self._live.now, name) if name in live_keys(self._live.now) else None
@@ -269,7 +268,7 @@ class Application:
         self._history.add(HistoryRow(self._clock(), f"config-{name}", "config", outcome, link=link, detail=detail))
         return {"name": name, "value": after}
 
-    def actions(self, limit: int, wanted: Callable[[dict[str, Any]], bool] | None = None) -> Rows:
+    def actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
         """Executed actions, newest first; with ``wanted`` those of the newest ones that it selects."""
         found = self._history.latest(limit, wanted)
         return found if wanted else LimitedRows(found, max(len(found), len(self._history.rows())))
@@ -278,7 +277,7 @@ class Application:
         """Findings of a stream by rule."""
         return self._streams[stream].grouped() if stream in self._streams else {}
 
-    def trends(self, stream: str) -> dict[str, Any]:
+    def trends(self, stream: str) -> Row:
         """The numbers of a stream in the last hours."""
         found, known = self._trends.of(stream), next(each for each in STREAMS if each.name == stream)
         return {**found, "units": {name: known.unit(name) for name in found["series"]}}
@@ -290,7 +289,7 @@ class Application:
         self._trends.add(status["now_ms"], {each.name: each.numbers(status) for each in running})
 
 
-def _subject(name: str, found: StreamStatus) -> dict[str, Any]:
+def _subject(name: str, found: StreamStatus) -> Row:
     """A stream in the JSON of the status."""
     return {
         "name": name,

@@ -20,7 +20,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from trueup.connectors.clock import now_ms
 from trueup.connectors.kafka.journal.embedded import EmbeddedKafka
@@ -34,6 +34,7 @@ from trueup.streams.config.live import Live
 from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import SAVE_S, History
 from trueup.streams.journal.journal import Journal
+from trueup.streams.progress import QueryProgress
 from trueup.streams.replication.links.worker import SWITCH_S
 from trueup.streams.runtime import logs
 from trueup.streams.runtime.context import Context, Resource
@@ -187,7 +188,7 @@ class Running:
         for stream in streams.values():
             stream.watch()
 
-    def _progressed(self, progress: dict[str, Any]) -> None:
+    def _progressed(self, progress: QueryProgress) -> None:
         self._supervisor.progressed(str(progress["name"]))
         self._metrics.on_progress(progress)
         for stream in self._streams.values():

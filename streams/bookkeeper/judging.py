@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.judging import Positions, Queue, WaitingLedgers
+from trueup.streams.progress import QueryProgress
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,7 @@ class Judging:
         with self._lock:
             self._queue.locate(count, ends)
 
-    def progress(self, progress: Mapping[str, Any]) -> None:
+    def progress(self, progress: QueryProgress) -> None:
         """Handle a progress report of the stream; Spark sends it after a batch is committed."""
         for source in progress["sources"]:
             for topic, ends in (source.get("endOffset") or {}).items():

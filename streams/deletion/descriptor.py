@@ -1,9 +1,10 @@
 """The deletion stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from trueup.streams.deletion.topics import TOPICS
+from trueup.streams.rows import Names, Row
 from trueup.streams.runtime.descriptor import (
     Commands,
     Descriptor,
@@ -71,7 +72,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     return (DeletionMetrics,)
 
 
-def _deletion(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _deletion(row: Row) -> Names | None:
     """The ledger of an action of this stream; its findings have the page of the ledger."""
     return {"ledger": row["ledger"]} if row.get("kind") in ("delete", "deletion") and "ledger" in row else None
 

@@ -1,7 +1,6 @@
 """The deletion stream: deletes ledgers and objects that no owner references, until storage confirms the deletion."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trueup.state.deletion.owners import Claim, Component
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
@@ -19,7 +18,8 @@ from trueup.streams.deletion.signs import DeletionFields
 from trueup.streams.deletion.view import view
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.journal.history_row import HistoryRow
-from trueup.streams.rows import Row
+from trueup.streams.progress import QueryProgress
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
@@ -90,7 +90,7 @@ class DeletionStream(Stream):
         self._deletions.lose_view()
         self._keeper.publish_again()
 
-    def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
+    def progressed(self, query: str, progress: QueryProgress) -> None:
         """Handle a progress report of the query."""
         if query == self.name:
             self._read.progress(progress)
@@ -120,18 +120,18 @@ class DeletionStream(Stream):
             return self._report.not_ready()
         return self._report.incomplete() if noun in ("unreferenced", "plan") else []
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:
         """Unreferenced ledgers, or pending deletions."""
-        namespace = query.get("namespace")
+        namespace = query.namespace
         if noun == "unreferenced":
-            return self._report.rows(query["limit"], namespace)
+            return self._report.rows(query.limit, namespace)
         return self._report.deletions(namespace)
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is deletion
+    def describe(self, noun: str, names: Names) -> Row:  # noqa: ARG002 - its only noun is deletion
         """The pending deletion of a ledger. Raises `Refused`."""
-        return self._report.deletion(names["ledger"])
+        return self._report.deletion(int(names["ledger"]))
 
-    def added(self, noun: str, described: Mapping[str, Any]) -> Row:
+    def added(self, noun: str, described: Row) -> Row:
         """Why a ledger may or may not be deleted."""
         if noun != "ledger":
             return {}
@@ -139,9 +139,9 @@ class DeletionStream(Stream):
         named = Claim(Component[claim["component"].upper()], claim["owner"], claim["cursor"])
         return {"owned": self._report.ledger(described["ledger"], named)}
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002 - one
+    def execute(self, verb: str, names: Names, arguments: Row) -> Row:  # noqa: ARG002 - one
         """Delete a ledger by an operator's order; returns its row of the list of deletions."""
-        row = self._report.order(names["ledger"])
+        row = self._report.order(int(names["ledger"]))
         now_ms = self._context.clock()
         made = HistoryRow(now_ms, row["id"], "deletion", "ordered", row["ledger"], rule=row["rule"])
         self._context.history.add(made)

@@ -3,7 +3,9 @@ exist."""
 
 import threading
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+from trueup.streams.progress import QueryProgress
 
 Ends = Mapping[str, Mapping[int, int]]
 """The offset after the last record, by full name of a topic and partition."""
@@ -34,7 +36,7 @@ class CatchUp:
         with self._lock:
             self._ends, self.done = ends, False
 
-    def progress(self, progress: Mapping[str, Any]) -> None:
+    def progress(self, progress: QueryProgress) -> None:
         """Handle a progress report of the query; Spark sends it after a batch is committed."""
         read: dict[str, Mapping[str, int]] = {}
         for source in progress["sources"]:

@@ -1,9 +1,10 @@
 """The log directory stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from trueup.streams.logdirs.topics import TOPICS
+from trueup.streams.rows import Names, Row
 from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind, Verb
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
-def _topic(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _topic(body: Row) -> Row | None:
     given = {"partitions": 1, "replicas": 1, "configs": {}, **body}
     numbers, configs = (given["partitions"], given["replicas"]), given["configs"]
     right = isinstance(given.get("name"), str) and all(type(n) is int and 1 <= n <= MOST for n in numbers)
@@ -58,7 +59,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     return (LogDirMetrics,)
 
 
-def _broker(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _broker(row: Row) -> Names | None:
     """Findings and history name a broker as CLUSTER/NUMBER; actions of the plan have it in their id and evidence."""
     name = row.get("broker")
     if name is None and str(row.get("rule")).startswith("logdirs.") and "evidence" in row:

@@ -1,13 +1,12 @@
 """The log directory stream: balances the log directories of Kafka brokers by moving replicas."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.streams.logdirs.manager import LogDirsManager
 from trueup.streams.logdirs.metrics import LogDirMetrics
 from trueup.streams.logdirs.signs import LogDirFields
-from trueup.streams.rows import Row
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
@@ -49,17 +48,17 @@ class LogDirsStream(Stream):
         """Problems of clusters whose directories may be missing or outdated."""
         return self.logdirs.incomplete() if noun in ("directories", "plan") else []
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is directories
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:  # noqa: ARG002 - its only noun is directories
         """All log directories."""
         return self.logdirs.directories()
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:  # noqa: ARG002 - its only noun is broker
+    def describe(self, noun: str, names: Names) -> Row:  # noqa: ARG002 - its only noun is broker
         """The details of the log directories of one broker."""
-        return self.logdirs.broker(names["kafka"], names["broker"])
+        return self.logdirs.broker(str(names["kafka"]), int(names["broker"]))
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002
+    def execute(self, verb: str, names: Names, arguments: Row) -> list[Row]:  # noqa: ARG002
         """Create a topic in directories selected by the strategy."""
-        return self.logdirs.create_topic(names["kafka"], **arguments)
+        return self.logdirs.create_topic(str(names["kafka"]), **arguments)
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Brokers that violate a rule of log directories."""

@@ -19,6 +19,7 @@ from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import ledger_of
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.topics import DAMAGES, REPLICA, damage_key
+from trueup.streams.rows import Row
 from trueup.streams.runtime.stream import Filter, Finding
 
 log = logging.getLogger(__name__)
@@ -136,7 +137,7 @@ class DamageReports:
         found = map(_finding, sorted(chosen, key=lambda one: one.at_ms))
         return [f for f in found if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]
 
-    def of(self, ledger: int) -> list[dict[str, Any]]:
+    def of(self, ledger: int) -> list[Row]:
         """The reported replicas of a ledger."""
         return [_row(one) for one in self._all() if one.replica.ledger == ledger]
 
@@ -158,7 +159,7 @@ def _reasons(one: ReplicaDamage) -> Iterator[str]:
     yield f"reported by {one.reporter}"
 
 
-def _row(one: ReplicaDamage) -> dict[str, Any]:
+def _row(one: ReplicaDamage) -> Row:
     return {
         **one.replica._asdict(),
         "found": "missing" if one.missing else "digest",

@@ -1,12 +1,13 @@
 """The placement stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from trueup.state.access.callers import Role
 from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.topics import TOPICS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, ResourceKind, Verb, by_field
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View |
     return view(spark, journal, settings.spark) if settings.cluster.zookeeper else None
 
 
-def _replicas(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _replicas(body: Row) -> Row | None:
     from trueup.state.placement.damage import reported
 
     found = reported(body)

@@ -1,7 +1,6 @@
 """Reports the ledgers of a BookKeeper cluster: findings, marks, plan."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
 
 import numpy as np
 
@@ -31,6 +30,7 @@ from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.signs import MarkCounts, PlacementFields
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import ago, many
 from trueup.streams.runtime.stream import AWAITING, Finding, LimitedRows, ObservationSource, PlanRow
 
@@ -272,7 +272,7 @@ class PlacementReport:
             return lambda _: True
         return {*waiting.ledgers.tolist()}.__contains__
 
-    def _judged(self, rows: Ledgers, unjudged: Callable[[int], bool]) -> list[dict[str, Any]]:
+    def _judged(self, rows: Ledgers, unjudged: Callable[[int], bool]) -> list[Row]:
         verdicts = judge(rows, self._topology, self._board.former.at(self._clock()))
         return [
             {
@@ -283,12 +283,12 @@ class PlacementReport:
             for at in range(len(rows))
         ]
 
-    def _known(self, ledger: int) -> dict[str, Any]:
+    def _known(self, ledger: int) -> Row:
         finding, mark = self._board.finding(ledger), self._board.mark(ledger)
         since_ms = int(finding["since_ms"]) if finding is not None else None
         return {"since_ms": since_ms, "marked": mark is not None}
 
-    def ledger(self, ledger: int) -> dict[str, Any]:
+    def ledger(self, ledger: int) -> Row:
         """All details of one ledger, from a current read. ``claim``: the owner that its metadata names. Raises
         `Refused` if it does not exist."""
         record, row = self._cluster.describe(ledger)
@@ -334,7 +334,7 @@ class PlacementReport:
         if rule == UNKNOWN_RACK and problem:
             yield f"a response of the rack map, which failed: {problem}"
 
-    def bookies(self) -> list[dict[str, Any]]:
+    def bookies(self) -> list[Row]:
         """All bookies that ever registered."""
         return [
             {
@@ -347,19 +347,19 @@ class PlacementReport:
             for b in self._topology.bookies
         ]
 
-    def bookie(self, bookie: str) -> dict[str, Any]:
+    def bookie(self, bookie: str) -> Row:
         """One bookie. Raises `Refused` if it never registered."""
         if found := next((row for row in self.bookies() if row["bookie"] == bookie), None):
             return found
         raise Refused(f"a bookie {bookie[:200]}", "none that ever registered", "see `trueup get bookies`")
 
-    def marks(self) -> list[dict[str, Any]]:
+    def marks(self) -> list[Row]:
         """All under-replication marks, of Trueup and of other processes."""
         with self._reconciler.lock:
             rows = self._board.marks
         return self._marks(rows)
 
-    def _marks(self, rows: Rows) -> list[dict[str, Any]]:
+    def _marks(self, rows: Rows) -> list[Row]:
         """Rows of these marks, with the current contents of their znodes."""
         unjudged = self._unjudged()
         written = self._auditor.marked(rows["ledger"][rows["version"] >= 0].tolist())
@@ -369,9 +369,7 @@ class PlacementReport:
             made = [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
         return [row | {"verdict": "unknown"} if unjudged(row["ledger"]) else row for row in made]
 
-    def _mark(
-        self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark | None]
-    ) -> dict[str, Any]:
+    def _mark(self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark | None]) -> Row:
         ledger, mark = int(row["ledger"]), written.get(int(row["ledger"]))
         hidden = int(row["version"]) == HIDDEN
         ours = None if hidden else repair is not None and repair.mark_ctime_ms == int(row["ctime_ms"])
@@ -433,7 +431,7 @@ class PlacementReport:
         )
 
 
-def _shape(rows: Ledgers, at: int) -> dict[str, Any]:
+def _shape(rows: Ledgers, at: int) -> Row:
     return {
         "ledger": int(rows.ledger[at]),
         "state": LedgerState(int(rows.state[at])).name.lower(),
@@ -443,7 +441,7 @@ def _shape(rows: Ledgers, at: int) -> dict[str, Any]:
     }
 
 
-def _verdict(verdicts: Verdicts, at: int) -> dict[str, Any]:
+def _verdict(verdicts: Verdicts, at: int) -> Row:
     rule = RULES[int(verdicts.rule[at])]
     return {
         "verdict": rule.verdict.name.lower(),

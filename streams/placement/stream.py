@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trueup.state.placement.settings import PlacementSettings
 from trueup.streams.bookkeeper.cluster import bookkeeper
@@ -19,7 +18,8 @@ from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 from trueup.streams.placement.view import view
 from trueup.streams.placement.what_if_job import WhatIfJob
-from trueup.streams.rows import Row
+from trueup.streams.progress import QueryProgress
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
 
@@ -101,7 +101,7 @@ class PlacementStream(Stream):
         """Return the vote."""
         self._auditor.close()
 
-    def progressed(self, query: str, progress: Mapping[str, Any]) -> None:
+    def progressed(self, query: str, progress: QueryProgress) -> None:
         """Handle a progress report of the query."""
         if query == self.name:
             self._cluster.judging.progress(progress)
@@ -135,23 +135,24 @@ class PlacementStream(Stream):
             return [self._report.incomplete(judged=True, runs=self._runs())]
         return [self._report.incomplete(judged=False)] if noun in OBSERVED else []
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:
         """Ledgers, bookies or marks."""
         if noun == "ledgers":
-            where = LedgerSelection(query.get("bookie"), query.get("namespace"))
-            return self._report.ledgers(query["limit"], query.get("all") == "true", where)
+            where = LedgerSelection(query.bookie, query.namespace)
+            return self._report.ledgers(query.limit, query.choices.get("all") == "true", where)
         return self._report.bookies() if noun == "bookies" else self._report.marks()
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
+    def describe(self, noun: str, names: Names) -> Row:
         """All details of one ledger, from a current read; a bookie; or what failures would do."""
         if noun == "what-if":
-            return self._what_if.describe(names["kind"])
+            return self._what_if.describe(str(names["kind"]))
         if noun == "bookie":
-            return {**self._report.bookie(names["bookie"]), "if_lost": self._what_if.loss(names["bookie"])}
-        ledger = names["ledger"]
+            bookie = str(names["bookie"])
+            return {**self._report.bookie(bookie), "if_lost": self._what_if.loss(bookie)}
+        ledger = int(names["ledger"])
         return {**self._report.ledger(ledger), "owned": None, "damages": self.damages.of(ledger)}
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Row:  # noqa: ARG002
+    def execute(self, verb: str, names: Names, arguments: Row) -> Row:  # noqa: ARG002
         """Remember replicas that a reader reported as damaged; they are read before anything is known of them."""
         return {"new": self.damages.report(arguments["replicas"], WHO.get())}
 

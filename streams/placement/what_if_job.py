@@ -5,9 +5,8 @@ time, and asks for another one if it is old: at most one computation runs, for a
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.what_if import NOW
@@ -98,7 +97,7 @@ class WhatIfJob:
 
 def _row(kind: str, found: _Computation) -> Row:
     state = "failed" if found.error else "ready" if found.answer else "computing"
-    shown: Mapping[str, Any] = {"ledgers": None, "missing": [], "writable": None, "unread": None}
+    shown: Row = {"ledgers": None, "missing": [], "writable": None, "unread": None}
     losses: list[Row] = []
     if found.answer:
         known = found.answer
@@ -123,6 +122,6 @@ def _row(kind: str, found: _Computation) -> Row:
     }
 
 
-def worst_first(row: Mapping[str, Any]) -> tuple[float, ...]:
+def worst_first(row: Row) -> tuple[float, ...]:
     """The order of failures: by lost ledgers, by those with one copy, by those with fewer, by bytes."""
     return -row["lost"], -row["one_copy"], -row["fewer"], -row["to_copy"]

@@ -1,9 +1,10 @@
 """The read priority stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from trueup.streams.read_priority.topics import TOPICS
+from trueup.streams.rows import Names, Row
 from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind
 
 if TYPE_CHECKING:
@@ -52,11 +53,11 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
     return (ReadPriorityMetrics,)
 
 
-def _shown(status: Mapping[str, Any]) -> bool:
+def _shown(status: Row) -> bool:
     return status.get("read_priority") is not None
 
 
-def _topic(row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _topic(row: Row) -> Names | None:
     """The topic of a finding or an action; the history has it in the id. Namespaces have no page."""
     if not str(row.get("rule")).startswith("read_priority."):
         return None

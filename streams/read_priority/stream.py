@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trueup.connectors.bookkeeper.bookie.security import bookie_tls
 from trueup.connectors.pulsar.admin.client import PulsarAdmin
@@ -26,7 +25,7 @@ from trueup.streams.read_priority.metrics import ReadPriorityMetrics
 from trueup.streams.read_priority.observer import Observer
 from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 from trueup.streams.read_priority.signs import ReadPriorityFields
-from trueup.streams.rows import Row
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow, Session, Stream, StreamStatus
@@ -99,11 +98,11 @@ class ReadPriorityStream(Stream):
         reasons = [self.found.problem, seen.problem, seen.incomplete] if seen else ["not observed yet"]
         return [f"read_priority: {reason}" for reason in reasons if reason]
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is read-priorities
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:  # noqa: ARG002 - its only noun is read-priorities
         """Managed namespaces and topics."""
         return report.rows(self.found)
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Row:  # noqa: ARG002 - its only noun is topic
+    def describe(self, noun: str, names: Names) -> Row:  # noqa: ARG002 - its only noun is topic
         """One topic with its ledgers. Raises `Refused` if it is not observed."""
         seen, name = self.found.seen, str(names["name"]).removeprefix("persistent://")
         for topic in seen.topics if seen else ():

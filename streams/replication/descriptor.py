@@ -1,10 +1,11 @@
 """The replication stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from trueup.state.replication.changes import ChangeKind
 from trueup.streams.replication.topics import TOPICS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import (
     Commands,
     Descriptor,
@@ -50,7 +51,7 @@ def _checks(settings: "Settings") -> Iterable["Check"]:
     return checks.all_of(settings)
 
 
-def _reset(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def _reset(body: Row) -> Row | None:
     chosen = body.get("partitions")
     right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
     right = right and set(body) <= {"to", "partitions", "certain"} and isinstance(body.get("to"), str)

@@ -1,16 +1,15 @@
 """The replication stream: every declared link, which copies the records of one cluster to another."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from trueup.state.replication.settings import LinkSettings
 from trueup.streams.replication.links.ends import LinkEnds
 from trueup.streams.replication.manager import LinkManager
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.signs import LinkFields
-from trueup.streams.rows import Row
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.spark.cluster import task_slots
 from trueup.streams.runtime.stream import Filter, Finding, PlanRow, Session, Stream, StreamStatus
@@ -91,19 +90,20 @@ class ReplicationStream(Stream):
         """Problems of links whose clusters were not observed yet."""
         return self.links.not_ready() if noun in ("links", "plan") else []
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:  # noqa: ARG002 - its only noun is links
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:  # noqa: ARG002 - its only noun is links
         """All links."""
         return [asdict(row) for row in self.links.rows()]
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+    def describe(self, noun: str, names: Names) -> Row | list[Row]:
         """The details of one link, or the rows that a refill would copy."""
-        return self.links.refill(names["name"], False) if noun == "refill" else self.links.describe(names["name"])
+        link = str(names["name"])
+        return self.links.refill(link, False) if noun == "refill" else self.links.describe(link)
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> list[Row]:
+    def execute(self, verb: str, names: Names, arguments: Row) -> list[Row]:
         """Reset a link to other source offsets, or refill its target."""
         if verb == "refill":
-            return self.links.refill(names["name"], True)
-        return self.links.reset(names["name"], **arguments)
+            return self.links.refill(str(names["name"]), True)
+        return self.links.reset(str(names["name"]), **arguments)
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """The reasons of links that are not up, by rule."""

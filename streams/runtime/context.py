@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from trueup.connectors.zookeeper.fence import Fence
 from trueup.state.settings.settings import Settings
@@ -53,7 +53,7 @@ class Context:
     history: History
     clock: Callable[[], int]
     """Returns the time in ms since the epoch."""
-    resources: dict[Callable[..., Any], Resource] = field(default_factory=dict)
+    resources: dict[Callable[..., object], Resource] = field(default_factory=dict)
     """The resources made so far, by the function that made them."""
     begun: set[str] = field(default_factory=set)
     """The names of the queries that were started."""

@@ -7,11 +7,11 @@ a data class takes ten times as long to make.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
 from trueup.state.access.callers import Role
 from trueup.streams.journal.topic import JournalTopic
-from trueup.streams.rows import Row
+from trueup.streams.rows import Names, Row
 from trueup.streams.runtime.named import imported
 from trueup.streams.runtime.signs import Signs, signs_of
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trueup.streams.runtime.stream import Session, Stream
     from trueup.streams.runtime.warm import View
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+_NONE: Mapping[str, Never] = MappingProxyType({})
 
 
 class Noun(NamedTuple):
@@ -58,7 +58,7 @@ class ResourceKind(NamedTuple):
     about: str = ""
     """The title of a command `trueup describe NAME` that prints all fields; empty if the stream has a command of its
     own for the resource."""
-    names: Callable[[Mapping[str, Any]], Mapping[str, Any] | None] | None = None
+    names: Callable[[Row], Names | None] | None = None
     """Returns the variables of the path for a row (a finding, an action of the plan or of the history) that concerns
     the resource, and None for other rows. A resource with this function has a page at /PATH."""
     template: str = ""
@@ -68,7 +68,7 @@ class ResourceKind(NamedTuple):
     """The fields of the description that the template shows."""
 
 
-def by_field(variable: str, field: str = "") -> Callable[[Mapping[str, Any]], Mapping[str, Any] | None]:
+def by_field(variable: str, field: str = "") -> Callable[[Row], Names | None]:
     """`ResourceKind.names` of a resource with one name, that of a field of the row."""
     return lambda row: {variable: value} if (value := row.get(field or variable)) not in (None, "") else None
 
@@ -81,7 +81,7 @@ class Verb(NamedTuple):
     """The path of the request, with the names of the resource as variables."""
     form: str
     """A valid object, shown in the error for an invalid one."""
-    read: Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+    read: Callable[[Row], Row | None]
     """Returns the arguments in the object, or None if the object is invalid."""
     todo: str
     """A hint, shown in the error for an invalid object."""
@@ -91,7 +91,7 @@ class Verb(NamedTuple):
     """The least role of the callers."""
 
 
-def certain(body: Mapping[str, Any]) -> Mapping[str, Any] | None:
+def certain(body: Row) -> Row | None:
     """The empty arguments of a request that is confirmed with {"certain": true}; None without the confirmation."""
     return {} if body == {"certain": True} else None
 
@@ -105,13 +105,13 @@ class PageSection(NamedTuple):
     rows of the noun as ``rows``."""
     noun: str = ""
     """The noun whose rows the template receives; empty if there is none."""
-    shape: Callable[[list[dict[str, Any]]], list[dict[str, Any]]] = list
+    shape: Callable[[list[Row]], list[Row]] = list
     """Converts the rows of the noun before the template receives them."""
     limit: int = 60
     """The maximum number of ``rows``. The template also receives this number, as ``limit``."""
     beside: bool = False
     """Whether the section is in a column beside other sections."""
-    card: Callable[[Mapping[str, Any]], bool] = lambda _: True
+    card: Callable[[Row], bool] = lambda _: True
     """Returns whether the section has a frame, given the status. A section without content has no frame."""
 
     @property

@@ -1,7 +1,6 @@
 """Formats durations, counts and sizes for the command line and the status page."""
 
 from itertools import pairwise
-from typing import Any
 
 from trueup.state.common.counts import many as many
 
@@ -44,7 +43,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def bounded(value: Any, most: int) -> Any:
+def bounded(value: object, most: int) -> object:
     """A copy of lists and mappings with every text `cut`."""
     if isinstance(value, str):
         return cut(value, most)

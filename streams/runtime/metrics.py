@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.metrics import MetricWrapperBase
 
+from trueup.streams.progress import Offsets, QueryProgress
 from trueup.streams.rows import Row
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
@@ -116,7 +117,7 @@ class Metrics:
         """Count one restart of a query or loop."""
         self.restarts.at(stream).inc()
 
-    def on_progress(self, progress: Mapping[str, Any]) -> None:
+    def on_progress(self, progress: QueryProgress) -> None:
         """Process a progress report of Spark (StreamingQueryProgress as JSON)."""
         query = str(progress.get("name") or "unnamed")
         rows = int(progress.get("numInputRows") or 0)
@@ -189,7 +190,7 @@ class Family:
             self.at(*labels, value).set(value == chosen)
 
 
-def behind(progress: Mapping[str, Any]) -> int:
+def behind(progress: QueryProgress) -> int:
     """Records after the end of the batch: latest minus end offset, over all partitions."""
     return sum(
         max(0, int(latest) - int(ends.get(topic, {}).get(partition, latest)))
@@ -200,8 +201,8 @@ def behind(progress: Mapping[str, Any]) -> int:
     )
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+def _mapping(offsets: Offsets | None) -> Offsets:
+    return offsets if isinstance(offsets, Mapping) else {}
 
 
 def reference(metrics: Metrics) -> str:

@@ -9,9 +9,10 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from trueup.streams.rows import Row
+from trueup.streams.progress import QueryProgress
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.fields import StatusFields
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ class StreamStatus:
 class Finding:
     """One difference from the declared state."""
 
-    about: Mapping[str, Any]
+    about: Row
     """The names of the resource by noun, such as {"ledger": 7}."""
     verdict: str
     rule: str
@@ -72,7 +73,7 @@ class Finding:
     since_ms: int | None
     stage: str = ""
     """The stage of the action on the resource; empty if there is no action."""
-    more: Mapping[str, Any] = field(default_factory=dict)
+    more: Row = field(default_factory=dict)
     """Further fields of the JSON of the finding."""
 
 
@@ -98,13 +99,13 @@ class PlanRow:
     rule: str
     reason: str
     stage: str
-    about: Mapping[str, Any]
+    about: Row
     """The names of the resource by noun, such as {"ledger": 7}."""
     next_ms: int | None = None
     """The time of the next attempt in ms since the epoch; None if no time is set."""
-    requirements: Mapping[str, Any] = field(default_factory=dict)
+    requirements: Row = field(default_factory=dict)
     """The preconditions that are checked when the action is executed."""
-    evidence: Mapping[str, Any] = field(default_factory=dict)
+    evidence: Row = field(default_factory=dict)
     measured: Mapping[str, int | None] = field(default_factory=dict)
     """The numbers of copies and racks, for an action on a ledger."""
 
@@ -145,7 +146,7 @@ class Stream(ABC):
         """Release the resources that the last batch needed."""
         return
 
-    def progressed(self, query: str, progress: Mapping[str, Any]) -> None:  # noqa: ARG002 - see begin
+    def progressed(self, query: str, progress: QueryProgress) -> None:  # noqa: ARG002 - see begin
         """Handle a progress report of Spark. Called for every query."""
         return
 
@@ -157,19 +158,19 @@ class Stream(ABC):
     def status(self, now_ms: int) -> StreamStatus:
         """Its part of the status."""
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:
         """The rows of one of its nouns. ``query``: the parameters that the noun declares."""
-        raise LookupError(f"the stream {self.name} lists no {noun}: {dict(query)}")
+        raise LookupError(f"the stream {self.name} lists no {noun}: {query}")
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+    def describe(self, noun: str, names: Names) -> Row | list[Row]:
         """The details of one resource, an object or rows. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} describes no {noun}: {dict(names)}")
 
-    def added(self, noun: str, described: Mapping[str, Any]) -> Row:  # noqa: ARG002 - for streams that add any
+    def added(self, noun: str, described: Row) -> Row:  # noqa: ARG002 - for streams that add any
         """Fields that it adds to what another stream described."""
         return {}
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    def execute(self, verb: str, names: Names, arguments: Row) -> Row | list[Row]:
         """Execute one of its verbs. ``names``: the variables of its path. Raises `Refused`."""
         raise LookupError(f"the stream {self.name} has no verb {verb}: {dict(names)}, {dict(arguments)}")
 
@@ -229,7 +230,7 @@ def plan_json(row: PlanRow) -> Row:
     }
 
 
-def _names(about: Mapping[str, Any]) -> str:
+def _names(about: Row) -> str:
     return " ".join(str(name) for name in about.values() if name not in (None, ""))
 
 

@@ -3,10 +3,11 @@
 import threading
 from collections.abc import Mapping
 from math import isfinite, nan
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.signs import Total
 
 EVERY_S, KEPT_H = 15.0, 6
@@ -20,7 +21,7 @@ class Trends:
     def __init__(self, kept: int = KEPT) -> None:
         self._lock = threading.Lock()
         self._at_ms = np.zeros(kept, np.int64)
-        self._series: dict[str, dict[str, Any]] = {}
+        self._series: dict[str, dict[str, NDArray[np.float64]]] = {}
         self._totals: dict[tuple[str, str], tuple[int, float]] = {}
         self._count = 0
 
@@ -37,7 +38,7 @@ class Trends:
                     self._ring(stream, name)[at] = self._value(now_ms, (stream, name), value)
             self._count += 1
 
-    def of(self, stream: str) -> dict[str, Any]:
+    def of(self, stream: str) -> Row:
         """at_ms: the times of the samples, oldest first; series: by name its numbers, null where there is none."""
         with self._lock:
             order = self._order()
@@ -49,11 +50,11 @@ class Trends:
             "series": {name: [v if isfinite(v) else None for v in values] for name, values in rings.items()},
         }
 
-    def _order(self) -> Any:
+    def _order(self) -> NDArray[np.int64]:
         kept = len(self._at_ms)
         return np.arange(max(0, self._count - kept), self._count) % kept
 
-    def _ring(self, stream: str, name: str) -> Any:
+    def _ring(self, stream: str, name: str) -> NDArray[np.float64]:
         return self._series.setdefault(stream, {}).setdefault(name, np.full(len(self._at_ms), nan))
 
     def _value(self, now_ms: int, key: tuple[str, str], value: float) -> float:

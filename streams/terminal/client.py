@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from trueup.state.common.errors import BadSettings, Retry, TrueupError
+from trueup.streams.rows import Row
 from trueup.streams.runtime.headers import INCOMPLETE, TOKEN, TOTAL, USER
 
 CONNECT_S, READ_S = 2.0, 30.0
@@ -35,7 +36,7 @@ class ApiError(TrueupError):
 class ListResponse(NamedTuple):
     """A list from the application."""
 
-    rows: list[dict[str, Any]]
+    rows: list[Row]
     total: int
     """The number of rows without the limit."""
     incomplete: str

@@ -25,7 +25,7 @@ from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.journal.history import ANONYMOUS, ITSELF, WHO
-from trueup.streams.rows import Row
+from trueup.streams.rows import Row, RowQuery
 from trueup.streams.runtime.descriptor import Noun, ResourceKind, Verb
 from trueup.streams.runtime.format import bounded
 from trueup.streams.runtime.headers import INCOMPLETE, TOTAL, USER
@@ -53,7 +53,7 @@ class BoundedJson(DefaultJSONProvider):
 
     sort_keys = False
 
-    def dumps(self, obj: Any, **kwargs: Any) -> str:
+    def dumps(self, obj: object, **kwargs: Any) -> str:
         """The value as JSON."""
         return super().dumps(bounded(obj, LONGEST), **kwargs)
 
@@ -148,12 +148,12 @@ def _probes(app: Flask, engine: Engine, metrics: Metrics, access: Access | None)
 
     @app.get("/metrics")
     def scrape() -> Response:
-        metrics.status(engine.status(), lambda noun: engine.rows(noun, {}))
+        metrics.status(engine.status(), lambda noun: engine.rows(noun, RowQuery()))
         return Response(metrics.text(), content_type=CONTENT_TYPE)
 
 
 def _reads(app: Flask, engine: Engine) -> None:
-    def read(name: str, say: Callable[[], Any]) -> None:
+    def read(name: str, say: Callable[[], object]) -> None:
         app.add_url_rule(f"/api/{name}", name, lambda: jsonify(say()))
 
     def rows(name: str, say: Callable[[], list[Row]]) -> None:
@@ -183,23 +183,23 @@ def _stream(name: str) -> str:
 def _rows(engine: Engine, noun: Noun) -> list[Row]:
     """The rows of a noun, with the parameters that it declares."""
     if not noun.limit and not noun.choices and not noun.selectors:
-        return engine.rows(noun.name, {})
+        return engine.rows(noun.name, RowQuery())
     _only(*noun.choices, *noun.selectors, *(["limit"] if noun.limit else []))
-    query: dict[str, Any] = {name: one_of(name, values) for name, values in noun.choices.items()}
-    query |= selected(noun.selectors)
-    return engine.rows(noun.name, query | ({"limit": _limit(noun.limit)} if noun.limit else {}))
+    choices = {name: one_of(name, values) for name, values in noun.choices.items()}
+    limit = _limit(noun.limit) if noun.limit else 0
+    return engine.rows(noun.name, RowQuery(limit, choices, **selected(noun.selectors)))
 
 
-def _thing(engine: Engine, thing: ResourceKind, **names: Any) -> Response:
-    ids = {name: id_of(name, names[name]) for name in thing.ids}
+def _thing(engine: Engine, thing: ResourceKind, **names: str | int) -> Response:
+    ids = {name: id_of(name, str(names[name])) for name in thing.ids}
     return jsonify(engine.describe(thing.name, {**names, **ids}))
 
 
-def _order(engine: Engine, verb: Verb, **names: Any) -> Response:
+def _order(engine: Engine, verb: Verb, **names: str | int) -> Response:
     body = body_of_request()
     if (arguments := verb.read(body)) is None:
         raise Rejected(400, verb.form, shown(body), verb.todo)
-    ids = {name: id_of(name, names[name]) for name in verb.ids}
+    ids = {name: id_of(name, str(names[name])) for name in verb.ids}
     return jsonify(engine.execute(verb.name, {**names, **ids}, arguments))
 
 

@@ -7,10 +7,10 @@ Values are plain data that convert to JSON directly. Times are ms since the epoc
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Protocol
 
 from trueup.state.common.rules import Rule
-from trueup.streams.rows import Row
+from trueup.streams.rows import Names, Row, RowQuery
 
 VERDICTS = ("true", "drifted", "blocked", "unknown")
 _ANY: Mapping[str, str] = MappingProxyType({})
@@ -62,7 +62,7 @@ class Engine(Protocol):
         (bool); for replicas of a ledger copies, racks and version are None, and the fields of damages in `describe` are
         added."""
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:
         """The rows of a noun of a stream. ``query``: the parameters that the noun declares.
 
         ledgers: ledger, verdict, rule, state, ensemble, quorum, fragments, copies, racks, since_ms, marked, held; with
@@ -87,7 +87,7 @@ class Engine(Protocol):
         strategy, skew, rule, reason, at_ms.
         """
 
-    def describe(self, noun: str, names: Mapping[str, Any]) -> Any:
+    def describe(self, noun: str, names: Names) -> Row | list[Row]:
         """The details of one resource of a stream. Raises `Refused` if it does not exist.
 
         ledger, read at the call: ledger, state, ensemble, quorum, ack_quorum, version, mzxid, ctime_ms, last_entry,
@@ -112,7 +112,7 @@ class Engine(Protocol):
         directories [rows of directories], moves [of the plan], largest [topic, partition, path, bytes].
         """
 
-    def execute(self, verb: str, names: Mapping[str, Any], arguments: Mapping[str, Any]) -> Any:
+    def execute(self, verb: str, names: Names, arguments: Row) -> Row | list[Row]:
         """Execute a verb of a stream. Raises `Refused`.
 
         reset: continue a link at other source offsets (``to``: earliest, latest or a number), for all its partitions or

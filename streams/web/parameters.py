@@ -1,11 +1,11 @@
 """Checks of what a request names in its path, parameters and body, for the API and the pages."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from flask import request
 
 from trueup.state.common.options import shown
+from trueup.streams.rows import Row
 from trueup.streams.web.engine import SELECTORS
 from trueup.streams.web.guard import Rejected
 
@@ -34,7 +34,7 @@ def selected(names: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def body_of_request() -> dict[str, Any]:
+def body_of_request() -> Row:
     """The JSON object in the body. Raises `Rejected`."""
     try:
         found = request.get_json(silent=True)

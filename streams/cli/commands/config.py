@@ -2,13 +2,13 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import near
 from trueup.streams.cli import configuration
+from trueup.streams.rows import Row
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget, segment
 from trueup.streams.terminal.out import Column
@@ -46,7 +46,7 @@ def get_(api: ApiTarget, output: str, key: str | None) -> None:
         click.echo(_plain(known[key]))
 
 
-def _show(found: dict[str, Any], output: str) -> None:
+def _show(found: Row, output: str) -> None:
     rows = [{"key": name, **entry} for name, entry in found["live"].items()]
     columns = [
         Column("KEY", lambda r: r["key"]),

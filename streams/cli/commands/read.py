@@ -6,13 +6,14 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from trueup.state.common.errors import Stop
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.cli import configuration
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 from trueup.streams.terminal import client, codes, options, out
 
@@ -139,7 +140,7 @@ def _print(found: "Iterator[TopicMessage]", output: str) -> None:
         click.echo(_LINE.format(_id(one), *shown).rstrip())
 
 
-def as_record(one: "TopicMessage") -> dict[str, Any]:
+def as_record(one: "TopicMessage") -> Row:
     """A message as the object that -o json prints."""
     message = one.message
     return {

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,6 +15,7 @@ from trueup.streams.catalog import STREAMS
 from trueup.streams.cli import configuration
 from trueup.streams.cli.commands.doctor import examined
 from trueup.streams.cli.commands.installation import versions
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import size
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget
@@ -88,7 +88,7 @@ def _parts(app: Api) -> Iterator[tuple[str, Read]]:
     yield "metrics.txt", app.metrics
 
 
-def _doctor(path: Path | None, pairs: tuple[str, ...]) -> list[dict[str, Any]]:
+def _doctor(path: Path | None, pairs: tuple[str, ...]) -> list[Row]:
     return [asdict(check) for check in examined(configuration.settings(path, pairs), lambda _: None, skip_spark=True)]
 
 

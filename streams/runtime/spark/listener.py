@@ -2,10 +2,11 @@
 
 import json
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.sql.streaming import StreamingQueryListener
 from pyspark.sql.streaming.listener import QueryIdleEvent, QueryProgressEvent, QueryStartedEvent, QueryTerminatedEvent
+
+from trueup.streams.progress import QueryProgress
 
 
 class Listener(StreamingQueryListener):
@@ -19,7 +20,7 @@ class Listener(StreamingQueryListener):
 
     def __init__(
         self,
-        seen: Callable[[dict[str, Any]], None],
+        seen: Callable[[QueryProgress], None],
         alive: Callable[[str], None] = lambda _: None,
         clock: Callable[[], int] = lambda: 0,
         guard: Callable[[Callable[[], None]], None] = lambda act: act(),
@@ -27,16 +28,17 @@ class Listener(StreamingQueryListener):
     ) -> None:
         self._seen, self._on_alive, self._clock, self._guard, self._idle = seen, alive, clock, guard, idle
         self._names: dict[str, str] = {}
-        self.last: dict[str, dict[str, Any]] = {}
+        self.last: dict[str, QueryProgress] = {}
         self.last_event_ms: dict[str, int] = {}
 
     def _alive(self, query: str) -> None:
         self.last_event_ms[query] = self._clock()
         self._on_alive(query)
 
-    def _progressed(self, progress: dict[str, Any]) -> None:
-        self.last[progress["name"]] = progress
-        self._alive(progress["name"])
+    def _progressed(self, progress: QueryProgress) -> None:
+        name = str(progress["name"])
+        self.last[name] = progress
+        self._alive(name)
         self._seen(progress)
 
     def _rested(self, query: str) -> None:

@@ -2,16 +2,16 @@
 
 from collections.abc import Mapping, Sequence
 from string import Formatter
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trueup.state.access.tokens import Role
 from trueup.streams.catalog import STREAMS
+from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Descriptor
 from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING
 from trueup.streams.web.roles import of_key
 
-Row = Mapping[str, Any]
 MODES = {
     "observe": "Trueup then only reports findings, and changes nothing",
     "approve": "Each change then waits for an approval",
@@ -27,7 +27,7 @@ class Button(NamedTuple):
     label: str
     method: str
     path: str
-    body: Mapping[str, Any]
+    body: Row
     says: str
     """A text that says what the request will do."""
     role: Role
@@ -74,7 +74,7 @@ def _mode(owner: str, mode: str, present: str) -> Button:
     return _setting(mode, f"{owner}.mode", mode, says, mode == present)
 
 
-def _setting(label: str, key: str, value: Any, says: str, pressed: bool = False) -> Button:
+def _setting(label: str, key: str, value: object, says: str, pressed: bool = False) -> Button:
     says = f"{says.rstrip('.')}. The value is written to the config topic, and stays after a restart."
     return Button(label, "PUT", f"/api/config/{key}", {"value": value}, says, of_key(key), pressed)
 

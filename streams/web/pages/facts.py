@@ -2,8 +2,9 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from trueup.streams.rows import Row
 from trueup.streams.runtime.format import age, since, size
 from trueup.streams.runtime.signs import Total
 
@@ -34,7 +35,7 @@ def words(name: str) -> str:
     return WORDS.get(name) or name.removesuffix("_ms").replace("_", " ")
 
 
-def text(name: str, value: Any, now_ms: int) -> str:
+def text(name: str, value: object, now_ms: int) -> str:
     """The value of a field for a reader."""
     match value:
         case _ if value in (None, "", [], {}):  # the pattern {} matches every mapping
@@ -64,12 +65,12 @@ def _time(ms: int, now_ms: int) -> str:
     return f"in {age(ms - now_ms)}" if ms > now_ms else f"{since(now_ms, ms)} ago"
 
 
-def _item(value: Any, now_ms: int) -> str:
+def _item(value: object, now_ms: int) -> str:
     parts = value.items() if isinstance(value, dict) else [("", value)]
     return " ".join(text(name, part, now_ms) for name, part in parts if part not in (None, ""))
 
 
-def facts(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> list[tuple[str, str]]:
+def facts(found: Row, now_ms: int, shown: Collection[str] = ()) -> list[tuple[str, str]]:
     """The single values of a description. Empty ones are left out, and those that the page shows elsewhere."""
     return [
         (words(name), text(name, value, now_ms))
@@ -78,7 +79,7 @@ def facts(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) ->
     ]
 
 
-def tables(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -> Iterator[FactTable]:
+def tables(found: Row, now_ms: int, shown: Collection[str] = ()) -> Iterator[FactTable]:
     """The lists of rows in a description, likewise. Columns without a value are left out."""
     for name, rows in found.items():
         if name not in shown and _is_rows(rows):
@@ -87,7 +88,7 @@ def tables(found: Mapping[str, Any], now_ms: int, shown: Collection[str] = ()) -
             yield FactTable(words(name), [words(key) for key in columns], cells, max(0, len(rows) - ROWS))
 
 
-def _is_rows(value: Any) -> bool:
+def _is_rows(value: object) -> bool:
     return isinstance(value, list) and bool(value) and all(isinstance(row, dict) for row in value)
 
 
@@ -108,7 +109,7 @@ class Spark(NamedTuple):
     """The largest number of the series."""
 
 
-def sparks(trends: Mapping[str, Any], numbers: Mapping[str, float]) -> list[Spark]:
+def sparks(trends: Row, numbers: Mapping[str, float]) -> list[Spark]:
     """The series of `Engine.trends`. Each of at most `POINTS` points is the largest number of its time. ``numbers``:
     the present numbers, as samples are older than the rest of the page; only samples contain the growth of a
     `Total`."""

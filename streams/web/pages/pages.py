@@ -8,13 +8,14 @@ from typing import Any
 from urllib.parse import quote
 
 from flask import Flask, Response, g, redirect, render_template, request
+from flask.typing import ResponseReturnValue
 from jinja2 import FileSystemLoader
 
 from trueup.state.access.tokens import Role
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
-from trueup.streams.rows import Row
+from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.descriptor import Descriptor, PageSection, ResourceKind
 from trueup.streams.runtime.format import age, ago, cut, many, short, since, size
 from trueup.streams.runtime.stream import AWAITING, LimitedRows
@@ -63,7 +64,7 @@ class Pages:
             "quote": quote,
         }
         app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
-        views: Mapping[str, Callable[..., Any]] = {
+        views: Mapping[str, Callable[..., ResponseReturnValue]] = {
             "/": self._overview,
             "/findings": self._findings,
             "/plan": self._plan,
@@ -78,7 +79,9 @@ class Pages:
             app.add_url_rule(f"/{thing.path}", f"page {thing.name}", partial(self._answer, self._thing, stream, thing))
         app.add_url_rule("/static/<name>", "file", file)
 
-    def _answer(self, view: Callable[..., Any], *known: Any, **names: Any) -> Any:
+    def _answer(
+        self, view: Callable[..., ResponseReturnValue], *known: object, **names: str | int
+    ) -> ResponseReturnValue:
         """The page, or a page with the reason why there is none."""
         try:
             return view(*known, **names)
@@ -183,7 +186,7 @@ class Pages:
         if section.template == GENERIC:
             rows = self._found(section.name, found)
         else:
-            rows = section.shape(_or_none(lambda: self._engine.rows(section.noun, {}))) if section.noun else []
+            rows = section.shape(_or_none(lambda: self._engine.rows(section.noun, RowQuery()))) if section.noun else []
         return render_template(
             section.template,
             status=status,
@@ -266,7 +269,7 @@ class Pages:
     def _racks(self) -> Response:
         if not self._status()["watches_ledgers"]:
             raise Refused("a BookKeeper cluster that is observed", "none", "set cluster.zookeeper")
-        bookies = self._engine.rows("bookies", {})
+        bookies = self._engine.rows("bookies", RowQuery())
         racks: dict[str, list[Row]] = {}
         for bookie in sorted(bookies, key=lambda b: (b["rack"], b["bookie"])):
             racks.setdefault(bookie["rack"], []).append(bookie)
@@ -292,8 +295,8 @@ class Pages:
             sparks=self._sparks(stream, status) if running else [],
         )
 
-    def _thing(self, stream: Descriptor, thing: ResourceKind, **names: Any) -> Response:
-        names |= {name: id_of(name, names[name]) for name in thing.ids}
+    def _thing(self, stream: Descriptor, thing: ResourceKind, **path: str | int) -> Response:
+        names: Names = {**path, **{name: id_of(name, str(path[name])) for name in thing.ids}}
         description, missing = self._described(thing, names)
         now_ms = self._status()["now_ms"]
         shown = {thing.name, *names, *thing.shown, *SHOWN}
@@ -321,7 +324,7 @@ class Pages:
         page.status_code = HTTPStatus.NOT_FOUND if missing else HTTPStatus.OK
         return page
 
-    def _described(self, thing: ResourceKind, names: Row) -> tuple[Row, Refused | None]:
+    def _described(self, thing: ResourceKind, names: Names) -> tuple[Row, Refused | None]:
         """The description of a resource, or why there is none: what was done with it is still known."""
         try:
             found = self._engine.describe(thing.name, names)
@@ -329,13 +332,13 @@ class Pages:
             return {}, error
         return found if isinstance(found, dict) else {thing.name: found}, None
 
-    def _search(self) -> Any:
+    def _search(self) -> ResponseReturnValue:
         asked = _asked("q")
         if asked.isdecimal() and self._status()["watches_ledgers"]:
             return redirect(f"/ledgers/{asked}", 303)
         found = dict[str, str]()
         for noun in (noun.name for stream in self._running() for noun in stream.lists if not noun.limit):
-            for row in _or_none(lambda noun=noun: self._engine.rows(noun, {})):  # type: ignore[misc]
+            for row in _or_none(lambda noun=noun: self._engine.rows(noun, RowQuery())):  # type: ignore[misc]
                 if _says(row, asked) and (page := resources.page_and_title(row)):
                     found[page[0]] = page[1]
         if len(found) == 1:
@@ -343,12 +346,12 @@ class Pages:
         return self._render("search.html", "", asked=asked, found=dict(list(found.items())[:FOUND]), total=len(found))
 
 
-def _says(row: Mapping[str, Any], asked: str) -> bool:
+def _says(row: Row, asked: str) -> bool:
     """Whether a row contains the text. Times are left out: nobody searches for a part of their milliseconds."""
     return asked.lower() in str([value for name, value in row.items() if not name.endswith("_ms")]).lower()
 
 
-def sections(streams: Any) -> dict[str, PageSection]:
+def sections(streams: Iterable[Descriptor]) -> dict[str, PageSection]:
     """The sections of the streams, by name. A stream without sections has one with its counts and findings."""
     own = [section for stream in streams for section in stream.page or [PageSection(stream.name, GENERIC)]]
     return {section.name: section for section in own}
@@ -363,7 +366,7 @@ def _asked(name: str) -> str:
     return request.args.get(name, "").strip()[:LONGEST]
 
 
-def _cut(value: Any) -> Any:
+def _cut(value: object) -> object:
     return cut(value, LONGEST) if type(value) is str else value
 
 

@@ -1,13 +1,11 @@
 """The resources that have a page, and which of them a row concerns."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 from urllib.parse import quote
 
 from trueup.streams.catalog import STREAMS
+from trueup.streams.rows import Names, Row
 from trueup.streams.runtime.descriptor import Descriptor, ResourceKind
-
-Row = Mapping[str, Any]
 
 
 def with_page() -> Iterator[tuple[Descriptor, ResourceKind]]:
@@ -15,7 +13,7 @@ def with_page() -> Iterator[tuple[Descriptor, ResourceKind]]:
     return ((stream, thing) for stream in STREAMS for thing in stream.things if thing.names is not None)
 
 
-def concerns(thing: ResourceKind, row: Row, names: Row) -> bool:
+def concerns(thing: ResourceKind, row: Row, names: Names) -> bool:
     """Whether a row concerns the resource with these names."""
     found = thing.names(row) if thing.names else None
     return found is not None and {**found} == {**names}
@@ -34,7 +32,7 @@ def page_and_title(row: Row) -> tuple[str, str] | None:
     return None
 
 
-def page_of(thing: ResourceKind, names: Row) -> str:
+def page_of(thing: ResourceKind, names: Names) -> str:
     """The address of the page of a resource."""
     parts = []
     for part in thing.path.split("/"):
@@ -43,6 +41,6 @@ def page_of(thing: ResourceKind, names: Row) -> str:
     return "/" + "/".join(parts)
 
 
-def title(thing: ResourceKind, names: Row) -> str:
+def title(thing: ResourceKind, names: Names) -> str:
     """The resource in words: ledger 7, broker east/1."""
     return f"{thing.name} {'/'.join(str(value) for value in names.values())}"

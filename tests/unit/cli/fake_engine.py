@@ -28,6 +28,7 @@ from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.catalog import STREAMS
 from trueup.streams.replication.rows import by_topic
+from trueup.streams.rows import RowQuery
 from trueup.streams.runtime.stream import LimitedRows
 from trueup.streams.web.engine import SELECTORS
 
@@ -180,10 +181,10 @@ class FakeEngine:
             self.state = self.upcoming.pop(0)
         return deepcopy(self.state)
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[dict[str, Any]]:
-        asked = {"limit": query["limit"]} if "limit" in query else {}
-        asked |= {"every": query["all"] == "true"} if noun == "ledgers" else {}
-        asked |= {name: query[name] for name in SELECTORS if name in query}
+    def rows(self, noun: str, query: RowQuery) -> list[dict[str, Any]]:
+        asked: dict[str, Any] = {"limit": query.limit} if query.limit else {}
+        asked |= {"every": query.choices["all"] == "true"} if noun == "ledgers" else {}
+        asked |= {name: value for name in SELECTORS if (value := getattr(query, name)) is not None}
         found: list[dict[str, Any]] = getattr(self, noun.replace("-", "_"))(**asked)
         return found
 

@@ -26,7 +26,7 @@ from trueup.streams.journal.codec import decode, encode
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.topic import INSTANCES, JournalTopic
-from trueup.streams.rows import Row
+from trueup.streams.rows import Row, RowQuery
 from trueup.streams.runtime.checks import ok
 from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.descriptor import Descriptor, Noun, ResourceKind, Verb
@@ -63,9 +63,9 @@ class Tally(Stream):
             "approve", counts={"true": 1, "drifted": 1}, sources=[ObservationSource("piles", "up", 5, "two")]
         )
 
-    def rows(self, noun: str, query: Mapping[str, Any]) -> list[Row]:
-        chosen = {name: holds for name, holds in self._piles.items() if query.get("bookie", name) == name}
-        return [{"pile": name, "holds": holds} for name, holds in chosen.items()][: query["limit"]]
+    def rows(self, noun: str, query: RowQuery) -> list[Row]:
+        chosen = {name: holds for name, holds in self._piles.items() if query.bookie in (None, name)}
+        return [{"pile": name, "holds": holds} for name, holds in chosen.items()][: query.limit]
 
     def describe(self, noun: str, names: Mapping[str, Any]) -> Mapping[str, Any]:
         if names["name"] not in self._piles:

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+Array = NDArray[Any]
 
-def spans(starts: NDArray[Any], ends: NDArray[Any]) -> NDArray[Any]:
+
+def spans(starts: Array, ends: Array) -> Array:
     """The positions start .. end - 1 of each pair, concatenated: int64."""
     sizes = ends - starts
     jump = np.repeat(starts - np.concatenate([[0], np.cumsum(sizes)[:-1]]), sizes)

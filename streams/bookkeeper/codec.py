@@ -4,25 +4,24 @@ Ledgers are encoded directly from the columns in which the connector reads them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
-from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, entries_of
+from trueup.state.bookkeeper.ledgers import EMPTY, Column, Ledgers, entries_of
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
-from trueup.state.common.arrays import spans
+from trueup.state.common.arrays import Array, spans
 from trueup.streams.bookkeeper.topics import LEDGERS, TOPOLOGY, TOPOLOGY_KEY
 from trueup.streams.journal.codec import checked, encode
 from trueup.streams.journal.decode import BodyReader
 from trueup.streams.journal.encode import BodyWriter, blob, long, text
 from trueup.streams.journal.signing import Signer
+from trueup.streams.journal.topic import Record
 
 if TYPE_CHECKING:
     from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch  # tasks decode records and need no connector
 
-Array = NDArray[Any]
 _SCALARS = range(11)
 
 
@@ -75,7 +74,7 @@ def _map(custom: Mapping[str, bytes]) -> bytes:
     return b"".join([long(len(pairs)), *pairs, long(0)]) if pairs else long(0)
 
 
-def ledgers_of(bodies: Sequence[bytes]) -> tuple[Any, Ledgers]:
+def ledgers_of(bodies: Sequence[bytes]) -> tuple[Column, Ledgers]:
     """The ids of ledgers, and their records. Raises `BadBytes`."""
     rows = ledger_rows(bodies)
     return rows.ledger, rows
@@ -134,11 +133,11 @@ def fragment_members(read: BodyReader, fragments: Array, ensemble: Array) -> tup
     return first_entry, *read.texts(starts, sizes)
 
 
-def topology_record(topology: Topology) -> dict[str, Any]:
+def topology_record(topology: Topology) -> dict[str, object]:
     """A topology as a record of its topic."""
     names = ("epoch", "at_ms", "min_racks", "enforce_min_racks", "held", "released", "collect_ms", "restarted")
     keys = ("id", "rack", "status", "since_ms", "registered_zxid", "begun_zxid", "was")
-    record: dict[str, Any] = {name: getattr(topology, name) for name in names}
+    record: dict[str, object] = {name: getattr(topology, name) for name in names}
     bookies = [{k: getattr(b, k) for k in keys} for b in topology.bookies]
     return {**record, "bookies": bookies, "held_bookies": [b.id for b in topology.bookies if b.held]}
 
@@ -148,7 +147,7 @@ def topology_bytes(topology: Topology) -> bytes:
     return encode(TOPOLOGY, topology_record(topology))
 
 
-def topology_of(record: dict[str, Any]) -> Topology:
+def topology_of(record: Record) -> Topology:
     """The inverse of `topology_record`."""
     rest, held = dict(record), {*record["held_bookies"]}
     del rest["held_bookies"]

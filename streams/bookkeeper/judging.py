@@ -6,8 +6,10 @@ from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch
+from trueup.state.bookkeeper.ledgers import Column
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.judging import Positions, Queue, WaitingLedgers
@@ -90,7 +92,7 @@ class Judging:
             return self._queue.waiting if self._queue.started else None
 
 
-def _ledgers(observations: LedgerBatch | Iterable[Observation]) -> tuple[Any, Any]:
+def _ledgers(observations: LedgerBatch | Iterable[Observation]) -> tuple[Column, NDArray[np.bool_]]:
     """Ids, and whether each ledger exists."""
     if isinstance(observations, LedgerBatch):
         return observations.ledgers.ledger, observations.ledgers.state != LedgerState.GONE

@@ -3,8 +3,7 @@ every start, so that a ZooKeeper restored from an older copy is detected."""
 
 import json
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 
@@ -15,6 +14,7 @@ from trueup.state.common.errors import TrueupError
 from trueup.streams.bookkeeper.topics import LEDGERS, REACHED
 from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import Record
 
 log = logging.getLogger(__name__)
 KEY = b"zookeeper"
@@ -71,7 +71,7 @@ def _observed(journal: Journal) -> tuple[int, str]:
     return found
 
 
-def observed(record: Mapping[str, Any]) -> tuple[int, str]:
+def observed(record: Record) -> tuple[int, str]:
     """A record of the topic as the last observed zxid and the identity of the cluster."""
     value = json.loads(record["value"])
     return int(value["zxid"]), str(value["instance"])

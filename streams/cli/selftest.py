@@ -16,8 +16,7 @@ from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.codec import topology_bytes
 from trueup.streams.bookkeeper.topics import LEDGERS
 from trueup.streams.journal.codec import encode, ledger_key
-from trueup.streams.placement.query import LEDGER, TOPOLOGY, answer_of, fold
-from trueup.streams.rows import Row
+from trueup.streams.placement.query import LEDGER, TOPOLOGY, AnswerRow, answer_of, fold
 from trueup.streams.runtime.spark.checkpoints import folder_of, forget
 from trueup.streams.runtime.spark.cluster import task_slots
 from trueup.streams.runtime.spark.session import session
@@ -78,7 +77,7 @@ def try_operator(spark: SparkSession, place: str) -> None:
     rows = [(LEDGER, ledger_key(1), encode(LEDGERS, _LEDGER)), (TOPOLOGY, b"topology", topology_bytes(topology))]
     records = "kind int, key binary, value binary"
     spark.createDataFrame(rows, records).coalesce(1).write.parquet(f"{place}/records")
-    results: list[Row] = []
+    results: list[AnswerRow] = []
     query = (
         fold(spark.readStream.schema(records).parquet(f"{place}/records"), 1)
         .writeStream.outputMode("update")

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from trueup.state.common.errors import Retry
 from trueup.state.instance.journal_topics import (
@@ -25,7 +25,8 @@ from trueup.state.instance.journal_topics import (
 )
 from trueup.streams.config.live import Live, written
 from trueup.streams.journal.history import ITSELF
-from trueup.streams.journal.topic import CONFIG, declared
+from trueup.streams.journal.topic import CONFIG, Put, declared
+from trueup.streams.rows import Row
 
 log = logging.getLogger(__name__)
 CHECK_S = 10.0
@@ -49,7 +50,7 @@ class JournalTopicAdmin(Protocol):
     def begin(self, what: str) -> int:
         """The first offset of partition 0 of a topic."""
 
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+    def put(self, records: Iterable[Put]) -> None:
         """Write records."""
 
 
@@ -157,7 +158,7 @@ class JournalTopics:
         found = self._content().get(self._config, "")
         return found if isinstance(found, str) else ""
 
-    def _content(self) -> dict[str, Any]:
+    def _content(self) -> Row:
         """The file; empty if it does not exist or is damaged: then only the topic itself tells."""
         try:
             with self._file.open("rb") as opened:

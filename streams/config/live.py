@@ -10,7 +10,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from trueup.state.common.errors import BadSettings, TrueupError
 from trueup.state.common.options import MODES
@@ -18,7 +18,7 @@ from trueup.state.settings.settings import Settings, change, exceeds, live_keys,
 from trueup.streams.journal.history import ITSELF, TOPIC, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal, JournalRecord
-from trueup.streams.journal.topic import CONFIG
+from trueup.streams.journal.topic import CONFIG, Put
 
 log = logging.getLogger(__name__)
 APPLY_S = 5.0
@@ -26,7 +26,7 @@ LONGEST_NAME = 200
 T = TypeVar("T")
 
 
-def written(name: str, text: str | None, at_ms: int, by: str) -> tuple[str, bytes, dict[str, object] | None]:
+def written(name: str, text: str | None, at_ms: int, by: str) -> Put:
     """The record of a live key for `Journal.put`. ``text``: the value as JSON; None removes the record."""
     record: dict[str, object] = {"name": name, "value": text, "at_ms": at_ms, "by": by}
     return CONFIG, name.encode(), None if text is None else record
@@ -45,7 +45,7 @@ class Live:
         self._base, self._journal, self._clock, self._history = base, journal, clock, history
         self._own: Counter[tuple[str, str | None]] = Counter()
         self._following = False
-        self._overlay: dict[str, Any] = {}
+        self._overlay: dict[str, object] = {}
         self._newest: dict[bytes, int] = {}
         self._changed = threading.Condition()
         self.now = self._chosen = base
@@ -78,7 +78,7 @@ class Live:
             log.warning("every mode is observe" if why else "the modes apply", extra={"problem": why})
             self._notify()
 
-    def set(self, name: str, value: Any) -> Any:
+    def set(self, name: str, value: object) -> object:
         """Publish a change and wait until it is effective here. Returns the new value. None restores the file's value,
         or removes the refused record of a key that is not a live one, such as of a link that is not declared any more;
         then there is no value."""

@@ -2,7 +2,6 @@
 deletion, and confirmation by the bookies."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
 
 from trueup.connectors.bookkeeper.metadata import queries
 from trueup.connectors.bookkeeper.metadata.layout import BookKeeperPaths as LedgerPaths
@@ -27,6 +26,7 @@ from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.target import DeletionItem, DeletionResult, items_of
 from trueup.streams.deletion.topics import OWNERS
 from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import Record
 from trueup.streams.runtime.format import many
 
 
@@ -177,7 +177,7 @@ def record_of(node: Pointers) -> dict[str, object]:
     return {**values, "ledgers": list(node.ledgers), "dropped": list(node.dropped), "status": int(node.status)}
 
 
-def referencing(nodes: Iterable[Pointers], before: Mapping[bytes, Any]) -> list[Pointers]:
+def referencing(nodes: Iterable[Pointers], before: Mapping[bytes, Record]) -> list[Pointers]:
     """The same; an unreadable node has the references of its record in ``before``, the records of ``owners`` by key. It
     may still have them, and the journal keeps only the newest record: a rebuilt view reads no other."""
     return [
@@ -202,7 +202,7 @@ def known(journal: Journal) -> tuple[dict[str, int], dict[str, int], int]:
     return found, ended, reached
 
 
-def node_of(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def node_of(record: Record) -> Record:
     """A record of the topic ``owners`` whose values are those of a node. Raises `ValueError`."""
     OwnerStatus(record["status"])
     return {name: record[name] for name in ("path", "status", "mzxid", "ledgers", "dropped")}

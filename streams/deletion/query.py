@@ -10,7 +10,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -112,15 +112,32 @@ def _parted(table: OwnedLedgerTable, kind: int, buckets: int) -> Iterator[tuple[
             yield number, kind, packed(OwnedLedgerTable(rows[mine], table.names, listed)).to_bytes()
 
 
-def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> dict[str, Any] | None:
+class LeaksRow(TypedDict):
+    """A row of `ANSWER`."""
+
+    bucket: NotRequired[int]
+    """Added by the operator."""
+    epoch: int
+    ledgers: int
+    leaks: bytes
+    names: str
+    elsewhere: bytes
+
+
+def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> LeaksRow | None:
     """Fold the rows of one batch into a bucket; returns its row of `ANSWER`."""
     ledgers, nodes, epoch = split(frames)
     leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
     if leaks is None:
         return None
     names = "\n".join(leaks.names)
-    found = {"leaks": leaks.rows.tobytes(), "names": names, "elsewhere": leaks.elsewhere.tobytes()}
-    return {"epoch": epoch, "ledgers": leaks.ledgers, **found}
+    return {
+        "epoch": epoch,
+        "ledgers": leaks.ledgers,
+        "leaks": leaks.rows.tobytes(),
+        "names": names,
+        "elsewhere": leaks.elsewhere.tobytes(),
+    }
 
 
 def split(frames: Iterator["pd.DataFrame"]) -> tuple[OwnedLedgerTable, OwnedLedgerTable, int]:
@@ -135,7 +152,7 @@ def split(frames: Iterator["pd.DataFrame"]) -> tuple[OwnedLedgerTable, OwnedLedg
     return joined(ledgers), joined(nodes), epoch
 
 
-def leaks_of(row: dict[str, Any]) -> tuple[int, int, Leaks]:
+def leaks_of(row: LeaksRow) -> tuple[int, int, Leaks]:
     """Bucket, epoch and contents of one row of the stream."""
     rows, elsewhere = np.frombuffer(row["leaks"], LEAK), np.frombuffer(row["elsewhere"], np.int64)
     return row["bucket"], row["epoch"], Leaks(rows, tuple(row["names"].split("\n")), row["ledgers"], elsewhere)

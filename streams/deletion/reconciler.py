@@ -10,7 +10,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -44,6 +44,7 @@ from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, WHO, History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import Record
 
 log = logging.getLogger(__name__)
 AT_ONCE = 500
@@ -388,13 +389,13 @@ def action_name(ledger: int, version: int, rule: str) -> str:
     return f"delete-objects-{ledger}" if rule in ORPHANS else f"delete-{ledger}-v{version}"
 
 
-def _record(ledger: int, deletion: Deletion | None) -> tuple[bytes, Any]:
+def _record(ledger: int, deletion: Deletion | None) -> tuple[bytes, object]:
     if deletion is None or deletion.stage in ENDS:
         return ledger_key(ledger), None
     return ledger_key(ledger), {**deletion._asdict(), "stage": deletion.stage.value}
 
 
-def deletion_of(value: Mapping[str, Any]) -> Deletion:
+def deletion_of(value: Record) -> Deletion:
     """The inverse of `_record`."""
     lists = {name: tuple(value[name]) for name in ("bookies", "pending")}
     return Deletion(**{**value, **lists, "stage": DeletionStage(value["stage"])})

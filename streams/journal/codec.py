@@ -6,7 +6,6 @@ earlier releases ignore them.
 
 import io
 import json
-from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
@@ -14,7 +13,7 @@ import fastavro
 
 from trueup.state.common.errors import BadBytes
 from trueup.streams.journal.ranges import Check, check_of
-from trueup.streams.journal.topic import topic_of
+from trueup.streams.journal.topic import Record, topic_of
 
 REMOVE = "it is skipped; `trueup journal repair` removes it"
 WRONG = (ValueError, EOFError, LookupError, ArithmeticError, MemoryError, TypeError, AttributeError, RecursionError)
@@ -33,7 +32,7 @@ def _schema(topic: str) -> Any:
 
 
 @cache
-def _earlier(topic: str) -> tuple[Any, Mapping[str, Any]]:
+def _earlier(topic: str) -> tuple[Any, Record]:
     """The schema without the fields that were appended, and their defaults; no defaults if there are none."""
     whole = json.loads(schema_text(topic))
     kept = [field for field in whole["fields"] if "appended" not in field]
@@ -42,7 +41,7 @@ def _earlier(topic: str) -> tuple[Any, Mapping[str, Any]]:
     return fastavro.parse_schema({**whole, "name": f"{whole['name']}Earlier", "fields": kept}), defaults
 
 
-def encode(topic: str, record: Any) -> bytes:
+def encode(topic: str, record: object) -> bytes:
     """The Avro body of one record: a mapping or a named tuple."""
     out = io.BytesIO()
     fastavro.schemaless_writer(out, _schema(topic), record._asdict() if hasattr(record, "_asdict") else record)

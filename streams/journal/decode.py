@@ -6,16 +6,14 @@ writes them (Avro permits several). Trailing fields that are not needed are not 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
-from trueup.state.common.arrays import spans
+from trueup.state.common.arrays import Array, spans
 from trueup.state.common.errors import BadBytes
 
-Array = NDArray[Any]
 _LONGEST = 10  # maximum bytes of a varint
 _TOP = np.uint64(0x8080_8080_8080_8080)
 _FOLDS = (
@@ -168,7 +166,7 @@ class BodyReader:
         self.check(to <= self._ends[rows], rows, "the rest of the record")
         self.at[rows] = to
 
-    def fit(self, column: Array, dtype: np.dtype[Any]) -> Array:
+    def fit(self, column: Array, dtype: np.dtype[np.integer]) -> Array:
         """The column of all rows in another type of integers. Raises `BadBytes` for a number that it cannot hold."""
         range_ = np.iinfo(dtype)
         if column.dtype != dtype and np.can_cast(dtype, column.dtype):

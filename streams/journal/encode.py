@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
+from trueup.state.common.arrays import Array
 from trueup.streams.journal.codec import encode, schema_text
 
-Array = NDArray[Any]
 FEW = 32
 """Up to this number, records are encoded one by one, which is faster."""
 _STRINGS = {"type": "array", "items": "string"}
@@ -97,7 +96,7 @@ def texts(values: tuple[str, ...]) -> bytes:
     return b"".join([long(len(values)), *map(text, values), long(0)]) if values else long(0)
 
 
-def coded(values: Sequence[Any] | Array, form: Callable[[Any], bytes] = text) -> tuple[Array, list[bytes]]:
+def coded(values: Sequence[object] | Array, form: Callable[[Any], bytes] = text) -> tuple[Array, list[bytes]]:
     """Values as codes into a table of distinct values, each encoded by ``form``."""
     table = {value: code for code, value in enumerate(dict.fromkeys(values))}
     if len(table) == 1:  # as of most columns of text, such as the kind of an action
@@ -117,7 +116,7 @@ def encode_all(topic: str, records: Sequence[Any]) -> list[bytes]:
     return encode_columns(topic, {field.name: [record[field.name] for record in records] for field in fields})
 
 
-def encode_columns(topic: str, columns: Mapping[str, Sequence[Any] | Array]) -> list[bytes]:
+def encode_columns(topic: str, columns: Mapping[str, Sequence[object] | Array]) -> list[bytes]:
     """`encode_all` for records given as columns. All fields are longs, strings or arrays of strings, or one of these or
     null."""
     fields, count = _flat(topic), len(next(iter(columns.values())))

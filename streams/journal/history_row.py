@@ -1,7 +1,8 @@
 """A row of the history."""
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from trueup.streams.journal.topic import Record
 
 ACTIONS = "trueup.actions"
 """The logger of executed actions."""
@@ -27,6 +28,6 @@ class HistoryRow(NamedTuple):
     """The initiator of the action; empty for the initiator of the thread that adds the row."""
 
 
-def history_row(record: Mapping[str, Any]) -> HistoryRow:
+def history_row(record: Record) -> HistoryRow:
     """A record of the topic as a row."""
     return HistoryRow(**record)

@@ -25,7 +25,7 @@ from trueup.streams.journal.decode import check_keys, readable
 from trueup.streams.journal.encode import encode_all
 from trueup.streams.journal.seals import Seals
 from trueup.streams.journal.signing import Signer, keys_of
-from trueup.streams.journal.topic import CONFIG, HISTORY, declared, topic_of
+from trueup.streams.journal.topic import CONFIG, HISTORY, Put, declared, topic_of
 from trueup.streams.journal.unreadable import Unreadable
 
 log = logging.getLogger(__name__)
@@ -129,8 +129,8 @@ class Journal:
         """The number of offsets of the largest partition of a topic. Raises `Retry`."""
         return max(end - begin for begin, end in self.topics.ranges(self.topic(what)).values())
 
-    def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = FLUSH_S) -> None:
-        """Write (topic, key, record or None) and wait until all are acknowledged, for about ``within_s`` at most.
+    def put(self, records: Iterable[Put], within_s: float = FLUSH_S) -> None:
+        """Write these records and wait until all are acknowledged, for about ``within_s`` at most.
         Raises `Retry`, or `Stop` for a permanent error."""
         parts: list[Part] = []
         for what, some in groupby(records, key=itemgetter(0)):

@@ -12,11 +12,18 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from trueup.streams.rows import Row
+
 COMPACTED: Mapping[str, str] = MappingProxyType({"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.1"})
 IN_BULK = "tasks of Spark read millions of them, and an action is executed only if ZooKeeper confirms its reason"
 """Why observations of ZooKeeper's nodes are not signed."""
 _KEY = re.compile(r"[a-z_]+(\.[A-Za-z0-9_-]+)*")
 _LONGEST = 200
+Record = Mapping[str, Any]
+"""A record of a topic; the Avro schema of the topic gives its fields and their types."""
+Put = tuple[str, bytes, object]
+"""What is written: the topic, the key, and a mapping or a named tuple with the fields of the record, or None to delete
+the key."""
 SETTING = "journal/schemas/setting.avsc"
 """A schema for several topics: a name with a value as text."""
 
@@ -25,7 +32,7 @@ class JournalTopic(NamedTuple):
     """A topic of the journal."""
 
     name: str
-    schema: str | Mapping[str, Any]
+    schema: str | Row
     """The Avro schema of the records, or the path of its file below `streams/`."""
     partitioned: bool = False
     """Whether the topic has journal.partitions partitions instead of one."""
@@ -34,7 +41,7 @@ class JournalTopic(NamedTuple):
     unsigned: str = ""
     """Why the records are not signed with journal.key_file. Empty, which is the default: the records are signed."""
     configs: Mapping[str, str] = COMPACTED
-    key: Callable[[Any], bytes] | None = None
+    key: Callable[[Record], bytes] | None = None
     """The function that returns the key of a record; None if any key is valid. The function raises one of
     `streams.journal.codec.WRONG` for a record that the writer did not make, which is then not readable."""
     form: str = ""
@@ -56,7 +63,7 @@ class JournalTopic(NamedTuple):
         return json.dumps(self.schema)
 
     @property
-    def formed(self) -> Callable[[Any], Any]:
+    def formed(self) -> Callable[[Record], object]:
         """``form`` as a function."""
         return _function(self.form)
 
@@ -79,12 +86,12 @@ def _function(place: str) -> Callable[[Any], Any]:
     return found
 
 
-def name_of(record: Mapping[str, Any]) -> bytes:
+def name_of(record: Record) -> bytes:
     """The key of records of `SETTING`."""
     return str(record["name"]).encode()
 
 
-def setting_of(record: Mapping[str, Any]) -> bytes:
+def setting_of(record: Record) -> bytes:
     """The key of records of live settings. Raises `ValueError` for a name that no key of the settings can have: no
     command could name it."""
     name = str(record["name"])
@@ -93,7 +100,7 @@ def setting_of(record: Mapping[str, Any]) -> bytes:
     return name.encode()
 
 
-def ledger_of(record: Mapping[str, Any]) -> bytes:
+def ledger_of(record: Record) -> bytes:
     """The key of records about one ledger: its id, 8 bytes big-endian."""
     return int(record["ledger"]).to_bytes(8, "big")
 

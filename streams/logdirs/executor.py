@@ -9,13 +9,14 @@ milliseconds, later while it starts. Until then it shows the setting of before, 
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
 from trueup.state.logdirs.decision import NOTHING, Decision, OwnChanges, after, cancellable, cordons, ordered
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
+from trueup.streams.journal.topic import Record
 from trueup.streams.runtime.format import size
 
 Say = Callable[[int, str, str, str, str], None]
@@ -187,7 +188,7 @@ def description(move: Relocation) -> str:
     return words + (f": {move.detail}" if move.detail else "")
 
 
-def ours_of(value: Mapping[str, Any]) -> tuple[str, int, OwnChanges]:
+def ours_of(value: Record) -> tuple[str, int, OwnChanges]:
     """The inverse of `record_of`: the cluster, the broker and the changes."""
     moves = tuple(Relocation(**{**move, "stage": MoveStage(move["stage"])}) for move in value["moves"])
     ours = OwnChanges(frozenset(value["cordoned"]), frozenset(value["throttles"]), moves, frozenset(value["approved"]))

@@ -6,7 +6,7 @@ Each pass decides from fresh observations, so a failed pass only causes a delay.
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import DescribedBroker
 from trueup.state.common.errors import Stop, TrueupError
@@ -16,6 +16,7 @@ from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker, cordoned, observed
 from trueup.streams.config.live import LiveSection
+from trueup.streams.journal.topic import Record
 from trueup.streams.logdirs.executor import BrokerRequests, DirectoryBalancer, Say
 from trueup.streams.rows import Row
 
@@ -222,7 +223,7 @@ def observed_record(kafka: str, found: ObservedBroker) -> Row:
     }
 
 
-def directories_of(record: Mapping[str, Any]) -> tuple[str, ObservedBroker]:
+def directories_of(record: Record) -> tuple[str, ObservedBroker]:
     """The inverse of `observed_record`: the cluster and the observation."""
     values = {name: record[name] for name in ObservedBroker._fields}
     directories = tuple(Directory(**row) for row in record["directories"])

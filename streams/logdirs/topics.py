@@ -1,12 +1,9 @@
 """The journal's topics of the log directory stream."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from trueup.streams.journal.topic import JournalTopic, declare
+from trueup.streams.journal.topic import JournalTopic, Record, declare
 
 
-def _broker(record: Mapping[str, Any]) -> bytes:
+def _broker(record: Record) -> bytes:
     return f"{record['kafka']}/{record['broker']}".encode()
 
 

@@ -6,8 +6,8 @@ a bookie that the metadata of the ledger name.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from trueup.state.common.errors import Refused, TrueupError
 from trueup.state.placement.damage import ReplicaDamage, ReplicaRange, ReplicaRead, crowded_out
 from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.journal.journal import Journal
-from trueup.streams.journal.topic import ledger_of
+from trueup.streams.journal.topic import Record, ledger_of
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.topics import DAMAGES, REPLICA, damage_key
 from trueup.streams.rows import Row
@@ -171,11 +171,11 @@ def _row(one: ReplicaDamage) -> Row:
     }
 
 
-def _record(one: ReplicaDamage) -> dict[str, Any]:
+def _record(one: ReplicaDamage) -> dict[str, object]:
     return {**one.replica._asdict(), "missing": one.missing, "reporter": one.reporter, "at_ms": one.at_ms}
 
 
-def damage_of(record: Mapping[str, Any]) -> ReplicaDamage:
+def damage_of(record: Record) -> ReplicaDamage:
     """The inverse of `_record`. Raises `OverflowError` for an id that is none."""
     ledger_of(record)
     return ReplicaDamage(

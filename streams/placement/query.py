@@ -8,7 +8,7 @@ against it. A topology is copied to every bucket. `state.placement.view.Bucket` 
 from collections.abc import Iterator
 from functools import lru_cache, partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -46,13 +46,25 @@ _topology = lru_cache(8)(topology_from)
 _topology_bytes = lru_cache(8)(topology_bytes)
 
 
-def folded(store: Store, frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> dict[str, Any] | None:
+class AnswerRow(TypedDict):
+    """A row of `ANSWER`."""
+
+    bucket: NotRequired[int]
+    """Added by the operator."""
+    epoch: int
+    full: bool
+    ledgers: int
+    findings: bytes
+    former: bytes
+
+
+def folded(store: Store, frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> AnswerRow | None:
     """Fold the rows of one batch into a bucket; returns its row of `ANSWER`. ``signer``: verifies topologies."""
     answer = Bucket(store, _topology_bytes, _topology).step(*split(frames, signer))
     return row_of(answer) if answer is not None else None
 
 
-def row_of(answer: BucketAnswer) -> dict[str, Any]:
+def row_of(answer: BucketAnswer) -> AnswerRow:
     """An answer as a row of the stream."""
     return {
         "epoch": answer.epoch,
@@ -83,7 +95,7 @@ def _ledgers(keys: Any, bodies: Any, rows: Any) -> Ledgers:
     return found
 
 
-def answer_of(row: dict[str, Any]) -> tuple[int, BucketAnswer]:
+def answer_of(row: AnswerRow) -> tuple[int, BucketAnswer]:
     """Bucket and answer of one row of the stream."""
     findings = np.frombuffer(row["findings"], FINDING)
     former = FormerMembers.from_bytes(row["former"], "an answer of the placement stream")

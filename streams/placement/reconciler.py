@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -39,6 +39,7 @@ from trueup.streams.journal.codec import ledger_key
 from trueup.streams.journal.history import ITSELF, History
 from trueup.streams.journal.history_row import HistoryRow
 from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import Put, Record
 from trueup.streams.placement.findings_topic import FindingsTopic
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import answer_of
@@ -439,11 +440,11 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
     return [tuple(names) for names in found]
 
 
-def _record(repair: Repair) -> tuple[str, bytes, Repair | None]:
+def _record(repair: Repair) -> Put:
     return REPAIRS, ledger_key(repair.ledger), None if repair.stage in ENDS else repair
 
 
-def repair_of(record: Mapping[str, Any]) -> Repair:
+def repair_of(record: Record) -> Repair:
     """The inverse of `_record`."""
     return Repair(**{**record, "stage": RepairStage(record["stage"])})
 

@@ -1,15 +1,12 @@
 """The journal's topics of the placement stream."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from trueup.streams.journal.topic import JournalTopic, declare, ledger_of
+from trueup.streams.journal.topic import JournalTopic, Record, declare, ledger_of
 
 REPLICA = "ledger", "bookie", "first", "last"
 """The fields of a report that say which replica it is about (`state.placement.damage.ReplicaRange`)."""
 
 
-def damage_key(report: Mapping[str, Any]) -> bytes:
+def damage_key(report: Record) -> bytes:
     """The key of a report."""
     return "/".join(str(report[name]) for name in REPLICA).encode()
 

@@ -5,7 +5,7 @@ Each pass decides from fresh observations, so a failed pass only causes a delay.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from trueup.state.common.errors import Retry
 from trueup.state.read_priority.lifecycle import (
@@ -21,7 +21,8 @@ from trueup.state.read_priority.plan import PassResult, decide
 from trueup.state.read_priority.settings import ReadPrioritySettings
 from trueup.state.read_priority.view import PriorityObservation
 from trueup.streams.config.live import LiveSection
-from trueup.streams.read_priority.executor import PolicyWriter
+from trueup.streams.journal.topic import Put
+from trueup.streams.read_priority.executor import Keep, PolicyWriter
 from trueup.streams.read_priority.topics import PRIORITIES, record_of
 
 Say = Callable[[Change], None]
@@ -33,10 +34,10 @@ HOT = frozenset({"read_priority.would-stall", "read_priority.no-priority", "read
 class PriorityJournal(Protocol):
     """See `streams.journal.journal.Journal`."""
 
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
+    def put(self, records: Iterable[Put]) -> None:
         """Write records. Raises `Retry`."""
 
-    def newest(self, what: str) -> Mapping[bytes, Any]:
+    def newest(self, what: str) -> Mapping[bytes, tuple[str, PriorityState]]:
         """The newest record of each key of a topic."""
 
 
@@ -57,14 +58,14 @@ class ReadPriorityReconciler:
         self,
         policy: LiveSection[ReadPrioritySettings],
         observer: Observes,
-        writer: Callable[[Any], PolicyWriter],
+        writer: Callable[[Keep], PolicyWriter],
         journal: PriorityJournal,
         say: Say,
     ) -> None:
         self._policy, self._observer, self._journal, self._say = policy, observer, journal, say
         self._writer = writer(self._keep)
         self._lock, self._approved = threading.Lock(), frozenset[str]()
-        self._stored: dict[str, dict[str, Any]] = {}
+        self._stored: dict[str, dict[str, object]] = {}
         self.kept: Mapping[str, PriorityState] = {}
         self.seen: PriorityObservation | None = None
         self.decided = PassResult((), (), {})

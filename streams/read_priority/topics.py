@@ -1,11 +1,8 @@
 """The journal's topic of the read priority stream, and its records."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from trueup.state.read_priority.lifecycle import Change, ChangeStage, PriorityState, Purpose, Switch
 from trueup.state.read_priority.tiers import ReadPriority
-from trueup.streams.journal.topic import JournalTopic, declare
+from trueup.streams.journal.topic import JournalTopic, Record, declare
 
 TOPICS = declare(
     JournalTopic(
@@ -18,7 +15,7 @@ TOPICS = declare(
 (PRIORITIES,) = (topic.name for topic in TOPICS)
 
 
-def record_of(target: str, kept: PriorityState) -> dict[str, Any] | None:
+def record_of(target: str, kept: PriorityState) -> dict[str, object] | None:
     """What is remembered of a target as a record; None without anything. Looks are counted anew after a start: the
     last one may have been lost."""
     if kept.empty:
@@ -48,7 +45,7 @@ def record_of(target: str, kept: PriorityState) -> dict[str, Any] | None:
     }
 
 
-def kept_of(record: Mapping[str, Any]) -> tuple[str, PriorityState]:
+def kept_of(record: Record) -> tuple[str, PriorityState]:
     """The inverse of `record_of`: the target and what is remembered of it."""
     change, switch = record["change"], record["switch"]
     return record["target"], PriorityState(

@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 from trueup.connectors.contract import LogId, Position, Progress, Run, log_of
 from trueup.streams.journal.channel import Channel, publish
@@ -93,20 +93,57 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
     yield piece
 
 
-def record_of(message: ReportMessage) -> dict[str, Any]:
+class ProgressRecord(TypedDict):
+    """The progress of one partition in a record of the topic."""
+
+    topic: str
+    partition: int
+    target_topic: str
+    target_partition: int
+    offset: int
+    carry: dict[str, int]
+    chosen: bool
+    runs: list[int]
+    """The numbers of all runs, three of each."""
+    numbers: dict[str, int]
+    path: str
+    error: str
+    stopped: bool
+
+
+class ReportRecord(TypedDict):
+    """A record of the topic."""
+
+    link: str
+    term: str
+    number: int
+    part: int
+    attempt: str
+    at: int
+    progress: list[ProgressRecord]
+
+
+def record_of(message: ReportMessage) -> ReportRecord:
     """The record of the topic."""
-    where = {name: getattr(message, name) for name in ("link", "term", "number", "part")}
     report = message.report
-    return {**where, "attempt": report.attempt, "at": report.at, "progress": [_as_record(p) for p in report.progress]}
+    return {
+        "link": message.link,
+        "term": message.term,
+        "number": message.number,
+        "part": message.part,
+        "attempt": report.attempt,
+        "at": report.at,
+        "progress": [_as_record(p) for p in report.progress],
+    }
 
 
-def message_of(record: dict[str, Any]) -> ReportMessage:
+def message_of(record: ReportRecord) -> ReportMessage:
     """The inverse of `record_of`."""
     report = Report(record["attempt"], record["at"], [_progress(one) for one in record["progress"]])
     return ReportMessage(record["link"], record["term"], record["number"], record["part"], report)
 
 
-def _as_record(one: Progress) -> dict[str, Any]:
+def _as_record(one: Progress) -> ProgressRecord:
     return {
         "topic": one.source.path,
         "partition": one.source.number,
@@ -123,7 +160,7 @@ def _as_record(one: Progress) -> dict[str, Any]:
     }
 
 
-def _progress(record: dict[str, Any]) -> Progress:
+def _progress(record: ProgressRecord) -> Progress:
     flat = iter(record["runs"])
     return Progress(
         source=log_of(record["topic"], record["partition"]),

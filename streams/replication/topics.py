@@ -1,15 +1,12 @@
 """The journal's topics of the replication stream."""
 
-from collections.abc import Mapping
-from typing import Any
-
-from trueup.streams.journal.topic import SETTING, JournalTopic, declare, name_of
+from trueup.streams.journal.topic import SETTING, JournalTopic, Record, declare, name_of
 
 _NEW = {"cleanup.policy": "delete", "retention.ms": "600000", "segment.ms": "600000"}
 """For records that are read only while they are new."""
 
 
-def _log(record: Mapping[str, Any]) -> bytes:
+def _log(record: Record) -> bytes:
     return f"{record['link']}/{record['topic']}-{record['partition']}".encode()
 
 

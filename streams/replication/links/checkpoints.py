@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Self
 
 from trueup.connectors.contract import Assignment, LogId, Position, Progress, ResumeState, log_of
 from trueup.state.common.errors import Retry
@@ -15,10 +15,10 @@ from trueup.state.replication.offset_map import HEAD, LISTS, OffsetMap, digest, 
 from trueup.state.replication.provenance import Refill
 from trueup.streams.journal.codec import WRONG
 from trueup.streams.journal.journal import Journal
+from trueup.streams.journal.topic import Put, Record
 from trueup.streams.replication.topics import LINKS, OFFSETS
 
 log = logging.getLogger(__name__)
-JournalRecord = tuple[str, bytes, Any]
 REFILL = "refill"
 """Key of a refill in the journal, in place of the name of a path."""
 _NOWHERE = LogId("", -1)
@@ -171,7 +171,7 @@ class Copy:
         if progress.source_start > self.map.begin:
             self.map = self.map.prune(progress.source_start)
 
-    def records(self, link: str, now_ms: int) -> Iterator[JournalRecord]:
+    def records(self, link: str, now_ms: int) -> Iterator[Put]:
         """The records that are not in the journal yet."""
         base = f"{link}/{self.source}"
         yield LINKS, base.encode(), self._record(link, now_ms)
@@ -184,7 +184,7 @@ class Copy:
             yield OFFSETS, f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
         self.written = digests
 
-    def _record(self, link: str, now_ms: int) -> dict[str, Any]:
+    def _record(self, link: str, now_ms: int) -> dict[str, object]:
         kept = {**self.resume_states, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
         resume_state = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
@@ -211,10 +211,10 @@ class Unsaved:
 
     def __init__(self, journal: Journal) -> None:
         self._journal, self._lock, self._writing = journal, threading.Lock(), threading.Lock()
-        self._records: dict[tuple[str, bytes], JournalRecord] = {}
+        self._records: dict[tuple[str, bytes], Put] = {}
         self.problem = ""
 
-    def add(self, records: Iterable[JournalRecord]) -> None:
+    def add(self, records: Iterable[Put]) -> None:
         """Add newer records, in the order of their creation."""
         with self._lock:
             self._records.update({record[:2]: record for record in records})
@@ -250,7 +250,7 @@ def load(journal: Journal, problems: MutableMapping[bytes, str] | None = None) -
     found: dict[str, dict[LogId, Copy]] = {}
     for link, copy in journal.newest(LINKS, problems).values():
         found.setdefault(link, {})[copy.source] = copy
-    parts: dict[tuple[str, LogId], dict[int, Mapping[str, Any]]] = {}
+    parts: dict[tuple[str, LogId], dict[int, Record]] = {}
     for link, source, part in journal.newest(OFFSETS).values():
         parts.setdefault((link, source), {})[part["part"]] = part
     for (link, source), known in parts.items():
@@ -278,7 +278,7 @@ def unreadable(problems: Mapping[bytes, str]) -> dict[str, dict[LogId, str]]:
     return found
 
 
-def copy_of(value: Mapping[str, Any]) -> tuple[str, Copy]:
+def copy_of(value: Record) -> tuple[str, Copy]:
     """A record of the topic ``links`` as its link and a copy."""
     resume_states: dict[str, ResumeState] = {}
     for key, number in value["carry"].items():
@@ -299,12 +299,12 @@ def copy_of(value: Mapping[str, Any]) -> tuple[str, Copy]:
     )
 
 
-def _as_record(part: Mapping[str, Any]) -> dict[str, Any]:
+def _as_record(part: Record) -> dict[str, object]:
     numbers = {name: value for name, value in part.items() if name not in (*LISTS, "part")}
     return {"part": part["part"], "head": numbers, **{name: part.get(name, []) for name in LISTS}}
 
 
-def part_of(value: Mapping[str, Any]) -> tuple[str, LogId, dict[str, Any]]:
+def part_of(value: Record) -> tuple[str, LogId, Record]:
     """A record of the topic ``offsets`` as its link, its log and a part in the form of `OffsetMap.records`. Raises one
     of `WRONG` for a part that no map has."""
     lists = {name: value[name] for name in LISTS} if value["part"] != HEAD else {}

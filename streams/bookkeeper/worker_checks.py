@@ -7,7 +7,6 @@ Trueup.
 import json
 import os
 from collections.abc import Iterator, Mapping
-from typing import Any
 
 import urllib3
 from urllib3.exceptions import HTTPError
@@ -25,7 +24,7 @@ MIN_RACKS, ENFORCE = "minNumRacksPerWriteQuorum", "enforceMinNumRacksPerWriteQuo
 SCRIPT, RESOLVER, POLICY = "networkTopologyScriptFileName", "reppDnsResolverClass", "ensemblePlacementPolicy"
 BY_SCRIPT = "ScriptBasedMapping"
 TIMEOUT = Timeout(connect=2.0, read=5.0)
-Conf = Mapping[str, Any]
+Conf = Mapping[str, str]
 
 
 def none_named() -> Check:

@@ -16,6 +16,7 @@ from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import default_of, keys_of, required, shown_name
 from trueup.state.settings.section import Section
 from trueup.state.settings.settings import DATA_DIR, Declared, Settings, all_sections, parse, possible_keys
+from trueup.streams.rows import Row
 
 PREFIX = "TRUEUP__"
 WIDTH = 112
@@ -32,7 +33,7 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object],
     layers = [_from_file(path, tables)] if path else []
     known = [name for values, _, _ in layers for name in values]
     layers += [_from_env(env, known, kinds, tables), _from_flags(flags, kinds, tables)]
-    raw: dict[str, Any] = {}
+    raw: Row = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
     for values, where, wrong in layers:
@@ -49,7 +50,7 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object],
     return settings
 
 
-Layer = tuple[dict[str, Any], dict[str, str], list[str]]
+Layer = tuple[Row, dict[str, str], list[str]]
 Tables = Collection[str]
 """Names of sections with entries by name."""
 
@@ -102,7 +103,7 @@ def _reason(error: Exception) -> str:
     return re.sub(r"'.*'", "something", error.problem or "something else", flags=re.DOTALL)
 
 
-def _marks(node: Any, tables: Tables, path: str = "", depth: int = 2) -> Iterator[tuple[str, int]]:
+def _marks(node: yaml.Node | None, tables: Tables, path: str = "", depth: int = 2) -> Iterator[tuple[str, int]]:
     """Full name and line of every key."""
     if depth and isinstance(node, yaml.MappingNode):
         for key, value in node.value:
@@ -111,7 +112,7 @@ def _marks(node: Any, tables: Tables, path: str = "", depth: int = 2) -> Iterato
             yield from _marks(value, tables, f"{name}.", depth - (name not in tables))
 
 
-def _flat(raw: Mapping[Any, Any], tables: Tables, path: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+def _flat(raw: Mapping[object, object], tables: Tables, path: str = "", depth: int = 1) -> Iterator[tuple[str, object]]:
     for key, value in raw.items():
         name = f"{path}{shown_name(key)}"
         if depth and isinstance(value, dict) and value:
@@ -120,7 +121,7 @@ def _flat(raw: Mapping[Any, Any], tables: Tables, path: str = "", depth: int = 1
             yield name, value
 
 
-def _from_env(env: Mapping[str, str], known: Iterable[str], kinds: Mapping[str, Any], tables: Tables) -> Layer:
+def _from_env(env: Mapping[str, str], known: Iterable[str], kinds: Mapping[str, object], tables: Tables) -> Layer:
     """Values of the environment. The name of a variable cannot contain every character of a link's name; it is compared
     with the names in the file in lower case, with underscores for hyphens."""
     alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
@@ -134,12 +135,12 @@ def _from_env(env: Mapping[str, str], known: Iterable[str], kinds: Mapping[str, 
     return _from_text(values, origins, kinds, tables)
 
 
-def _from_flags(flags: Mapping[str, object], kinds: Mapping[str, Any], tables: Tables) -> Layer:
+def _from_flags(flags: Mapping[str, object], kinds: Mapping[str, object], tables: Tables) -> Layer:
     return _from_text(flags, {name: f"--set {name}" for name in flags}, kinds, tables)
 
 
 def _from_text(
-    values: Mapping[str, object], origins: dict[str, str], kinds: Mapping[str, Any], tables: Tables
+    values: Mapping[str, object], origins: dict[str, str], kinds: Mapping[str, object], tables: Tables
 ) -> Layer:
     read, problems = {}, []
     for name, value in values.items():
@@ -152,9 +153,9 @@ def _from_text(
     return read, origins, problems
 
 
-def _put(raw: dict[str, Any], name: str, value: Any, tables: Tables) -> None:
+def _put(raw: Row, name: str, value: object, tables: Tables) -> None:
     *path, leaf = name.split(".", 2 if _entry(name, tables) else 1)
-    inner: Any = raw
+    inner = raw
     for part in path:
         inner = inner.setdefault(part, {})
         if not isinstance(inner, dict):
@@ -215,7 +216,7 @@ def _meaning(spec: Field[Any]) -> str:
     return text + "".join(f" [{note}]" for note in notes)
 
 
-def _has(meta: Mapping[str, Any], name: str) -> bool:
+def _has(meta: Mapping[str, object], name: str) -> bool:
     return meta.get(name) is not None
 
 

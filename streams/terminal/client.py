@@ -197,7 +197,7 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _error(status: int, found: Any) -> ApiError | BadSettings:
+def _error(status: int, found: object) -> ApiError | BadSettings:
     body = found if isinstance(found, dict) else {}
     if problems := body.get("problems"):
         return BadSettings(problems)

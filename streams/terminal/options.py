@@ -14,7 +14,7 @@ from trueup.state.common.errors import BadSettings
 from trueup.streams.terminal import out
 from trueup.streams.terminal.client import ApiTarget
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def default_api(env: Mapping[str, str] = os.environ) -> str:
@@ -54,12 +54,12 @@ def report_to(command: Command) -> Command:
     )
 
 
-def _target(command: Command, name: str, url: Callable[[Any], Any]) -> Command:
+def _target(command: Command, name: str, url: Callable[[Command], Command]) -> Command:
     """The option ``url``, --token-file and --ca. The command receives an `ApiTarget` with this name."""
 
     @wraps(command)
-    def targeted(*args: Any, token_file: Path | None, ca: str, **options: Any) -> Any:
-        address = options.pop(name)
+    def targeted(*args: object, token_file: Path | None, ca: str, **options: object) -> object:
+        address = str(options.pop(name))
         target = ApiTarget(address, token_of(token_file) if address else "", ca)
         return command(*args, **options, **{name: target})
 
@@ -139,7 +139,7 @@ def listing(command: Command) -> Command:
     """-o table, wide, json, yaml or name, and --watch, of a command that prints a list by `out.listing`."""
 
     @wraps(command)
-    def watched(*args: Any, watch: bool, interval: float, **options: Any) -> Any:
+    def watched(*args: object, watch: bool, interval: float, **options: object) -> object:
         if watch:
             return out.watch(lambda: command(*args, **options), interval)
         return command(*args, **options)

@@ -3,7 +3,6 @@
 import socket
 import threading
 from contextlib import suppress
-from typing import Any
 
 from flask import Flask
 from waitress import create_server, wasyncore
@@ -25,7 +24,7 @@ class Server:
     def __init__(self, app: Flask, listener: socket.socket, run: Run, certificate: Certificate | None = None) -> None:
         self._listener = listener
         self.host, self.port = listener.getsockname()[:2]
-        self._open: dict[int, Any] = {}
+        self._open: dict[int, object] = {}
         self._server = create_server(
             app,
             map=self._open,

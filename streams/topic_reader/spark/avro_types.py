@@ -26,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from trueup.state.common.errors import Refused
+from trueup.streams.rows import Row
 
 _PRIMITIVE: Mapping[str, Callable[[], DataType]] = {
     "boolean": BooleanType,
@@ -52,7 +53,7 @@ def parsed(definition: bytes, where: str) -> Any:
         raise _refused(f"an Avro schema as JSON in {where}", "something else") from None
 
 
-def _plain(schema: Any) -> Any:
+def _plain(schema: object) -> object:
     if isinstance(schema, list):
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
@@ -76,10 +77,10 @@ class AvroTypes:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._named: dict[str, Any] = {}
+        self._named: dict[str, DataType] = {}
         self._open: list[str] = []
 
-    def of(self, schema: Any, space: str = "") -> DataType:
+    def of(self, schema: object, space: str = "") -> DataType:
         """The type. A union with null has the type of its other part: every column is nullable."""
         if len(self._open) > _DEPTH:
             raise self._unfit("a schema of fewer levels")
@@ -93,7 +94,7 @@ class AvroTypes:
         kind = schema.get("type") if isinstance(schema, dict) else None
         if isinstance(kind, dict | list):
             return self.of(kind, space)
-        if not isinstance(kind, str):
+        if not isinstance(schema, dict) or not isinstance(kind, str):
             raise self._unfit("a type")
         return self._complex(kind, schema, space)
 
@@ -103,10 +104,9 @@ class AvroTypes:
         full = full_name(name, space)
         if full in self._open or full not in self._named:
             raise self._unfit("types that are defined before, without recursion")
-        found: DataType = self._named[full]
-        return found
+        return self._named[full]
 
-    def _complex(self, kind: str, schema: Mapping[str, Any], space: str) -> DataType:
+    def _complex(self, kind: str, schema: Row, space: str) -> DataType:
         if kind == "array":
             return ArrayType(self.of(schema.get("items"), space))
         if kind == "map":
@@ -117,7 +117,7 @@ class AvroTypes:
             return self._decimal(schema)
         return _LOGICAL.get((kind, str(schema.get("logicalType"))), lambda: self._by_name(kind, space))()
 
-    def _defined(self, kind: str, schema: Mapping[str, Any], space: str) -> DataType:
+    def _defined(self, kind: str, schema: Row, space: str) -> DataType:
         full = full_name(str(schema.get("name")), str(schema.get("namespace") or space))
         space = full.rpartition(".")[0]
         if kind == "enum":
@@ -132,10 +132,9 @@ class AvroTypes:
             found = [StructField(str(each.get("name")), self.of(each.get("type"), space)) for each in fields]
             self._open.pop()
             self._named[full] = StructType(found)
-        made: DataType = self._named[full]
-        return made
+        return self._named[full]
 
-    def _decimal(self, schema: Mapping[str, Any]) -> DataType:
+    def _decimal(self, schema: Row) -> DataType:
         precision, scale = schema.get("precision"), schema.get("scale", 0)
         if not isinstance(precision, int) or not isinstance(scale, int) or not 0 <= scale <= precision <= 38:
             raise self._unfit("a decimal of at most 38 digits")

@@ -53,7 +53,7 @@ class OutputColumns:
             yield self._batch(rows, last)
 
     def _batch(self, rows: list[Message], tier: Tier | None) -> pa.RecordBatch:
-        def build(name: str, kind: Any) -> Any:
+        def build(name: str, kind: pa.DataType) -> pa.Array:
             if name == "value" and self._values.typed:
                 return self._values.column(self._rows(rows), kind)
             return _BUILD[name](rows, kind)
@@ -61,7 +61,7 @@ class OutputColumns:
         return self._built(build, len(rows), tier)
 
     def _together(self, rows: Together, tier: Tier) -> Iterator[pa.RecordBatch]:
-        def build(name: str, kind: Any) -> Any:
+        def build(name: str, kind: pa.DataType) -> pa.Array:
             if name == "value" and self._values.typed:
                 return self._values.column(self._rows_of(rows), kind)
             if name == "message_id":
@@ -74,7 +74,7 @@ class OutputColumns:
             batch = self._built(build, count, tier)
             yield from (batch.slice(at, LARGEST) for at in range(0, count, LARGEST))
 
-    def _built(self, build: Callable[[str, Any], Any], count: int, tier: Tier | None) -> pa.RecordBatch:
+    def _built(self, build: Callable[[str, pa.DataType], pa.Array], count: int, tier: Tier | None) -> pa.RecordBatch:
         same = {**self._same, "tier": str(tier)}
         made = [
             pa.repeat(pa.scalar(same[field.name], field.type), count)
@@ -95,7 +95,7 @@ class OutputColumns:
         return [ValueRow(one.value, one.encrypted, one.schema_version, f"{at}{one.ledger}:{one.entry}") for one in rows]
 
 
-Build = Callable[[Rows, Any], Any]
+Build = Callable[[Rows, pa.DataType], pa.Array]
 
 
 def _column(rows: Rows, name: str) -> list[Any]:
@@ -110,7 +110,7 @@ def _text(name: str) -> Build:
     return lambda rows, kind: _texts(_column(rows, name), kind)
 
 
-def _texts(found: Sequence[str | None], kind: Any) -> Any:
+def _texts(found: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     try:
         return pa.array(found, kind)
     except UnicodeEncodeError:  # surrogate escapes
@@ -122,18 +122,18 @@ def _time(name: str) -> Build:
     return lambda rows, kind: times(np.array(_column(rows, name), np.int64), kind)
 
 
-def _ids(numbers: Sequence[Any], kind: Any) -> Any:
+def _ids(numbers: Sequence[pa.Array], kind: pa.DataType) -> pa.Array:
     """Message ids, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX, from these three columns."""
     ledger, entry, index = numbers
     whole = pc.binary_join_element_wise(ledger.cast(kind), entry.cast(kind), ":")
     return pc.if_else(pc.less(index, 0), whole, pc.binary_join_element_wise(whole, index.cast(kind), ":"))
 
 
-def _message_ids(rows: Rows, kind: Any) -> Any:
+def _message_ids(rows: Rows, kind: pa.DataType) -> pa.Array:
     return _ids([pa.array(_column(rows, name), pa.int64()) for name in ("ledger", "entry", "batch_index")], kind)
 
 
-def _properties(rows: Rows, kind: Any) -> Any:
+def _properties(rows: Rows, kind: pa.DataType) -> pa.Array:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
     found = _column(rows, "properties")
     pairs = [tuple(dict(each).items()) if len(each) > 1 else each for each in found] if any(found) else found

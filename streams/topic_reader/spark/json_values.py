@@ -11,12 +11,13 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from trueup.streams.rows import Row
 from trueup.streams.topic_reader.spark.avro_types import full_name
 
-Read = Callable[[Any], Any]
+Read = Callable[[object], object]
 
 
-def parsed_json(value: bytes) -> Any:
+def parsed_json(value: bytes) -> object:
     """A value as JSON, in which numbers with a fraction or an exponent are decimals: a float has 17 digits at most.
     Raises `ValueError`, `ArithmeticError`, `RecursionError`."""
     return json.loads(value, parse_float=decimal.Decimal)
@@ -48,7 +49,7 @@ def _reader(schema: Any, named: dict[str, Read], space: str) -> Read:
     return _LOGICAL[schema["logicalType"]] if "logicalType" in schema else _reader(kind, named, space)
 
 
-def _defined(kind: str, schema: Mapping[str, Any], named: dict[str, Read], space: str) -> Read:
+def _defined(kind: str, schema: Row, named: dict[str, Read], space: str) -> Read:
     full = full_name(str(schema.get("name")), str(schema.get("namespace") or space))
     space = full.rpartition(".")[0]
     if kind == "record":
@@ -62,7 +63,7 @@ def _defined(kind: str, schema: Mapping[str, Any], named: dict[str, Read], space
 
 
 def _only(kind: type, but: type | None = None) -> Read:
-    def read(found: Any) -> Any:
+    def read(found: object) -> object:
         if found is None or (isinstance(found, kind) and not (but and isinstance(found, but))):
             return found
         raise TypeError(type(found).__name__)
@@ -70,26 +71,29 @@ def _only(kind: type, but: type | None = None) -> Read:
     return read
 
 
-def _float(found: Any) -> Any:
+def _float(found: object) -> object:
     return None if found is None else float(_number(found))
 
 
-def _bytes(found: Any) -> Any:
-    return None if found is None else base64.b64decode(found, validate=True)
+def _bytes(found: object) -> object:
+    if isinstance(found, str | None):
+        return None if found is None else base64.b64decode(found, validate=True)
+    raise TypeError(type(found).__name__)
 
 
-def _number(found: Any) -> Any:
+def _number(found: object) -> int | float | decimal.Decimal:
     if isinstance(found, int | float | decimal.Decimal) and not isinstance(found, bool):
         return found
     raise TypeError(type(found).__name__)
 
 
-def _amount(found: Any) -> Any:
+def _amount(found: object) -> int | float:
     """A number of units of time, which are exact if it has no fraction."""
-    return float(found) if isinstance(found, decimal.Decimal) else _number(found)
+    number = _number(found)
+    return float(number) if isinstance(number, decimal.Decimal) else number
 
 
-def _date(found: Any) -> Any:
+def _date(found: object) -> object:
     return None if found is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=_amount(found))
 
 
@@ -98,7 +102,7 @@ def _time(unit: str) -> Read:
     return lambda found: None if found is None else begin + datetime.timedelta(**{unit: _amount(found)})
 
 
-def _decimal(found: Any) -> Any:
+def _decimal(found: object) -> object:
     return None if found is None else decimal.Decimal(str(_number(found)))
 
 
@@ -111,7 +115,7 @@ def _map(read: Read) -> Read:
 
 
 def _record(fields: Mapping[str, Read]) -> Read:
-    def convert(found: Any) -> Any:
+    def convert(found: object) -> object:
         if found is None:
             return None
         values = _mapping(found)
@@ -120,13 +124,13 @@ def _record(fields: Mapping[str, Read]) -> Read:
     return convert
 
 
-def _sequence(found: Any) -> list[Any]:
+def _sequence(found: object) -> list[object]:
     if isinstance(found, list):
         return found
     raise TypeError(type(found).__name__)
 
 
-def _mapping(found: Any) -> dict[str, Any]:
+def _mapping(found: object) -> dict[str, object]:
     if isinstance(found, dict):
         return found
     raise TypeError(type(found).__name__)

@@ -1,7 +1,6 @@
 """Messages that were parsed together to Arrow columns, without an object for each."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -14,27 +13,27 @@ from trueup.connectors.pulsar.protocol.rows import MessageRows, Span
 LAST_MS = ((1 << 63) - 1) // 1_000
 
 
-def binary(data: bytes, span: Span) -> Any:
+def binary(data: bytes, span: Span) -> pa.Array:
     """The bytes of these ranges; null for rows without."""
     return ranges(data, np.where(span.there, span.starts, -1), span.ends, pa.binary(), nulls=True)
 
 
-def times(ms: Array, kind: Any) -> Any:
+def times(ms: Array, kind: pa.DataType) -> pa.Array:
     """Times in ms; 0 is none. Neither are times that Spark cannot represent."""
     return pa.array(ms * 1_000, kind, mask=(ms <= 0) | (ms > LAST_MS))
 
 
-def values(rows: MessageRows) -> Any:
+def values(rows: MessageRows) -> pa.Array:
     """The column ``value`` as bytes."""
     return binary(rows.data, rows.value)
 
 
-def column(name: str, rows: MessageRows, kind: Any) -> Any:
+def column(name: str, rows: MessageRows, kind: pa.DataType) -> pa.Array:
     """One column of `BUILD`."""
     return BUILD[name](rows, kind)
 
 
-def _keys(rows: MessageRows, kind: Any) -> Any:
+def _keys(rows: MessageRows, kind: pa.DataType) -> pa.Array:
     found = binary(rows.data, rows.key)
     if not (rows.encoded & rows.key.there).any():
         return found
@@ -42,11 +41,11 @@ def _keys(rows: MessageRows, kind: Any) -> Any:
     return pa.array([decoded(key) if encoded and key is not None else key for key, encoded in pairs], kind)
 
 
-def _producers(rows: MessageRows, kind: Any) -> Any:
+def _producers(rows: MessageRows, kind: pa.DataType) -> pa.Array:
     return _text(binary(rows.data, rows.producer), kind).take(pa.array(rows.at))
 
 
-def _properties(rows: MessageRows, kind: Any) -> Any:
+def _properties(rows: MessageRows, kind: pa.DataType) -> pa.Array:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
     at, names, values = rows.properties
     found = binary(rows.data, names), binary(rows.data, values)
@@ -57,14 +56,14 @@ def _properties(rows: MessageRows, kind: Any) -> Any:
     return pa.MapArray.from_arrays(pa.array(bounds), *texts, type=kind)
 
 
-def _repeated(at: Array, names: Any) -> bool:
+def _repeated(at: Array, names: pa.Array) -> bool:
     """Whether two properties of a message have one name."""
     different = names.dictionary_encode()
     ids = at * len(different.dictionary) + different.indices.to_numpy()
     return len(np.unique(ids)) < len(ids)
 
 
-def _unique(rows: MessageRows, found: Any, kind: Any) -> Any:
+def _unique(rows: MessageRows, found: tuple[pa.Array, pa.Array], kind: pa.DataType) -> pa.Array:
     maps: list[dict[bytes, bytes]] = [{} for _ in rows.at]
     for row, name, value in zip(rows.properties.rows.tolist(), *(one.to_pylist() for one in found), strict=True):
         maps[row][name] = value
@@ -72,14 +71,14 @@ def _unique(rows: MessageRows, found: Any, kind: Any) -> Any:
     return pa.array(shown, kind)
 
 
-def _text(found: Any, kind: Any) -> Any:
+def _text(found: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
         return found.cast(kind)
     except pa.ArrowInvalid:  # not UTF-8
         return pa.array([None if one is None else one.decode(errors="replace") for one in found.to_pylist()], kind)
 
 
-BUILD: dict[str, Callable[[MessageRows, Any], Any]] = {
+BUILD: dict[str, Callable[[MessageRows, pa.DataType], pa.Array]] = {
     "entry": lambda rows, kind: pa.array(rows.entry, kind),
     "batch_index": lambda rows, kind: pa.array(rows.batch_index.astype(np.int32), kind),
     "sequence": lambda rows, kind: pa.array(rows.sequence, kind),

@@ -4,11 +4,12 @@ import datetime
 import io
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fastavro
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -25,6 +26,7 @@ from pyspark.sql.types import (
 )
 
 from trueup.connectors.pulsar.schemas import SchemaType, StoredSchema, version_of
+from trueup.state.common.arrays import Array
 from trueup.state.common.errors import BadBytes, Refused, Stop
 from trueup.streams.topic_reader.schemas import SchemaHistory
 from trueup.streams.topic_reader.spark.avro_types import AvroTypes, parsed
@@ -130,10 +132,10 @@ class Values:
 
     def __init__(self, schema: ValueSchema, history: SchemaHistory | None, strict: bool) -> None:
         self._schema, self._history, self._strict = schema, history, strict
-        self._readers: dict[bytes | None, Callable[[bytes], Any]] = {}
+        self._readers: dict[bytes | None, Callable[[bytes], object]] = {}
         self.typed, self.undecoded = schema.kind is not SchemaType.NONE, 0
 
-    def column(self, rows: Sequence[ValueRow], kind: Any) -> Any:
+    def column(self, rows: Sequence[ValueRow], kind: pa.DataType) -> pa.Array:
         """The values of these rows, as this Arrow type."""
         numbers = _NUMBERS.get(self._schema.kind)
         if numbers is not None:
@@ -146,15 +148,16 @@ class Values:
         except _BAD:
             return pa.array([self._fitting(*each, kind) for each in zip(rows, values, strict=True)], kind)
 
-    def _fitting(self, row: ValueRow, value: Any, kind: Any) -> Any:
+    def _fitting(self, row: ValueRow, value: object, kind: pa.DataType) -> object:
         """A value that has the type, which one of a batch has not."""
         try:
             pa.array([value], kind)
         except _BAD as error:
-            return self._unfit(row, error)
+            self._unfit(row, error)
+            return None
         return value
 
-    def _numbers(self, rows: Sequence[ValueRow], width: np.dtype[Any], kind: Any) -> Any:
+    def _numbers(self, rows: Sequence[ValueRow], width: np.dtype[np.number], kind: pa.DataType) -> pa.Array | None:
         """All values at once if each has the right size and is in the range of its type, else None."""
         values = [b"\0" * width.itemsize if row.value is None or row.encrypted else row.value for row in rows]
         if any(len(value) != width.itemsize for value in values):
@@ -166,13 +169,14 @@ class Values:
             return None
         return _typed(numbers, self._schema.kind, kind, absent)
 
-    def _value(self, row: ValueRow) -> Any:
+    def _value(self, row: ValueRow) -> object:
         if row.value is None or row.encrypted:
             return None
         try:
             return self._reader(row.version)(row.value)
         except _BAD as error:
-            return self._unfit(row, error)
+            self._unfit(row, error)
+            return None
 
     def _unfit(self, row: ValueRow, error: Exception) -> None:
         self.undecoded += 1
@@ -180,13 +184,13 @@ class Values:
             found = f"other bytes ({type(error).__name__})"
             raise BadBytes(row.where, 0, f"a value of type {self._schema.kind.name}", found, _TODO) from error
 
-    def _reader(self, raw: bytes | None) -> Callable[[bytes], Any]:
+    def _reader(self, raw: bytes | None) -> Callable[[bytes], object]:
         """The reader for values written with this version; without a version, with the schema in force."""
         if raw not in self._readers:
             self._readers[raw] = self._made(raw)
         return self._readers[raw]
 
-    def _made(self, raw: bytes | None) -> Callable[[bytes], Any]:
+    def _made(self, raw: bytes | None) -> Callable[[bytes], object]:
         kind = self._schema.kind
         if kind is SchemaType.STRING:
             return lambda value: value.decode("utf-8")
@@ -206,7 +210,7 @@ class Values:
             raise Stop(f"version {found.version} of the schema to be AVRO", f"type {found.kind}", _TODO)
         return found.definition
 
-    def _alone(self, value: bytes) -> Any:
+    def _alone(self, value: bytes) -> object:
         """One number beside values of another size."""
         width = np.dtype(_NUMBERS[self._schema.kind][0])
         if len(value) != width.itemsize:
@@ -219,7 +223,7 @@ class Values:
         return bool(number) if self._schema.kind is SchemaType.BOOLEAN else number
 
 
-def _typed(numbers: "np.ndarray[Any, Any]", of: SchemaType, kind: Any, absent: "np.ndarray[Any, Any]") -> Any:
+def _typed(numbers: Array, of: SchemaType, kind: pa.DataType, absent: NDArray[np.bool_]) -> pa.Array:
     if of is SchemaType.BOOLEAN:
         return pa.array(numbers != 0, kind, mask=absent)
     if of in (SchemaType.DATE, SchemaType.TIMESTAMP):
@@ -229,7 +233,7 @@ def _typed(numbers: "np.ndarray[Any, Any]", of: SchemaType, kind: Any, absent: "
     return pa.array(numbers, kind, mask=absent)
 
 
-def _avro(writer: bytes, reader: bytes) -> Callable[[bytes], Any]:
+def _avro(writer: bytes, reader: bytes) -> Callable[[bytes], object]:
     """Reads values of one schema as another one (schema resolution of Avro)."""
     where = "the schema of the values"
     written, wanted = (fastavro.parse_schema(parsed(one, where)) for one in (writer, reader))

@@ -94,9 +94,9 @@ class Application:
         if (standby := self._standby) is not None:
             not_ready.insert(0, standby.unable())
         fields = [
-            found[each.name].fields if each.name in found else each.fields().absent(now)
+            found[each.name].fields if each.name in found else each.fields_class.absent(now)
             for each in STREAMS
-            if each.fields is not None
+            if each.fields
         ]
         sources = self._sources(found, now_ms)
         self._was_ready = self._was_ready or not not_ready

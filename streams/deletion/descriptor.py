@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from trueup.streams.journal.journal import Journal
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
@@ -46,12 +45,6 @@ def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View |
 
     searched = settings.cluster.zookeeper and settings.section(DeletionSettings).owners not in ("none", OPERATOR)
     return view(spark, journal, settings.spark) if searched else None
-
-
-def _fields() -> type["StatusFields"]:
-    from trueup.streams.deletion.signs import DeletionFields
-
-    return DeletionFields
 
 
 def _commands() -> Commands:
@@ -84,7 +77,7 @@ PAGE = PageSection(
 DELETION = Descriptor(
     name="deletion",
     topics=TOPICS,
-    fields=_fields,
+    fields="trueup.streams.deletion.signs:DeletionFields",
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from trueup.streams.logdirs.stream import LogDirsStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 MOST = 100_000
@@ -23,12 +22,6 @@ def _make(context: "Context") -> "LogDirsStream":
     from trueup.streams.logdirs.stream import LogDirsStream
 
     return LogDirsStream(context)
-
-
-def _fields() -> type["StatusFields"]:
-    from trueup.streams.logdirs.signs import LogDirFields
-
-    return LogDirFields
 
 
 def _commands() -> Commands:
@@ -75,7 +68,7 @@ PAGE = PageSection(
 LOGDIRS = Descriptor(
     name="logdirs",
     topics=TOPICS,
-    fields=_fields,
+    fields="trueup.streams.logdirs.signs:LogDirFields",
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.state.kafka.settings:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),

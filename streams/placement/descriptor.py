@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from trueup.streams.placement.stream import PlacementStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
@@ -43,12 +42,6 @@ def _replicas(body: Row) -> Row | None:
     return None if found is None else {"replicas": found}
 
 
-def _fields() -> type["StatusFields"]:
-    from trueup.streams.placement.signs import PlacementFields
-
-    return PlacementFields
-
-
 def _commands() -> Commands:
     from trueup.streams.placement.commands import COMMANDS
 
@@ -71,7 +64,7 @@ def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
 PLACEMENT = Descriptor(
     name="placement",
     topics=(*BOOKKEEPER, *TOPICS),
-    fields=_fields,
+    fields="trueup.streams.placement.signs:PlacementFields",
     page=PAGE,
     settings=LazyObjects("trueup.state.placement.settings:PLACEMENT"),
     rules=LazyObjects("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),

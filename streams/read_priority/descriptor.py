@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from trueup.streams.read_priority.stream import ReadPriorityStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
@@ -27,12 +26,6 @@ def _make(context: "Context") -> "ReadPriorityStream | None":
     from trueup.streams.read_priority.stream import ReadPriorityStream
 
     return ReadPriorityStream(context)
-
-
-def _fields() -> type["StatusFields"]:
-    from trueup.streams.read_priority.signs import ReadPriorityFields
-
-    return ReadPriorityFields
 
 
 def _commands() -> Commands:
@@ -70,7 +63,7 @@ PAGE = PageSection("read_priority", "read_priority/templates/read_priority.html"
 READ_PRIORITY = Descriptor(
     name="read_priority",
     topics=TOPICS,
-    fields=_fields,
+    fields="trueup.streams.read_priority.signs:ReadPriorityFields",
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.state.read_priority.settings:READ_PRIORITY", "trueup.state.deletion.stores:STORES"),

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from trueup.streams.replication.stream import ReplicationStream
     from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.fields import StatusFields
     from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
@@ -31,12 +30,6 @@ def _make(context: "Context") -> "ReplicationStream":
     from trueup.streams.replication.stream import ReplicationStream
 
     return ReplicationStream(context)
-
-
-def _fields() -> type["StatusFields"]:
-    from trueup.streams.replication.signs import LinkFields
-
-    return LinkFields
 
 
 def _commands() -> Commands:
@@ -77,7 +70,7 @@ REPLICATION = Descriptor(
     name="replication",
     topics=TOPICS,
     tasks=_tasks,
-    fields=_fields,
+    fields="trueup.streams.replication.signs:LinkFields",
     page=(PAGE,),
     metrics=_metrics,
     settings=LazyObjects("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),

@@ -12,11 +12,12 @@ import uuid
 from collections.abc import Callable, Iterable
 from dataclasses import fields
 from itertools import chain
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple
 
 from trueup.connectors.contract import LogId, Position, Progress, Run, log_of
 from trueup.streams.journal.channel import Channel, publish
 from trueup.streams.journal.codec import encode
+from trueup.streams.journal.topic import Record
 from trueup.streams.replication.topics import REPORTS
 
 REPORT_S, IDLE_S = 0.25, 5.0
@@ -93,57 +94,20 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
     yield piece
 
 
-class ProgressRecord(TypedDict):
-    """The progress of one partition in a record of the topic."""
-
-    topic: str
-    partition: int
-    target_topic: str
-    target_partition: int
-    offset: int
-    carry: dict[str, int]
-    chosen: bool
-    runs: list[int]
-    """The numbers of all runs, three of each."""
-    numbers: dict[str, int]
-    path: str
-    error: str
-    stopped: bool
-
-
-class ReportRecord(TypedDict):
-    """A record of the topic."""
-
-    link: str
-    term: str
-    number: int
-    part: int
-    attempt: str
-    at: int
-    progress: list[ProgressRecord]
-
-
-def record_of(message: ReportMessage) -> ReportRecord:
+def record_of(message: ReportMessage) -> dict[str, object]:
     """The record of the topic."""
+    where = {name: getattr(message, name) for name in ("link", "term", "number", "part")}
     report = message.report
-    return {
-        "link": message.link,
-        "term": message.term,
-        "number": message.number,
-        "part": message.part,
-        "attempt": report.attempt,
-        "at": report.at,
-        "progress": [_as_record(p) for p in report.progress],
-    }
+    return {**where, "attempt": report.attempt, "at": report.at, "progress": [_as_record(p) for p in report.progress]}
 
 
-def message_of(record: ReportRecord) -> ReportMessage:
+def message_of(record: Record) -> ReportMessage:
     """The inverse of `record_of`."""
     report = Report(record["attempt"], record["at"], [_progress(one) for one in record["progress"]])
     return ReportMessage(record["link"], record["term"], record["number"], record["part"], report)
 
 
-def _as_record(one: Progress) -> ProgressRecord:
+def _as_record(one: Progress) -> dict[str, object]:
     return {
         "topic": one.source.path,
         "partition": one.source.number,
@@ -160,7 +124,7 @@ def _as_record(one: Progress) -> ProgressRecord:
     }
 
 
-def _progress(record: ProgressRecord) -> Progress:
+def _progress(record: Record) -> Progress:
     flat = iter(record["runs"])
     return Progress(
         source=log_of(record["topic"], record["partition"]),

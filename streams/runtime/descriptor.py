@@ -175,28 +175,34 @@ class Descriptor(NamedTuple):
     """Its query with state, which a standby runs; None if it has none."""
     kinds: Mapping[str, str] = _NONE
     """What each kind of action changes, as the page says it before an approval."""
-    fields: Callable[[], type["StatusFields"]] | None = None
-    """Returns the class of its fields of the status, which compute its part of the health and the numbers whose course
-    the page shows; None: both are computed from its counts."""
+    fields: str = ""
+    """The name ``module:name`` of the class of its fields of the status (`StatusFields`), which compute its part of the
+    health and the numbers whose course the page shows; empty: both are computed from its counts."""
     units: Mapping[str, str] = _NONE
     """Units of these numbers by name, for the axes of charts; a number without one has its name."""
 
+    @property
+    def fields_class(self) -> type["StatusFields"]:
+        """The class that ``fields`` names, imported when it is needed."""
+        found: type[StatusFields] = imported(self.fields)
+        return found
+
     def signs(self, status: Row) -> Signs:
         """Its part of the health in the status of an application; empty if it only has counts and does not run."""
-        if self.fields is not None:
-            return self.fields().of(status).signs()
+        if self.fields:
+            return self.fields_class.of(status).signs()
         counted = next((each for each in status.get("subjects", ()) if each["name"] == self.name), None)
         return Signs() if counted is None else signs_of(counted)
 
     def numbers(self, status: Row) -> Mapping[str, float]:
         """The numbers whose course the page shows, in the status of an application that runs the stream."""
-        if self.fields is not None:
-            return self.fields().of(status).trends()
+        if self.fields:
+            return self.fields_class.of(status).trends()
         return next((each["counts"] for each in status["subjects"] if each["name"] == self.name), {})
 
     def unit(self, name: str) -> str:
         """The unit of one of its `numbers`."""
-        return self.units.get(name, name) if self.fields is not None else self.name
+        return self.units.get(name, name) if self.fields else self.name
 
     def keys(self, live: Iterable[str], *leaves: str) -> list[str]:
         """Those of these live keys that belong to its settings and whose last part is one of ``leaves``."""

@@ -24,24 +24,14 @@ class Engine(Protocol):
     def status(self) -> Row:
         """The status of the application.
 
-        version, cluster, mode, paused, ready (bool), starting (bool: not ready yet since its start), started_ms,
-        now_ms, problems (texts), streams [name, state (running, waiting, failed, stopped), batch, rows_per_s, batch_ms,
-        behind, restarts, error], sources [name (zookeeper, journal, vote, spark), state (up, slow, down), age_ms (None:
-        no observation yet, or its time is not known), detail], counts {verdict: ledgers},
-        ledgers, not_judged (unknown ledgers whose present version has no verdict yet),
-        oldest_drift_ms (None: nothing drifted), without_copies (ledgers), marks {outstanding, ours, cap}, held (why
-        repairs of a mass loss wait, or ""), waiting {what for: ledgers that are not marked yet},
-        damages {reported, confirmed} (replicas),
-        unbound (why hold and approve do not restrict BookKeeper's Auditor, or ""),
-        watches_ledgers (bool; false: all fields about ledgers are empty), links [rows of `links`], logdirs [kafka,
-        mode, strategy, paused, brokers, directories, skew (the maximum of all brokers), rules {rule: brokers}, planned
-        (moves), planned_bytes, moving, at_ms, reason], spark_ui (address, or ""), subjects [name, mode, paused,
-        counts {verdict or state: number}, oldest_ms] of the streams that run, deletion (None: no deletion stream)
-        {mode, paused, unreferenced (ledgers), bytes, forgotten [namespace, rule, ledgers, bytes], deletions
-        {stage: count}, oldest_ms (None: no deletion), executing_ms (how long one has been executed without an end;
-        None: none is), complete}, ha (None: no section ha) {id, role (leader, standby,
-        or starting: it leads, and its streams are not loaded yet), epoch, leader (its address, or ""), standbys
-        (addresses of the others), unable (why a standby could not lead, apart from its sources)}.
+        version, cluster, ready (bool), starting (bool: not ready yet since its start), started_ms, now_ms, problems
+        (texts), streams [name, state (running, waiting, failed, stopped), batch, rows_per_s, batch_ms, behind,
+        restarts, error], sources [`streams.runtime.stream.ObservationSource`], spark_ui (address, or ""), subjects
+        [name, mode, paused, counts {verdict or state: number}, oldest_ms] of the streams that run, the fields of all
+        streams (the `StatusFields` in ``streams/*/signs.py``; without a BookKeeper cluster all fields about ledgers are
+        empty), ha (None: no section ha) {id, role (leader, standby, or starting: it leads, and its streams are not
+        loaded yet), epoch, leader (its address, or ""), standbys (addresses of the others), unable (why a standby could
+        not lead, apart from its sources)}.
         """
 
     def incomplete(self, noun: str) -> str:
@@ -75,13 +65,7 @@ class Engine(Protocol):
         deletion).
         deletions: deletions in progress, likewise: id, ledger, owner, rule, stage, bytes, since_ms, at_ms, approved,
         attempts, next_ms (None: at once), bookies, pending (bookies that have not confirmed the deletion), detail.
-        links: link, source, target, mode, paused, state, reason, down {cluster that does not respond: reason}, path,
-        topics, partitions, stopped (partitions that require an operator), lag_records (-1: unknown), lag_ms (age of the
-        oldest record not copied, 0: none, -1: unknown), leases (in progress; 0: nothing is written), rounds, taken_ms,
-        error,
-        heartbeat_age_ms and heartbeat_lag_ms (-1: none arrived), differences (changes due at the target), groups,
-        group_lag (records by which a group is behind at the target; both -1: unknown); since the start of this run
-        copied, bytes, dropped, skipped, dismissed, filtered, lost, repeated, foreign, foreign_tags.
+        links: `streams.replication.signs.LinkRow`.
         directories: kafka, broker, path, volume (number), total, usable, used, bytes (of replicas; all sizes -1: not
         reported), partitions, incoming, outgoing, online (bool), cordoned (ours, others or ""), and of the broker
         strategy, skew, rule, reason, at_ms.

@@ -125,7 +125,7 @@ def test_a_leader_repeats_a_step_of_its_takeover_only_while_it_can_prove_that_it
         now.s += 3
         raise Retry("an answer of the coordinator", "none", "try again")
 
-    with pytest.raises(Stop, match="no proof that this instance leads"):
+    with pytest.raises(Stop, match="no proof that it leads"):
         running._wait("the transactional.id", lead)
     again = "waiting for the transactional.id: expected an answer of the coordinator; found none; try again"
     assert tried == ["at first", again, again]

@@ -12,7 +12,7 @@ from trueup.streams.catalog import STREAMS
 from trueup.streams.cli.main import invoke
 from trueup.streams.config.journal_topics import JournalTopics
 from trueup.streams.config.live import Live
-from trueup.streams.instance.alone import Instance
+from trueup.streams.instance.election import Election
 from trueup.streams.journal.history import History
 from trueup.streams.journal.journal import Journal
 from trueup.streams.runtime.descriptor import Descriptor
@@ -23,7 +23,7 @@ STEPS = {
     "ready": (EmbeddedKafka, "wait_ready"),
     "topics": (Journal, "create"),
     "recreated": (app, "recreated"),
-    "sign": (Instance, "enter"),
+    "sign": (Election, "enter"),
     "transactions": (Journal, "lead"),
     "history": (History, "load"),
     "settings": (Live, "load"),

@@ -77,7 +77,7 @@ quick: setup tools ## Tests that start no server
 	$(PYTEST) -m 'not servers and not release'
 
 .PHONY: simulate
-simulate: setup ## Seeded simulation of a cluster: make simulate SEEDS=100000
+simulate: setup ## Seeded simulation of a world in which all streams meet: make simulate SEEDS=100000
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS)
 
 .PHONY: bench

@@ -1,4 +1,4 @@
-"""`python -m tests.simulation [--deletion] --seeds N [--seed FIRST] [--verbose]`: simulate; exit code 1 on failure."""
+"""`python -m tests.simulation --seeds N [--seed FIRST] [--only PART ...] [--verbose]`: exit code 1 on failure."""
 
 import argparse
 import logging
@@ -6,37 +6,32 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import asdict
 
-from tests.simulation import simulation as placement
 from tests.simulation.checkers import Violation
-from tests.simulation.deletion import simulation as deletion
-
-Simulation = type[placement.Simulation] | type[deletion.Simulation]
-Simulate = Callable[[int], placement.Outcome | deletion.Outcome]
+from tests.simulation.simulation import SUBSETS, Simulation, simulate
 
 EVERY_S = 1.0
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Seeded simulation of a cluster.")
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description="Seeded simulation of a world.")
     parser.add_argument("--seeds", type=int, default=None, help="how many (1000, or 1 if --seed is given)")
     parser.add_argument("--seed", type=int, default=None, help="the first one")
-    parser.add_argument("--deletion", action="store_true", help="of what owners forget, not of where copies are")
+    parser.add_argument("--only", nargs="+", default=(), choices=max(SUBSETS, key=len), help="these parts of the world")
     parser.add_argument("--verbose", action="store_true", help="show everything that happened")
     given = parser.parse_args()
     first = given.seed or 0
     count = given.seeds if given.seeds is not None else 1000 if given.seed is None else 1
     logging.disable(logging.CRITICAL)
-    chosen = deletion if given.deletion else placement
-    return _verbose(chosen.Simulation, first, count) if given.verbose else _quick(chosen.simulate, first, count)
+    return (_verbose if given.verbose else _quick)(first, count, given.only)
 
 
-def _verbose(made: Simulation, first: int, count: int) -> int:
+def _verbose(first: int, count: int, only: Collection[str]) -> int:
     failed = 0
     for seed in range(first, first + count):
-        simulation = made(seed)
+        simulation = Simulation(seed, None, only)
         try:
             print(simulation.run())
         except Violation as error:
@@ -46,12 +41,12 @@ def _verbose(made: Simulation, first: int, count: int) -> int:
     return int(failed > 0)
 
 
-def _quick(simulate: Simulate, first: int, count: int) -> int:
+def _quick(first: int, count: int, only: Collection[str]) -> int:
     failed, seen = 0, Counter[str]()
     began = printed = time.monotonic()
     for done, seed in enumerate(range(first, first + count), 1):
         try:
-            seen.update(asdict(simulate(seed)))
+            seen.update(asdict(simulate(seed, None, only)))
         except Violation as error:
             failed += 1
             print(f"\nFAILED: {error}", *getattr(error, "__notes__", ()), f"commit {_commit()}", sep="\n")

@@ -160,6 +160,10 @@ class Checkers:
 
     # Input of Trueup
 
+    def begin(self, now_ms: int) -> None:
+        """A step of Trueup begins at this time of its clock."""
+        self.clock_ms = now_ms
+
     def tick(self, now_ms: int) -> None:
         """Trueup evaluates its list of bookies, if it received one since its start."""
         self.clock_ms = now_ms

@@ -102,7 +102,8 @@ class Lock:
 
 
 class World:
-    """The true state. ``touched``: paths changed since the last read: ("ledger", id), ("mark", id), ("bookies", 0)."""
+    """The true state. ``touched``: paths changed since the last read: ("ledger", id), ("mark", id), ("bookies", 0).
+    ``watchers``: the same for each capture that watches. ``fence``: the epoch of the leader whose changes are taken."""
 
     def __init__(self, rng: Random, least: int, enforce: bool) -> None:
         self.rng, self.least, self.enforce = rng, least, enforce
@@ -116,7 +117,10 @@ class World:
         self.workers = [Worker(f"worker{i}") for i in range(2)]
         self.moves_racks, self.disabled = True, False
         self.garbage: list[tuple[int, int, str]] = []
+        self.remains: dict[int, dict[str, int]] = {}
         self.touched: dict[tuple[str, int], None] = {}
+        self.watchers: list[dict[tuple[str, int], None]] = []
+        self.fence = 0
         self.log: list[str] = []
         self.fenced: list[tuple[int, tuple[str, ...]]] = []
 
@@ -126,6 +130,8 @@ class World:
     def write(self, kind: str, key: int = 0) -> int:
         self.zxid += 1
         self.touched[kind, key] = None
+        for watcher in self.watchers:
+            watcher[kind, key] = None
         return self.zxid
 
     # Bookies
@@ -161,6 +167,9 @@ class World:
         bookie.handles = {ledger for ledger in sorted(bookie.handles) if self.rng.random() < 0.3}
         again = self.now_ms + COLLECT_MS
         self.garbage = [(max(due, again) if b == bookie.id else due, i, b) for due, i, b in self.garbage]
+        for holders in self.remains.values():
+            if bookie.id in holders:
+                holders[bookie.id] = max(holders[bookie.id], again)
 
     def stop(self, name: str) -> None:
         self.bookies[name].state = "down"
@@ -231,7 +240,8 @@ class World:
         self.note(f"ledger {ledger.id} closed")
 
     def delete(self, ledger: int) -> None:
-        del self.ledgers[ledger]
+        holders = {bookie for fragment in self.ledgers.pop(ledger).fragments for bookie in fragment.holders}
+        self.remains[ledger] = dict.fromkeys(sorted(holders), self.now_ms + COLLECT_MS)
         self.deleted[ledger] = self.write("ledger", ledger)
         for bookie in self.bookies.values():
             bookie.dropped.pop(ledger, None)
@@ -281,6 +291,12 @@ class World:
                     self._finish(worker)
         self.now_ms = to_ms
         self._collect()
+
+    def repair_now(self) -> None:
+        """A worker finishes its task before its time."""
+        busy = [worker for worker in self.workers if worker.task and worker.alive]
+        if busy:
+            self._finish(self.rng.choice(busy))
 
     def _next(self, to_ms: int) -> int | None:
         times = [w.due_ms for w in self.workers if w.task and w.alive]
@@ -423,3 +439,8 @@ class World:
             for fragment in ledger.fragments:
                 fragment.holders.discard(bookie)
         self.garbage = left
+        for number in list(self.remains):
+            held = {b: due for b, due in self.remains[number].items() if due > self.now_ms or not self.up(b)}
+            self.remains[number] = held
+            if not held:
+                del self.remains[number]

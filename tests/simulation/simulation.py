@@ -1,23 +1,52 @@
-"""One run: a cluster generated from a seed, a period with faults, then one without; checked after every step."""
+"""One run: a world generated from a seed, a period with faults, then one without; checked after every step.
 
-from contextlib import suppress
-from dataclasses import dataclass
+All systems and all streams of Trueup are in one world, with one or two instances. Each seed chooses some of the parts:
+what only happens with few of them is found as well.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from random import Random
+from typing import Any
 
-from tests.simulation.checkers import Checkers, Violation
-from tests.simulation.faults import Crash, Faults
-from tests.simulation.model import COLLECT_MS, Ledger, World
-from tests.simulation.surroundings import Eyes, Hands, Topics
-from tests.simulation.trueup import Application, Checkpoint, Parts
-from trueup.state.bookkeeper.observations import LedgerState
-from trueup.state.common.errors import Retry
-from trueup.state.placement.settings import PLACEMENT, PlacementSettings
-from trueup.state.settings.settings import ClusterSettings, Settings
-from trueup.streams.journal.codec import encode
+from tests.configuration import parse
+from tests.simulation.checkers import Violation
+from tests.simulation.faults import Crash, WallClock
+from tests.simulation.instances import TAKEOVER_S, TICK_MS, Leader, Process
+from tests.simulation.journal import JournalLog
+from tests.simulation.link_part import LinkPart
+from tests.simulation.linking import LinkParts
+from tests.simulation.model import World
+from tests.simulation.part import Part, Stream
+from tests.simulation.placement_part import PlacementPart
+from tests.simulation.placing import PlacementParts
+from tests.simulation.pulsar_part import PulsarPart, PulsarParts
+from trueup.state.placement.settings import PLACEMENT
+from trueup.state.settings.section import Section
+from trueup.streams.config.live import Live
 
-STALE_MS = (30_000, 120_000)
 QUIET_STEPS = 500
 LONGEST_STEP_MS = 1_800_000
+SUBSETS = (
+    ("placement",),
+    ("placement", "pulsar"),
+    ("links",),
+    ("placement", "links"),
+    ("placement", "pulsar", "links"),
+)
+SECTIONS: Mapping[str, Section[Any]] = {"placement": PLACEMENT}
+
+
+@dataclass
+class Parts:
+    """The classes under test; tests of the simulation replace them by defective ones."""
+
+    placement: PlacementParts = field(default_factory=PlacementParts)
+    pulsar: PulsarParts = field(default_factory=PulsarParts)
+    links: LinkParts = field(default_factory=LinkParts)
+    process: type[Process] = Process
+    live: type[Live] = Live
 
 
 @dataclass(frozen=True)
@@ -27,332 +56,208 @@ class Outcome:
     seed: int
     steps: int
     crashes: int
-    marks: int
-    repaired: int
+    takeovers: int
+    marks: int = 0
+    repaired: int = 0
+    deleted: int = 0
+    confirmed: int = 0
+    removed: int = 0
+    """The number of objects that Trueup deleted."""
+    policies: int = 0
+    copied: int = 0
+
+
+class Application:
+    """The streams of one process that leads, from its start to its crash."""
+
+    def __init__(self, leader: Leader, streams: Mapping[str, Stream], halting: Collection[str]) -> None:
+        self._leader, self.streams, self._halting = leader, streams, halting
+
+    def step(self) -> None:
+        """One iteration: settings, then each stream. Raises `Crash`."""
+        faults = self._leader.faults
+        self._leader.live.load()
+        for name, stream in self.streams.items():
+            halted, faults.halted = faults.halted, faults.halted if name in self._halting else None
+            try:
+                stream.step()
+            finally:
+                faults.halted = halted
 
 
 class Simulation:
-    """The state of one seed."""
+    """The state of one seed. ``only``: the names of the parts; chosen by the seed if it is empty."""
 
-    def __init__(self, seed: int, parts: Parts | None = None) -> None:
-        self.seed, self.rng = seed, Random(seed)
+    def __init__(self, seed: int, parts: Parts | None = None, only: Collection[str] = ()) -> None:
+        self.seed, self.rng, self.kinds = seed, Random(seed), parts or Parts()
         rng = self.rng
         self.world = World(rng, rng.choice((1, 2, 2, 2, 2, 3)), rng.random() < 0.1)
-        self.faults = Faults(rng)
-        self.checkers = Checkers(self.world)
-        self.topics = Topics(self.faults, self.checkers)
-        self.eyes = Eyes(self.world, self.faults, self.topics, self.checkers)
-        self.hands = Hands(self.world, self.faults, self.eyes, self.checkers, rng.choice(STALE_MS))
-        self.checkpoint = Checkpoint()
-        self.parts = parts or Parts()
-        self.settings = Settings(ClusterSettings("none:0"), sections={PLACEMENT: self._policy()})
-        self.application: Application | None = None
-        self.steps = self.crashes = 0
-        self._populate()
+        self.log, self.time = JournalLog(), WallClock()
+        elects = rng.random() < 0.5
+        self.processes = [
+            self.kinds.process(at, self.world, self.log, rng, self.time, self._made, self._halted, elects)
+            for at in range(1 + elects)
+        ]
+        self.parts: dict[str, Part] = {}
+        for part in self._chosen(only):
+            self.parts[part.name] = part
+        self.settings = self._settings()
+        self.steps = self.deaths = self.takeovers = 0
 
-    def _policy(self) -> PlacementSettings:
-        rng = self.rng
-        return PlacementSettings(
-            mode=rng.choice(("enforce", "enforce", "enforce", "approve", "observe")),
-            grace_s=rng.choice((0.0, 2.0, 10.0)),
-            hold_share=rng.choice((0.3, 0.5)),
-            max_marks=rng.choice((1, 2, 5, 50)),
-            marks_per_s=rng.choice((0.5, 5.0, 500.0)),
-            decline_retry_s=rng.choice((1.0, 10.0)),
-            give_up_s=rng.choice((120.0, 1_800.0)),
-            collect_s=COLLECT_MS / 1000,
-            min_racks=self.world.least,
-            enforce_min_racks=self.world.enforce,
-        )
+    def _chosen(self, only: Collection[str]) -> Iterator[Part]:
+        """Ledgers have a placement, so Pulsar is never without it."""
+        names = only or self.rng.choice(SUBSETS)
+        if "placement" in names:
+            yield PlacementPart(self, self.kinds.placement)
+        if "pulsar" in names:
+            yield PulsarPart(self, self.kinds.pulsar)
+        if "links" in names:
+            yield LinkPart(self, self.kinds.links)
 
-    def _populate(self) -> None:
-        rng, world = self.rng, self.world
-        racks = [f"/r{i}" for i in range(rng.choice((2, 2, 3, 4)))] + ([""] if rng.random() < 0.15 else [])
-        for number in range(rng.randint(3, 8)):
-            world.start(f"b{number}", racks[number % len(racks)] if rng.random() < 0.9 else rng.choice(racks))
-        world.moves_racks = rng.random() < 0.9
-        self.racks = racks
-        for _ in range(rng.randint(3, 14)):
-            self._create()
-        for ledger in world.ledgers.values():
-            world.add(ledger)
-            if rng.random() < 0.8:
-                world.close(ledger)
-
-    def _create(self) -> None:
-        size = self.rng.choice((1, 2, 2, 3, 3, 4, 5))
-        self.world.create(size, self.rng.randint(1, min(size, 3)), self.rng.random() < 0.6)
+    def _settings(self) -> Any:
+        raw, made = dict[str, Any](), dict[Section[Any], Any]()
+        for part in self.parts.values():
+            for name, value in part.sections().items():
+                if name in SECTIONS:
+                    made[SECTIONS[name]] = value
+                else:
+                    raw[name] = value
+        settings = parse({"cluster": {"zookeeper": "none:0"}, **raw})
+        return replace(settings, sections={**settings.sections, **made})
 
     def run(self) -> Outcome:
         """Raises `Violation`."""
         for _ in range(self.rng.randint(15, 40)):
-            self._happen()
-            self.faults.stir(self.world.now_ms)
-            self._advance(self.rng.choice((50, 500, 2_000, 8_000)))
-        self._end_faults()
+            for part in self.parts.values():
+                part.happen()
+            self.time.stir(self.rng, self.world.now_ms)
+            for process in self.processes:
+                process.faults.stir()
+            self.advance(self.rng.choice((50, 500, 2_000, 8_000)))
+        self.end_faults()
         self._settle()
-        repaired = sum("repaired to" in line for line in self.world.log)
-        return Outcome(self.seed, self.steps, self.crashes, self.checkers.marks_written, repaired)
+        counted: dict[str, int] = {}
+        for part in self.parts.values():
+            counted |= part.counted()
+        return Outcome(self.seed, self.steps, self.deaths, self.takeovers, **counted)
 
-    # Events of the cluster and its operators
+    # Processes
 
-    def _happen(self) -> None:
-        for _ in range(self.rng.randint(0, 3)):
-            self.rng.choice(
-                (
-                    self._writer,
-                    self._writer,
-                    self._writer,
-                    self._bookie,
-                    self._bookie,
-                    self._recovery,
-                    self._operator,
-                    self._eyes,
-                )
-            )()
+    @property
+    def leader(self) -> Process | None:
+        """The process whose streams run."""
+        return next((process for process in self.processes if process.leads and not process.stopped), None)
 
-    def _writer(self) -> None:
-        rng, world = self.rng, self.world
-        ledgers = list(world.ledgers.values())
-        what = rng.random()
-        if what < 0.2 or not ledgers:
-            if len(ledgers) < 20:
-                self._create()
+    def stream(self, name: str) -> Any:
+        """The stream of a part in the leader; None if there is no leader or no such part."""
+        return self.leader.streams.get(name) if self.leader else None
+
+    def _made(self, process: Process, leader: Leader) -> Application:
+        """The streams of a process that begins to lead."""
+        for other in self.processes:
+            other.depose()
+        if process.elects:
+            self.takeovers += 1
+            for part in self.parts.values():
+                part.taken_over()
+        live = leader.live = self.kinds.live(self.settings, leader.journal, leader.clock)
+        live.load()
+        streams: dict[str, Stream] = {}
+        for name, part in self.parts.items():
+            streams[name] = part.begin(process, leader, streams.__getitem__)
+        return Application(leader, streams, [name for name, part in self.parts.items() if part.halts])
+
+    def _halted(self, process: Process) -> None:
+        """A process is stopped at this place, and the others go on. Then its own supervision may be late."""
+        if any(other.stopped for other in self.processes):
             return
-        ledger = rng.choice(ledgers)
-        if what < 0.25:
-            world.delete(ledger.id)
-        elif what < 0.28 or ledger.unreadable:
-            self._damage(ledger)
-        elif not ledger.closed:
-            ledger.busy = rng.random() < 0.8
-            if ledger.busy:
-                world.add(ledger)
-            if ledger.busy and rng.random() < 0.3 and not ledger.closed:
-                world.close(ledger)
+        process.stopped = True
+        self.world.note(f"process {process.number} is stopped")
+        until_ms = self.world.now_ms + int(1000 * TAKEOVER_S * self.rng.choice((0.3, 1.2, 3.0)))
+        while self.world.now_ms < until_ms:
+            self.advance(TICK_MS)
+        process.stopped = False
+        self.world.note(f"process {process.number} goes on")
+        process.faults.fuse = self.rng.randint(0, 3)
 
-    def _damage(self, ledger: Ledger) -> None:
-        ledger.unreadable = not ledger.unreadable
-        self.world.save(ledger)
-        self.world.note(f"ledger {ledger.id} is {'un' * ledger.unreadable}readable")
+    def lose_checkpoint(self) -> None:
+        """All processes crash, and Spark's checkpoints are lost."""
+        for process in self.processes:
+            self._crashed(process)
+        self.world.note("the checkpoints are lost")
+        for part in self.parts.values():
+            part.compacted()
 
-    def _bookie(self) -> None:
-        rng, world = self.rng, self.world
-        bookie = rng.choice(list(world.bookies.values()))
-        what = rng.random()
-        if what < 0.08:
-            for other in list(world.bookies.values()):
-                if other.state != "down" and other.rack == bookie.rack:
-                    world.stop(other.id)
-        elif what < 0.14 and len(world.bookies) < 10:
-            world.start(f"b{len(world.bookies)}", rng.choice(self.racks))
-        elif bookie.state == "down":
-            if what < 0.2 and bookie.cookie and self._published(bookie.id):
-                world.decommission(bookie.id)
-            elif what < 0.75:
-                world.start(bookie.id, process=rng.choice(("new", "same")))
-        elif what < 0.3:
-            state = "readonly" if bookie.state == "writable" else "writable"
-            world.start(bookie.id, state=state, process="same", turned=True)
-        elif what < 0.4:
-            world.stop(bookie.id)
-            world.start(bookie.id, process=rng.choice(("new", "same")))
-        elif what < 0.75:
-            world.stop(bookie.id)
+    @contextmanager
+    def crashes(self, process: Process) -> Iterator[None]:
+        """Ends a process at a planned crash."""
+        try:
+            yield
+        except Crash:
+            self._crashed(process)
 
-    def _published(self, bookie: str) -> bool:
-        """Whether a published topology contains the bookie. Ledgers with unpublished members are unknown."""
-        bodies = self.topics.bodies["topology"]
-        return bool(bodies) and bookie.encode() in (bodies[-1][1] or b"")
-
-    def _recovery(self) -> None:
-        rng, world = self.rng, self.world
-        what = rng.random()
-        worker = rng.choice(world.workers)
-        if what < 0.3:
-            if worker.alive:
-                world.kill_worker(worker)
-            else:
-                worker.alive = True
-        elif what < 0.45:
-            world.disabled = not world.disabled
-        elif what < 0.55:
-            world.moves_racks = not world.moves_racks
-        elif what < 0.8 and world.ledgers:
-            ledger = rng.choice(list(world.ledgers.values()))
-            lost = tuple(sorted(b for b in ledger.members if not world.up(b)))
-            if ledger.id not in world.marks or set(lost) - set(world.marks[ledger.id].replicas):
-                world.mark(ledger.id, lost, world.now_ms - 7, rng.choice(("auditor", "operator")))
-
-    def _operator(self) -> None:
-        rng = self.rng
-        name, value = rng.choice(
-            (
-                ("placement.mode", rng.choice(("enforce", "enforce", "approve", "observe"))),
-                ("placement.paused", rng.random() < 0.3),
-                ("placement.grace_s", rng.choice((0.0, 5.0))),
-                ("placement.max_marks", rng.choice((0, 1, 3, 50))),
-                ("placement.release_hold", rng.randint(0, 3)),
-                ("placement.marks_per_s", rng.choice((0.5, 500.0))),
-                ("placement.give_up_s", rng.choice((120.0, 1_800.0))),
-            )
-        )
-        self._set(name, value)
-        self._approve()
-
-    def _set(self, name: str, value: object) -> None:
-        text = str(value).lower() if isinstance(value, bool) else f'"{value}"' if isinstance(value, str) else str(value)
-        record = {"name": name, "value": text, "at_ms": self.world.now_ms}
-        self.topics.bodies["config"].append((name.encode(), encode("config", record)))
-        self.world.note(f"{name} set to {text}")
-
-    def _approve(self) -> None:
-        """An operator approves all findings of the board."""
-        application = self.application
-        if application is None or application.live.now.section(PlacementSettings).mode != "approve":
-            return
-        shown = {int(row["ledger"]): int(row["version"]) for row in application.reconciler.board.findings}
-        self.checkers.approved |= shown
-        with self._crashes(), suppress(Retry):
-            application.reconciler.approve(shown)
-
-    def _eyes(self) -> None:
-        if self.faults.cut:
-            self.faults.cut = False
-            if self.application is not None:
-                self.eyes.connect()
-        elif self.rng.random() < 0.5:
-            self.faults.cut = True
-            self.eyes.queue()
-            self.eyes.cut()
-        if self.rng.random() < 0.04:
-            self._lose_checkpoint()
-
-    def _lose_checkpoint(self) -> None:
-        """Rebuild the view from topics that may contain only the newest record of each key."""
-        self._crashed()
-        self.world.note("the checkpoint is lost")
-        self.checkpoint = Checkpoint()
-        ledgers = sorted(self.topics.ledgers, key=lambda row: int(row.mzxid[0]))
-        self.topics.ledgers = list({int(row.ledger[0]): row for row in ledgers}.values())
-        self.checkers.forgotten()
+    def _crashed(self, process: Process) -> None:
+        """The process ends and is started again, a while later if there is another one."""
+        self.deaths += process.leads
+        process.crash()
+        process.down_ms = self.world.now_ms + (self.rng.choice((0, 2_000, 100_000)) if process.elects else 0)
+        self.world.note(f"process {process.number} of Trueup crashed")
 
     # Time
 
-    def _advance(self, ms: int) -> None:
+    def advance(self, ms: int) -> None:
+        """Some time passes, and each process makes a step."""
         self.steps += 1
-        self.world.advance(self.world.now_ms + ms)
-        self.checkers.step()
-        self.eyes.queue()
-        with self._crashes():
-            if self.application is None:
-                self.checkers.restarted()
-                self.application = Application(
-                    self.settings,
-                    self.topics,
-                    self.checkpoint,
-                    self.eyes,
-                    self.hands,
-                    self.faults,
-                    self.checkers,
-                    self.parts,
-                    self.clock,
-                )
-            self.application.step()
-
-    def clock(self) -> int:
-        return self.faults.clock(self.world.now_ms)
-
-    def _crashes(self) -> "_Crashes":
-        return _Crashes(self)
-
-    def _crashed(self) -> None:
-        self.application = None
-        self.eyes.queue()
-        self.eyes.cut()
-        self.crashes += 1
-        self.world.note("Trueup crashed")
+        until_ms = self.world.now_ms + ms + sum(part.ahead_ms for part in self.parts.values())
+        calm = any(process.calm for process in self.processes)
+        while self.world.now_ms < until_ms:
+            self.world.advance(until_ms if calm else min(until_ms, self.world.now_ms + TICK_MS))
+            for process in self.processes:
+                with self.crashes(process):
+                    process.tick()
+        for part in self.parts.values():
+            part.advanced()
+        for process in self.processes:
+            if not process.stopped:
+                process.queue()
+            with self.crashes(process):
+                process.step()
 
     # The end
 
-    def _end_faults(self) -> None:
-        rng, world = self.rng, self.world
-        self.faults.end(world.now_ms)
-        world.note("the faults are over")
-        world.disabled, world.moves_racks = False, True
-        for worker in world.workers:
-            worker.alive = True
-        for number in [i for i, mark in world.marks.items() if "trueup" not in mark.authors]:
-            world.unmark(number, "operator")
-        for number in world.marks:
-            # An unreadable ledger is never changed, so our mark would stay and count against the cap.
-            if number in world.ledgers and world.ledgers[number].unreadable:
-                self._damage(world.ledgers[number])
-        for bookie in list(world.bookies.values()):
-            if bookie.state == "down" and rng.random() < 0.4:
-                world.start(bookie.id)
-        mode = rng.choice(("enforce", "enforce", "approve", "observe"))
-        for name, value in (
-            ("mode", mode),
-            ("paused", False),
-            ("max_marks", rng.choice((3, 50))),
-            ("marks_per_s", 500.0),
-            ("release_hold", rng.choice((0, 99))),
-        ):
-            self._set(f"placement.{name}", value)
-        if self.application is not None and self.eyes.lost_ms is not None:
-            self.eyes.connect()
+    def end_faults(self) -> None:
+        """One process goes on, without faults."""
+        self.processes = [self.leader or self.processes[0]]
+        for process in self.processes:
+            process.faults.end(self.world.now_ms)
+            process.calm, process.down_ms = True, 0
+        self.world.note("the faults are over")
+        for part in self.parts.values():
+            part.end_faults()
 
     def _settle(self) -> None:
-        """Within a bounded time no work is left, and the board shows the true state."""
+        """Within a bounded time no work is left, and the answers show the true state."""
         wait_ms, quiet = 500, 0
         for _ in range(QUIET_STEPS):
-            self._advance(wait_ms)
-            self._approve()
-            if self._quiet():
-                quiet += 1
-                if quiet == 3:
-                    break
-            else:
-                quiet = 0
-            wait_ms = min(max(int(wait_ms * 1.2), 15_000 * quiet), LONGEST_STEP_MS)
+            self.advance(wait_ms)
+            for part in self.parts.values():
+                part.calm()
+            found = [part.quiet() for part in self.parts.values()]
+            quiet = quiet + 1 if all(found) else 0
+            if quiet == 3:
+                break
+            links = self.parts.get("links")
+            if links is None or links.quiet():
+                wait_ms = min(max(int(wait_ms * 1.2), 15_000 * quiet), LONGEST_STEP_MS)
         else:
-            raise Violation(f"not quiet: {self.checkers.todo()} drift, marks of ours {self.checkers.ours()}")
-        assert self.application is not None
-        board = self.application.reconciler.board
-        self.checkers.board(board.findings, board.marks)
-
-    def _quiet(self) -> bool:
-        """No work is left: no cluster writes, observations, marks of ours or feasible drift."""
-        application = self.application
-        waiting = self.eyes.due or self.world.touched or application is None or self.checkpoint.begun
-        if waiting or not application.reconciler.complete or self._absence_unsettled():
-            return False
-        mode = application.live.now.section(PlacementSettings).mode
-        return mode == "observe" or not (self.checkers.todo() or self.checkers.ours())
-
-    def _absence_unsettled(self) -> bool:
-        return bool(self.checkers.attendance.missing)
+            raise Violation(f"not quiet: {'; '.join(part.left() for part in self.parts.values())}")
+        for part in self.parts.values():
+            part.ended()
 
 
-class _Crashes:
-    """Ends the application at a planned crash."""
-
-    def __init__(self, simulation: Simulation) -> None:
-        self.simulation = simulation
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> bool:
-        if kind is Crash:
-            self.simulation._crashed()
-        return kind is Crash
-
-
-def simulate(seed: int, parts: Parts | None = None) -> Outcome:
+def simulate(seed: int, parts: Parts | None = None, only: Collection[str] = ()) -> Outcome:
     """Run one seed. Raises `Violation` with the last events as its notes."""
-    simulation = Simulation(seed, parts)
+    simulation = Simulation(seed, parts, only)
     try:
         return simulation.run()
     except Exception as error:
@@ -361,12 +266,6 @@ def simulate(seed: int, parts: Parts | None = None) -> Outcome:
 
 
 def trace(simulation: Simulation, lines: int = 40) -> str:
-    return "\n".join(
-        [
-            f"seed {simulation.seed}; repeat with: python -m tests.simulation --seed {simulation.seed} --verbose",
-            *simulation.world.log[-lines:],
-        ]
-    )
-
-
-__all__ = ["LedgerState", "Outcome", "Simulation", "simulate", "trace"]
+    """How to repeat a run, and its last events."""
+    again = f"seed {simulation.seed}; repeat with: python -m tests.simulation --seed {simulation.seed} --verbose"
+    return "\n".join([again, *simulation.world.log[-lines:]])

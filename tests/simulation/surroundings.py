@@ -1,14 +1,13 @@
 """The environment of Trueup without servers: journal topics, observation of the cluster, and actions on it."""
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tests.journals import formed
 from tests.simulation.checkers import Checkers
 from tests.simulation.faults import Faults
+from tests.simulation.journal import ProcessJournal
 from tests.simulation.model import TRUEUP, Ledger, World
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
@@ -16,9 +15,6 @@ from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
 from trueup.state.bookkeeper.ledgers import MANY, Column, Ledgers, concat, row
 from trueup.state.bookkeeper.marks import MARK, NO_MARKS, MarkRows, with_marks
 from trueup.state.bookkeeper.observations import LedgerState, Observation, Sighting
-from trueup.state.common.errors import Retry
-from trueup.streams.journal.codec import encode
-from trueup.streams.journal.journal import JournalRecord
 
 BUCKETS = 3
 
@@ -44,62 +40,6 @@ def gone(ledger: int, zxid: int, seen_ms: int) -> Ledgers:
     return row(ledger, quorum=0, state=LedgerState.GONE, mzxid=zxid, version=-1, seen_ms=seen_ms)
 
 
-class Topics:
-    """Replaces `streams.journal.journal.Journal`: topics of (key, Avro body). Readers may see only the newest record of
-    each key. Rows of ledgers stay columns, as Spark's decoder is not part of the simulation."""
-
-    def __init__(self, faults: Faults, checkers: Checkers) -> None:
-        self._faults, self._checkers = faults, checkers
-        self.bodies: dict[str, list[tuple[bytes, bytes | None]]] = {
-            name: [] for name in ("topology", "repairs", "config")
-        }
-        self.ledgers: list[Ledgers] = []
-        self.followed = 0
-
-    def put(self, records: Iterable[tuple[str, bytes, Any]], within_s: float = 0.0) -> None:
-        """See `Journal.put`: a failure may occur after some records were written."""
-        for what, key, value in records:
-            self._faults.journal()
-            self.bodies[what].append((key, None if value is None else encode(what, value)))
-            if what == "topology":
-                self._checkers.remembered()
-        self._faults.seam()
-
-    def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> None:
-        """See `Journal.send`: findings, which the simulation does not read."""
-        for _, keys, _ in parts:
-            for _ in keys:
-                self._faults.journal()
-        self._faults.seam()
-
-    def ends(self, what: str) -> dict[int, int]:
-        """See `Journal.ends`: every topic has one partition."""
-        return {0: len(getattr(self, what))}
-
-    def read(self, what: str) -> Iterator[JournalRecord]:
-        """See `Journal.read`, of a compacted topic."""
-        newest: dict[bytes, int] = {}
-        for at, (key, _) in enumerate(self.bodies.get(what, [])):
-            newest.pop(key, None)
-            newest[key] = at
-        for at in newest.values():
-            yield self._record(what, at)
-
-    def newest(self, what: str) -> dict[bytes, Any]:
-        """See `Journal.newest`."""
-        return {record.key: record.value for record in self.read(what) if record.value is not None}
-
-    def follow(self, what: str, stop: threading.Event, seen: Callable[[JournalRecord], None]) -> None:
-        """See `Journal.follow`, up to the current end."""
-        for at in range(self.followed, len(self.bodies[what])):
-            self.followed += 1
-            seen(self._record(what, at))
-
-    def _record(self, what: str, at: int) -> JournalRecord:
-        key, body = self.bodies[what][at]
-        return JournalRecord(key, formed(what, key, body), f"{what} {at}", at)
-
-
 class Eyes:
     """The capture: reads changed paths, late and sometimes twice, and the rest after a reconnect.
 
@@ -107,23 +47,32 @@ class Eyes:
     process, None before the first one.
     """
 
-    def __init__(self, world: World, faults: Faults, topics: Topics, checkers: Checkers) -> None:
-        self.world, self.faults, self.topics, self.checkers = world, faults, topics, checkers
+    def __init__(self, world: World, faults: Faults, journal: ProcessJournal, checkers: Checkers) -> None:
+        self.world, self.faults, self.journal, self.checkers = world, faults, journal, checkers
         self.due: dict[tuple[str, int], int] = {}
-        self.published_zxid: dict[tuple[str, int], int] = {}
+        self.events: dict[tuple[str, int], None] = {}
+        world.watchers.append(self.events)
         self.lost_ms: int | None = world.now_ms
-        self.held: dict[int, int] = {}
         self.marks: MarkRows | None = None
         self.on_sightings: Callable[[Sequence[Sighting]], None] = lambda _: None
         self.published: Callable[[Sequence[Observation]], None] = lambda _: None
 
     def queue(self) -> None:
         """Queue the events; without a connection they are lost."""
-        touched, self.world.touched = self.world.touched, {}
         if self.lost_ms is None:
-            for path in touched:
+            for path in self.events:
                 wait = self.faults.rng.randint(0, 4_000) if self.faults.happens(self.faults.late) else 0
                 self.due.setdefault(path, self.world.now_ms + wait)
+        self.events.clear()
+
+    def close(self) -> None:
+        """The process ends."""
+        self.world.watchers[:] = [events for events in self.world.watchers if events is not self.events]
+
+    @property
+    def held(self) -> dict[int, int]:
+        """The zxid of each ledger that was published."""
+        return self.journal.log.held
 
     def cut(self) -> None:
         """The connection is lost, with all events that were not processed yet."""
@@ -136,7 +85,7 @@ class Eyes:
         self.lost_ms = None
         world = self.world
         self.due.clear()
-        for number in sorted(set(world.ledgers) | {i for kind, i in self.published_zxid if kind == "ledger"}):
+        for number in sorted(set(world.ledgers) | {i for kind, i in self.journal.log.captured if kind == "ledger"}):
             self.due["ledger", number] = world.now_ms
         self.due["marks", 0] = world.now_ms
         self.due["bookies", 0] = world.now_ms
@@ -166,11 +115,12 @@ class Eyes:
     def _ledger(self, number: int) -> None:
         world, ledger = self.world, self.world.ledgers.get(number)
         zxid = ledger.mzxid if ledger else world.deleted[number]
-        if self.published_zxid.get(("ledger", number)) == zxid:
+        if self.journal.log.captured.get(("ledger", number)) == zxid:
             return
-        self.published_zxid["ledger", number] = zxid
+        self.journal.lead()
+        self.journal.log.captured["ledger", number] = zxid
         content = columns(ledger, world.now_ms) if ledger else gone(number, zxid, world.now_ms)
-        self._publish(self.topics.ledgers, content)
+        self._publish(content)
         value: Any = {"ledger": number, "state": int(content.state[0])}
         self.published([Observation("ledgers", b"", value)])
         if ledger:
@@ -187,7 +137,8 @@ class Eyes:
             self.checkers.mark_arrived(number, world.mark_zxid[number])
         return np.concatenate(rows)
 
-    def _publish(self, topic: list[Any], content: Any) -> None:
+    def _publish(self, content: Ledgers) -> None:
+        topic = self.journal.log.ledgers
         topic.append(content)
         while self.faults.happens(self.faults.again):
             topic.append(self.faults.rng.choice(topic[-6:]))
@@ -203,10 +154,14 @@ class Eyes:
 
 
 class Hands:
-    """Replaces the connector: `streams.placement.reconciler.Cluster` over the true state, with lost responses."""
+    """Replaces the connector: `streams.placement.reconciler.Cluster` over the true state, with lost responses.
+    ``fence``: called in each transaction; raises if another leader's changes are taken."""
 
-    def __init__(self, world: World, faults: Faults, eyes: Eyes, checkers: Checkers, stale_ms: int) -> None:
+    def __init__(
+        self, world: World, faults: Faults, eyes: Eyes, checkers: Checkers, stale_ms: int, fence: Callable[[], None]
+    ) -> None:
         self.world, self.faults, self.eyes, self.checkers, self.stale_ms = world, faults, eyes, checkers, stale_ms
+        self.fence = fence
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         self.faults.acting()
@@ -234,10 +189,11 @@ class Hands:
 
     def _mark(self, order: MarkOrder) -> MarkOutcome:
         """Checks and writes one order as `connectors.bookkeeper.placement.marks.Marks` does."""
-        self.faults.seam()
+        self.faults.seam(acts=True)
         lost = self.faults.answer_lost()
         if lost and self.faults.happens(0.5):
             return MarkOutcome(order.ledger, "unknown", "nothing was written")
+        self.fence()
         ledger, mark = self.world.ledgers.get(order.ledger), self.world.marks.get(order.ledger)
         if ledger is None:
             return MarkOutcome(order.ledger, "gone", "the ledger was deleted")
@@ -262,12 +218,13 @@ class Hands:
         return [self._withdraw(*item) for item in items]
 
     def _withdraw(self, ledger: int, version: int) -> MarkOutcome:
-        self.faults.seam()
+        self.faults.seam(acts=True)
         if self.faults.refused:
             return MarkOutcome(ledger, "retry", "connection refused")
         lost = self.faults.answer_lost()
         if lost and self.faults.happens(0.5):
             return MarkOutcome(ledger, "unknown", "nothing was written", version)
+        self.fence()
         mark = self.world.marks.get(ledger)
         if mark is None:
             return MarkOutcome(ledger, "gone", "there is no mark")
@@ -277,6 +234,3 @@ class Hands:
         self.world.unmark(ledger, TRUEUP)
         self.faults.seam()
         return MarkOutcome(ledger, "unknown" if lost else "withdrawn", "", version)
-
-
-__all__ = ["BUCKETS", "Eyes", "Hands", "Retry", "Topics", "columns"]

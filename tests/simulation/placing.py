@@ -1,9 +1,8 @@
-"""The code under test as the application runs it: `streams.app.Running` without Spark, Kafka and ZooKeeper.
+"""Placement as one process of Trueup runs it: the capture, the view, and the reconciler, without Spark and ZooKeeper.
 
 All durable state (topics, checkpoint) is kept outside, so that a crash at any seam discards only the rest.
 """
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -13,21 +12,20 @@ from typing import Any
 
 from tests.memory_store import MemoryStore
 from tests.simulation.checkers import Checkers
-from tests.simulation.faults import Faults
-from tests.simulation.surroundings import BUCKETS, Eyes, Hands, Topics
+from tests.simulation.instances import Leader
+from tests.simulation.surroundings import BUCKETS, Eyes, Hands
 from trueup.state.bookkeeper.ledgers import EMPTY, Ledgers, concat
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import Bucket, BucketAnswer
-from trueup.state.settings.settings import Settings
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.catalog import all_metrics
-from trueup.streams.config.live import Live, LiveSection
-from trueup.streams.journal.codec import decode
+from trueup.streams.config.live import LiveSection
+from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.repair_workers import RepairWorkers
@@ -39,7 +37,7 @@ TOPICS = ("ledgers", "topology")
 
 
 @dataclass
-class Parts:
+class PlacementParts:
     """The classes under test; tests of the simulation replace them by defective ones."""
 
     reconciler: type[PlacementReconciler] = PlacementReconciler
@@ -92,52 +90,67 @@ class Frame:
         return self._rows
 
 
-class Application:
-    """One process of Trueup, from start to crash."""
+class Placing:
+    """Placement in one process that leads, from its start to its crash."""
 
     def __init__(
         self,
-        settings: Settings,
-        topics: Topics,
-        checkpoint: Checkpoint,
+        leader: Leader,
         eyes: Eyes,
         hands: Hands,
-        faults: Faults,
+        checkpoint: Checkpoint,
         checkers: Checkers,
-        parts: Parts,
-        clock: Callable[[], int],
+        parts: PlacementParts,
     ) -> None:
-        self.topics, self.checkpoint, self.eyes, self.faults = topics, checkpoint, eyes, faults
-        self.checkers, self.parts, self.clock = checkers, parts, clock
-        topics.followed, self._reports = 0, Random(0)
-        self.live = Live(settings, topics, clock)
-        self.live.load()
+        self.leader, self.journal, self.faults, self.clock = leader, leader.journal, leader.faults, leader.clock
+        self.live, self.eyes, self.checkpoint, self.checkers, self.parts = (
+            leader.live,
+            eyes,
+            checkpoint,
+            checkers,
+            parts,
+        )
+        self._reports = Random(0)
         checkers.settings(self.live.now.section(PlacementSettings))
         # Registered before the keeper, which may act on a change at once.
         self.live.listeners.append(self._settings_in_force)
-        self.keeper = parts.keeper(topics, self.live, clock)
+        self.keeper = parts.keeper(self.journal, self.live, self.clock)
         self.keeper.load()
         policy = LiveSection.of(self.live, PlacementSettings)
+        metrics = METRICS.of(PlacementMetrics)
+        self.read = CatchUp(self.journal, TOPICS)
+        self.read.begin()
         self.reconciler = parts.reconciler(
-            hands, topics, policy, self.keeper, METRICS.of(PlacementMetrics), clock, BUCKETS
+            hands, self.journal, policy, self.keeper, metrics, self.clock, BUCKETS, caught_up=lambda: self.read.done
         )
         self.reconciler.load()
-        self.judging = parts.judging(topics, clock)
+        self.judging = parts.judging(self.journal, self.clock)
         self.judging.load()
-        watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, clock)
-        self.placed = PlacementReport(policy, watched, watched, self.keeper, self.reconciler, workers, clock)
-        eyes.on_sightings, eyes.published, eyes.marks = self.keeper.seen, self.judging.published, None
-        if not faults.cut:
+        watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, self.clock)
+        self.placed = PlacementReport(policy, watched, watched, self.keeper, self.reconciler, workers, self.clock)
+        eyes.on_sightings, eyes.published = self.keeper.seen, self.judging.published
+        if not self.faults.cut:
             eyes.connect()
+
+    def close(self) -> None:
+        """The process ends."""
+        self.eyes.close()
+
+    def depose(self) -> None:
+        """Another process leads from now on."""
+        self.checkers.over = True
+
+    def queue(self) -> None:
+        """Events arrive."""
+        self.eyes.queue()
 
     def _settings_in_force(self) -> None:
         self.checkers.settings(self.live.now.section(PlacementSettings))
         self.checkers.tick(self.clock())
 
     def step(self) -> None:
-        """One iteration: settings, capture, a batch, a tick."""
-        self.checkers.clock_ms = self.clock()
-        self.live.follow(threading.Event())
+        """One iteration: capture, a batch, a tick."""
+        self.checkers.begin(self.clock())
         self._supervised(self.eyes.look)
         self.checkers.tick(self.clock())
         self._supervised(self.keeper.tick)
@@ -163,10 +176,12 @@ class Application:
         kept.begun = kept.begun or self._ends()
         if kept.begun == kept.offsets:
             kept.begun = None
+            self._progress()
             return
         taken = {name: slice(kept.offsets[name], kept.begun[name]) for name in TOPICS}
-        ledgers = concat([EMPTY, *self.topics.ledgers[taken["ledgers"]]])
-        bodies = [body for _, body in self.topics.bodies["topology"][taken["topology"]] if body is not None]
+        log = self.journal.log
+        ledgers = concat([EMPTY, *log.ledgers[taken["ledgers"]]])
+        bodies = [body for _, body in log.bodies["topology"][taken["topology"]] if body is not None]
         topology = max(map(_decoded, bodies), key=lambda t: t.epoch, default=None)
         rows, stores = [], list(kept.stores)
         for number in range(BUCKETS):
@@ -181,11 +196,18 @@ class Application:
         kept.stores, kept.offsets, kept.begun = stores, kept.begun, None
         # A separate random stream, so that the other events of a seed do not change.
         if not self.faults.on or self._reports.random() >= self.faults.late:
-            self.judging.taken({0: kept.offsets["ledgers"]})
+            self._progress()
+
+    def _progress(self) -> None:
+        """Spark reports a batch after it was committed."""
+        self.judging.taken({0: self.checkpoint.offsets["ledgers"]})
+        ends = {name: {"0": offset} for name, offset in self.checkpoint.offsets.items()}
+        self.read.progress({"sources": [{"endOffset": ends}]})
 
     def _ends(self) -> dict[str, int]:
         """End offsets of the next batch: the end of each topic, or an offset before it."""
-        ends = {"ledgers": len(self.topics.ledgers), "topology": len(self.topics.bodies["topology"])}
+        log = self.journal.log
+        ends = {"ledgers": len(log.ledgers), "topology": len(log.bodies["topology"])}
         for name, end in ends.items():
             if self.faults.happens(self.faults.partial):
                 ends[name] = self.faults.rng.randint(self.checkpoint.offsets[name], end)
@@ -221,6 +243,3 @@ def _members(ledgers: Ledgers) -> list[tuple[int, int, frozenset[str]]]:
         )
         if state != LedgerState.UNREADABLE
     ]
-
-
-__all__ = ["Application", "Checkpoint", "Parts", "decode"]

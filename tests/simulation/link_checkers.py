@@ -56,10 +56,6 @@ class LinkCheckers:
         self._reported_ms: dict[Place, float] = {}
         self._epoch, self._epoch_ms = 0, 0.0
         self._prefixes: dict[tuple[int, LogId], bytes] = {}
-        self._unidentified = set[Place]()
-        """Logs of which a record was written before the journal had the id of their topic. If the topic is recreated
-        before the first position is journaled, a new process takes the records of the former topic for those of the new
-        one (`Link._new` stores no ids); until the product is corrected, what is lost then is not reported."""
         self.copied = 0
 
     def note(self, text: str) -> None:
@@ -176,8 +172,6 @@ class LinkCheckers:
     def _record(self, link: str, topic: StoredTopic, source: LogId, offset: int, identity: str) -> None:
         if (link, source) not in self.positions:
             self.fail(f"{link} writes {identity} of {source}, whose first offset is not in the journal")
-        if not self.positions[link, source].source_id and KNOWN:
-            self._unidentified.add((link, source))
         target = self.target(link)
         known = topic.arrived.get(identity)
         refilled = link in self.refills and (known in (None, link) or self._round(link))
@@ -279,8 +273,7 @@ class LinkCheckers:
         written before a time."""
         first = max(first, self._skipped.get((link, source, self._serial(link, source.topic)), 0))
         log, topic = self.source(link).log(source), self.target(link).topics.get(source.topic)
-        unsure = (link, source) in self._unidentified
-        if log is None or (unsure and (self.source(link).name, source.topic) in self.clusters.replaced):
+        if log is None:
             return []
         arrived = {} if topic is None else topic.arrived
         return [

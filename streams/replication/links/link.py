@@ -28,7 +28,7 @@ from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
 from trueup.streams.replication.links.first_offsets import FirstOffset, FirstOffsets, Starts
 from trueup.streams.replication.links.orders import NO_REPORTING, LeaseRound, LinkOrders, Reporting
-from trueup.streams.replication.links.snapshot import Changes, LinkSnapshot, ids, pairs
+from trueup.streams.replication.links.snapshot import Changes, LinkFacts, LinkSnapshot, ids, pairs
 from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
 from trueup.streams.replication.reports import Report, ReportMessage
 
@@ -168,13 +168,14 @@ class Link:
                 if not new:
                     return self._lease(due)
                 for copy in new:
+                    copy.meet(ids(copy, self.snapshot.facts))
                     copy.follow(self.path)
             self._store_path(new)
         return self._last_orders()
 
     def _store_path(self, copies: Sequence[Copy]) -> None:
-        """Store the path of the first lease before it begins: after a crash, no other path recognises its records.
-        Raises `Retry`."""
+        """Store the path and the topic ids of the first lease before it begins: after a crash, no other path recognises
+        its records. Raises `Retry`."""
         try:
             self._save(copies, must=True)
         except Retry:
@@ -314,13 +315,17 @@ class Link:
             return
         starts = self._first.of(declared, fresh)
         with self.lock:
-            made = [self._new(source, wanted[source], starts[source]) for source in fresh if source in starts]
+            made = [self._new(source, wanted[source], starts[source], facts) for source in fresh if source in starts]
             self.copies.update({copy.source: copy for copy in made})
         self._save([copy for copy in made if not copy.excluded], must=True)
 
-    def _new(self, source: LogId, target: LogId, start: int) -> Copy:
-        """A copy without a position; one whose position is not readable is not new, and waits for a reset."""
+    def _new(self, source: LogId, target: LogId, start: int, facts: LinkFacts) -> Copy:
+        """A copy without a position; one whose position is not readable is not new, and waits for a reset.
+
+        It has the topic ids that were observed before its first offset was asked for: records of a topic that is
+        recreated since, also before the first report, must not pass for those that the first lease wrote."""
         copy = Copy(source, target, start)
+        copy.meet(ids(copy, facts))
         if problem := self._unreadable.get(source):
             copy.start, copy.placed = 0, False  # any earlier record may have been copied
             shown = f"`trueup describe link {self.name}` shows the ways out"

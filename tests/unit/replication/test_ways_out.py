@@ -250,3 +250,33 @@ def test_a_reset_that_is_only_shown_changes_nothing() -> None:
     rows = Resetting(rig.watches["east-west"], None, "earliest").rows()
     copies = rig.copies("east-west").values()
     assert ({row["offset"] for row in rows}, {copy.offset for copy in copies}) == ({0}, {500, 200})
+
+
+def begun_anew(rig: Rig, ids: bool = True) -> None:
+    """Another run, of which the journal knows the first leases only. ``ids``: whether topics have ids."""
+    rig.journal.taken.clear()
+    for cluster in ("east", "west"):
+        rig.world.ids[cluster] = {topic: made if ids else "" for topic, made in rig.world.ids[cluster].items()}
+    rig.begin()
+    assert rig.watches["east-west"].link.orders() != []
+
+
+@pytest.mark.parametrize("cluster", ["east", "west"])
+def test_a_topic_that_is_recreated_before_the_first_report_is_not_taken_for_the_one_that_was_copied(
+    cluster: str,
+) -> None:
+    rig = Rig()
+    begun_anew(rig)
+    written(rig, cluster, "orders")
+    rig.begin()
+    rule = "replication.topic-recreated" if cluster == "east" else "replication.target-recreated"
+    assert rig.copies("east-west")[ZERO].error.startswith(rule)
+    assert rig.watches["east-west"].link.wanted().keys() >= {BILLS}
+    assert [way.topic for way in ways_out(rig.watches["east-west"]) if way.recommended] == ["orders"]
+
+
+def test_a_first_lease_of_topics_without_ids_continues_after_a_restart() -> None:
+    rig = Rig()
+    begun_anew(rig, ids=False)
+    rig.begin()
+    assert (stopped(rig), rig.copies("east-west")[ZERO].source_id) == ({}, "")

@@ -20,14 +20,17 @@ class Wait:
     """The ends of the source beyond ``offset``, each with the time of its first observation."""
 
     def observe(self, offset: int, end: int, moving: bool, begun: bool, now_ms: int) -> None:
-        """Record the current offsets; -1: unknown. ``moving``: the partition should be copied."""
+        """Record the current offsets; -1: unknown. ``moving``: the partition should be copied. Records beyond a lower
+        end than before do not exist: the log was recreated or lost them."""
+        if end >= 0:
+            self.mark = min(self.mark, end)
         if moving and not self.moving:
             self.mark, self.moved_ms = end, now_ms
         self.moving = moving
         if begun and (offset != self.offset or 0 <= end <= offset):
             self.moved_ms = now_ms
         self.offset = offset
-        ends = [one for one in self.ends if one[0] > offset]
+        ends = [one for one in self.ends if one[0] > offset and (end < 0 or one[0] <= end)]
         if end > max((one[0] for one in ends), default=offset):
             ends.append((end, now_ms))
         if len(ends) > MOST_ENDS:

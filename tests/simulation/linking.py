@@ -2,9 +2,8 @@
 group sync, resets, refills and pump."""
 
 import json
-import re
 import shlex
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from random import Random
@@ -35,15 +34,6 @@ CLUSTERS = {
     "kafka": {"east": {"bootstrap": "127.0.0.1:9092", "bit": 0}, "west": {"bootstrap": "127.0.0.1:9093", "bit": 1}},
     "rocketmq": {"south": {"namesrv": "127.0.0.1:9876", "bit": 2}},
 }
-KNOWN = re.compile(
-    r"(; )?(a record of [^ ]+-\d+ has waited for \d+ s; the copy continues|\d+ of \d+ partitions copy existing "
-    r"records; 0 are left)"
-)
-"""Reasons of links that have no lag, which are untrue, until the product is corrected:
-
-`state.replication.waits.Wait` keeps the ends and the mark of a log that was recreated, so that a record beyond the end
-of the present log seems to wait.
-"""
 NO_TOPIC = "the source shows the link's user no topic of the link"
 TOPOLOGIES = (
     "east-west",
@@ -263,18 +253,9 @@ class Links:
         self.live.load()
 
 
-def settled(rows: Iterable[Mapping[str, Any]], replaced: Collection[str]) -> bool:
-    """Whether every link is up and has no lag, or has no topic. ``replaced``: topics that were deleted at some cluster
-    in this run."""
-    return all(
-        (row["lag_records"] == 0 and (row["state"] == "up" or _known(row, replaced))) or row["reason"] == NO_TOPIC
-        for row in rows
-    )
-
-
-def _known(row: Mapping[str, Any], replaced: Collection[str]) -> bool:
-    """Whether a state is one of `KNOWN`, of a topic that was replaced."""
-    return bool(replaced) and not KNOWN.sub("", row["reason"])
+def settled(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether every link is up and has no lag, or has no topic."""
+    return all((row["lag_records"] == 0 and row["state"] == "up") or row["reason"] == NO_TOPIC for row in rows)
 
 
 __all__ = ["LinkParts", "Links", "OrderedJournal", "declared", "settled"]

@@ -263,6 +263,20 @@ def test_nothing_waits_where_all_is_copied():
     assert wait((5, 5, 0), (5, 8, 10), (8, 8, 20)).waited_ms(30_000) == 0
 
 
+def test_nothing_waits_beyond_the_end_of_a_log_that_was_recreated():
+    made = wait((0, 9, 0), (5, 20, 10), (5, 3, 20), (0, 3, 30), (3, 3, 40))
+    assert (made.waited_ms(50_000), made.backlog, made.moved_ms) == (0, False, 40_000)
+
+
+def test_a_record_of_a_recreated_log_waits_from_its_own_first_observation():
+    assert wait((5, 20, 0), (0, 3, 30)).waited_ms(50_000) == 20_000
+
+
+def test_an_end_that_is_unknown_for_a_moment_ends_no_wait():
+    made = wait((0, 20, 0), (5, 20, 10), (5, -1, 20))
+    assert (made.waited_ms(50_000), made.backlog) == (50_000, True)
+
+
 def test_what_was_there_when_the_copy_began_is_a_backlog_until_it_is_copied():
     assert [wait((0, 100, 0), (offset, 120, 10)).backlog for offset in (50, 100)] == [True, False]
 

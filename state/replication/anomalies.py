@@ -13,6 +13,8 @@ class CopyObservation:
 
     position: int = -1
     """The source offset that the copy has reached, -1 if nothing was copied."""
+    start: int = -1
+    """The source offset at which the copy begins."""
     source_id: str = ""
     source_start: int = -1
     source_end: int = -1
@@ -28,6 +30,11 @@ class CopyObservation:
     """Whether the source does not have the topic."""
     target_gone: bool = False
     """Whether the target does not have the target topic, while the source has the source topic."""
+
+    @property
+    def offset(self) -> int:
+        """The source offset of the next record to copy."""
+        return self.position if self.position >= 0 else self.start
 
 
 class Anomaly(NamedTuple):
@@ -50,15 +57,16 @@ def anomalies(before: CopyObservation, now: CopyObservation) -> list[Anomaly]:
     found = [*_recreated(before, now)]
     if now.copied_end >= 0 and now.target_gone and before.target_gone:
         found.append(Anomaly("replication.target-gone", -1, "the target does not have the topic", stops=True))
-    if found or now.position < 0:
+    if found:
         return found
     lost = now.source_start - now.position
-    if now.source_start >= 0 and lost > 0:
+    if now.position >= 0 and lost > 0:
         text = f"copied up to {now.position}, the log starts at {now.source_start}"
         found.append(Anomaly("replication.retention-outran", lost, text))
-    if _short(now.source_end, now.position) and _short(before.source_end, before.position):
-        text = f"copied up to {now.position}, the source ends at {now.source_end}"
-        found.append(Anomaly("replication.source-lost-records", now.position - now.source_end, text, stops=True))
+    if _short(now.source_end, now.offset) and _short(before.source_end, before.offset):
+        reached = "copied up to" if now.position >= 0 else "the copy begins at"
+        text = f"{reached} {now.offset}, the source ends at {now.source_end}"
+        found.append(Anomaly("replication.source-lost-records", now.offset - now.source_end, text, stops=True))
     if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
         text = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
         lost = now.copied_end - now.target_end

@@ -116,6 +116,7 @@ def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:
     start, end = facts.source.logs.get(copy.source, (-1, -1))
     return CopyObservation(
         position=copy.position.offset,
+        start=copy.start,
         source_id=source_id,
         source_start=start,
         source_end=end,
@@ -138,7 +139,13 @@ def _asked(copy: Copy, facts: LinkFacts) -> bool:
 def seen(copy: Copy, facts: LinkFacts, was: CopyObservation) -> CopyObservation:
     """The observation of one partition whose progress was ``was`` before both clusters were observed. A cluster that
     did not respond contributes nothing."""
-    now = replace(look(copy, facts, was.alone), position=was.position, copied_end=was.copied_end, foreign=was.foreign)
+    now = replace(
+        look(copy, facts, was.alone),
+        position=was.position,
+        start=was.start,
+        copied_end=was.copied_end,
+        foreign=was.foreign,
+    )
     if facts.source.problem:
         now = replace(now, source_start=-1, source_end=-1, gone=False)
     return replace(now, target_end=-1, target_gone=False) if facts.target.problem else now

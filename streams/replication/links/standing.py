@@ -47,7 +47,10 @@ def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> Log
         return LogIdentity.SAME
     if _another(copy.source_id, facts.source.ids.get(source.topic, "")):
         return LogIdentity.OTHER
-    return LogIdentity.SHORT if 0 <= end < copy.position.offset else LogIdentity.SAME
+    if not 0 <= end < copy.offset:
+        return LogIdentity.SAME
+    # If nothing was copied, the target has no record of a log that ends before the first offset.
+    return LogIdentity.SHORT if copy.position.offset >= 0 else LogIdentity.OTHER
 
 
 def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFacts, end: int) -> LogIdentity:

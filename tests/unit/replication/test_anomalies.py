@@ -61,6 +61,11 @@ def test_a_partition_that_was_never_copied_has_lost_nothing():
     assert anomalies(CopyObservation(), replace(COPIED, position=-1, source_start=9)) == []
 
 
+def test_a_source_that_ends_before_the_first_offset_stops_the_copy():
+    short = replace(COPIED, position=-1, start=50, source_end=3)
+    assert (seen(short), seen(short, short)) == ([], [("source-lost-records", 47, True)])
+
+
 def test_every_anomaly_has_a_rule():
     worst = replace(COPIED, source_start=55, source_end=40, target_end=1, foreign=1)
     others = [replace(COPIED, gone=True), replace(COPIED, source_id="x", target_id="y")]

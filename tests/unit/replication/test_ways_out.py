@@ -280,3 +280,18 @@ def test_a_first_lease_of_topics_without_ids_continues_after_a_restart() -> None
     begun_anew(rig, ids=False)
     rig.begin()
     assert (stopped(rig), rig.copies("east-west")[ZERO].source_id) == ({}, "")
+
+
+def test_a_copy_that_begins_beyond_the_end_of_its_log_is_shown_commands() -> None:
+    """The topic has no id, and was recreated before anything was copied from its former end on."""
+    rig = Rig()
+    begun_anew(rig, ids=False)
+    copy = rig.copies("east-west")[ZERO]
+    copy.start = 500
+    rig.world.logs["east"][ZERO] = (0, 3)
+    rig.look()
+    shown = [way.command for way in ways_out(rig.watches["east-west"])]
+    assert copy.error == "replication.source-lost-records: the copy begins at 500, the source ends at 3"
+    assert shown == [f"trueup link reset east-west --topic orders --to {to} --yes" for to in ("earliest", "latest")]
+    follow(rig)
+    assert (copy.offset, stopped(rig)) == (0, {})

@@ -59,6 +59,7 @@ class Refillable(StrEnum):
     NOTHING = "nothing"  # the target lost nothing, or the source has nothing
     COPYING = "copying"
     NO_TARGET = "the target topic does not exist yet"
+    RESET_FIRST = "the source topic was recreated too, and the target topic is created after a reset only"
     LEASED = "a lease has not ended"
     BACK_LEASED = "a lease of the opposite link has not ended"
     BACK_COPIED = "the opposite link has copied from the new target log"
@@ -77,7 +78,8 @@ def refillable(mine: PartitionStanding, back: PartitionStanding | None) -> Refil
     if copying:
         return Refillable.COPYING
     if not mine.ready:
-        return Refillable.NO_TARGET
+        # A recreated source topic does not have the intended settings: it is aligned after its reset.
+        return Refillable.RESET_FIRST if mine.source is LogIdentity.OTHER else Refillable.NO_TARGET
     if mine.leased:
         return Refillable.LEASED
     if back is None:

@@ -22,7 +22,7 @@ from trueup.streams.runtime.format import many
 
 REASON = "refill"
 BUSY = "an earlier lease has not ended"
-STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked"}
+STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked", Refillable.RESET_FIRST: "blocked"}
 LOST = {
     LogIdentity.OTHER: "the target topic was recreated",
     LogIdentity.GONE: "the target topic was deleted",
@@ -176,13 +176,15 @@ class Refilling:
         if stage is Refillable.NO_TARGET:
             hold = self._link.snapshot.hold(topic, target.topic)
             return hold.reason if hold is not None else str(stage)
+        shown = f"`trueup describe link {self._link.name}` shows the commands that continue the copy"
+        if stage is Refillable.RESET_FIRST:
+            return f"{stage}; {shown}"
         if stage is Refillable.LEASED and not mine.stopped:
             return f"the link is copying; run `trueup link pause {self._link.name}`"
         if stage in (Refillable.LEASED, Refillable.BACK_LEASED):
             return BUSY
         if stage is Refillable.BACK_COPIED and back is not None:
             why = f"{back.name} has copied from the new topic, so its records cannot be distinguished from lost records"
-            shown = f"`trueup describe link {self._link.name}` shows the commands that continue the copy"
             return f"{why}; {shown if mine.stopped else 'when that link has no lag, delete the topic at the target'}"
         if mine.stopped and self._watch.replaced:
             return self._watch.replaced

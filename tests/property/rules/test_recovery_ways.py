@@ -9,6 +9,7 @@ import pytest
 from trueup.state.replication.recovery import (
     LATEST,
     WAYS,
+    WILL_BE,
     LogIdentity,
     Pair,
     PartitionStanding,
@@ -136,11 +137,7 @@ def test_no_command_that_is_shown_is_refused() -> None:
             to = LATEST if "latest" in way.command else ""
             if "link reset" in way.command and not may_reset(mine, back, to):
                 wrong.append((mine, back, way.command))
-            if "refill {link}" in way.command and refillable(mine, back) in (
-                Refillable.NOTHING,
-                Refillable.BACK_COPIED,
-                Refillable.COPYING,
-            ):
+            if "refill {link}" in way.command and refillable(mine, back) not in {Refillable.PLANNED, *WILL_BE}:
                 wrong.append((mine, back, way.command))
     assert wrong == []
 
@@ -164,6 +161,12 @@ def test_a_partition_without_a_position_is_shown_a_command_that_leaves_out_nothi
 def test_two_links_whose_topics_were_recreated_on_both_sides_do_not_wait_for_each_other(records: bool) -> None:
     purged = PartitionStanding(LogIdentity.OTHER, LogIdentity.OTHER, records=records, empty=not records, stopped=True)
     assert [may_reset(purged, purged, to) for to in ("earliest", "latest")] == [True, True]
+
+
+def test_a_recreated_source_without_a_target_topic_is_reset_before_any_refill() -> None:
+    """The target topic of a recreated source topic is created after a reset only."""
+    lost = PartitionStanding(LogIdentity.OTHER, LogIdentity.GONE, ready=False, stopped=True)
+    assert [way.command.partition(" --to ")[2] for way in ways(lost, None)] == ["earliest --yes", "latest --yes"]
 
 
 def test_a_link_is_not_reset_while_the_opposite_one_can_restore_what_its_source_lost() -> None:

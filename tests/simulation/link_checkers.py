@@ -226,6 +226,11 @@ class LinkCheckers:
         while self._read < len(bodies):
             record = self.journal.record(LINKS, self._read)
             self._read += 1
+            if record.value is None:
+                self.positions = {
+                    p: copy for p, copy in self.positions.items() if f"{p[0]}/{p[1]}" != record.key.decode()
+                }
+                continue
             link, copy = record.value
             if not copy.waits:
                 self._position(link, copy)

@@ -204,16 +204,6 @@ class Links:
         """The commands that the plan recommends."""
         return [str(row.evidence["command"]) for row in self.manager.plan() if row.evidence.get("command")]
 
-    def alternatives(self, command: str) -> list[str]:
-        """The other commands for the topics for which a command is recommended."""
-        rows = [row for row in self.manager.plan() if row.evidence.get("command") == command]
-        return [
-            way["command"]
-            for row in rows
-            for way in self.manager.describe(row.about["link"])["ways"]
-            if way["topic"] == row.about["topic"] and not way["recommended"]
-        ][:1]
-
     def execute(self, command: str) -> None:
         """Execute a command line as the command line client does. Raises `TrueupError`."""
         words = shlex.split(command)

@@ -184,6 +184,13 @@ class Copy:
             yield OFFSETS, f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
         self.written = digests
 
+    def forgotten(self, link: str) -> Iterator[Put]:
+        """The records that delete the copy from the journal."""
+        base = f"{link}/{self.source}"
+        yield LINKS, base.encode(), None
+        for number in self.written:
+            yield OFFSETS, f"{base}/{number}".encode(), None
+
     def _record(self, link: str, now_ms: int) -> dict[str, object]:
         kept = {**self.resume_states, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
         resume_state = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}

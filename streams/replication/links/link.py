@@ -9,7 +9,7 @@ import logging
 import threading
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol, Unpack
@@ -449,16 +449,18 @@ class Link:
             self._unsaved.add(record for copy in (*reported, *copies) for record in copy.records(self.name, now_ms))
         self._unsaved.put(must)
 
-    def reset(self, offsets: Mapping[LogId, int], reason: str) -> list[LogId]:
-        """Set the copies of these partitions to source offsets, where the next lease continues. Raises `Refused`."""
+    def reset(self, offsets: Mapping[LogId, int], reason: str, gone: Collection[LogId] = ()) -> list[LogId]:
+        """Set the copies of these partitions to source offsets, where the next lease continues. ``gone``: partitions
+        that do not exist any more, whose copies are forgotten. Raises `Refused`."""
         with self.lock:
-            unknown = sorted(str(source) for source in offsets if source not in self.copies)
+            unknown = sorted(str(source) for source in (*offsets, *gone) if source not in self.copies)
             if unknown:
                 look = f"see `trueup describe link {self.name}`"
                 raise Refused("partitions of the link", ", ".join(unknown), look)
             facts = self.snapshot.facts
             if problem := facts.source.problem or facts.target.problem:
                 raise Refused("a response from both clusters", problem, "reset the link after both respond")
+            self._forget(gone)
             anew = set[str]()
             for source, offset in offsets.items():
                 copy, now = self.copies[source], ids(self.copies[source], facts)
@@ -472,6 +474,16 @@ class Link:
         self._save(changed, must=True)
         self._changed.set()
         return sorted(offsets)
+
+    def _forget(self, gone: Collection[LogId]) -> None:
+        """Forget copies. Raises `Refused` if a lease of one is in progress."""
+        busy = sorted(str(source) for source in gone if self.leased(source))
+        if busy:
+            raise Refused("partitions without a lease", ", ".join(busy), "repeat it after their leases have ended")
+        self._unsaved.add(record for source in gone for record in self.copies[source].forgotten(self.name))
+        self.copies = {source: copy for source, copy in self.copies.items() if source not in gone}
+        self._dirty.difference_update(gone)
+        self._closed.difference_update(gone)
 
     def others(self, ids: Mapping[str, str]) -> set[str]:
         """The source topics whose ids are not those that were copied under these names. ``ids``: the present id of each

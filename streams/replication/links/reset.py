@@ -19,30 +19,32 @@ class Resetting:
         self._named = partitions
 
     def rows(self) -> list[Row]:
-        """One row per partition: where it would continue (-1: nowhere, with the reason), and where it is now. Raises
-        `Refused`."""
+        """One row per partition: where it would continue (-1: nowhere, with the reason), and where it is now. The
+        position of a partition that its recreated topic does not have is forgotten. Raises `Refused`."""
         for watch in (self._watch, *self._watch.backwards()):
             watch.look()  # the copies continue between the topics that exist at this moment
         chosen = self._chosen()
         self._check(chosen)
-        gone = [log for log in chosen if log.topic not in self._link.snapshot.facts.source.topics]
+        gone = {log: why for log in chosen if (why := self._gone(log))}
         offsets = self._watch.sides.offset(self._to, [log for log in chosen if log not in gone])
-        if chosen and not offsets:
+        if chosen and not offsets and not any(map(self._vanished, gone)):
             found = f"none of {', '.join(map(str, chosen[:3]))}" + (", ..." if len(chosen) > 3 else "")
             raise Refused(f"partitions that {self._link.declared.source} has", found, self._look)
-        return [self._row(log, offsets.get(log, -1), log in gone) for log in sorted(chosen)]
+        return [self._row(log, offsets.get(log, -1), gone.get(log, "")) for log in sorted(chosen)]
 
     def begin(self) -> list[Row]:
         """Set the offsets. Returns `rows`. Raises `Refused`."""
         rows = self.rows()
         known = {str(log): log for log in self._link.copies}
         offsets = {known[row["partition"]]: row["offset"] for row in rows if row["offset"] >= 0}
-        if offsets:
-            self._link.reset(offsets, self._to)
-            self._watch.forget(offsets)
+        without = [known[row["partition"]] for row in rows if row["offset"] < 0]
+        vanished = [log for log in without if self._vanished(log)]
+        if offsets or vanished:
+            self._link.reset(offsets, self._to, vanished)
+            self._watch.forget([*offsets, *vanished])
             self._watch.accept_target()
-            text = ", ".join(f"{log} to {offset}" for log, offset in offsets.items())
-            self._watch.note(self._link.name, "reset", "set", text)
+            texts = [f"{log} to {offset}" for log, offset in offsets.items()] + [f"{log} forgotten" for log in vanished]
+            self._watch.note(self._link.name, "reset", "set", ", ".join(texts))
         return rows
 
     @property
@@ -70,12 +72,26 @@ class Resetting:
                     f"`trueup link reset {other} --to latest --yes` skips them",
                 )
 
-    def _row(self, log: LogId, offset: int, gone: bool) -> Row:
-        reason = f"{self._link.declared.source} does not have the topic" if gone else "its offsets are not known"
+    def _gone(self, log: LogId) -> str:
+        """Why the source does not have a partition; empty if it does, or if that is not known."""
+        if log.topic not in self._link.snapshot.facts.source.topics:
+            return f"{self._link.declared.source} does not have the topic"
+        if self._vanished(log):
+            return f"the recreated topic at {self._link.declared.source} does not have it; its position is forgotten"
+        return ""
+
+    def _vanished(self, log: LogId) -> bool:
+        """Whether the topic of a partition was recreated with fewer partitions. Without an id, the partition may be
+        at a broker that does not respond."""
+        facts, copy = self._link.snapshot.facts.source, self._link.copies[log]
+        logs, made = facts.topics.get(log.topic), facts.ids.get(log.topic, "")
+        return bool(logs) and log not in logs and bool(copy.source_id and made) and made != copy.source_id
+
+    def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {
             "partition": str(log),
             "offset": offset,
             "was": self._link.copies[log].offset,
-            "reason": "" if offset >= 0 else reason,
-            "gone": gone,
+            "reason": "" if offset >= 0 else gone or "its offsets are not known",
+            "gone": bool(gone),
         }

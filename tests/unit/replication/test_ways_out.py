@@ -9,8 +9,9 @@ import pytest
 
 from tests.configuration import parse
 from tests.unit.replication.test_refill import BILLS, ZERO, Rig
-from trueup.connectors.contract import LogId
+from trueup.connectors.contract import LogId, Position
 from trueup.state.common.errors import Refused
+from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.refill import Refilling
 from trueup.streams.replication.links.reset import Resetting
@@ -57,10 +58,11 @@ Event = Callable[[Rig, str, str], None]
 
 
 def align(rig: Rig) -> None:
-    """What the links' alignment does: it creates missing target topics, and then records may be copied."""
+    """What the links' alignment does: it creates missing target topics, except for recreated source topics, and then
+    records may be copied."""
     for watch in rig.watches.values():
         source, target = watch.link.declared.source, watch.link.declared.target
-        for topic in watch.link.topics(rig.world.ids[source]):
+        for topic in sorted({*watch.link.topics(rig.world.ids[source])} - watch.link.others(rig.world.ids[source])):
             if topic not in rig.world.ids[target]:
                 recreated(rig, target, topic)
 
@@ -295,3 +297,31 @@ def test_a_copy_that_begins_beyond_the_end_of_its_log_is_shown_commands() -> Non
     assert shown == [f"trueup link reset east-west --topic orders --to {to} --yes" for to in ("earliest", "latest")]
     follow(rig)
     assert (copy.offset, stopped(rig)) == (0, {})
+
+
+def test_a_partition_that_a_recreated_topic_does_not_have_is_forgotten_at_its_reset() -> None:
+    rig, one = Rig(), LogId("orders", 1)
+    del rig.watches["west-east"]
+    watch = rig.watches["east-west"]
+    watch.link.copies[one] = Copy(one, one, 0, Position(10))
+    watch.link.reset({one: 10}, "10")
+    recreated(rig, "east", "orders")
+    rig.look()
+    rows = {row["partition"]: (row["offset"], row["reason"], row["gone"]) for row in rig.reset("east-west", "earliest")}
+    rig.look()
+    rig.begin()
+    assert rows["orders-1"] == (-1, "the recreated topic at east does not have it; its position is forgotten", True)
+    assert (rig.copies("east-west").keys(), stopped(rig).get("east-west")) == ({ZERO, BILLS}, None)
+
+
+def test_the_reset_of_a_partition_that_only_its_former_topic_had_is_not_refused() -> None:
+    rig, one = Rig(), LogId("orders", 1)
+    del rig.watches["west-east"]
+    watch = rig.watches["east-west"]
+    watch.link.copies[one] = Copy(one, one, 0, Position(10))
+    watch.link.reset({one: 10}, "10")
+    recreated(rig, "east", "orders")
+    rig.look()
+    done = follow(rig)
+    assert done[-1] == "trueup link reset east-west --partition orders-1 --to earliest --yes"
+    assert (rig.copies("east-west").keys(), stopped(rig)) == ({ZERO, BILLS}, {})

@@ -22,6 +22,8 @@ class LogIdentity(StrEnum):
 
 
 LATEST = "latest"
+REFILL = "refill"
+"""The reason of a position that a refill set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,9 @@ class PartitionStanding:
     placed: bool = True
     """Whether the position of the copy is known. Without it, neither end can be compared with it."""
 
+    restored: bool = False
+    """Whether another link refilled the target topic."""
+
     @property
     def lost(self) -> bool:
         """Whether the target does not have what the link wrote, and a refill can restore it."""
@@ -63,6 +68,7 @@ class Refillable(StrEnum):
     LEASED = "a lease has not ended"
     BACK_LEASED = "a lease of the opposite link has not ended"
     BACK_COPIED = "the opposite link has copied from the new target log"
+    RESTORED = "another link refilled the target topic, and a second refill would repeat its records"
     PLANNED = "planned"
 
 
@@ -77,6 +83,8 @@ def refillable(mine: PartitionStanding, back: PartitionStanding | None) -> Refil
         return Refillable.NOTHING
     if copying:
         return Refillable.COPYING
+    if mine.restored:
+        return Refillable.RESTORED
     if not mine.ready:
         # A recreated source topic does not have the intended settings: it is aligned after its reset.
         return Refillable.RESET_FIRST if mine.source is LogIdentity.OTHER else Refillable.NO_TARGET

@@ -189,14 +189,12 @@ class LinkCheckers:
         self.copied += 1
 
     def _round(self, link: str) -> bool:
-        """Whether other links also bring records to the target of a link: they restore its records a second time; or
-        records come from the target to the source over other clusters only: a refill then also copies those that were
-        written to the new target log (`Refilling` looks at its own link and opposite ones only). Until the product is
-        corrected, these repetitions are not reported."""
+        """Whether records come from the target of a link to its source over other clusters only: a refill then also
+        copies those that were written to the new target log (`Refilling` looks at its own link and opposite ones only).
+        Until the product is corrected, these repetitions are not reported."""
         ends = self._file[link]["target"], self._file[link]["source"]
         others = [one for name, one in self._file.items() if name != link]
-        several = any(one["target"] == ends[0] for one in others)
-        return KNOWN and (several or all((one["source"], one["target"]) != ends for one in others))
+        return KNOWN and all((one["source"], one["target"]) != ends for one in others)
 
     def delayed(self, lease: Lease, rows: Sequence[Row]) -> None:
         """These records may arrive after their sender died."""

@@ -21,6 +21,7 @@ from trueup.state.replication.anomalies import single_records
 from trueup.state.replication.leases import target_of
 from trueup.state.replication.names import LinkNames
 from trueup.state.replication.provenance import Refill
+from trueup.state.replication.recovery import REFILL
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective, LiveSection
 from trueup.streams.journal.journal import Journal
@@ -91,6 +92,7 @@ class Link:
         self._changed = threading.Event()
         self.path = next((copy.path for copy in copies.values() if copy.path), "")
         self.grown = threading.Event()  # set when progress is reported
+        self.refilled = self._refilled()
         self.totals: Counter[str] = Counter()
         self.rounds, self.taken_ms = 0, 0
         self._term, self._number = "", 0
@@ -470,6 +472,7 @@ class Link:
             self.update(compared=self.snapshot.compared - anew)
             # No copier of the present term may continue at its old position.
             self._term = uuid.uuid4().hex
+            self.refilled = self._refilled()
             changed = [self.copies[source] for source in offsets]
         self._save(changed, must=True)
         self._changed.set()
@@ -507,9 +510,15 @@ class Link:
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
                 copy.anew(offset, reason, ids(copy, self.snapshot.facts), refill)
             self._term = uuid.uuid4().hex
+            self.refilled = self._refilled()
             changed = [self.copies[source] for source in begins]
         self._save(changed, must=True)
         self._changed.set()
+
+    def _refilled(self) -> frozenset[tuple[str, str]]:
+        """The target topics that this link refilled, with their ids. A topic without an id may be another one since."""
+        copies = (copy for copy in self.copies.values() if copy.reset == REFILL and copy.target_id)
+        return frozenset((copy.target.topic, copy.target_id) for copy in copies)
 
     def current(self) -> list[Copy]:
         """The copies of topics that belong to the link, sorted."""

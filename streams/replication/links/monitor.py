@@ -260,6 +260,11 @@ class LinkMonitor:
                 return link
         return None
 
+    def beside(self) -> list["LinkMonitor"]:
+        """All other links to the target, of any topics."""
+        target = self.link.declared.target
+        return [watch for watch in self._others.values() if watch is not self and watch.link.declared.target == target]
+
     def backwards(self) -> list["LinkMonitor"]:
         """All links from the target to the source, of any topics."""
         ends = self.link.declared.target, self.link.declared.source

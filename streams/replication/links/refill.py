@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
-from trueup.state.replication.recovery import WILL_BE, LogIdentity, PartitionStanding, Refillable, refillable
+from trueup.state.replication.recovery import REFILL, WILL_BE, LogIdentity, PartitionStanding, Refillable, refillable
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.standing import Ends, back_of, standing, ways_out
 from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 
-REASON = "refill"
 BUSY = "an earlier lease has not ended"
-STAGES = {Refillable.COPYING: "copying", Refillable.BACK_COPIED: "blocked", Refillable.RESET_FIRST: "blocked"}
+BLOCKED = (Refillable.BACK_COPIED, Refillable.RESET_FIRST, Refillable.RESTORED)
+STAGES = {Refillable.COPYING: "copying", **dict.fromkeys(BLOCKED, "blocked")}
 LOST = {
     LogIdentity.OTHER: "the target topic was recreated",
     LogIdentity.GONE: "the target topic was deleted",
@@ -106,7 +106,7 @@ class Refilling:
             for part in ready
             if part.source in logs
         }
-        link.anew(begins, REASON)
+        link.anew(begins, REFILL)
         self._watch.accept_target()
         there = sides.logs([part.target for part in ready], at_target=True)
         for back in (watch.link for watch in self._watch.backwards()):
@@ -116,10 +116,10 @@ class Refilling:
                 if part.back is back and part.target in there
             }
             if mine:
-                back.anew(mine, REASON)
+                back.anew(mine, f"{REFILL} of {link.name}")
         records = sum(refill.until - start for _, start, refill in begins.values())
         counts = (len({source.topic for source in begins}), "topic"), (len(begins), "partition"), (records, "record")
-        self._watch.note(link.name, REASON, "begun", ", ".join(many(count, one) for count, one in counts))
+        self._watch.note(link.name, REFILL, "begun", ", ".join(many(count, one) for count, one in counts))
 
     def _held(self, source: LogId) -> int:
         """The source offset below which the target had all records; 0 if they were those of another log."""
@@ -177,7 +177,7 @@ class Refilling:
             hold = self._link.snapshot.hold(topic, target.topic)
             return hold.reason if hold is not None else str(stage)
         shown = f"`trueup describe link {self._link.name}` shows the commands that continue the copy"
-        if stage is Refillable.RESET_FIRST:
+        if stage in (Refillable.RESET_FIRST, Refillable.RESTORED):
             return f"{stage}; {shown}"
         if stage is Refillable.LEASED and not mine.stopped:
             return f"the link is copying; run `trueup link pause {self._link.name}`"

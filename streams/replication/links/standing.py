@@ -37,6 +37,7 @@ def standing(
         refilling=copy is not None and copy.refill is not None,
         begun=copy is not None and copy.offset > max(start, 0),
         placed=copy is None or copy.placed,
+        restored=_restored(watch, target, facts),
     )
 
 
@@ -62,6 +63,11 @@ def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFac
         # The target is asked for copies of the topics that the source has now.
         return LogIdentity.GONE if copy.source.topic in facts.source.topics else LogIdentity.SAME
     return LogIdentity.SHORT if 0 <= end < copy.copied_end else LogIdentity.SAME
+
+
+def _restored(watch: LinkMonitor, target: LogId, facts: LinkFacts) -> bool:
+    made = target.topic, facts.target.ids.get(target.topic, "")
+    return any(made in other.link.refilled for other in watch.beside())
 
 
 def _another(known: str, now: str) -> bool:

@@ -35,9 +35,11 @@ UNCOMPARED = (LogIdentity.SAME, LogIdentity.GONE)
 
 
 def displaced(one: PartitionStanding) -> Iterator[PartitionStanding]:
-    """The state, and the one in which the position of its copy is not known, where neither end was compared with it: of
-    a replaced cluster, the target is another log anyway."""
+    """The state, the one in which another link refilled the target, and the one in which the position of its copy is
+    not known, where neither end was compared with it: of a replaced cluster, the target is another log anyway."""
     yield one
+    if one.lost:
+        yield replace(one, restored=True)
     if one.source in UNCOMPARED and one.target in (*UNCOMPARED, LogIdentity.OTHER) and not one.refilling:
         yield replace(one, placed=False)
 

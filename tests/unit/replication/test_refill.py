@@ -29,10 +29,10 @@ EMPTY = {ZERO: (0, 0), BILLS: (0, 0)}
 
 
 class World:
-    """Two clusters: id, topic ids and logs of each."""
+    """The clusters: id, topic ids and logs of each."""
 
     def __init__(self) -> None:
-        self.clusters = {"east": "E", "west": "W"}
+        self.clusters = {"east": "E", "west": "W", "south": "S"}
         self.ids = {name: {"orders": f"{name} o", "bills": f"{name} b"} for name in self.clusters}
         self.logs: dict[str, dict[LogId, tuple[int, int]]] = {name: dict(WHOLE) for name in self.clusters}
 
@@ -77,17 +77,18 @@ class FakeSides:
 
 
 class Rig:
-    """One link in each direction, both fully copied."""
+    """Links, all fully copied. ``names``: source and target of each; by default one in each direction."""
 
-    def __init__(self) -> None:
+    def __init__(self, names: Iterable[str] = ("east-west", "west-east")) -> None:
         common = {"topics": ["orders", "bills"], "mode": "enforce"}
+        self.ends = {name: name.split("-") for name in names}
         self.settings = parse(
             {
-                "kafka": {"east": {"bootstrap": "e:9092", "bit": 0}, "west": {"bootstrap": "w:9092", "bit": 1}},
-                "links": {
-                    "east-west": {"source": "east", "target": "west", **common},
-                    "west-east": {"source": "west", "target": "east", **common},
+                "kafka": {
+                    name: {"bootstrap": f"{name}:9092", "bit": bit}
+                    for bit, name in enumerate(("east", "west", "south"))
                 },
+                "links": {n: {"source": ends[0], "target": ends[1], **common} for n, ends in self.ends.items()},
             }
         )
         self.world, self.journal, self.notes = World(), FakeJournal(), list[tuple[str, ...]]()
@@ -100,7 +101,7 @@ class Rig:
     def begin(self, unreadable: Mapping[LogId, str] = MappingProxyType({})) -> None:
         """A run of the application. ``unreadable``: positions of the link east-west that are not readable."""
         self.watches.clear()
-        for name, source, target in (("east-west", "east", "west"), ("west-east", "west", "east")):
+        for name, (source, target) in self.ends.items():
             bad = unreadable if name == "east-west" else {}
             known: dict[LogId, Copy] = load(self.journal).get(name, {})  # type: ignore[arg-type]
             known = {source: copy for source, copy in known.items() if source not in bad}
@@ -384,3 +385,38 @@ def test_a_stopped_copy_that_cannot_be_refilled_is_continued_by_the_commands_of_
     assert [way.command for way in ways_out(rig.watches["west-east"]) if way.recommended] == [
         "trueup link reset west-east --topic orders --to earliest --yes"
     ]
+
+
+def test_a_target_that_one_link_refilled_is_not_refilled_by_another_one() -> None:
+    """Each of them would restore all records of the target."""
+    rig = Rig(("east-west", "west-east", "south-west"))
+    rig.world.ids["west"]["orders"], rig.world.logs["west"][ZERO] = "new o", (0, 0)
+    rig.look()
+    both = [Refilling(rig.watches[name]).rows()[0]["stage"] for name in ("east-west", "south-west")]
+    Refilling(rig.watches["east-west"]).begin()
+    (row,) = Refilling(rig.watches["south-west"]).begin()
+    shown = [way.command for way in ways_out(rig.watches["south-west"])]
+    rig.begin()
+    again = Refilling(rig.watches["south-west"]).rows()[0]["stage"]
+    assert (both, row["stage"], again) == (["planned", "planned"], "blocked", "blocked")
+    assert row["reason"].startswith("another link refilled the target topic")
+    assert shown == [f"trueup link reset south-west --topic orders --to {to} --yes" for to in ("earliest", "latest")]
+
+
+def test_a_target_whose_refill_was_cancelled_is_refilled_by_another_link() -> None:
+    rig = Rig(("east-west", "west-east", "south-west"))
+    rig.world.ids["west"]["orders"], rig.world.logs["west"][ZERO] = "new o", (0, 0)
+    rig.look()
+    Refilling(rig.watches["east-west"]).begin()
+    rig.reset("east-west", "latest")
+    assert Refilling(rig.watches["south-west"]).rows()[0]["stage"] == "planned"
+
+
+def test_a_link_that_a_refill_restarts_has_refilled_nothing_itself() -> None:
+    rig = Rig(("east-west", "west-east", "south-east"))
+    rig.world.ids["west"]["orders"], rig.world.logs["west"][ZERO] = "new o", (0, 0)
+    rig.look()
+    Refilling(rig.watches["east-west"]).begin()
+    rig.world.logs["east"][ZERO] = (0, 0)
+    rig.look()
+    assert Refilling(rig.watches["south-east"]).rows()[0]["stage"] == "planned"

@@ -51,6 +51,8 @@ class PartitionStanding:
 
     restored: bool = False
     """Whether another link refilled the target topic."""
+    returned: bool = False
+    """Whether records of the present target log may have been copied to the source over other clusters."""
 
     @property
     def lost(self) -> bool:
@@ -69,6 +71,7 @@ class Refillable(StrEnum):
     BACK_LEASED = "a lease of the opposite link has not ended"
     BACK_COPIED = "the opposite link has copied from the new target log"
     RESTORED = "another link refilled the target topic, and a second refill would repeat its records"
+    RETURNED = "records of the new target topic, which were copied to the source over other clusters, would be repeated"
     PLANNED = "planned"
 
 
@@ -90,6 +93,8 @@ def refillable(mine: PartitionStanding, back: PartitionStanding | None) -> Refil
         return Refillable.RESET_FIRST if mine.source is LogIdentity.OTHER else Refillable.NO_TARGET
     if mine.leased:
         return Refillable.LEASED
+    if mine.returned:
+        return Refillable.RETURNED
     if back is None:
         return Refillable.PLANNED
     if back.source is not LogIdentity.SAME:

@@ -265,6 +265,10 @@ class LinkMonitor:
         target = self.link.declared.target
         return [watch for watch in self._others.values() if watch is not self and watch.link.declared.target == target]
 
+    def leaving(self, cluster: str) -> list["LinkMonitor"]:
+        """All links that copy from a cluster."""
+        return [watch for watch in self._others.values() if watch.link.declared.source == cluster]
+
     def backwards(self) -> list["LinkMonitor"]:
         """All links from the target to the source, of any topics."""
         ends = self.link.declared.target, self.link.declared.source

@@ -21,7 +21,7 @@ from trueup.streams.rows import Row
 from trueup.streams.runtime.format import many
 
 BUSY = "an earlier lease has not ended"
-BLOCKED = (Refillable.BACK_COPIED, Refillable.RESET_FIRST, Refillable.RESTORED)
+BLOCKED = (Refillable.BACK_COPIED, Refillable.RESET_FIRST, Refillable.RESTORED, Refillable.RETURNED)
 STAGES = {Refillable.COPYING: "copying", **dict.fromkeys(BLOCKED, "blocked")}
 LOST = {
     LogIdentity.OTHER: "the target topic was recreated",
@@ -177,7 +177,7 @@ class Refilling:
             hold = self._link.snapshot.hold(topic, target.topic)
             return hold.reason if hold is not None else str(stage)
         shown = f"`trueup describe link {self._link.name}` shows the commands that continue the copy"
-        if stage in (Refillable.RESET_FIRST, Refillable.RESTORED):
+        if stage in (Refillable.RESET_FIRST, Refillable.RESTORED, Refillable.RETURNED):
             return f"{stage}; {shown}"
         if stage is Refillable.LEASED and not mine.stopped:
             return f"the link is copying; run `trueup link pause {self._link.name}`"

@@ -38,6 +38,7 @@ def standing(
         begun=copy is not None and copy.offset > max(start, 0),
         placed=copy is None or copy.placed,
         restored=_restored(watch, target, facts),
+        returned=_returned(watch, source, target, there_end),
     )
 
 
@@ -68,6 +69,32 @@ def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFac
 def _restored(watch: LinkMonitor, target: LogId, facts: LinkFacts) -> bool:
     made = target.topic, facts.target.ids.get(target.topic, "")
     return any(made in other.link.refilled for other in watch.beside())
+
+
+def _returned(watch: LinkMonitor, source: LogId, target: LogId, end: int) -> bool:
+    """Whether a link has copied from the present target log to a cluster from which records reach the source, other
+    than directly: see `back_of`."""
+    declared, made = watch.link.declared, watch.link.snapshot.facts.target.ids.get(target.topic, "")
+    for first in watch.leaving(declared.target):
+        copy = first.link.copies.get(target)
+        same = copy is not None and copy.source_id == made and not copy.excluded
+        if copy is None or not same or first.link.declared.target == declared.source:
+            continue
+        begun = copy.offset > copy.start or (first.link.leased(target) and end > copy.offset)
+        begin, home = (first.link.declared.target, copy.target.topic), (declared.source, source.topic)
+        if begun and _leads(watch, begin, home):
+            return True
+    return False
+
+
+def _leads(watch: LinkMonitor, begin: tuple[str, str], end: tuple[str, str]) -> bool:
+    """Whether links copy what other links wrote to a topic of a cluster on to another one."""
+    places = [begin]
+    for cluster, topic in places:
+        links = [one.link for one in watch.leaving(cluster) if one.link.declared.forward]
+        nexts = [(link.declared.target, link.target(topic)) for link in links if link.topics([topic])]
+        places += [place for place in dict.fromkeys(nexts) if place not in places]
+    return end in places
 
 
 def _another(known: str, now: str) -> bool:

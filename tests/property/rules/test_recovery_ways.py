@@ -35,11 +35,12 @@ UNCOMPARED = (LogIdentity.SAME, LogIdentity.GONE)
 
 
 def displaced(one: PartitionStanding) -> Iterator[PartitionStanding]:
-    """The state, the one in which another link refilled the target, and the one in which the position of its copy is
-    not known, where neither end was compared with it: of a replaced cluster, the target is another log anyway."""
+    """The state, those in which other links refilled the target or copied from it, and the one in which the position of
+    its copy is not known, where neither end was compared with it: of a replaced cluster, the target is another log
+    anyway."""
     yield one
     if one.lost:
-        yield replace(one, restored=True)
+        yield from (replace(one, restored=True), replace(one, returned=True))
     if one.source in UNCOMPARED and one.target in (*UNCOMPARED, LogIdentity.OTHER) and not one.refilling:
         yield replace(one, placed=False)
 

@@ -420,3 +420,25 @@ def test_a_link_that_a_refill_restarts_has_refilled_nothing_itself() -> None:
     rig.world.logs["east"][ZERO] = (0, 0)
     rig.look()
     assert Refilling(rig.watches["south-east"]).rows()[0]["stage"] == "planned"
+
+
+@pytest.mark.parametrize(
+    ("names", "stage"),
+    [(("east-west", "west-south", "south-east"), "blocked"), (("east-west", "south-east"), "planned")],
+    ids=["a ring", "no way back"],
+)
+def test_records_of_the_new_target_log_that_came_back_over_other_clusters_are_not_refilled(
+    names: tuple[str, ...], stage: str
+) -> None:
+    rig = Rig(names)
+    rig.world.ids["east"]["orders"], rig.world.logs["east"][ZERO] = "new o", (0, 5)
+    rig.look()
+    refilling = Refilling(rig.watches["south-east"])
+    before = refilling.rows()[0]["stage"]
+    Resetting(rig.watches["east-west"], ["orders-0"], "earliest").begin()
+    rig.look()
+    (between,) = refilling.rows()
+    rig.watches["east-west"].link.update(compared=frozenset({"orders", "bills"}))
+    rig.copy(rig.watches["east-west"].link)
+    (after,) = refilling.rows()
+    assert (before, between["stage"], after["stage"]) == ("planned", "planned", stage)

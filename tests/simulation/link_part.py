@@ -1,7 +1,5 @@
 """Links in the world: log clusters of Kafka and RocketMQ, and the links between them."""
 
-import re
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -12,18 +10,10 @@ from tests.simulation.link_checkers import LinkCheckers
 from tests.simulation.linking import LinkParts, Links, OrderedJournal, declared, settled
 from tests.simulation.logs import LARGE, LogClusters
 from tests.simulation.part import Part, Surroundings
-from trueup.connectors.contract import LogId
 from trueup.state.common.errors import TrueupError
 from trueup.state.replication.settings import LinkSettings
 
-CALM, TRIES = 2, 3
-RESET = re.compile(" link reset ")
-NO_WAY_OUT = re.compile("trueup link refill ")
-"""Recommended commands that do not lead out of every state, until the product is corrected:
-
-a refill waits for a target topic that is missing while the source topic was recreated too, and the alignment creates no
-topic for a recreated source before a reset (`Aligner._differences`, `Refillable.NO_TARGET`).
-"""
+CALM = 2
 
 
 class LinkStream:
@@ -68,7 +58,7 @@ class LinkPart(Part):
         named = {name: asdict(one) for name, one in self.declared.items()}
         self.checkers = LinkCheckers(self.clusters, self.log, named)
         self._names, self._calm, self._deleted = sorted(self.declared), 0, False
-        self._tries, self._steps = Counter[str](), 0
+        self._steps = 0
         self.silent_ms = 0
         """The last time at which a process that crashed may have granted a lease."""
         self._done = False
@@ -167,7 +157,7 @@ class LinkPart(Part):
         self._steps += 1
         self.clusters.end()  # also for a topic that a link creates with the settings that it saw before
         rows = links.rows()
-        self._calm = self._calm + 1 if settled(rows, {topic for _, topic in self.clusters.replaced}) else 0
+        self._calm = self._calm + 1 if settled(rows) else 0
         if self._calm > CALM and not self._deletes():
             self.checkers.complete(self._names)
             self._done = self.around.stream(self.name).over = True
@@ -202,37 +192,9 @@ class LinkPart(Part):
         return topic not in source.topics
 
     def _leave(self, links: Links) -> None:
-        """Execute the recommended commands; instead of one of `NO_WAY_OUT` that was executed in vain, the others that
-        are shown."""
+        """Execute the recommended commands."""
         for command in links.recommended():
-            self._tries[command] += 1
-            if self._tries[command] > TRIES and NO_WAY_OUT.match(command):
-                for other in links.alternatives(command):
-                    self._execute(links, other)
-            elif not (self._tries[command] > TRIES and RESET.search(command) and self._grow(command)):
-                self._execute(links, command)
-        for command in self._unshown(links):
             self._execute(links, command)
-
-    def _unshown(self, links: Links) -> list[str]:
-        """Resets of logs that stopped before their first record because they end before their first offset."""
-        return [
-            f"trueup link reset {name} --partition {copy.source} --to earliest --yes"
-            for name, link in links.manager.by_name.items()
-            for copy in link.current()
-            if copy.position.offset < 0 and copy.stopped and not copy.excluded and "that it ends at" in copy.error
-        ]
-
-    def _grow(self, command: str) -> bool:
-        """Create the partitions of a command that its topic does not have. Returns whether there are any."""
-        words, made = command.split(), False
-        source = self.checkers.source(words[3])
-        for at, word in enumerate(words):
-            topic, _, number = words[at + 1].rpartition("-") if word == "--partition" else ("", "", "")
-            if topic in source.topics and number.isdecimal() and source.log(LogId(topic, int(number))) is None:
-                source.grow(topic, int(number) + 1)
-                made = True
-        return made
 
     def _create_named(self) -> None:
         """Create the topics that links name and that never existed at their sources, and one for a link without any

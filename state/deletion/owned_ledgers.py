@@ -9,8 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.errors import BadBytes
-from trueup.state.deletion.owners import OwnerStatus, Pointers
+from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
 
 Rows = NDArray[Any]
 OWNED = np.dtype(
@@ -158,12 +159,29 @@ def _with_lists(table: OwnedLedgerTable, keep: Rows, source: Rows) -> OwnedLedge
 
 
 def newest_ledgers(table: OwnedLedgerTable) -> OwnedLedgerTable:
-    """The newest row of each ledger, ordered by id."""
+    """The newest row of each ledger, ordered by id. A ledger whose metadata cannot be read now keeps the owner that an
+    earlier row names: custom metadata never change."""
     rows = table.rows
     order = np.lexsort((rows["mzxid"], rows["ledger"]))
     ids = rows["ledger"][order]
-    last = order[np.append(ids[1:] != ids[:-1], True)] if len(order) else order
-    return OwnedLedgerTable(rows[last], table.names)
+    ends = np.flatnonzero(np.append(ids[1:] != ids[:-1], True)) if len(order) else order
+    newest = rows[order[ends]]
+    blind = unclaimed(newest)
+    if blind.any():
+        ordered = rows[order]
+        telling = (ordered["component"] != Component.UNKNOWN) | (ordered["state"] == LedgerState.GONE)
+        source = np.maximum.accumulate(np.where(telling, np.arange(len(ordered)), -1))[ends[blind]]
+        same = (ids[source] == newest["ledger"][blind]) & (ordered["state"][source] != LedgerState.GONE)
+        places, source = np.flatnonzero(blind)[same], source[same]  # -1 is the last row, which names no owner
+        for name in ("component", "owner", "name"):
+            newest[name][places] = ordered[name][source]
+    return OwnedLedgerTable(newest, table.names)
+
+
+def unclaimed(rows: Rows) -> Rows:
+    """Whether each `OWNED` row is of a ledger whose metadata cannot be read, and whose owner is not known."""
+    found: Rows = (rows["state"] == LedgerState.UNREADABLE) & (rows["component"] == Component.UNKNOWN)
+    return found
 
 
 def packed(table: OwnedLedgerTable) -> OwnedLedgerTable:

@@ -50,6 +50,7 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     owner = _owner_codes(ledgers, nodes)
     rule = _unlisted(rows, owner, nodes, of_node, data, _hidden(ledgers, nodes))
     dropped = _dropped(rows, owner, nodes, of_node) & (rule != _CODE["owner-unreadable"])
+    dropped &= rows["state"] != LedgerState.UNREADABLE
     rule = np.where(dropped, _CODE["dropped"], rule)
     found = np.where(np.isin(rows["ledger"], _needed(nodes)), -1, rule)
     out = np.zeros(int((found >= 0).sum()), LEAK)
@@ -67,9 +68,9 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
 
 
 def needed_elsewhere(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
-    """Ids of ledgers that a node of any kind references and that are not in this bucket: their metadata name another
-    owner, or they do not exist."""
-    return np.setdiff1d(_needed(nodes), ledgers.rows["ledger"])
+    """Ids of ledgers that a node of any kind references and that are not in this bucket with an owner: their metadata
+    name another owner or none, or they do not exist."""
+    return np.setdiff1d(_needed(nodes), ledgers.rows["ledger"][ledgers.rows["component"] != Component.UNKNOWN])
 
 
 def _needed(nodes: OwnedLedgerTable) -> Rows:

@@ -23,6 +23,7 @@ from trueup.state.deletion.owned_ledgers import (
     newest_ledgers,
     newest_nodes,
     packed,
+    unclaimed,
 )
 from trueup.state.deletion.rules import LEAK_RULES
 from trueup.state.deletion.verdicts import LEAK, Rows, judge, needed_elsewhere
@@ -40,7 +41,7 @@ class Leaks:
     names: tuple[str, ...]
     """The text of each code in the rows."""
     ledgers: int
-    """The number of ledgers in the bucket."""
+    """The number of ledgers in the bucket, without those that cannot be read and whose owner is unknown."""
     elsewhere: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
     """int64: the ids of ledgers that nodes of the bucket reference and that are not in the bucket."""
 
@@ -48,6 +49,7 @@ class Leaks:
 def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
     """Combine the results of all buckets. A ledger that one bucket holds and a node of another bucket references is
     referenced by an owner that it does not name: it is neither unreferenced nor missing."""
+    parts = _unclaimed_once(parts)
     rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
     used = np.intersect1d(
         np.concatenate([np.zeros(0, np.int64), *(part.elsewhere for part in parts)]),
@@ -56,6 +58,24 @@ def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
     if not len(used):
         return parts
     return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], used)]) for part in parts]
+
+
+def _unclaimed_once(parts: Sequence[Leaks]) -> Sequence[Leaks]:
+    """The same with one row of each ledger that cannot be read and whose owner is unknown in every bucket: all of them
+    have a row of such a ledger, and the bucket of its owner may know it."""
+    blind = [unclaimed(part.rows) for part in parts]
+    if not any(some.any() for some in blind):
+        return parts
+    ids = np.concatenate([part.rows["ledger"][some] for part, some in zip(parts, blind, strict=True)])
+    _, first, counts = np.unique(ids, return_index=True, return_counts=True)
+    keep = np.zeros(len(ids), bool)
+    keep[first[counts == len(parts)]] = True
+    kept = np.split(keep, np.cumsum([some.sum() for some in blind])[:-1])
+    for some, mine in zip(blind, kept, strict=True):
+        some[some] = ~mine
+    return [
+        replace(part, rows=part.rows[~some]) if some.any() else part for part, some in zip(parts, blind, strict=True)
+    ]
 
 
 def settled(part: Leaks, before_ms: int) -> Leaks:
@@ -106,7 +126,9 @@ class OwnerBucket:
     ) -> Leaks | None:
         """Fold in a batch. Returns None if nothing that is reported changed and ``asked`` is false.
 
-        Rows of deleted ledgers go to all buckets, because only the bucket with the ledger knows its owner.
+        Rows of ledgers that are deleted or cannot be read go to all buckets, because only the bucket with the ledger
+        knows its owner. All buckets keep a row of a ledger that cannot be read: the owner of one that no bucket knows
+        is known once it can be read, and only to the bucket of that owner.
         """
         self._fold(ledgers)
         if len(nodes):
@@ -124,7 +146,8 @@ class OwnerBucket:
         names = np.array([*self.ledgers.names, *self.nodes.names], object)
         codes, rows = np.unique(np.concatenate([leaks["owner"], leaks["name"]]), return_inverse=True), leaks.copy()
         rows["owner"], rows["name"] = np.split(codes[1], 2)
-        return Leaks(rows, tuple(names[codes[0]].tolist()) if len(leaks) else (), len(self.ledgers), elsewhere)
+        count = int((~unclaimed(self.ledgers.rows)).sum())
+        return Leaks(rows, tuple(names[codes[0]].tolist()) if len(leaks) else (), count, elsewhere)
 
     def _fold(self, arrived: OwnedLedgerTable) -> None:
         ids, alive = arrived.rows["ledger"], arrived.rows["state"] != LedgerState.GONE

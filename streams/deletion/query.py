@@ -2,8 +2,8 @@
 packed row per bucket.
 
 A ledger's key does not contain its owner, so records are first decoded and sorted by owner, and those of one bucket are
-packed into one blob. Deleted ledgers, and directories of owners, are sent to every bucket. A topology, which every run
-publishes, makes all buckets report their whole state.
+packed into one blob. Ledgers that are deleted or cannot be read, and directories of owners, are sent to every bucket. A
+topology, which every run publishes, makes all buckets report their whole state.
 """
 
 import struct
@@ -103,7 +103,7 @@ def _parted(table: OwnedLedgerTable, kind: int, buckets: int) -> Iterator[tuple[
         every = np.fromiter(map(is_directory, table.names), bool, len(table.names))[rows["owner"]]
     if kind == LEDGER:
         bucket = np.where(rows["component"] == Component.UNKNOWN, rows["ledger"] % buckets, bucket)
-        every = rows["state"] == LedgerState.GONE
+        every = np.isin(rows["state"], (LedgerState.GONE, LedgerState.UNREADABLE))
     for number in range(buckets):
         mine = every | (bucket == number)
         if mine.any():
@@ -167,7 +167,7 @@ def start(
     return started(rows, "deletion", f"{max(EVERY_MS, chosen.trigger_ms)} milliseconds", sink, checkpoint)
 
 
-FORM = 4  # version of the state in the checkpoint
+FORM = 5  # version of the state in the checkpoint
 EVERY_MS = 1_000  # deletions are not urgent, and each batch reads a whole bucket
 
 

@@ -187,7 +187,6 @@ class Deleting:
         arrived = in_order((log.ledgers[at] for at in taken[LEDGERS]), newest)
         ledgers = owned_rows(concat([EMPTY, *arrived]), self.brokers.claims)
         bodies = {what: [log.bodies[what][at][1] for at in taken[what]] for what in (OWNER_NODES, TOPOLOGY)}
-        self.checkers.damaged |= set(ledgers.rows["ledger"][ledgers.rows["state"] == LedgerState.UNREADABLE].tolist())
         nodes = node_rows([body for body in bodies[OWNER_NODES] if body is not None])
         epoch = max((topology_from(body).epoch for body in bodies[TOPOLOGY] if body is not None), default=-1)
         rows, stores = [], list(kept.stores)
@@ -258,14 +257,15 @@ def owned_rows(ledgers: Ledgers, claims: Mapping[int, Claim]) -> OwnedLedgerTabl
 
 
 def of_bucket(number: int, table: OwnedLedgerTable) -> OwnedLedgerTable:
-    """The rows of one bucket. Deleted ledgers go to every bucket, those without an owner to one by their id."""
+    """The rows of one bucket. Ledgers that are deleted or cannot be read go to every bucket, others without an owner to
+    one by their id."""
     if not len(table):
         return NO_LEDGERS if table.rows.dtype == OWNED else NO_NODES
     places = [OWNERS.index(name) % BUCKETS if name in OWNERS else -1 for name in table.names]
     bucket = np.array(places)[table.rows["owner"]]
     if table.rows.dtype == OWNED:
         bucket = np.where(bucket < 0, table.rows["ledger"] % BUCKETS, bucket)
-        mine = (bucket == number) | (table.rows["state"] == LedgerState.GONE)
+        mine = (bucket == number) | np.isin(table.rows["state"], (LedgerState.GONE, LedgerState.UNREADABLE))
         return OwnedLedgerTable(table.rows[mine], table.names)
     mine = bucket == number
     return OwnedLedgerTable(table.rows[mine], table.names, table.listed[np.repeat(mine, table.rows["count"])])

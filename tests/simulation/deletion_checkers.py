@@ -31,10 +31,6 @@ KNOWN_RACES = True
 UNVERIFIED_ELSEWHERE = True
 """Whether a ledger may be deleted although another owner lists it, records it as deleted, and has no whole copy.
 `state.deletion.verdicts` counts such a reference as none, and only the copy of the ledger's own owner is verified."""
-DAMAGE_REMAINS = True
-"""Whether a ledger whose metadata could not be read once may be reported without an owner from then on, and be deleted
-although another owner references it: `streams.deletion.query` sends its record to the bucket of its id, which keeps it
-until the ledger is deleted, and no longer reports references to it."""
 
 
 class DeletionJournal:
@@ -76,8 +72,6 @@ class DeletionCheckers:
         self.deleted: dict[int, frozenset[str]] = {}
         self.sent = Counter[int]()
         self.removed = self.races = 0
-        self.damaged: set[int] = set()
-        """Ledgers whose metadata the view could not read."""
         self._approved: set[tuple[int, int]] = set()
         self._approved_places: set[str] = set()
         self._references: dict[str, tuple[int, frozenset[int]]] = {}
@@ -148,8 +142,7 @@ class DeletionCheckers:
             known = number in self._references.get(path, (-1, frozenset[int]()))[1]
             cursor = self.brokers.cursors.get(deletion.owner) if path == mine[1] else None
             late = cursor.zxid > read_zxid if cursor else path not in mine and not known
-            damaged = DAMAGE_REMAINS and number in self.damaged and path not in mine
-            if not damaged and not (late and KNOWN_RACES):
+            if not (late and KNOWN_RACES):
                 raise Violation(f"ledger {number} is in use by {path} and was deleted")
             self.races += 1
             self.world.note(f"ledger {number}: the view does not know that {path} references it")
@@ -231,9 +224,8 @@ class DeletionCheckers:
 
     def found(self, acting: DeletionReconciler) -> None:
         """The view equals the world."""
-        ignored = {(number, _UNKNOWN_OWNER) for number in self.damaged if DAMAGE_REMAINS}
         rows = ((int(row["ledger"]), LEAK_RULES[int(row["rule"])].id) for row, _, _ in acting.forgotten())
-        found, wanted = dict(set(rows) - ignored), dict(set(self._unreferenced()) - ignored)
+        found, wanted = dict(rows), dict(self._unreferenced())
         if found != wanted:
             raise Violation(f"the view says {found} and the cluster is {wanted}")
 

@@ -22,7 +22,7 @@ from trueup.state.deletion.verdicts import LEAK, judge
 from trueup.state.deletion.view import OwnerBucket
 
 OWNERS = ("t/n/persistent/a", "t/n/persistent/b")
-STATES = (LedgerState.GONE, LedgerState.OPEN, LedgerState.CLOSED)
+STATES = (LedgerState.GONE, LedgerState.OPEN, LedgerState.CLOSED, LedgerState.UNREADABLE)
 ledger_rows = st.tuples(st.integers(0, 9), st.sampled_from(STATES), st.integers(0, 1), st.integers(-1, 2))
 node_rows = st.tuples(
     st.integers(0, 1), st.sampled_from(["", "sub"]), st.sampled_from(list(OwnerStatus)), st.sets(st.integers(0, 9))
@@ -33,8 +33,9 @@ steps = st.lists(st.one_of(ledger_rows, node_rows), max_size=40)
 def ledger_table(at: int, row: tuple[int, LedgerState, int, int]) -> OwnedLedgerTable:
     """The observation of a ledger in step ``at``, which is also its mzxid."""
     ledger, state, owner, last = row
-    made = np.zeros(1, OWNED)
-    made[0] = (ledger, at, 1, 1, last, 10, at, 1, 0, state, Component.DATA)
+    made, readable = np.zeros(1, OWNED), state is not LedgerState.UNREADABLE
+    component = Component.DATA if readable else Component.UNKNOWN
+    made[0] = (ledger, at, 1, 1, last, 10, at, int(readable), 0, state, component)
     return OwnedLedgerTable(made, ("", OWNERS[ledger % 2] if state else OWNERS[owner]))
 
 

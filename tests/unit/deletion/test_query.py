@@ -15,7 +15,7 @@ from trueup.state.common.errors import BadBytes
 from trueup.state.deletion.owned_ledgers import NO_LEDGERS, NO_NODES, OwnedLedgerTable, nodes_of
 from trueup.state.deletion.owners import OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.view import OwnerBucket
+from trueup.state.deletion.view import OwnerBucket, agreed
 from trueup.streams.bookkeeper.topics import TOPOLOGY_KEY
 from trueup.streams.deletion.owners import record_of
 from trueup.streams.deletion.query import LEDGER, OWNER, TOPOLOGY, leaks_of, route, split
@@ -23,11 +23,14 @@ from trueup.streams.journal.codec import encode, ledger_key
 from trueup.streams.journal.signing import signer_of
 
 BUCKETS = 5
+READ = (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED)
 Record = tuple[int, bytes, bytes]
 """Kind, key and body."""
 
 
-def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CLOSED, **custom: bytes) -> Record:
+def ledger(
+    number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CLOSED, mzxid: int = 0, **custom: bytes
+) -> Record:
     custom_metadata = {
         "application": b"pulsar",
         "component": b"managed-ledger",
@@ -35,7 +38,7 @@ def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CL
     }
     record = {
         "ledger": number,
-        "mzxid": 50 + number,
+        "mzxid": mzxid or 50 + number,
         "version": 2,
         "ctime_ms": 1,
         "seen_ms": 9,
@@ -46,16 +49,16 @@ def ledger(number: int, owner: str = ORDERS, state: LedgerState = LedgerState.CL
         "last_entry": 4,
         "length": 100,
         "error": "",
-        "fragments": [] if state is LedgerState.GONE else [{"first_entry": 0, "bookies": ["a:1"]}],
-        "custom": {} if state is LedgerState.GONE else custom or custom_metadata,
+        "fragments": [{"first_entry": 0, "bookies": ["a:1"]}] if state in READ else [],
+        "custom": custom or custom_metadata if state in READ else {},
     }
     return LEDGER, ledger_key(number), encode("ledgers", record)
 
 
-def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0) -> Pointers:
+def node(*ledgers: int, owner: str = ORDERS, name: str = "", dropped: int = 0, mzxid: int = 60) -> Pointers:
     """A node that references these ledgers, the first ``dropped`` of them counted as deleted."""
     path = f"/managed-ledgers/{owner}/{name}".rstrip("/")
-    return Pointers(path, owner, name, OwnerStatus.READABLE, 3, 60, 9, ledgers, ledgers[:dropped])
+    return Pointers(path, owner, name, OwnerStatus.READABLE, 3, mzxid, 9, ledgers, ledgers[:dropped])
 
 
 def pointing(pointers: Pointers) -> Record:
@@ -101,6 +104,55 @@ def bucket_of(name: str) -> int:
 def test_an_owner_and_its_ledgers_meet() -> None:
     found = routed(ledger(4), ledger(5), pointing(node(5)), pointing(node(name="sub")))
     assert list(found) == [bucket_of(ORDERS)]
+
+
+class Buckets:
+    """All buckets over one stream of records."""
+
+    def __init__(self) -> None:
+        self.buckets = [OwnerBucket(MemoryStore()) for _ in range(BUCKETS)]
+
+    def step(self, *records: Record) -> dict[int, str]:
+        """The agreed rule of each ledger after a batch of these records."""
+        found = routed(*records)
+        parts = [one.step(*tables(found.get(at, ()))[:2], asked=True) for at, one in enumerate(self.buckets)]
+        rows = [row for part in agreed([part for part in parts if part]) for row in part.rows]
+        assert len(rows) == len({int(row["ledger"]) for row in rows})
+        return {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row in rows if row["version"] >= 0}
+
+
+def damaged(number: int, mzxid: int) -> Record:
+    """The record of a ledger whose metadata cannot be read: it has no custom metadata."""
+    return ledger(number, state=LedgerState.UNREADABLE, mzxid=mzxid)
+
+
+ELSEWHERE = next(name for name in map("t/n/persistent/{}".format, "bcdefghij") if bucket_of(name) != bucket_of(ORDERS))
+BESIDE = next(number for number in range(1, 9) if number % BUCKETS == bucket_of(ELSEWHERE))
+"""A ledger with the number of the bucket of another owner than its own."""
+
+
+@pytest.mark.parametrize("rebuilt", [False, True])
+def test_references_of_other_owners_protect_a_ledger_that_could_not_be_read_for_a_while(rebuilt: bool) -> None:
+    view, later = Buckets(), [ledger(40), pointing(node(40)), pointing(node(BESIDE, owner=ELSEWHERE))]
+    if not rebuilt:
+        assert view.step(ledger(BESIDE, mzxid=1), *later) == {}
+    assert view.step(damaged(BESIDE, 100), *later) == {}
+    assert view.step(ledger(BESIDE, mzxid=101)) == {}
+
+
+def test_a_ledger_that_cannot_be_read_keeps_its_owner_and_is_not_deleted() -> None:
+    view = Buckets()
+    assert view.step(ledger(BESIDE, mzxid=1), ledger(40), pointing(node(40))) == {BESIDE: "deletion.forgotten"}
+    assert view.step(damaged(BESIDE, 100)) == {BESIDE: "deletion.not-superseded"}
+    assert view.step(ledger(BESIDE, mzxid=101)) == {BESIDE: "deletion.forgotten"}
+    assert view.step(ledger(BESIDE, state=LedgerState.GONE, mzxid=102)) == {}
+
+
+def test_a_ledger_whose_owner_is_not_known_is_reported_once_and_no_longer_than_that() -> None:
+    view = Buckets()
+    assert view.step(damaged(BESIDE, 100), pointing(node(40)), ledger(40)) == {BESIDE: "deletion.unknown-owner"}
+    assert view.step(ledger(BESIDE, mzxid=101)) == {BESIDE: "deletion.forgotten"}
+    assert view.step(pointing(node(BESIDE, 40, mzxid=103))) == {}
 
 
 def test_owners_are_kept_apart() -> None:

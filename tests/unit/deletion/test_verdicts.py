@@ -132,6 +132,34 @@ def test_an_unknown_owner_is_only_reported() -> None:
     assert rules(ledgers({"ledger": 4, "component": Component.UNKNOWN, "owner": ""})) == {4: "unknown-owner"}
 
 
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_the_owner_of_a_ledger_that_cannot_be_read_is_that_of_an_earlier_row(order: Any, batches: int) -> None:
+    blind = {"component": Component.UNKNOWN, "owner": "", "state": LedgerState.UNREADABLE, "mzxid": 6}
+    rows = [{"ledger": 4}, {"ledger": 4, **blind}]
+    store, steps = MemoryStore(), [rows[at] for at in order]
+    for at in range(batches):
+        OwnerBucket(store).step(ledgers(*steps[at::batches]), nodes_of([node(9)]))
+    found = OwnerBucket(store).step(asked=True)
+    assert found is not None
+    assert [
+        (found.names[row["owner"]], LEAK_RULES[int(row["rule"])].id) for row in found.rows if row["version"] > 0
+    ] == [(ML, "deletion.not-superseded")]
+
+
+def test_of_a_ledger_that_was_deleted_in_between_no_owner_is_known() -> None:
+    gone = {"ledger": 4, "component": Component.UNKNOWN, "owner": "", "state": LedgerState.GONE, "mzxid": 6}
+    table = ledgers({"ledger": 4}, gone, {**gone, "state": LedgerState.UNREADABLE, "mzxid": 7})
+    found = OwnerBucket(MemoryStore()).step(table)
+    assert found is not None
+    assert [LEAK_RULES[int(row["rule"])].id for row in found.rows] == ["deletion.unknown-owner"]
+
+
+def test_one_that_counts_as_deleted_and_cannot_be_read_is_not_deleted() -> None:
+    table = ledgers({"ledger": 4, "state": LedgerState.UNREADABLE}, {"ledger": 9})
+    assert rules(table, node(4, 9, dropped=(4,))) == {4: "not-superseded"}
+
+
 def test_a_ledger_that_counts_as_deleted_and_exists_is_reported() -> None:
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9, dropped=(4,))) == {4: "dropped"}
 

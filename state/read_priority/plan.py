@@ -112,6 +112,16 @@ def _returns_to(seen: PriorityObservation, topic: TopicView, kept: PriorityState
     return other(kept.switch.priority) if isinstance(force, Contradiction) else force.priority
 
 
+def _moot(seen: PriorityObservation, topic: TopicView, kept: PriorityState) -> bool:
+    """Whether a switched topic would have the same priority without the switch. False while the namespace is to get
+    another one: a topic that does not inherit does not hold that up."""
+    assert kept.switch is not None, "called for switched topics"
+    if _returns_to(seen, topic, kept) is not kept.switch.priority:
+        return False
+    namespace = seen.namespaces.get(topic.namespace)
+    return namespace is None or _of_namespace(seen, namespace) is None
+
+
 def _restored(topic: TopicView, kept: PriorityState) -> ReadPriority | None:
     """The field that a return sets: what is declared for the topic itself, else its value from before the switch."""
     assert kept.switch is not None, "called for switched topics"
@@ -172,6 +182,10 @@ def _of_switched(
     """The return of a switched topic, or its unload."""
     assert kept.switch is not None, "called for switched topics"
     switch, since_ms = kept.switch, kept.switch.whole_ms or seen.at_ms
+    if _moot(seen, topic, kept):  # readers notice nothing, and the topic can be switched again
+        want = _restored(topic, kept)
+        text = f"set {want or 'no priority of its own'} again; {switch.priority} is in force without the switch"
+        return _change(seen, topic, Purpose.RETURN, want, "read_priority.switched", text)
     if switch.looks >= chosen.settle_looks and seen.at_ms - since_ms >= 1000 * chosen.settle_s:
         want = _restored(topic, kept)
         text = f"set {want or 'no priority of its own'} again; its tier was whole in {switch.looks} passes"

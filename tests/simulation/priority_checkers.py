@@ -19,9 +19,6 @@ OWN_LEVEL = frozenset({"t/a/own"})
 SHARED_CHECKS = True
 """Whether policies of a topic may be wrong if another topic lists one of its ledgers with another record of its copy:
 `streams.read_priority.copies.CopyChecker` remembers one result for each ledger, of the topic that it checked last."""
-MOOT_SWITCHES = True
-"""Whether a topic may stall while its switched priority is the one that it would have without the switch:
-`state.read_priority.plan` lets it return only after that priority reads well, and does not switch it again."""
 
 
 def other(value: str) -> str:
@@ -183,7 +180,10 @@ class PriorityCheckers:
         if want is not None and declared == want and not self.looks[-1].worse(name, want):
             return
         mine = self.switched.setdefault(name, set())
-        returns = any(want in (before, declared) and self._settled(name, want, at) for at, _, before in mine)
+        returns = any(
+            want in (before, declared) and (self._back(name, want) == value or self._settled(name, want, at))
+            for at, value, before in mine
+        )
         switches = want is not None and self._stalled(name, want)
         if not returns and not switches:
             raise Violation(f"{name} got {want} after {had}: neither declared nor needed; {self.looks[-3:]}")
@@ -197,11 +197,14 @@ class PriorityCheckers:
         helps = [look.value(name) == other(want) and look.clear(name, want) for look in known]
         return len(known) == STALL_LOOKS and all(helps) and all(look.bad(name, other(want)) for look in known)
 
+    def _back(self, name: str, want: Any) -> str:
+        """The priority in force after a return, as the last look showed it."""
+        shown = (self.looks[-1].shown.get(name.rpartition("/")[0]) or {}).get(FIELD)
+        return str(want or shown or self.policies.broker_value)
+
     def _settled(self, name: str, want: Any, since_ms: int) -> bool:
         """Whether the last looks at it found no stall with the priority from before, for long enough."""
-        known, namespace = self.looks[-SETTLE_LOOKS:], name.rpartition("/")[0]
-        shown = (known[-1].shown.get(namespace) or {}).get(FIELD)
-        back = want or shown or self.policies.broker_value
+        known, back = self.looks[-SETTLE_LOOKS:], self._back(name, want)
         long = known[-1].at_ms - since_ms >= 1000 * SETTLE_S
         return long and len(known) == SETTLE_LOOKS and all(look.clear(name, back) for look in known)
 
@@ -242,7 +245,7 @@ class PriorityCheckers:
             value, level = self.policies.value(topic)
             stalls = declared is not None and look.bad(topic, value) and look.clear(topic, other(value))
             differs = declared is not None and value != declared and look.clear(topic, declared)
-            if (MOOT_SWITCHES and self._moot(kept, topic)) or (SHARED_CHECKS and look.shared):
+            if SHARED_CHECKS and look.shared:
                 continue
             if stalls or (differs and not self._blocked(topic, level)):
                 raise Violation(f"{topic} has {value} from the {level}, and {declared} is declared: {look}")
@@ -252,11 +255,6 @@ class PriorityCheckers:
         own = DECLARED.get(topic) if topic in OWN_LEVEL else before
         namespace = self.policies.stored.get(topic.rpartition("/")[0], {}).get(FIELD)
         return NAME_OF[own] if own else str(namespace or self.policies.broker_value)
-
-    def _moot(self, kept: Mapping[str, PriorityState], topic: str) -> bool:
-        """Whether a topic would have its switched priority without the switch."""
-        switch = kept[topic].switch if topic in kept else None
-        return switch is not None and NAME_OF[switch.priority] == self._restored(topic, switch.before)
 
     def _blocked(self, topic: str, level: str) -> bool:
         """Whether what is declared cannot apply to a topic: it has a policy of another client, its namespace shows no

@@ -176,6 +176,19 @@ def test_looks_of_another_priority_do_not_count_for_a_return() -> None:
     assert due(found) == []
 
 
+@pytest.mark.parametrize("ledgers", [GOOD, NO_TIERED, NO_BOOKKEEPER])
+@pytest.mark.parametrize(
+    ("declared", "expected"), [(FIRST, ["return/t/n/a/none"]), (LAST, ["declare/t/n/tiered-storage-first"])]
+)
+def test_a_switch_to_what_the_namespace_keeps_returns_at_once(
+    declared: ReadPriority, expected: list[str], ledgers: LedgerCopies
+) -> None:
+    (namespace,) = seen([], namespace=FIRST).namespaces.values()
+    kept = namespace._replace(declared=Declared(declared, Level.NAMESPACE, "t/n"))
+    moot = switched(ledgers)._replace(namespaces={"t/n": kept})
+    assert due(looks(moot, kept={"t/n/a": SWITCHED})) == expected
+
+
 def test_a_priority_that_another_client_set_ends_the_switch() -> None:
     found = looks(seen([topic(NO_TIERED, own=LAST)]), kept={"t/n/a": SWITCHED})
     assert (found.kept["t/n/a"].switch, rules(found)[0]) == (None, "read_priority.changed-meanwhile")

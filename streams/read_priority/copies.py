@@ -39,6 +39,15 @@ class LedgerToCheck(NamedTuple):
     """The name of the managed ledger that owns the ledger; for a shadow topic that of its source."""
     info: LedgerInfo
 
+    @property
+    def key(self) -> "_Key":
+        """What its checks are remembered by: topics may list a ledger with different records of its copy."""
+        return self.part, self.info.ledger
+
+
+_Key = tuple[str, int]
+_NEVER = UNCHECKED, UNCHECKED
+
 
 class Cluster(Protocol):
     """The BookKeeper cluster; see `streams.bookkeeper.cluster.BookKeeper`."""
@@ -63,7 +72,7 @@ class CopyChecker:
 
     def __init__(self, cluster: Cluster, tiered: Tiered, tls: Tls, clock: Callable[[], int]) -> None:
         self._cluster, self._tiered, self._tls, self._clock = cluster, tiered, tls, clock
-        self._known: dict[int, tuple[CopyCheck, CopyCheck]] = {}
+        self._known: dict[_Key, tuple[CopyCheck, CopyCheck]] = {}
 
     def check(
         self, wanted: Sequence[LedgerToCheck], most: int, verify_bytes: int, first: Callable[[str], bool]
@@ -71,10 +80,10 @@ class CopyChecker:
         """Check at most about ``most`` of these ledgers: those of the topics that come ``first``, then those that were
         checked longest ago. Forgets others. Objects that were not read yet are read until ``verify_bytes``. Raises
         `Retry` if ZooKeeper does not respond."""
-        known = {one.info.ledger: self._known.get(one.info.ledger, (UNCHECKED, UNCHECKED)) for one in wanted}
+        known = {one.key: self._known.get(one.key, _NEVER) for one in wanted}
         self._known = known
         hot = [one for one in wanted if first(one.name)]
-        rest = sorted((one for one in wanted if not first(one.name)), key=lambda one: known[one.info.ledger][0].at_ms)
+        rest = sorted((one for one in wanted if not first(one.name)), key=lambda one: known[one.key][0].at_ms)
         chosen = [*hot, *rest[: max(0, most - len(hot))]]
         for at in range(0, len(chosen), most):
             self._bookkeeper(chosen[at : at + most])
@@ -84,13 +93,10 @@ class CopyChecker:
 
     def of(self, wanted: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
         """These ledgers with the results of their checks."""
-        return tuple(
-            LedgerCopies(one.part, one.info, *self._known.get(one.info.ledger, (UNCHECKED, UNCHECKED)))
-            for one in wanted
-        )
+        return tuple(LedgerCopies(one.part, one.info, *self._known.get(one.key, _NEVER)) for one in wanted)
 
     def _bookkeeper(self, chosen: Sequence[LedgerToCheck]) -> None:
-        found = self._cluster.read([one.info.ledger for one in chosen])
+        found = self._cluster.read(list(dict.fromkeys(one.info.ledger for one in chosen)))
         rows = {int(ledger): row for row, ledger in enumerate(found.ledger)}
         there = {ledger: found.ensembles(row) for ledger, row in rows.items()}
         client, paths = self._cluster.session(), self._cluster.paths
@@ -112,13 +118,13 @@ class CopyChecker:
                 known = None if entries == MANY else entries
                 worst = stored(there[ledger], int(found.quorum[rows[ledger]]), states, known)
                 made = CopyCheck(worst, _detail(ledger, states, reasons), now_ms)
-            self._known[ledger] = made, self._known[ledger][1]
+            self._known[one.key] = made, self._known[one.key][1]
 
     def _offloaded(self, one: LedgerToCheck, left: int) -> int:
         """Check the copy in tiered storage; returns the bytes that were read."""
-        copy, before = one.info.copy, self._known[one.info.ledger]
+        copy, before = one.info.copy, self._known[one.key]
         if copy is None or not one.info.complete:
-            self._known[one.info.ledger] = before[0], ABSENT._replace(at_ms=self._clock())
+            self._known[one.key] = before[0], ABSENT._replace(at_ms=self._clock())
             return 0
         read = 0 if self._tiered.read(copy) else one.info.size
         if read > 0 >= left:
@@ -137,7 +143,7 @@ class CopyChecker:
             except Stop as error:
                 state = CopyState.GONE if error.found == "none" else CopyState.DAMAGED
                 detail = f"expected {error.expected}; found {error.found}"
-        self._known[one.info.ledger] = before[0], CopyCheck(state, detail, self._clock())
+        self._known[one.key] = before[0], CopyCheck(state, detail, self._clock())
         return read
 
 

@@ -116,11 +116,12 @@ class Admin:
 
 
 class SimulatedCopies:
-    """The stores of `connectors.pulsar.offload_verify.Tiered`. ``hidden``: ledgers of which it showed nothing."""
+    """The stores of `connectors.pulsar.offload_verify.Tiered`. ``hidden``: owners and ledgers of copies of which it
+    showed nothing."""
 
     def __init__(self, brokers: Brokers, leader: Leader) -> None:
         self._bucket, self._leader = brokers.bucket, leader
-        self.hidden: set[int] = set()
+        self.hidden: set[tuple[str, int]] = set()
 
     def store(self, _copy: OffloadedCopy) -> object:
         return SimulatedStore.place
@@ -128,9 +129,9 @@ class SimulatedCopies:
     def read(self, _copy: OffloadedCopy) -> bool:
         return True
 
-    def verify(self, copy: OffloadedCopy, _facts: OffloadFacts) -> None:
+    def verify(self, copy: OffloadedCopy, facts: OffloadFacts) -> None:
         if self._leader.faults.happens(0.03):
-            self.hidden.add(copy.pair.ledger)
+            self.hidden.add((facts.owner, copy.pair.ledger))
             raise Retry("the store", "no response", "try again")
         objects = [self._bucket.objects.get(key) for key in (copy.pair.data_key, copy.pair.index_key)]
         if None in objects:
@@ -157,16 +158,14 @@ class CheckedCopies(CopyChecker):
         self._silent = frozenset(one.id for one in bookies if one.state != "down" and self._faults.happens(0.03))
         super().check(wanted, most, verify_bytes, first)
         if self._checkers.look is not None:
-            hidden = frozenset(self._stores.hidden)
             for topic in dict.fromkeys(one.name for one in wanted):
+                hidden = frozenset(number for owner, number in self._stores.hidden if owner == owner_of(topic))
                 self._checkers.look.copies[topic] = self._checkers.copies(topic, self._silent, hidden)
-                if self._checkers.shares(topic):
-                    self._checkers.look.shared.add(topic)
 
     def _bookkeeper(self, chosen: Sequence[LedgerToCheck]) -> None:
         for one in chosen:
-            number = one.info.ledger
-            self._known[number] = CopyCheck(self._state(number), "", self._clock()), self._known[number][1]
+            state = self._state(one.info.ledger)
+            self._known[one.key] = CopyCheck(state, "", self._clock()), self._known[one.key][1]
 
     def _state(self, number: int) -> CopyState:
         ledger = self._brokers.world.ledgers.get(number)

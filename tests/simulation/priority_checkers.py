@@ -16,9 +16,6 @@ NAME_OF = {value: name for name, value in VALUES.items()}
 DECLARED = {"t/b/loose": "unmanaged", "t/a/own": VALUES[BK], "t/a": VALUES[TS], "t/b": VALUES[BK]}
 OWN_LEVEL = frozenset({"t/a/own"})
 """Topics with a declared policy of their own."""
-SHARED_CHECKS = True
-"""Whether policies of a topic may be wrong if another topic lists one of its ledgers with another record of its copy:
-`streams.read_priority.copies.CopyChecker` remembers one result for each ledger, of the topic that it checked last."""
 
 
 def other(value: str) -> str:
@@ -55,8 +52,6 @@ class Look:
     broker_value: str
     copies: dict[str, list[CopiesSeen]] = field(default_factory=dict)
     shown: dict[str, Raw | None] = field(default_factory=dict)
-    shared: set[str] = field(default_factory=set)
-    """Topics that list a ledger which another topic lists with another record of its copy."""
 
     def value(self, topic: str) -> str | None:
         """The priority in force for a topic; None if a policy was not read."""
@@ -107,15 +102,6 @@ class PriorityCheckers:
             self.looks.append(self.look)
         self.look = None
 
-    def shares(self, topic: str) -> bool:
-        """Whether another topic lists a ledger of this one with another record of its copy."""
-        owner = owner_of(topic)
-        nodes, mine = self.brokers.nodes, self.brokers.nodes[owner].ledgers
-        others = [node.ledgers for name, node in nodes.items() if name != owner]
-        return any(
-            number in theirs and theirs[number].copy != mine[number].copy for theirs in others for number in mine
-        )
-
     def copies(self, topic: str, silent: frozenset[str], hidden: frozenset[int]) -> list[CopiesSeen]:
         """The closed ledgers of a topic. ``silent``: bookies without a response. ``hidden``: ledgers of which tiered
         storage shows nothing."""
@@ -140,10 +126,6 @@ class PriorityCheckers:
         self._permitted(name, chosen)
         self._fields(name, before, body)
         want, had = (body or {}).get(FIELD), (before or {}).get(FIELD)
-        if SHARED_CHECKS and any(topic == name or topic.startswith(f"{name}/") for topic in self._shared()):
-            if want is not None:
-                self.switched.setdefault(name, set()).add((self.looks[-1].at_ms, want, had))
-            return
         if name in NAMESPACES:
             if want != NAME_OF[DECLARED[name]]:
                 raise Violation(f"{name} got {want}, which is not declared")
@@ -152,10 +134,6 @@ class PriorityCheckers:
             raise Violation(f"{name} was changed although its policy was not seen")
         else:
             self._topic(name, want, had)
-
-    def _shared(self) -> set[str]:
-        """Topics that shared ledgers in the last looks."""
-        return {topic for look in self.looks[-SETTLE_LOOKS:] for topic in look.shared}
 
     def _permitted(self, name: str, chosen: ReadPrioritySettings) -> None:
         if chosen.mode == "observe":
@@ -236,8 +214,6 @@ class PriorityCheckers:
         the priority with which it reads well."""
         look = self.looks[-1]
         for name, state in kept.items():
-            if SHARED_CHECKS and name in look.shared:
-                continue
             if state.switch is not None and look.clear(name, self._restored(name, state.switch.before)):
                 raise Violation(f"still switched: {name}: {state}")
         for topic in look.copies:
@@ -245,8 +221,6 @@ class PriorityCheckers:
             value, level = self.policies.value(topic)
             stalls = declared is not None and look.bad(topic, value) and look.clear(topic, other(value))
             differs = declared is not None and value != declared and look.clear(topic, declared)
-            if SHARED_CHECKS and look.shared:
-                continue
             if stalls or (differs and not self._blocked(topic, level)):
                 raise Violation(f"{topic} has {value} from the {level}, and {declared} is declared: {look}")
 

@@ -36,10 +36,8 @@ class FakeMetadata:
         return self.found
 
 
-def state_of(
-    entries: int, held: str, monkeypatch: pytest.MonkeyPatch, ensembles: Sequence[Sequence[str]] = (BOOKIES,)
-) -> CopyState:
-    """The state of a ledger on four bookies, of which those in ``held`` have it; two hold each entry."""
+def answering(held: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the bookies in ``held`` say that they have every ledger, and the others that they have none."""
 
     def presence(asked: Mapping[int, Sequence[str]], *_: object, **__: object) -> object:
         return {
@@ -50,6 +48,13 @@ def state_of(
     monkeypatch.setattr(copies, "presence", presence)
     registered = Registered(dict.fromkeys(BOOKIES, 1), {}, set(), {}, {})
     monkeypatch.setattr(copies.queries, "registered", lambda *_: registered)
+
+
+def state_of(
+    entries: int, held: str, monkeypatch: pytest.MonkeyPatch, ensembles: Sequence[Sequence[str]] = (BOOKIES,)
+) -> CopyState:
+    """The state of a ledger on four bookies, of which those in ``held`` have it; two hold each entry."""
+    answering(held, monkeypatch)
     cluster = FakeMetadata(row(7, *ensembles, quorum=2, entries=entries))
     checker = CopyChecker(cluster, Tiered({}), lambda: None, lambda: 1)  # type: ignore[arg-type]
     wanted = LedgerToCheck("t/n/a", "t/n/a", "t/n/persistent/a", LedgerInfo(7, 1, 10, 1))
@@ -84,6 +89,37 @@ def test_of_a_ledger_whose_last_ensemble_has_no_entry_the_others_count(
     held: str, expected: CopyState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert state_of(0, held, monkeypatch, [BOOKIES, ("e", "f", "g", "h")]) is expected
+
+
+class WholeCopies:
+    """Stores in which every copy is whole and was read."""
+
+    def store(self, _copy: OffloadedCopy) -> None:
+        """Every copy is in a store."""
+
+    def read(self, _copy: OffloadedCopy) -> bool:
+        return True
+
+    def verify(self, _copy: OffloadedCopy, _facts: OffloadFacts) -> None:
+        """Every copy is whole."""
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_each_topic_has_the_copy_that_it_records(first: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    answering("abcd", monkeypatch)
+    cluster = FakeMetadata(row(7, BOOKIES, quorum=2))
+    checker = CopyChecker(cluster, WholeCopies(), lambda: None, lambda: 1)  # type: ignore[arg-type]
+    copy = OffloadedCopy(ObjectPair("00000000-0000-4000-8000-000000000000", 7), True, bucket="bucket")
+    offloaded_to = {"a": copy, "b": None}
+    wanted = [
+        LedgerToCheck(
+            f"t/n/{one}", f"t/n/{one}", f"t/n/persistent/{one}", LedgerInfo(7, 1, 10, 1, copy=offloaded_to[one])
+        )
+        for one in sorted(offloaded_to, key=lambda one: one != first)
+    ]
+    checker.check(wanted, 9, 0, lambda _: False)
+    found = {one.part: one.tiered.state for one in checker.of(wanted)}
+    assert found == {"t/n/a": CopyState.WHOLE, "t/n/b": CopyState.ABSENT}
 
 
 class FakeStore:

@@ -52,7 +52,7 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     dropped = _dropped(rows, owner, nodes, of_node) & (rule != _CODE["owner-unreadable"])
     dropped &= rows["state"] != LedgerState.UNREADABLE
     rule = np.where(dropped, _CODE["dropped"], rule)
-    found = np.where(np.isin(rows["ledger"], _needed(nodes)), -1, rule)
+    found = np.where(np.isin(rows["ledger"], _needed(rows, owner, nodes, of_node)), -1, rule)
     out = np.zeros(int((found >= 0).sum()), LEAK)
     picked = rows[found >= 0]
     for name in ("ledger", "ctime_ms", "length", "version", "owner", "name", "state", "component"):
@@ -68,14 +68,24 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
 
 
 def needed_elsewhere(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
-    """Ids of ledgers that a node of any kind references and that are not in this bucket with an owner: their metadata
-    name another owner or none, or they do not exist."""
-    return np.setdiff1d(_needed(nodes), ledgers.rows["ledger"][ledgers.rows["component"] != Component.UNKNOWN])
+    """Ids, ordered, of ledgers that a node of any kind references and that are not in this bucket with an owner: their
+    metadata name another owner or none, or they do not exist."""
+    rows, of_node = ledgers.rows, np.repeat(np.arange(len(nodes)), nodes.rows["count"])
+    needed = _needed(rows, _owner_codes(ledgers, nodes), nodes, of_node)
+    return np.setdiff1d(needed, rows["ledger"][rows["component"] != Component.UNKNOWN])
 
 
-def _needed(nodes: OwnedLedgerTable) -> Rows:
-    """Ids of all referenced ledgers, without those that the referencing owner records as deleted."""
-    found: Rows = nodes.listed["ledger"][nodes.listed["dropped"] == 0]
+def _needed(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows) -> Rows:
+    """Ids of all referenced ledgers, without those that their own owner records as deleted. What another owner records
+    is no proof: only the copy of the own owner is verified before a deletion."""
+    needed, counted = nodes.listed["dropped"] == 0, np.flatnonzero(nodes.listed["dropped"] > 0)
+    if len(counted):
+        ids = nodes.listed["ledger"][counted]
+        here = np.isin(ids, rows["ledger"])
+        at = np.searchsorted(rows["ledger"], ids[here])
+        needed[counted] = True
+        needed[counted[here]] = owner[at] != nodes.rows["owner"][of_node[counted[here]]]
+    found: Rows = nodes.listed["ledger"][needed]
     return found
 
 

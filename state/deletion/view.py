@@ -43,7 +43,7 @@ class Leaks:
     ledgers: int
     """The number of ledgers in the bucket, without those that cannot be read and whose owner is unknown."""
     elsewhere: Rows = field(default_factory=lambda: np.zeros(0, np.int64))
-    """int64: the ids of ledgers that nodes of the bucket reference and that are not in the bucket."""
+    """int64, ordered: the ids of ledgers that nodes of the bucket reference and that are not in the bucket."""
 
 
 def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
@@ -51,13 +51,21 @@ def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
     referenced by an owner that it does not name: it is neither unreferenced nor missing."""
     parts = _unclaimed_once(parts)
     rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
-    used = np.intersect1d(
-        np.concatenate([np.zeros(0, np.int64), *(part.elsewhere for part in parts)]),
-        rows["ledger"][rows["version"] >= 0],
-    )
-    if not len(used):
+    found = np.unique(rows["ledger"][rows["version"] >= 0])
+    used = np.zeros(len(found), bool)
+    for part in parts:  # far more ledgers are referenced than found
+        used |= _among(found, part.elsewhere)
+    if not used.any():
         return parts
-    return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], used)]) for part in parts]
+    return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], found[used])]) for part in parts]
+
+
+def _among(wanted: Rows, ids: Rows) -> Rows:
+    """Whether each of these is in ordered ids."""
+    if not len(ids):
+        return np.zeros(len(wanted), bool)
+    found: Rows = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
+    return found
 
 
 def _unclaimed_once(parts: Sequence[Leaks]) -> Sequence[Leaks]:

@@ -27,10 +27,8 @@ from trueup.streams.deletion.topics import DELETIONS, ORPHANS
 from trueup.streams.journal.codec import decode
 
 KNOWN_RACES = True
-"""Whether the deletion of a ledger that another owner began to reference a moment ago is allowed."""
-UNVERIFIED_ELSEWHERE = True
-"""Whether a ledger may be deleted although another owner lists it, records it as deleted, and has no whole copy.
-`state.deletion.verdicts` counts such a reference as none, and only the copy of the ledger's own owner is verified."""
+"""Whether the deletion of a ledger that another owner began to reference a moment ago is allowed: see the limitations
+in docs/deletion.md."""
 
 
 class DeletionJournal:
@@ -96,7 +94,8 @@ class DeletionCheckers:
             listed = nodes.listed[at : at + count]
             at += count
             if mzxid >= self._references.get(path, (-1, frozenset()))[0]:
-                self._references[path] = mzxid, frozenset(listed["ledger"][listed["dropped"] == 0].tolist())
+                used = frozenset(n for n, dropped in listed.tolist() if not dropped or not self.brokers.owns(path, n))
+                self._references[path] = mzxid, used
 
     def forgotten(self) -> None:
         """The view was lost."""
@@ -152,9 +151,8 @@ class DeletionCheckers:
     def _needless(self, number: int, owner: str) -> None:
         """Its owner reads it from a copy, or has gone on without it."""
         node = self.brokers.nodes.get(owner)
-        copies = [(by, copy) for by, ledger, copy in self.brokers.copies() if ledger == number and copy.dropped]
-        checked = [copy for by, copy in copies if by == owner or not UNVERIFIED_ELSEWHERE]
-        if any(not self.bucket.whole(copy.pair) for copy in checked):
+        checked = [copy for by, ledger, copy in self.brokers.copies() if (by, ledger) == (owner, number)]
+        if any(copy.dropped and not self.bucket.whole(copy.pair) for copy in checked):
             raise Violation(f"ledger {number} was deleted and its copy is not whole")
         dropped = node is not None and number in node.ledgers and node.ledgers[number].dropped
         if not dropped and not (node and any(other > number for other in node.ledgers)):

@@ -257,11 +257,15 @@ class Brokers:
     # References of others
 
     def users(self, number: int) -> list[str]:
-        """The paths of the nodes that reference a ledger and do not record it as deleted from BookKeeper."""
-        lists = [
-            owner for owner, node in self.nodes.items() if number in node.ledgers and not node.ledgers[number].dropped
-        ]
+        """The paths of the nodes that reference a ledger. The one of its own owner does not if it records it as deleted
+        from BookKeeper."""
+        lists = [owner for owner, node in self.nodes.items() if number in node.ledgers]
+        lists = [by for by in lists if not (self.owns(by, number) and self.nodes[by].ledgers[number].dropped)]
         return lists + [f"{owner}/{CURSOR}" for owner, cursor in self.cursors.items() if number in cursor.listed]
+
+    def owns(self, owner: str, number: int) -> bool:
+        """Whether the metadata of a ledger name this owner."""
+        return number in self.claims and self.claims[number].owner == owner
 
     def adopt(self, owner: str) -> None:
         """A topic references a closed ledger that another one lists: in its list, with the record of its copy, or in a

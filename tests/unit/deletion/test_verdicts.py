@@ -256,6 +256,18 @@ def test_a_ledger_that_another_owner_counts_as_deleted_and_its_own_lists_is_no_f
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9), other) == {}
 
 
+@pytest.mark.parametrize("own_bucket", [True, False])
+@pytest.mark.parametrize("own", [node(9), node(4, 9, dropped=(4,))], ids=["forgotten", "dropped"])
+def test_what_another_owner_counts_as_deleted_is_no_finding(own: Pointers, own_bucket: bool) -> None:
+    other = node(4, dropped=(4,), owner="other", path="/managed-ledgers/other")
+    mine, others = OwnerBucket(MemoryStore()), OwnerBucket(MemoryStore())
+    found = [
+        mine.step(ledgers({"ledger": 4}, {"ledger": 9}), nodes_of([own, *([other] if own_bucket else [])]), asked=True),
+        others.step(nodes=nodes_of([] if own_bucket else [other]), asked=True),
+    ]
+    assert [len(part.rows) for part in agreed([part for part in found if part])] == [0, 0]
+
+
 def test_a_ledger_that_its_owner_counts_as_deleted_and_another_lists_is_no_finding() -> None:
     other = node(4, owner="other", path="/managed-ledgers/other")
     assert rules(ledgers({"ledger": 4}, {"ledger": 9}), node(4, 9, dropped=(4,)), other) == {}

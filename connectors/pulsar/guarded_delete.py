@@ -13,6 +13,10 @@ possible that between the second response and the transaction, one round trip, t
 written up to the same version, and lists a ledger that it did not list before. A broker never does: ledger ids are not
 reused, so the node of a new topic lists only later ledgers.
 
+Nodes of other owners are not read again: the decision excludes ledgers that they reference, and a reference that is
+made after it is noticed only if the view contains it before the order. A broker never lists a ledger that it did not
+create.
+
 A ledger that its owner lists and records as deleted is deleted only after the verification of its offloaded copy.
 Nothing else is ever deleted, not even empty directories, and no node of Pulsar is written.
 """

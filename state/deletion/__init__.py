@@ -10,7 +10,7 @@ Read in this order:
 2. ``owners``: what a ledger claims and what a node references, and when either is unknown.
 3. ``verdicts``: the difference of both sides in one bucket of owners.
 4. ``view``: one bucket. A batch of records is folded in; all answers together are `view.agreed`.
-5. ``lifecycle``: the stages of one deletion, as a table. It ends when every bookie that ever held the ledger says so.
+5. ``lifecycle``: the stages of one deletion, as a table. It ends when every bookie of any of its ensembles says so.
 
 ``owned_ledgers`` has the columns of the view. ``offloads`` and ``orphan_objects`` do the same for tiered storage, for
 the objects of offload attempts. ``settings`` and ``stores`` are the sections of the configuration.

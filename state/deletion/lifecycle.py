@@ -1,8 +1,8 @@
 """The life cycle of a deletion, as a table, and its transitions by observation and time.
 
 Every action is recorded in the deletion first, and the record remains until storage confirms: the metadata are gone,
-and every bookie that ever held the ledger reports that it has none. An event that the table does not list changes
-nothing.
+and every bookie that they named reports that it has none. Bookies that left the ensembles before, because AutoRecovery
+replaced them, are not asked: they collect what no metadata name. An event that the table does not list changes nothing.
 """
 
 from collections.abc import Iterable, Mapping

@@ -50,7 +50,7 @@ def ledger(api: ApiTarget, output: str, ledger: int, certain: bool, wait_s: floa
     """Delete LEDGER from a BookKeeper cluster without Pulsar. The deletion cannot be undone.
 
     Requires deletion.owners: operator and deletion.mode approve or enforce. The ledger must be closed. Trueup deletes
-    its metadata if they have not changed, then queries every bookie that ever held it until each answers that it has no
+    its metadata if they have not changed, then queries every bookie of its ensembles until each answers that it has no
     such ledger. The deletion continues when this command stops waiting, and after a restart.
 
     Exits with 0 when the deletion is confirmed, with 3 without --yes, with 4 if it is not confirmed yet, and with 5 if

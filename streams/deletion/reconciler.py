@@ -253,7 +253,7 @@ class DeletionReconciler:
             return self._leaks
 
     def _begun(self, leaks: Mapping[int, UnreferencedLedger], policy: DeletionSettings, now_ms: int) -> list[Deletion]:
-        """New deletions of unreferenced ledgers that still exist, with all places that ever stored them."""
+        """New deletions of unreferenced ledgers that still exist, with all places that store them now."""
         room = min(AT_ONCE, policy.max_deletions - len(self.deletions))
         if room <= 0 or len(leaks.keys() - self.deletions.keys()) == 0:
             return []

@@ -98,7 +98,9 @@ def refillable(mine: PartitionStanding, back: PartitionStanding | None) -> Refil
     if back is None:
         return Refillable.PLANNED
     if back.source is not LogIdentity.SAME:
-        return Refillable.PLANNED if back.stopped and not back.leased else Refillable.BACK_LEASED
+        # The opposite link lists a topic that exists as missing if its settings exclude it: it gets no lease of it.
+        ended = (back.stopped or back.source is LogIdentity.GONE) and not back.leased
+        return Refillable.PLANNED if ended else Refillable.BACK_LEASED
     return Refillable.BACK_COPIED if back.begun else Refillable.PLANNED
 
 

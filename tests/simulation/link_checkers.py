@@ -350,7 +350,7 @@ class LinkCheckers:
         """The lag is not below the number of records that existed when the last round began and have not arrived."""
         left = 0
         for copy in link.current():
-            if copy.excluded or copy.error or not self._same(link.name, copy):
+            if copy.excluded or not self._same(link.name, copy):
                 continue
             until_ms = min(self._reported_ms.get((link.name, copy.source), 1e18), self.clusters.time_ms)
             until_ms -= self.source(link.name).lag_ms

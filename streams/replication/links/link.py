@@ -530,9 +530,11 @@ class Link:
         """Source offsets that are not copied yet, including gaps; -1: unknown. An upper bound after a crash, until the
         first lease: the last copier may have copied more than it reported."""
         seen = self.snapshot.facts.source.logs.get(copy.source, (-1, -1))[1]
-        # While a lease runs, the source grows, and the copied part of the growth is not known.
+        # While a lease runs, the source grows, and the copied part of the growth is not known. One that could not read
+        # reports an older end.
         running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
-        reported_end = copy.last.source_end if copy.last is not None and running else -1
+        last = copy.last if running and (seen < 0 or not copy.error) else None
+        reported_end = last.source_end if last is not None else -1
         end = reported_end if reported_end >= 0 else seen
         return max(0, end - copy.offset) if end >= 0 else -1
 

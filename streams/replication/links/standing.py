@@ -78,7 +78,8 @@ def _returned(watch: LinkMonitor, source: LogId, target: LogId, end: int) -> boo
     for first in watch.leaving(declared.target):
         copy = first.link.copies.get(target)
         same = copy is not None and copy.source_id == made and not copy.excluded
-        if copy is None or not same or first.link.declared.target == declared.source:
+        direct = first.link.declared.target == declared.source and first.link.topics([target.topic])
+        if copy is None or not same or direct:
             continue
         begun = copy.offset > copy.start or (first.link.leased(target) and end > copy.offset)
         begin, home = (first.link.declared.target, copy.target.topic), (declared.source, source.topic)

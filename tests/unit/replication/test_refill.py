@@ -442,3 +442,17 @@ def test_records_of_the_new_target_log_that_came_back_over_other_clusters_are_no
     rig.copy(rig.watches["east-west"].link)
     (after,) = refilling.rows()
     assert (before, between["stage"], after["stage"]) == ("planned", "planned", stage)
+
+
+def test_a_refill_does_not_wait_for_an_opposite_link_that_excludes_the_topic(rig: Rig) -> None:
+    rig.world.ids["east"]["orders"], rig.world.logs["east"][ZERO] = "new o", (0, 0)
+    rig.settings = change(rig.settings, "links.east-west.exclude", ["orders"])
+    for side in ("source", "target"):
+        facts = rig.watches["east-west"].link.snapshot.facts
+        seen = getattr(facts, side)
+        gone = seen._replace(topics={"bills": (BILLS,)}, ids={"bills": seen.ids["bills"]}, logs={BILLS: (0, 200)})
+        looks = facts._replace(**{side: gone})
+        rig.watches["east-west"].sides.look = lambda looks=looks: looks  # type: ignore[method-assign,misc]
+        rig.watches["east-west"].look()
+    rig.watches["west-east"].look()
+    assert [row["stage"] for row in Refilling(rig.watches["west-east"]).rows()] == ["planned"]

@@ -529,13 +529,14 @@ class Link:
     def behind(self, copy: Copy) -> int:
         """Source offsets that are not copied yet, including gaps; -1: unknown. An upper bound after a crash, until the
         first lease: the last copier may have copied more than it reported."""
-        seen = self.snapshot.facts.source.logs.get(copy.source, (-1, -1))[1]
-        # While a lease runs, the source grows, and the copied part of the growth is not known. One that could not read
-        # reports an older end.
+        facts = self.snapshot.facts
+        end = facts.source.logs.get(copy.source, (-1, -1))[1]
+        # While a lease runs, the source grows, and the copied part of the growth is not known.
         running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
-        last = copy.last if running and (seen < 0 or not copy.error) else None
-        reported_end = last.source_end if last is not None else -1
-        end = reported_end if reported_end >= 0 else seen
+        if copy.last is not None and running and copy.last.source_end >= 0:
+            # A report that is older than the observation, or of a task that could not read, does not hide its end.
+            hides = facts.at_ms <= copy.at_ms and not copy.error
+            end = copy.last.source_end if hides else max(end, copy.last.source_end)
         return max(0, end - copy.offset) if end >= 0 else -1
 
 

@@ -383,11 +383,6 @@ def test_a_paused_link_falls_behind_what_the_source_has_now(rig: Rig) -> None:
     assert (running, left(rig)[ONE]) == (0, 80)
 
 
-def test_a_task_that_cannot_read_does_not_hide_what_was_observed(rig: Rig) -> None:
-    rig.round(10, 20, source_end=20, error="no leader")
-    assert left(rig)[ONE] == 80
-
-
 def test_a_topic_that_left_the_link_is_not_counted(rig: Rig) -> None:
     rig.round(10, 20)
     rig.set("topics", ["pays"])

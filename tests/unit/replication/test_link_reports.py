@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.unit.replication.test_link import Rig
+from tests.unit.replication.test_link import NOW, ONE, Rig, facts, left
 from trueup.connectors.contract import Position, Progress, Run
 from trueup.streams.replication.links.worker import LeaseOrder, LeaseResult
 from trueup.streams.replication.reports import Report, ReportMessage
@@ -66,3 +66,14 @@ def test_reported_progress_reaches_the_journal_though_the_task_fails(rig: Rig) -
     rig.link.receive(reported(rig.link.orders()[0], 1, 10))
     rig.link.begin()
     assert rig.journal.taken["links", b"east-west/orders-0"]["offset"] == 10
+
+
+def test_a_report_hides_no_later_observation_and_none_if_its_task_could_not_read(rig: Rig) -> None:
+    rig.round(10, 20, source_end=20)
+    rig.link.update(facts=facts()._replace(at_ms=NOW + 1))
+    later = left(rig)[ONE]
+    rig.now += 1
+    rig.round(10, 20, source_end=20)
+    newest = left(rig)[ONE]
+    rig.round(10, 20, source_end=20, error="no leader")
+    assert (later, newest, left(rig)[ONE]) == (80, 0, 80)

@@ -84,8 +84,8 @@ class Resetting:
         """Whether the topic of a partition was recreated with fewer partitions. Without an id, the partition may be
         at a broker that does not respond."""
         facts, copy = self._link.snapshot.facts.source, self._link.copies[log]
-        logs, made = facts.topics.get(log.topic), facts.ids.get(log.topic, "")
-        return bool(logs) and log not in logs and bool(copy.source_id and made) and made != copy.source_id
+        logs, made = facts.topics.get(log.topic, ()), facts.ids.get(log.topic, "")
+        return len(logs) > 0 and log not in logs and bool(copy.source_id and made) and made != copy.source_id
 
     def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {

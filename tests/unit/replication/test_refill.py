@@ -13,6 +13,7 @@ from trueup.connectors.contract import LogId, Position, Run
 from trueup.state.common.errors import Refused
 from trueup.state.replication.anomalies import PathChoice
 from trueup.state.replication.provenance import Refill
+from trueup.state.settings.settings import change
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor

@@ -1,14 +1,12 @@
 """Orphan objects: their names, report, plan and approval."""
 
 from collections.abc import Iterator, Sequence
-from random import Random
 from typing import Any
 
 import pytest
 
-from tests.simulation.deletion.shelf import CLUSTER, Asked, Shelf
-from tests.simulation.deletion.world import OWNERS, Node, Stored, World
 from tests.unit.deletion.fake_deletion import FakeJournal, Loop
+from tests.unit.deletion.fake_store import CLUSTER, FakeOwners, FakeStore, OwnerNode, StoredObject
 from trueup.connectors.pulsar.orphan_objects import OrphanSearch
 from trueup.connectors.s3.store import BucketLocation, Head, NoAccess, Object, Upload
 from trueup.state.deletion.offloads import ObjectPair, OffloadedCopy
@@ -96,7 +94,7 @@ class Down:
         return list(keys)
 
 
-class Blocked(Asked):
+class Blocked(FakeOwners):
     """Owners with a reason that blocks deletions."""
 
     problem = damaged = ""
@@ -112,14 +110,11 @@ class Setting:
     """Two objects of a ledger that its owner does not list, and an unreferenced ledger."""
 
     def __init__(self, mode: str) -> None:
-        self.world = World(Random(1), now_ms=10_000_000)
-        self.world.nodes[OWNERS[0]] = Node(1, [9], 1)
+        self.now_ms, self.nodes, self.shelf = 10_000_000, {OWNER: OwnerNode([9])}, FakeStore()
         for key in (PAIR.data_key, PAIR.index_key):
-            self.world.objects[key] = Stored(OWNERS[0], True, 1)
+            self.shelf.stored[key] = StoredObject(OWNER, 1)
         self.loop, self.journal = Loop(mode).marked(7), FakeJournal()
-        self.shelf = Shelf(self.world, self.journal.records, Random(1))
-        self.shelf.calm = True
-        self.asked = Blocked(self.world, self.shelf)
+        self.asked = Blocked(self.nodes)
         self.start()
         self.reconcile(3)
 
@@ -134,21 +129,21 @@ class Setting:
             self.journal,
             LiveSection(lambda: self.loop.policy),
             lambda *_: None,
-            lambda: self.world.now_ms,  # type: ignore[arg-type]
+            lambda: self.now_ms,  # type: ignore[arg-type]
         )
         self.orphans.load()
         self.report = DeletionReport(
             LiveSection(lambda: self.loop.policy),
             self.loop.deletions,
             self.loop.cluster,
-            lambda: self.world.now_ms,
+            lambda: self.now_ms,
             orphans=self.orphans,
         )
         return self
 
     def reconcile(self, count: int = 1) -> "Setting":
         for _ in range(count):
-            self.world.now_ms += 2_000
+            self.now_ms += 2_000
             self.orphans.reconcile()
         return self
 
@@ -168,7 +163,7 @@ def test_what_is_approved_by_name_goes_and_nothing_else() -> None:
     setting = Setting("approve")
     approved = setting.approve("delete-objects-7")
     setting.reconcile(3)
-    assert ([row.id for row in approved], setting.world.objects) == (["delete-objects-7"], {})
+    assert ([row.id for row in approved], setting.shelf.stored) == (["delete-objects-7"], {})
     assert setting.plan() == [("delete-7-v3", "awaiting approval")]
 
 
@@ -177,7 +172,7 @@ def test_no_object_is_deleted_while_a_node_cannot_be_decoded() -> None:
     setting.asked.damaged = "expected znodes that can be decoded; found 1 other"
     setting.approve("delete-objects-7")
     setting.reconcile(3)
-    assert set(setting.world.objects) == {PAIR.data_key, PAIR.index_key}
+    assert set(setting.shelf.stored) == {PAIR.data_key, PAIR.index_key}
 
 
 def test_all_that_waits_is_approved_at_once() -> None:
@@ -211,10 +206,10 @@ def lost_offload() -> Setting:
     """The node of the owner names an offloaded copy of ledger 7 whose objects no store has."""
     setting = Setting("observe")
     setting.loop.change(missing_s=0)
-    node = setting.world.nodes[OWNERS[0]]
+    node = setting.nodes[OWNER]
     node.listed = [7, 9]
     lost = OffloadedCopy(ObjectPair("00000000-89ab-cdef-0123-456789abcdef", 7), True, "S3", "shelf")
-    node.copies[7] = lost  # type: ignore[assignment]
+    node.copies.append(lost)
     return setting
 
 
@@ -236,7 +231,7 @@ def test_while_a_store_is_not_listed_deletions_remain_and_nothing_is_deleted() -
     setting = Setting("approve")
     setting.approve("delete-objects-7")
     setting.start(old=Down()).reconcile(3)
-    assert (setting.plan()[1], len(setting.world.objects)) == (("delete-objects-7", "marked"), 2)
+    assert (setting.plan()[1], len(setting.shelf.stored)) == (("delete-objects-7", "marked"), 2)
 
 
 def test_once_every_store_is_listed_what_was_approved_before_the_start_is_deleted() -> None:
@@ -245,7 +240,7 @@ def test_once_every_store_is_listed_what_was_approved_before_the_start_is_delete
     setting.start(old=old).reconcile()
     old.listed = True
     setting.reconcile(10)
-    assert setting.world.objects == {}
+    assert setting.shelf.stored == {}
 
 
 def test_stores_that_are_not_listed_yet_are_named_where_the_list_is_incomplete() -> None:

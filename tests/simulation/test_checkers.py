@@ -129,13 +129,6 @@ class Sanguine(Judging):
         pass
 
 
-class Early(Judging):
-    """Counts ledgers that an earlier run left in the journal as judged."""
-
-    def load(self) -> None:
-        self._queue.start({})
-
-
 class Dated(PlacementReconciler):
     """Treats verdicts for an earlier bookie topology as current."""
 
@@ -145,9 +138,7 @@ class Dated(PlacementReconciler):
 
 
 @pytest.mark.parametrize(
-    "parts",
-    [PlacementParts(judging=Sanguine), PlacementParts(judging=Early), PlacementParts(reconciler=Dated)],
-    ids=["sanguine", "early", "dated"],
+    "parts", [PlacementParts(judging=Sanguine), PlacementParts(reconciler=Dated)], ids=["sanguine", "dated"]
 )
 def test_an_api_that_reports_more_than_was_judged_is_caught(parts: PlacementParts):
     assert "the API" in of_placement(parts, "the API")

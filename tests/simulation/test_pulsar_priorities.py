@@ -65,7 +65,6 @@ class Confident(CheckedCopies):
 DEFECTS = {
     "without approval": (under(lambda s: replace(s, mode="enforce")), "in mode observe|without an approval"),
     "impatient": (under(lambda s: replace(s, stall_looks=1)), "neither declared nor needed"),
-    "hasty": (under(lambda s: replace(s, settle_looks=1, settle_s=0.0)), "neither declared nor needed"),
     "undeclared": (under(lambda s: replace(s, declared={"t/b": "tiered-storage-first"})), "which is not declared"),
 }
 """Defective reconcilers, each with what the checkers say of it."""

@@ -57,7 +57,7 @@ def act(election: Election, journal: Journal) -> None:
     while True:
         election.prove()
         number += 1
-        key, value = f"{election.epoch}-{number}", json.dumps([election.epoch, number])
+        key, value = f"act.{election.epoch}-{number}", json.dumps([election.epoch, number])
         journal.put([(CONFIG, key.encode(), {"name": key, "value": value, "at_ms": 0, "by": ""})])
 
 

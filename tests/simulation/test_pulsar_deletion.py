@@ -29,6 +29,7 @@ from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.deletion.target import DeletionResult
 
 PULSAR = ("placement", "pulsar")
+pytestmark = pytest.mark.release
 
 
 def of_deletion(says: str, parts: DeletionParts | None = None) -> str:
@@ -142,13 +143,6 @@ class Amnesic(DeletionReconciler):
         self._journal.log.bodies[self._topic].clear()  # type: ignore[attr-defined]
 
 
-class Half(DeletionReconciler):
-    """Queries only one bookie."""
-
-    def _begun(self, *given: Any) -> list[Deletion]:
-        return [deletion._replace(bookies=deletion.bookies[:1]) for deletion in super()._begun(*given)]
-
-
 class Repeating(DeletionReconciler):
     """Executes orders of earlier passes again."""
 
@@ -243,7 +237,6 @@ DEFECTS = {
     "unread": (DeletionParts(connector=Unread), "is in use|lists no later one"),
     "trusting": (DeletionParts(connector=Trusting), "is confirmed gone and there"),
     "deaf": (DeletionParts(connector=Deaf), "is confirmed gone and there"),
-    "half": (DeletionParts(reconciler=Half), "is confirmed gone and there"),
     "late": (DeletionParts(reconciler=Late), "the journal does not say that it was ordered"),
     "amnesic": (DeletionParts(reconciler=Amnesic), "deleted and never confirmed"),
     "forgetful": (DeletionParts(reconciler=Forgetful), "the journal knows"),

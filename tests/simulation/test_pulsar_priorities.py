@@ -22,6 +22,7 @@ from trueup.streams.config.live import LiveSection
 from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 
 PULSAR = ("placement", "pulsar")
+pytestmark = pytest.mark.release
 
 
 def of_priorities(says: str, parts: PriorityParts | None = None) -> str:

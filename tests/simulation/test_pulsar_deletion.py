@@ -26,7 +26,6 @@ from trueup.state.deletion.view import Leaks, OwnerBucket
 from trueup.streams.deletion import reconciler as loop
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler
-from trueup.streams.deletion.target import DeletionResult
 
 PULSAR = ("placement", "pulsar")
 pytestmark = pytest.mark.release
@@ -82,21 +81,6 @@ class Deaf(Connector):
 
 class Unverified(Connector):
     """Relies on the owner's metadata of the copy."""
-
-    def verified(self, pair: ObjectPair) -> bool:
-        return True
-
-
-class VerifiedOnce(Connector):
-    """Verifies a copy at the decision only, not before the deletion."""
-
-    def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
-        pairs = [(deletion.ledger, self.pair(deletion)) for deletion in deletions]
-        return [
-            DeletionResult(ledger, "ready" if super(VerifiedOnce, self).verified(pair) else "refused", "not whole")
-            for ledger, pair in pairs
-            if pair
-        ] or [DeletionResult(deletion.ledger, "refused", "it is not offloaded") for deletion in deletions]
 
     def verified(self, pair: ObjectPair) -> bool:
         return True
@@ -247,7 +231,6 @@ DEFECTS = {
     "blind": (DeletionParts(bucket=Blind), "the view says"),
     "narrow": (DeletionParts(bucket=Narrow), "is in use by"),
     "unverified": (DeletionParts(connector=Unverified), "its copy is not whole"),
-    "verified once": (DeletionParts(connector=VerifiedOnce), "its copy is not whole"),
     "data alone": (DeletionParts(connector=DataAlone), "its copy is not whole"),
     "stale owners": (DeletionParts(owners=Stale), "object .* is in use by .* and was deleted"),
     "unasked": (DeletionParts(orphans=Unasked), "was deleted and nobody said yes"),

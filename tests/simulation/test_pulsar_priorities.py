@@ -49,13 +49,6 @@ class Incomplete(Admin):
         return OffloadPolicy(body or None)
 
 
-class Trusting(CheckedCopies):
-    """Takes a bookie without a response for one that has the ledger."""
-
-    def _answer(self, bookie: str, holds: bool) -> CopyState:
-        return CopyState.WHOLE if self._brokers.world.up(bookie) and holds else CopyState.GONE
-
-
 class Confident(CheckedCopies):
     """Takes every copy in BookKeeper for whole."""
 
@@ -82,9 +75,8 @@ def test_a_defective_reconciler_is_caught(name: str) -> None:
     [
         (PriorityParts(admin=Incomplete), "fields of .* were lost"),
         (PriorityParts(copies=Confident), "may stall|neither declared nor needed|is declared"),
-        (PriorityParts(copies=Trusting), "may stall|neither declared nor needed"),
     ],
-    ids=["incomplete", "confident", "trusting"],
+    ids=["incomplete", "confident"],
 )
 def test_a_defective_observation_is_caught(parts: PriorityParts, says: str) -> None:
     assert re.search(says, of_priorities(says, parts))

@@ -1,5 +1,6 @@
 """File descriptors for tests: as in a process that has many of them open."""
 
+import gc
 import os
 import resource
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ def taken(count: int = SELECTABLE + 76) -> Iterator[None]:
     """The first ``count`` descriptors are in use, so that new ones are behind them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * count)), hard))
+    gc.collect()  # sockets of earlier tests must not be closed, and their descriptors free again, in the meantime
     held = [os.open(os.devnull, os.O_RDONLY)]
     try:
         while held[-1] < count:

@@ -6,6 +6,7 @@ The application converts them to JSON. The page, `/metrics` and the command line
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, is_dataclass
+from functools import cache
 from typing import Self, TypeVar, get_args, get_type_hints
 
 from trueup.state.settings.settings import Settings
@@ -46,8 +47,14 @@ def read(kind: type[T], row: Row) -> T:
     """A dataclass from the fields of a JSON object that have the names of its fields. Fields are dataclasses, sequences
     of them, or JSON values. Raises `TypeError` if a field without a default is missing."""
     assert is_dataclass(kind), "a JSON object is read into a dataclass"
-    hints = get_type_hints(kind)
+    hints = _hints(kind)
     return kind(**{each.name: _value(hints[each.name], row[each.name]) for each in fields(kind) if each.name in row})
+
+
+@cache  # rows are read at each scrape
+def _hints(kind: type) -> Mapping[str, object]:
+    """The types of the fields of a dataclass."""
+    return get_type_hints(kind)
 
 
 def _value(hint: object, value: object) -> object:

@@ -79,7 +79,7 @@ def diff(quick: bool, _root: Path) -> Iterator[Row]:
         for _ in range(ROUNDS):
             begun, leaks = time.process_time(), 0
             for ledgers, nodes in made:
-                leaks += len(judge(ledgers, nodes))
+                leaks += len(judge(ledgers, nodes)[0])
             spent.append(size / (time.process_time() - begun))
         wanted = size - sum(len(nodes.listed) for _, nodes in made)
         if leaks != wanted:

@@ -42,17 +42,25 @@ _REPORTED = {
 }
 
 
-def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
+def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> tuple[Rows, Rows]:
     """`LEAK` rows of a bucket, ordered by id; ``since_ms``: when the newer of both sides was observed. Codes of owner
-    and cursor refer to the names of ``ledgers`` followed by those of ``nodes``."""
+    and cursor refer to the names of ``ledgers`` followed by those of ``nodes``.
+
+    Also ids, ordered, of ledgers that a node of any kind references and that are not in this bucket with an owner:
+    their metadata name another owner or none, or they do not exist.
+    """
     rows, of_node = ledgers.rows, np.repeat(np.arange(len(nodes)), nodes.rows["count"])
     data = (nodes.rows["name"] == _code_of(nodes, "")) & ~_schemas(nodes)
+    readable = (nodes.rows["status"] == OwnerStatus.READABLE)[of_node]
     owner = _owner_codes(ledgers, nodes)
+    entries, at = _counted_by_owner(rows, owner, nodes, of_node)
+    needed = np.delete(nodes.listed["ledger"], entries)
     rule = _unlisted(rows, owner, nodes, of_node, data, _hidden(ledgers, nodes))
-    dropped = _dropped(rows, owner, nodes, of_node) & (rule != _CODE["owner-unreadable"])
-    dropped &= rows["state"] != LedgerState.UNREADABLE
+    dropped = np.zeros(len(rows), bool)
+    dropped[at[readable[entries]]] = True  # nodes that are not readable now have what they last showed
+    dropped &= (rule != _CODE["owner-unreadable"]) & (rows["state"] != LedgerState.UNREADABLE)
     rule = np.where(dropped, _CODE["dropped"], rule)
-    found = np.where(np.isin(rows["ledger"], _needed(rows, owner, nodes, of_node)), -1, rule)
+    found = np.where(np.isin(rows["ledger"], needed), -1, rule)
     out = np.zeros(int((found >= 0).sum()), LEAK)
     picked = rows[found >= 0]
     for name in ("ledger", "ctime_ms", "length", "version", "owner", "name", "state", "component"):
@@ -61,44 +69,22 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     seen = np.zeros(len(ledgers.names) + 1, np.int64)
     np.maximum.at(seen, _ledger_codes(ledgers, nodes), nodes.rows["seen_ms"])
     out["since_ms"] = np.maximum(picked["seen_ms"], seen[:-1][picked["owner"]] if len(picked) else 0)
-    missing = _missing(rows, nodes, of_node, data, len(ledgers.names))
+    missing = _missing(rows, nodes, of_node, data[of_node] & readable, len(ledgers.names))
     out = np.concatenate([out, missing])
     out["verdict"] = _VERDICT[out["rule"]]
-    return out[np.argsort(out["ledger"], kind="stable")]
+    elsewhere = np.setdiff1d(needed, rows["ledger"][rows["component"] != Component.UNKNOWN])
+    return out[np.argsort(out["ledger"], kind="stable")], elsewhere
 
 
-def needed_elsewhere(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
-    """Ids, ordered, of ledgers that a node of any kind references and that are not in this bucket with an owner: their
-    metadata name another owner or none, or they do not exist."""
-    rows, of_node = ledgers.rows, np.repeat(np.arange(len(nodes)), nodes.rows["count"])
-    needed = _needed(rows, _owner_codes(ledgers, nodes), nodes, of_node)
-    return np.setdiff1d(needed, rows["ledger"][rows["component"] != Component.UNKNOWN])
-
-
-def _needed(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows) -> Rows:
-    """Ids of all referenced ledgers, without those that their own owner records as deleted. What another owner records
-    is no proof: only the copy of the own owner is verified before a deletion."""
-    needed, counted = nodes.listed["dropped"] == 0, np.flatnonzero(nodes.listed["dropped"] > 0)
-    if len(counted):
-        ids = nodes.listed["ledger"][counted]
-        here = np.isin(ids, rows["ledger"])
-        at = np.searchsorted(rows["ledger"], ids[here])
-        needed[counted] = True
-        needed[counted[here]] = owner[at] != nodes.rows["owner"][of_node[counted[here]]]
-    found: Rows = nodes.listed["ledger"][needed]
-    return found
-
-
-def _dropped(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows) -> Rows:
-    """Whether each ledger is recorded as deleted by the owner that its metadata name, in a node that is readable now:
-    others have what they last showed. ``rows`` are ordered by id."""
-    readable = (nodes.rows["status"] == OwnerStatus.READABLE)[of_node]
-    found, counted = np.zeros(len(rows), bool), readable & (nodes.listed["dropped"] > 0)
-    ids, by = nodes.listed["ledger"][counted], nodes.rows["owner"][of_node[counted]]
-    here = np.isin(ids, rows["ledger"])
-    at = np.searchsorted(rows["ledger"], ids[here])
-    found[at[owner[at] == by[here]]] = True
-    return found
+def _counted_by_owner(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows) -> tuple[Rows, Rows]:
+    """The places in ``nodes.listed`` that record a ledger as deleted and are of the owner that its metadata name, and
+    the places of these ledgers in ``rows``, which are ordered by id. What another owner records is no proof: only the
+    copy of the own owner is verified before a deletion."""
+    counted = np.flatnonzero(nodes.listed["dropped"] > 0)
+    counted = counted[np.isin(nodes.listed["ledger"][counted], rows["ledger"])]
+    at = np.searchsorted(rows["ledger"], nodes.listed["ledger"][counted])
+    own = owner[at] == nodes.rows["owner"][of_node[counted]]
+    return counted[own], at[own]
 
 
 def _hidden(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
@@ -134,9 +120,9 @@ def _unlisted(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows, d
 
 
 def _missing(rows: Rows, nodes: OwnedLedgerTable, of_node: Rows, data: Rows, shift: int) -> Rows:
-    """Ledgers that managed ledgers list and that do not exist."""
-    readable = (nodes.rows["status"] == OwnerStatus.READABLE)[of_node]
-    gone = data[of_node] & readable & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
+    """Ledgers that managed ledgers list and that do not exist. ``data``: whether each listed ledger is of a node of
+    data that is readable now."""
+    gone = data & (nodes.listed["dropped"] == 0) & ~np.isin(nodes.listed["ledger"], rows["ledger"])
     out = np.zeros(int(gone.sum()), LEAK)
     node = nodes.rows[of_node[gone]]
     out["ledger"], out["version"], out["component"] = nodes.listed["ledger"][gone], -1, Component.DATA

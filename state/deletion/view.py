@@ -26,7 +26,7 @@ from trueup.state.deletion.owned_ledgers import (
     unclaimed,
 )
 from trueup.state.deletion.rules import LEAK_RULES
-from trueup.state.deletion.verdicts import LEAK, Rows, judge, needed_elsewhere
+from trueup.state.deletion.verdicts import LEAK, Rows, judge
 
 CELLS = ("shape", "nodes", "leaks", "elsewhere")
 _SHAPE = struct.Struct("<II")  # rows of the base, of the tail
@@ -142,8 +142,8 @@ class OwnerBucket:
         if len(nodes):
             self.nodes = packed(newest_nodes(joined([self.nodes, nodes])))
             self._store.put("nodes", self.nodes.to_bytes())
-        leaks = _since(_gone_since(judge(self.ledgers, self.nodes), ledgers.rows), self._leaks)
-        elsewhere = needed_elsewhere(self.ledgers, self.nodes)
+        found, elsewhere = judge(self.ledgers, self.nodes)
+        leaks = _since(_gone_since(found, ledgers.rows), self._leaks)
         same = np.array_equal(leaks[_COMPARED], self._leaks[_COMPARED]) and np.array_equal(elsewhere, self._elsewhere)
         if not same:
             self._store.put("leaks", leaks.tobytes())

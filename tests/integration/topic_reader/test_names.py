@@ -155,7 +155,7 @@ def test_no_ledger_is_missing_because_the_node_of_a_shadow_topic_still_lists_it(
     assert raw is not None
     assert {*removed} & {*managed_ledger(raw[0], owner).ledgers}
     (node,) = owned(zookeeper, paths, [owner], 0)[owner]
-    assert (node.status, len(judge(NO_LEDGERS, nodes_of([node])))) == (OwnerStatus.SHADOW, 0)
+    assert (node.status, len(judge(NO_LEDGERS, nodes_of([node]))[0])) == (OwnerStatus.SHADOW, 0)
 
 
 class NoChecks:

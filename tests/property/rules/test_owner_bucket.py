@@ -66,7 +66,7 @@ def test_portions_change_nothing(made: list[tuple[object, ...]], portion: int) -
     every = newest_ledgers(joined([NO_LEDGERS, *ledgers]))
     there = OwnedLedgerTable(every.rows[every.rows["state"] != LedgerState.GONE], every.names)
     known = newest_nodes(joined([NO_NODES, *nodes]))
-    wanted = verdicts_of(judge(there, known), (*there.names, *known.names))
+    wanted = verdicts_of(judge(there, known)[0], (*there.names, *known.names))
     assert verdicts_of(found.rows, found.names) == wanted
 
 

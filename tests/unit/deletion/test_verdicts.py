@@ -52,7 +52,7 @@ def cursor(*listed: int, **more: Any) -> Pointers:
 def rules(table: OwnedLedgerTable, *nodes: Pointers) -> dict[int, str]:
     return {
         int(row["ledger"]): LEAK_RULES[int(row["rule"])].id.removeprefix("deletion.")
-        for row in judge(table, nodes_of(nodes))
+        for row in judge(table, nodes_of(nodes))[0]
     }
 
 
@@ -184,7 +184,7 @@ def test_a_listed_ledger_that_is_not_there_is_missing() -> None:
 
 
 def test_it_is_forgotten_since_the_later_of_both_sides_was_seen() -> None:
-    found = judge(ledgers({"ledger": 4, "seen_ms": 1_500}, {"ledger": 9}), nodes_of([node(9, seen_ms=2_500)]))
+    found, _ = judge(ledgers({"ledger": 4, "seen_ms": 1_500}, {"ledger": 9}), nodes_of([node(9, seen_ms=2_500)]))
     assert found["since_ms"].tolist() == [2_500]
 
 

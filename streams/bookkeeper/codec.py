@@ -22,33 +22,17 @@ from trueup.streams.journal.topic import Record
 if TYPE_CHECKING:
     from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch  # tasks decode records and need no connector
 
-_SCALARS = range(11)
-
 
 def ledger_bodies(batch: "LedgerBatch") -> list[bytes]:
     """`streams.journal.codec.encode` of each record of a batch, in the order of the fields of ledger.avsc."""
-    rows, fragments = batch.ledgers, batch.ledgers.fragments.astype(np.int64)
+    rows, scalars, fragments = batch.ledgers, batch.scalars, batch.ledgers.fragments.astype(np.int64)
     size = rows.ensemble.astype(np.int64)
     block = fragments * (size + 3)  # first entry, number of members, members, end
     some = fragments > 0
-    made = BodyWriter(len(_SCALARS) + some + block + 3)  # number of fragments, block; end, custom metadata, error
-    for place, column in enumerate(
-        (
-            rows.ledger,
-            rows.mzxid,
-            rows.version,
-            rows.ctime_ms,
-            rows.seen_ms,
-            rows.state,
-            rows.ensemble,
-            rows.quorum,
-            batch.ack,
-            batch.last_entry,
-            batch.length,
-        )
-    ):
+    made = BodyWriter(len(scalars) + some + block + 3)  # number of fragments, block; end, custom metadata, error
+    for place, column in enumerate(scalars):
         made.longs(made.starts + place, column)
-    at = made.starts + len(_SCALARS)
+    at = made.starts + len(scalars)
     made.longs(at[some], fragments[some])
     owner = np.repeat(np.arange(len(rows)), fragments)
     fragment = np.arange(len(owner)) - np.repeat(np.cumsum(fragments) - fragments, fragments)

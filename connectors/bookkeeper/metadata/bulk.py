@@ -70,6 +70,13 @@ class LedgerBatch:
         """Ids of ledgers whose metadata is damaged."""
         return [r["ledger"] for r in self.alone.values() if r["state"] == LedgerState.UNREADABLE]
 
+    @property
+    def scalars(self) -> tuple[Array, ...]:
+        """The columns with one number of each row, in the order of the fields of `LedgerRecord`."""
+        rows = self.ledgers
+        first = rows.ledger, rows.mzxid, rows.version, rows.ctime_ms, rows.seen_ms, rows.state, rows.ensemble
+        return *first, rows.quorum, self.ack, self.last_entry, self.length
+
     def __len__(self) -> int:
         return len(self.ledgers)
 
@@ -85,25 +92,7 @@ class LedgerBatch:
     def _made(self) -> Iterator[LedgerRecord]:
         rows = self.ledgers
         codes, forms = self.customs()
-        columns = [
-            column.tolist()
-            for column in (
-                rows.ledger,
-                rows.mzxid,
-                rows.version,
-                rows.ctime_ms,
-                rows.seen_ms,
-                rows.state,
-                rows.ensemble,
-                rows.quorum,
-                self.ack,
-                self.last_entry,
-                self.length,
-                rows.fragments,
-                rows.starts[:-1],
-                codes,
-            )
-        ]
+        columns = [column.tolist() for column in (*self.scalars, rows.fragments, rows.starts[:-1], codes)]
         names = [rows.names[code] for code in rows.members.tolist()]
         firsts, entry = self.first_entry.tolist(), 0
         for at, values in enumerate(zip(*columns, strict=True)):

@@ -12,14 +12,12 @@ from contextlib import closing, contextmanager
 from kazoo.client import KazooClient
 from kazoo.security import ACL, ANYONE_ID_UNSAFE, OPEN_ACL_UNSAFE, Permissions
 
-from trueup.connectors.embedded.processes import wait_until
+from trueup.connectors.embedded.processes import SLOW_MACHINE_S, wait_until
 from trueup.sandbox.pulsar import SandboxPulsar
 from trueup.state.common.errors import Stop, Unknown
 
 LEDGERS = "/ledgers"
 _ALL_BUT_DELETE = [ACL(Permissions.READ | Permissions.WRITE | Permissions.CREATE | Permissions.ADMIN, ANYONE_ID_UNSAFE)]
-_WAIT_S = 420.0
-"""Sufficient on a machine with several times the load that it can handle."""
 _ATTEMPTS = 3
 """Offloads of a topic. The broker retries no response 500 of the object store, an operator does."""
 _DROPPED = b"\x18\x01\x20\x01"
@@ -37,7 +35,7 @@ def truncate(pulsar: SandboxPulsar, topic: str) -> list[int]:
     """Truncate a topic to the open ledger. Returns the ledgers that left its list."""
     before = listed(pulsar, topic)
     pulsar.ask("DELETE", f"persistent/{topic}/truncate")
-    wait_until(lambda: not set(before[:-1]) & set(listed(pulsar, topic)), _WAIT_S, f"a shorter list of {topic}")
+    wait_until(lambda: not set(before[:-1]) & set(listed(pulsar, topic)), SLOW_MACHINE_S, f"a shorter list of {topic}")
     return before[:-1]
 
 
@@ -63,7 +61,7 @@ def offload(pulsar: SandboxPulsar, topic: str) -> list[int]:
         return bool(status["status"] == "SUCCESS")
 
     pulsar.ask("PUT", place, position)
-    wait_until(offloaded, _WAIT_S, f"{topic} to be offloaded")
+    wait_until(offloaded, SLOW_MACHINE_S, f"{topic} to be offloaded")
     return unoffloaded[:-1]
 
 
@@ -73,7 +71,9 @@ def drop_offloaded(pulsar: SandboxPulsar, topic: str) -> list[int]:
     namespace, _, name = topic.rpartition("/")
     node = f"/managed-ledgers/{namespace}/persistent/{name}"
     with session(pulsar.zookeeper.address) as zookeeper:
-        wait_until(lambda: zookeeper.get(node)[0].count(_DROPPED) >= len(copied), _WAIT_S, f"{topic} to drop {copied}")
+        wait_until(
+            lambda: zookeeper.get(node)[0].count(_DROPPED) >= len(copied), SLOW_MACHINE_S, f"{topic} to drop {copied}"
+        )
     return copied
 
 

@@ -9,11 +9,9 @@ from py4j.java_gateway import CallbackServerParameters, GatewayParameters, JavaG
 from py4j.protocol import Py4JError
 
 from trueup.connectors.embedded.jars import jars
-from trueup.connectors.embedded.processes import Process
+from trueup.connectors.embedded.processes import SLOW_MACHINE_S, Process
 from trueup.connectors.embedded.server import SMALL_JVM, jvm, log4j2
 
-_READY_S = 420.0
-"""Sufficient on a machine with several times the load that it can handle."""
 _GREETING = re.compile(r"^(\d+)\n(\S+)\n", re.MULTILINE)
 """The first output of the JVM: the port and the token."""
 
@@ -30,7 +28,7 @@ class Gateway:
         main = [f"-Dlog4j2.configurationFile={logging}", "py4j.GatewayServer", "--enable-auth", "0"]
         self.process: Process = jvm(name, root, classpath, main, SMALL_JVM)
         self.process.start()
-        self.process.wait_ready(lambda: _GREETING.search(self.process.output()), _READY_S)
+        self.process.wait_ready(lambda: _GREETING.search(self.process.output()), SLOW_MACHINE_S)
         port, token = _GREETING.findall(self.process.output())[0]
         parameters = GatewayParameters(port=int(port), auth_token=token, auto_convert=True)
         self._gateway = JavaGateway(gateway_parameters=parameters)

@@ -17,6 +17,8 @@ from typing import IO
 
 from trueup.state.common.errors import Retry, Stop
 
+SLOW_MACHINE_S = 420.0
+"""A wait that is sufficient on a machine with several times the load that it can handle."""
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 _forker = ThreadPoolExecutor(1, "forker")

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+from trueup.connectors.embedded.processes import SLOW_MACHINE_S
 from trueup.connectors.embedded.server import LocalServer
 from trueup.sandbox.cluster import SandboxCluster
 from trueup.state.common.errors import Retry, Stop
@@ -18,8 +19,8 @@ from trueup.streams.runtime.supervisor import attempted
 
 Say = Callable[[str], None]
 T = TypeVar("T")
-STILL_S = 420.0
-"""Seconds without any change after which a wait ends. A machine that also runs tests needs minutes to start Spark."""
+STILL_S = SLOW_MACHINE_S
+"""Seconds without any change after which a wait ends."""
 SAY_S, LOOK_S = 10.0, 0.25
 LINES = 4
 """Lines of a log that tell why a process ended."""

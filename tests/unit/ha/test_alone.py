@@ -44,16 +44,6 @@ class Passing(threading.Event):
         return self.now.s - self.begun_s
 
 
-@pytest.fixture
-def log() -> Log:
-    return Log()
-
-
-@pytest.fixture
-def now() -> Clock:
-    return Clock()
-
-
 def alone(
     log: Log, now: Clock, place: str, before: str | None = None, lost: Callable[[], object] = lambda: None
 ) -> Election:

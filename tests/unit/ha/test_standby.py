@@ -36,16 +36,6 @@ TERMS = LeadershipTerms(10.0)
 
 
 @pytest.fixture
-def log() -> Log:
-    return Log()
-
-
-@pytest.fixture
-def now() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
 def leader(log: Log, now: Clock) -> Election:
     made = instance(log, now, LEADER, TERMS)
     made.beat()

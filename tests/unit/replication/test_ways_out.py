@@ -299,14 +299,20 @@ def test_a_copy_that_begins_beyond_the_end_of_its_log_is_shown_commands() -> Non
     assert (copy.offset, stopped(rig)) == (0, {})
 
 
-def test_a_partition_that_a_recreated_topic_does_not_have_is_forgotten_at_its_reset() -> None:
+def recreated_with_fewer_partitions() -> Rig:
+    """One link, whose source topic was recreated without a partition that was copied."""
     rig, one = Rig(), LogId("orders", 1)
     del rig.watches["west-east"]
-    watch = rig.watches["east-west"]
-    watch.link.copies[one] = Copy(one, one, 0, Position(10))
-    watch.link.reset({one: 10}, "10")
+    link = rig.watches["east-west"].link
+    link.copies[one] = Copy(one, one, 0, Position(10))
+    link.reset({one: 10}, "10")
     recreated(rig, "east", "orders")
     rig.look()
+    return rig
+
+
+def test_a_partition_that_a_recreated_topic_does_not_have_is_forgotten_at_its_reset() -> None:
+    rig = recreated_with_fewer_partitions()
     rows = {row["partition"]: (row["offset"], row["reason"], row["gone"]) for row in rig.reset("east-west", "earliest")}
     rig.look()
     rig.begin()
@@ -315,13 +321,7 @@ def test_a_partition_that_a_recreated_topic_does_not_have_is_forgotten_at_its_re
 
 
 def test_the_reset_of_a_partition_that_only_its_former_topic_had_is_not_refused() -> None:
-    rig, one = Rig(), LogId("orders", 1)
-    del rig.watches["west-east"]
-    watch = rig.watches["east-west"]
-    watch.link.copies[one] = Copy(one, one, 0, Position(10))
-    watch.link.reset({one: 10}, "10")
-    recreated(rig, "east", "orders")
-    rig.look()
+    rig = recreated_with_fewer_partitions()
     done = follow(rig)
     assert done[-1] == "trueup link reset east-west --partition orders-1 --to earliest --yes"
     assert (rig.copies("east-west").keys(), stopped(rig)) == ({ZERO, BILLS}, {})

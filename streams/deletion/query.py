@@ -128,14 +128,16 @@ def folded(store: Store, frames: Iterator["pd.DataFrame"]) -> LeaksRow | None:
     """Fold the rows of one batch into a bucket; returns its row of `ANSWER`."""
     ledgers, nodes, epoch = split(frames)
     leaks = OwnerBucket(store).step(ledgers, nodes, epoch >= 0)
-    if leaks is None:
-        return None
-    names = "\n".join(leaks.names)
+    return row_of(leaks, epoch) if leaks is not None else None
+
+
+def row_of(leaks: Leaks, epoch: int) -> LeaksRow:
+    """The findings of a bucket as a row. ``epoch``: the number of the newest request, -1 if there is none."""
     return {
         "epoch": epoch,
         "ledgers": leaks.ledgers,
         "leaks": leaks.rows.tobytes(),
-        "names": names,
+        "names": "\n".join(leaks.names),
         "elsewhere": leaks.elsewhere.tobytes(),
     }
 

@@ -7,16 +7,16 @@ guarded transaction; the nodes of owners are read and decoded by the product's c
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from tests.memory_store import MemoryStore
+from tests.simulation.batches import Batch, Checkpoint, MicroBatches
 from tests.simulation.deletion_checkers import DeletionCheckers
-from tests.simulation.deletion_target import Connector, CurrentOwners, Leader
+from tests.simulation.deletion_target import Connector, CurrentOwners
+from tests.simulation.instances import Leader
 from tests.simulation.journal import TOPOLOGY, JournalLog
 from tests.simulation.owner_capture import OwnerCapture
-from tests.simulation.placing import Frame
 from tests.simulation.pulsar import OWNERS, Brokers
 from tests.simulation.pulsar_session import Session
 from tests.simulation.store import CLUSTER, STORE, SimulatedStore
@@ -33,7 +33,7 @@ from trueup.streams.bookkeeper.codec import topology_from
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.codec import node_rows
 from trueup.streams.deletion.orphan_objects import OrphanObjects
-from trueup.streams.deletion.query import TOPICS
+from trueup.streams.deletion.query import TOPICS, LeaksRow, row_of
 from trueup.streams.deletion.reconciler import DeletionReconciler
 from trueup.streams.journal.catch_up import CatchUp
 
@@ -42,29 +42,21 @@ LEDGERS, OWNER_NODES = "ledgers", "owners"
 
 
 @dataclass
-class DeletionCheckpoint:
-    """Spark's durable state: bucket stores, consumed offsets, and the end offsets of the started batch. ``compacted``:
-    offsets of records that a rebuilt view does not read, as the topics have newer ones of their keys. ``newest``: the
-    zxid of the newest row of each ledger."""
+class DeletionCheckpoint(Checkpoint):
+    """``compacted``: offsets of records that a rebuilt view does not read, as the topics have newer ones of their keys.
+    ``newest``: the zxid of the newest row of each ledger."""
 
     stores: list[MemoryStore] = field(default_factory=lambda: [MemoryStore() for _ in range(BUCKETS)])
     offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
-    begun: dict[str, int] | None = None
     compacted: dict[str, frozenset[int]] = field(default_factory=lambda: dict.fromkeys(TOPICS, frozenset()))
     newest: dict[int, int] = field(default_factory=dict)
 
     def lose(self, log: JournalLog) -> None:
-        """Begin anew: the view is rebuilt from topics that have the newest record of each key."""
-        fresh, newest = DeletionCheckpoint(), dict[int, tuple[int, int]]()
-        self.stores, self.offsets, self.begun, self.newest = fresh.stores, fresh.offsets, None, {}
-        for at, row in enumerate(log.ledgers):
-            ledger, mzxid = int(row.ledger[0]), int(row.mzxid[0])
-            newest[ledger] = max(newest.get(ledger, (-1, -1)), (mzxid, at))
-        kept = {LEDGERS: {at for _, at in newest.values()}}
+        """Rebuild the view from topics that have the newest record of each key. Those of ledgers have been compacted,
+        as the view of placement is lost with this one."""
         for what in (OWNER_NODES, TOPOLOGY):
-            kept[what] = set({key: at for at, (key, _) in enumerate(log.bodies[what])}.values())
-        ends = {LEDGERS: len(log.ledgers), **{what: len(log.bodies[what]) for what in (OWNER_NODES, TOPOLOGY)}}
-        self.compacted = {what: frozenset(set(range(end)) - kept[what]) for what, end in ends.items()}
+            kept = {key: at for at, (key, _) in enumerate(log.bodies[what])}
+            self.compacted[what] = frozenset(range(len(log.bodies[what]))) - {*kept.values()}
 
 
 @dataclass
@@ -79,7 +71,8 @@ class DeletionParts:
 
 
 class Deleting:
-    """Deletion in one process, from its start to its crash."""
+    """Deletion in one process, from its start to its crash. ``first_epoch``: the epoch of the first topology that the
+    process published; None before."""
 
     def __init__(
         self,
@@ -89,6 +82,7 @@ class Deleting:
         checkpoint: DeletionCheckpoint,
         checkers: DeletionCheckers,
         parts: DeletionParts,
+        first_epoch: Callable[[], int | None],
     ) -> None:
         self.policy, self.leader, self.brokers, self.checkers = policy, leader, brokers, checkers
         self.checkpoint, self.parts, self.faults = checkpoint, parts, leader.faults
@@ -100,13 +94,14 @@ class Deleting:
             connector,
             leader.journal,  # type: ignore[arg-type]
             policy,
-            leader.first_epoch,
+            first_epoch,
             checkers.counted,
             leader.clock,
             BUCKETS,
             connector.check,
             caught_up=lambda: self.caught_up.done,
         )
+        self.batches = MicroBatches(checkpoint, leader.journal, self.faults, self.reconciler.batch)
         store = SimulatedStore(brokers.bucket, leader.faults, self._deleting_object, brokers.step)
         self.orphans = parts.orphans(
             {STORE: store},  # type: ignore[dict-item]
@@ -156,70 +151,41 @@ class Deleting:
                 told(waiting)
                 self._supervised(partial(_approve, reconciler, waiting))
 
-    def lose_view(self) -> None:
-        """The query starts again without its checkpoint. Raises `TrueupError`."""
-        self.checkpoint.lose(self.leader.journal.log)
-        self.checkers.forgotten()
-        self.caught_up.begin()
-        self.reconciler.lose_view()
-
     # The view
 
     def batch(self) -> None:
-        """One micro-batch. An unfinished batch runs again over the same records."""
+        """One micro-batch."""
         if self.faults.journal_away:
             return
-        kept = self.checkpoint
-        kept.begun = kept.begun or self._ends()
-        if kept.begun != kept.offsets:
-            self._run(kept, kept.begun)
-        kept.begun = None
+        self.batches.run(self._arrived)
         if not self.faults.happens(self.faults.late):
-            ends = {what: {"0": offset} for what, offset in kept.offsets.items()}
-            self.caught_up.progress({"sources": [{"endOffset": ends}]})
+            self.caught_up.progress(self.checkpoint.progress)
 
-    def _run(self, kept: DeletionCheckpoint, ends: dict[str, int]) -> None:
-        taken = {
-            what: [at for at in range(kept.offsets[what], ends[what]) if at not in kept.compacted[what]]
-            for what in TOPICS
-        }
-        log, newest = self.leader.journal.log, dict(kept.newest)
-        arrived = in_order((log.ledgers[at] for at in taken[LEDGERS]), newest)
+    def _arrived(self, taken: Mapping[str, Sequence[int]]) -> Batch:
+        kept, log = self.checkpoint, self.leader.journal.log
+        read = {what: [at for at in offsets if at not in kept.compacted[what]] for what, offsets in taken.items()}
+        newest = dict(kept.newest)
+        arrived = in_order((log.ledgers[at] for at in read[LEDGERS]), newest)
         ledgers = owned_rows(concat([EMPTY, *arrived]), self.brokers.claims)
-        bodies = {what: [log.bodies[what][at][1] for at in taken[what]] for what in (OWNER_NODES, TOPOLOGY)}
+        bodies = {what: [log.bodies[what][at][1] for at in read[what]] for what in (OWNER_NODES, TOPOLOGY)}
         nodes = node_rows([body for body in bodies[OWNER_NODES] if body is not None])
         epoch = max((topology_from(body).epoch for body in bodies[TOPOLOGY] if body is not None), default=-1)
-        rows, stores = [], list(kept.stores)
-        for number in range(BUCKETS):
-            self.faults.seam()
-            row = self._bucket(number, stores, ledgers, nodes, epoch)
-            rows += [row] if row else []
-        self.faults.seam()
-        self.reconciler.batch(Frame(rows), 0)  # type: ignore[arg-type]
-        self.faults.seam()
-        self.checkers.folded(nodes)
-        kept.stores, kept.offsets, kept.newest = stores, ends, newest
 
-    def _ends(self) -> dict[str, int]:
-        """End offsets of the next batch: the end of each topic, or an offset before it."""
-        ends = {what: self.leader.journal.ends(what)[0] for what in TOPICS}
-        for what, end in ends.items():
-            if self.faults.happens(self.faults.partial):
-                ends[what] = self.faults.rng.randint(self.checkpoint.offsets[what], end)
-        return ends
+        def done() -> None:
+            self.checkers.folded(nodes)
+            kept.newest = newest
+
+        return Batch(
+            lambda number, store: self._bucket(store, of_bucket(number, ledgers), of_bucket(number, nodes), epoch), done
+        )
 
     def _bucket(
-        self, number: int, stores: list[MemoryStore], ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable, epoch: int
-    ) -> dict[str, Any] | None:
-        mine, here = of_bucket(number, ledgers), of_bucket(number, nodes)
-        if not len(mine) and not len(here) and epoch < 0:
+        self, store: MemoryStore, ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable, epoch: int
+    ) -> LeaksRow | None:
+        if not len(ledgers) and not len(nodes) and epoch < 0:
             return None
-        stores[number] = MemoryStore(stores[number].log, dict(stores[number].cells))
-        leaks = self.parts.bucket(stores[number]).step(mine, here, epoch >= 0)
-        if leaks is None:
-            return None
-        row = {"leaks": leaks.rows.tobytes(), "names": "\n".join(leaks.names), "elsewhere": leaks.elsewhere.tobytes()}
-        return {"bucket": number, "epoch": epoch, "ledgers": leaks.ledgers, **row}
+        leaks = self.parts.bucket(store).step(ledgers, nodes, epoch >= 0)
+        return row_of(leaks, epoch) if leaks is not None else None
 
 
 def _approve(reconciler: DeletionReconciler, waiting: Sequence[Deletion]) -> None:

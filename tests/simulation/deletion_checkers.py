@@ -60,8 +60,7 @@ class DeletionJournal:
 
 
 class DeletionCheckers:
-    """All checks of one run. ``ends``: how often a deletion reached each stage. ``races``: deletions of ledgers with a
-    reference that could not be known."""
+    """All checks of one run. ``ends``: how often a deletion reached each stage."""
 
     def __init__(self, brokers: Brokers, log: JournalLog) -> None:
         self.brokers, self.world, self.bucket = brokers, brokers.world, brokers.bucket
@@ -69,7 +68,7 @@ class DeletionCheckers:
         self.ends = Counter[str]()
         self.deleted: dict[int, frozenset[str]] = {}
         self.sent = Counter[int]()
-        self.removed = self.races = 0
+        self.removed = 0
         self._approved: set[tuple[int, int]] = set()
         self._approved_places: set[str] = set()
         self._references: dict[str, tuple[int, frozenset[int]]] = {}
@@ -114,7 +113,8 @@ class DeletionCheckers:
             raise Violation(f"ledger {number} is to be deleted twice for one order")
 
     def deleting(self, deletion: Deletion, policy: DeletionSettings, read_zxid: int) -> None:
-        """Called before a transaction deletes a ledger. ``read_zxid``: as of the last read of its owner's nodes."""
+        """Called before a transaction deletes a ledger. ``read_zxid``: the zxid at the last read of its owner's
+        nodes."""
         number, ledger = deletion.ledger, self.world.ledgers[deletion.ledger]
         self._permitted(deletion, policy)
         self._referenced(deletion, read_zxid)
@@ -143,7 +143,6 @@ class DeletionCheckers:
             late = cursor.zxid > read_zxid if cursor else path not in mine and not known
             if not (late and KNOWN_RACES):
                 raise Violation(f"ledger {number} is in use by {path} and was deleted")
-            self.races += 1
             self.world.note(f"ledger {number}: the view does not know that {path} references it")
         if number in self.brokers.created.values():
             raise Violation(f"ledger {number} is in use and was deleted")

@@ -3,12 +3,10 @@
 Events of brokers and workers happen between the reads and the transaction.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Mapping, Sequence
 
 from tests.simulation.deletion_checkers import DeletionCheckers
-from tests.simulation.faults import Faults
-from tests.simulation.journal import ProcessJournal
+from tests.simulation.instances import Leader
 from tests.simulation.owner_capture import OwnerCapture
 from tests.simulation.pulsar import Brokers, OwnerNode
 from tests.simulation.pulsar_session import PATHS, Session
@@ -25,23 +23,6 @@ from trueup.state.deletion.rules import DROPPED
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.streams.config.live import LiveSection
 from trueup.streams.deletion.target import DeletionItem, DeletionResult, items_of
-
-
-class Leader(NamedTuple):
-    """What every stream of one process uses."""
-
-    journal: ProcessJournal
-    faults: Faults
-    clock: Callable[[], int]
-    acting: Callable[[int], None]
-    """Called with the epoch of the leader before each write to the cluster. Raises `TrueupError` to refuse it."""
-    first_epoch: Callable[[], int | None]
-    """The epoch of the first topology that this process published; None before."""
-
-    def act(self) -> None:
-        """A write to the cluster follows. Raises `TrueupError`."""
-        self.faults.seam()
-        self.acting(self.journal.epoch or 0)
 
 
 class Connector:

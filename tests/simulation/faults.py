@@ -1,6 +1,6 @@
 """The faults, their times and rates. All seams of a simulated run use one `Faults`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from random import Random
 
 from trueup.state.common.errors import Retry
@@ -96,12 +96,3 @@ class Faults:
         self.time.end(now_ms)
         self.fuse, self.halts = -1, False
         self.on = self.journal_away = self.refused = self.cut = False
-
-
-def shuffled(rng: Random, items: Sequence[object], share: float) -> list[object]:
-    """The items with some adjacent pairs swapped."""
-    out = list(items)
-    for at in range(len(out) - 1):
-        if rng.random() < share:
-            out[at], out[at + 1] = out[at + 1], out[at]
-    return out

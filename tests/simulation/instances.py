@@ -33,6 +33,11 @@ class Leader:
     live: Any = None
     """The settings in force, `streams.config.live.Live`."""
 
+    def act(self) -> None:
+        """A write to a cluster follows. Raises `Stop`, as ``fence``."""
+        self.faults.seam()
+        self.fence()
+
 
 class Current:
     """The checkers as one process sees them: what a process does after another one leads concerns none of them. No

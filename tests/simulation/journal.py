@@ -53,8 +53,8 @@ class JournalLog:
 
 
 class ProcessJournal:
-    """Replaces `streams.journal.journal.Journal` in one process. ``epoch``: of this leader; None if its producer has no
-    transactions, as that of signs of life. ``wrote``: called with the topic of each record."""
+    """Replaces `streams.journal.journal.Journal` in one process. ``epoch``: the epoch of this leader; None if its
+    producer has no transactions, as that of signs of life. ``wrote``: called with the topic of each record."""
 
     def __init__(
         self, log: JournalLog, faults: Faults, epoch: int | None = 0, wrote: Callable[[str], None] = lambda _: None

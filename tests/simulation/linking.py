@@ -246,6 +246,3 @@ class Links:
 def settled(rows: Iterable[Mapping[str, Any]]) -> bool:
     """Whether every link is up and has no lag, or has no topic."""
     return all((row["lag_records"] == 0 and row["state"] == "up") or row["reason"] == NO_TOPIC for row in rows)
-
-
-__all__ = ["LinkParts", "Links", "OrderedJournal", "declared", "settled"]

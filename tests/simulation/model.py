@@ -102,8 +102,8 @@ class Lock:
 
 
 class World:
-    """The true state. ``touched``: paths changed since the last read: ("ledger", id), ("mark", id), ("bookies", 0).
-    ``watchers``: the same for each capture that watches. ``fence``: the epoch of the leader whose changes are taken."""
+    """The true state. ``watchers``: the changed paths, ("ledger", id), ("mark", id) or ("bookies", 0), of each capture
+    that watches. ``fence``: the epoch of the leader whose changes are taken."""
 
     def __init__(self, rng: Random, least: int, enforce: bool) -> None:
         self.rng, self.least, self.enforce = rng, least, enforce
@@ -118,7 +118,6 @@ class World:
         self.moves_racks, self.disabled = True, False
         self.garbage: list[tuple[int, int, str]] = []
         self.remains: dict[int, dict[str, int]] = {}
-        self.touched: dict[tuple[str, int], None] = {}
         self.watchers: list[dict[tuple[str, int], None]] = []
         self.fence = 0
         self.log: list[str] = []
@@ -129,7 +128,6 @@ class World:
 
     def write(self, kind: str, key: int = 0) -> int:
         self.zxid += 1
-        self.touched[kind, key] = None
         for watcher in self.watchers:
             watcher[kind, key] = None
         return self.zxid

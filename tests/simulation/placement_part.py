@@ -8,7 +8,7 @@ from tests.simulation.checkers import Checkers
 from tests.simulation.instances import Current, Leader, Process
 from tests.simulation.model import COLLECT_MS, Ledger
 from tests.simulation.part import Part, Surroundings
-from tests.simulation.placing import Checkpoint, PlacementParts, Placing
+from tests.simulation.placing import PlacementParts, Placing, checkpoint
 from tests.simulation.surroundings import Eyes, Hands
 from trueup.state.common.errors import Retry
 from trueup.state.placement.settings import PlacementSettings
@@ -24,7 +24,7 @@ class PlacementPart(Part):
     def __init__(self, around: Surroundings, parts: PlacementParts) -> None:
         super().__init__(around)
         self.parts = parts
-        self.checkers, self.checkpoint = Checkers(self.world), Checkpoint()
+        self.checkers, self.checkpoint = Checkers(self.world), checkpoint()
         self.stale_ms = self.rng.choice(STALE_MS)
         self.own = set[int]()
         """The ledgers that this part writes."""
@@ -48,7 +48,7 @@ class PlacementPart(Part):
         return Placing(leader, eyes, hands, self.checkpoint, current, self.parts)
 
     def taken_over(self) -> None:
-        self.checkpoint = Checkpoint()
+        self.checkpoint = checkpoint()
         self.checkers.forgotten()
 
     def compacted(self) -> None:

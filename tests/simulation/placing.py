@@ -3,14 +3,14 @@
 All durable state (topics, checkpoint) is kept outside, so that a crash at any seam discards only the rest.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random
 from types import SimpleNamespace
-from typing import Any
 
 from tests.memory_store import MemoryStore
+from tests.simulation.batches import Batch, Checkpoint, MicroBatches
 from tests.simulation.checkers import Checkers
 from tests.simulation.instances import Leader
 from tests.simulation.surroundings import BUCKETS, Eyes, Hands
@@ -19,7 +19,7 @@ from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Topology
 from trueup.state.common.errors import TrueupError
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.view import Bucket, BucketAnswer
+from trueup.state.placement.view import Bucket
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
 from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.keeper import TopologyKeeper
@@ -27,13 +27,13 @@ from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
 from trueup.streams.placement.metrics import PlacementMetrics
+from trueup.streams.placement.query import TOPICS, AnswerRow, row_of
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
 METRICS = all_metrics("simulated")
 _decoded = lru_cache(16)(topology_from)
-TOPICS = ("ledgers", "topology")
 
 
 @dataclass
@@ -46,13 +46,9 @@ class PlacementParts:
     judging: type[Judging] = Judging
 
 
-@dataclass
-class Checkpoint:
-    """Spark's durable state: bucket stores, consumed offsets, and the end offsets of the started batch."""
-
-    stores: list[MemoryStore] = field(default_factory=lambda: [MemoryStore() for _ in range(BUCKETS)])
-    offsets: dict[str, int] = field(default_factory=lambda: dict.fromkeys(TOPICS, 0))
-    begun: dict[str, int] | None = None
+def checkpoint() -> Checkpoint:
+    """A checkpoint of placement before its first batch."""
+    return Checkpoint([MemoryStore() for _ in range(BUCKETS)], dict.fromkeys(TOPICS, 0))
 
 
 class Watched:
@@ -77,19 +73,6 @@ class Watched:
         return ""
 
 
-class Frame:
-    """The rows of one batch in the form that `Reconciler.batch` accepts."""
-
-    def __init__(self, rows: list[dict[str, Any]]) -> None:
-        self._rows = rows
-
-    def toArrow(self) -> "Frame":  # noqa: N802
-        return self
-
-    def to_pylist(self) -> list[dict[str, Any]]:
-        return self._rows
-
-
 class Placing:
     """Placement in one process that leads, from its start to its crash."""
 
@@ -103,13 +86,7 @@ class Placing:
         parts: PlacementParts,
     ) -> None:
         self.leader, self.journal, self.faults, self.clock = leader, leader.journal, leader.faults, leader.clock
-        self.live, self.eyes, self.checkpoint, self.checkers, self.parts = (
-            leader.live,
-            eyes,
-            checkpoint,
-            checkers,
-            parts,
-        )
+        self.live, self.eyes, self.checkers, self.parts = leader.live, eyes, checkers, parts
         self._reports = Random(0)
         checkers.settings(self.live.now.section(PlacementSettings))
         # Registered before the keeper, which may act on a change at once.
@@ -124,6 +101,7 @@ class Placing:
             hands, self.journal, policy, self.keeper, metrics, self.clock, BUCKETS, caught_up=lambda: self.read.done
         )
         self.reconciler.load()
+        self.batches = MicroBatches(checkpoint, self.journal, self.faults, self.reconciler.batch)
         self.judging = parts.judging(self.journal, self.clock)
         self.judging.load()
         watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, self.clock)
@@ -168,70 +146,35 @@ class Placing:
             self.checkers.world.note(f"a part failed: {error}")
 
     def batch(self) -> None:
-        """One micro-batch. An unfinished batch runs again over the same records."""
+        """One micro-batch."""
         if self.faults.journal_away:
             return
         self.reconciler.alive()
-        kept = self.checkpoint
-        kept.begun = kept.begun or self._ends()
-        if kept.begun == kept.offsets:
-            kept.begun = None
-            self._progress()
-            return
-        taken = {name: slice(kept.offsets[name], kept.begun[name]) for name in TOPICS}
-        log = self.journal.log
-        ledgers = concat([EMPTY, *log.ledgers[taken["ledgers"]]])
-        bodies = [body for _, body in log.bodies["topology"][taken["topology"]] if body is not None]
-        topology = max(map(_decoded, bodies), key=lambda t: t.epoch, default=None)
-        rows, stores = [], list(kept.stores)
-        for number in range(BUCKETS):
-            self.faults.seam()
-            mine = ledgers.take(ledgers.ledger % BUCKETS == number)
-            row = self._bucket(number, stores, mine, topology)
-            rows += [row] if row else []
-        self.faults.seam()
-        self.reconciler.batch(Frame(rows), 0)
-        self.faults.seam()
-        self.checkers.folded(_members(ledgers))
-        kept.stores, kept.offsets, kept.begun = stores, kept.begun, None
+        ran = self.batches.run(self._arrived)
         # A separate random stream, so that the other events of a seed do not change.
-        if not self.faults.on or self._reports.random() >= self.faults.late:
+        if not ran or not self.faults.on or self._reports.random() >= self.faults.late:
             self._progress()
+
+    def _arrived(self, taken: Mapping[str, Sequence[int]]) -> Batch:
+        log = self.journal.log
+        ledgers = concat([EMPTY, *(log.ledgers[at] for at in taken["ledgers"])])
+        bodies = [body for at in taken["topology"] if (body := log.bodies["topology"][at][1]) is not None]
+        topology = max(map(_decoded, bodies), key=lambda t: t.epoch, default=None)
+        return Batch(
+            lambda number, store: self._bucket(store, ledgers.take(ledgers.ledger % BUCKETS == number), topology),
+            lambda: self.checkers.folded(_members(ledgers)),
+        )
+
+    def _bucket(self, store: MemoryStore, ledgers: Ledgers, topology: Topology | None) -> AnswerRow | None:
+        if not len(ledgers) and topology is None:
+            return None
+        answer = self.parts.bucket(store, topology_bytes, _decoded).step(ledgers, topology)
+        return row_of(answer) if answer is not None else None
 
     def _progress(self) -> None:
         """Spark reports a batch after it was committed."""
-        self.judging.taken({0: self.checkpoint.offsets["ledgers"]})
-        ends = {name: {"0": offset} for name, offset in self.checkpoint.offsets.items()}
-        self.read.progress({"sources": [{"endOffset": ends}]})
-
-    def _ends(self) -> dict[str, int]:
-        """End offsets of the next batch: the end of each topic, or an offset before it."""
-        log = self.journal.log
-        ends = {"ledgers": len(log.ledgers), "topology": len(log.bodies["topology"])}
-        for name, end in ends.items():
-            if self.faults.happens(self.faults.partial):
-                ends[name] = self.faults.rng.randint(self.checkpoint.offsets[name], end)
-        return ends
-
-    def _bucket(
-        self, number: int, stores: list[MemoryStore], ledgers: Ledgers, topology: Topology | None
-    ) -> dict[str, Any] | None:
-        if not len(ledgers) and topology is None:
-            return None
-        stores[number] = MemoryStore(stores[number].log, dict(stores[number].cells))
-        answer: BucketAnswer | None = self.parts.bucket(stores[number], topology_bytes, _decoded).step(
-            ledgers, topology
-        )
-        if answer is None:
-            return None
-        return {
-            "bucket": number,
-            "epoch": answer.epoch,
-            "full": answer.full,
-            "ledgers": answer.ledgers,
-            "findings": answer.findings.tobytes(),
-            "former": answer.former.to_bytes(),
-        }
+        self.judging.taken({0: self.batches.kept.offsets["ledgers"]})
+        self.read.progress(self.batches.kept.progress)
 
 
 def _members(ledgers: Ledgers) -> list[tuple[int, int, frozenset[str]]]:

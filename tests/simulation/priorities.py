@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tests.simulation.deletion_target import Leader
+from tests.simulation.instances import Leader
 from tests.simulation.priority_checkers import VALUES, PriorityCheckers
 from tests.simulation.pulsar import Brokers, owner_of
 from tests.simulation.pulsar_session import PATHS, Session

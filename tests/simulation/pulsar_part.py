@@ -6,7 +6,6 @@ from typing import Any
 
 from tests.simulation.deleting import Deleting, DeletionCheckpoint, DeletionParts
 from tests.simulation.deletion_checkers import DeletionCheckers
-from tests.simulation.deletion_target import Leader as Acting
 from tests.simulation.instances import Current, Leader, Process
 from tests.simulation.part import Part, Surroundings
 from tests.simulation.placing import Placing
@@ -106,16 +105,17 @@ class PulsarPart(Part):
         placing: Placing = made("placement")
         current: Any = Current(self.checkers)
         priority: Any = Current(self.priority_checkers)
-        acting = Acting(
-            leader.journal,
-            leader.faults,
-            leader.clock,
-            lambda _epoch: leader.fence(),
+        policy, chosen = LiveSection(lambda: self.policy), LiveSection(lambda: self.chosen)
+        deleting = Deleting(
+            policy,
+            leader,
+            self.brokers,
+            self.checkpoint,
+            current,
+            self.parts.deletion,
             lambda: placing.keeper.first_epoch,
         )
-        policy, chosen = LiveSection(lambda: self.policy), LiveSection(lambda: self.chosen)
-        deleting = Deleting(policy, acting, self.brokers, self.checkpoint, current, self.parts.deletion)
-        priorities = Priorities(chosen, acting, self.brokers, self.policies, priority, self.parts.priorities)
+        priorities = Priorities(chosen, leader, self.brokers, self.policies, priority, self.parts.priorities)
         deleting.load()
         priorities.load()
         return PulsarStreams(deleting, priorities, [current, priority])

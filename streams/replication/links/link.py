@@ -480,13 +480,16 @@ class Link:
 
     def _forget(self, gone: Collection[LogId]) -> None:
         """Forget copies. Raises `Refused` if a lease of one is in progress."""
-        busy = sorted(str(source) for source in gone if self.leased(source))
-        if busy:
-            raise Refused("partitions without a lease", ", ".join(busy), "repeat it after their leases have ended")
+        self._idle(gone)
         self._unsaved.add(record for source in gone for record in self.copies[source].forgotten(self.name))
         self.copies = {source: copy for source, copy in self.copies.items() if source not in gone}
         self._dirty.difference_update(gone)
         self._closed.difference_update(gone)
+
+    def _idle(self, sources: Iterable[LogId]) -> None:
+        """Raise `Refused` if a lease of one of these is in progress."""
+        if busy := sorted(str(source) for source in sources if self.leased(source)):
+            raise Refused("partitions without a lease", ", ".join(busy), "repeat it after their leases have ended")
 
     def others(self, ids: Mapping[str, str]) -> set[str]:
         """The source topics whose ids are not those that were copied under these names. ``ids``: the present id of each
@@ -503,9 +506,7 @@ class Link:
         """Copy partitions from a source offset to targets that have none of their records. Raises `Refused` if a lease
         of one is in progress, `Retry` if the journal does not respond."""
         with self.lock:
-            busy = sorted(str(source) for source in begins if self.leased(source))
-            if busy:
-                raise Refused("partitions without a lease", ", ".join(busy), "repeat it after their leases have ended")
+            self._idle(begins)
             for source, (target, offset, refill) in begins.items():
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
                 copy.anew(offset, reason, ids(copy, self.snapshot.facts), refill)

@@ -28,8 +28,8 @@ from math import inf
 from typing import NamedTuple
 
 WAITING, RUNNING, ENDED, STANDBY, STARTING = "waiting", "running", "ended", "standby", "starting"
-"""Signs of life. ``waiting``: a claim; ``running``, ``ended``: of a leader; ``standby``: present, without a claim;
-``starting``: the same of an application without section ha."""
+"""Signs of life. ``waiting``: a claim; ``running``, ``ended``: a leader runs or has ended; ``standby``: a standby
+makes no claim yet; ``starting``: an application without section ha makes no claim yet."""
 SHARE = 0.7
 """The part of the takeover time for which a leader acts after its last proof."""
 BEATS = 10

@@ -30,7 +30,7 @@ class LogDirsStream(Stream):
         self.logdirs.begin(self._context.supervisor)
 
     def status(self, now_ms: int) -> StreamStatus:
-        """The status, with with the one of every cluster."""
+        """The status, with the one of every cluster."""
         found, clusters = self.logdirs, self.logdirs.status()
         modes = {each.mode for each in clusters}
         rules = {rule: sum(e.rules.get(rule, 0) for e in clusters) for each in clusters for rule in each.rules}

@@ -34,7 +34,7 @@ CONNECTORS: dict[str, Callable[[], Connector]] = {"batches": Batches, "records":
 
 
 class Older(Pair):
-    """East has old brokers, and west new ones. ``settings``: of the old ones."""
+    """East has old brokers, and west new ones. ``settings``: the settings of the old ones."""
 
     def __init__(self, new_root: Callable[[], Path], settings: Mapping[str, object] | None = None) -> None:
         self.east = OldKafka(new_root(), settings)  # type: ignore[assignment]

@@ -3,9 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from trueup.state.common.counts import many
 from trueup.streams.catalog import STREAMS
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import ago, many
+from trueup.streams.runtime.format import ago
 from trueup.streams.runtime.signs import Signs
 
 LEVELS = ("healthy", "starting", "attention", "held", "blind")

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 import yaml
 
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, Stop
-from trueup.streams.runtime.format import many
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.options import Command
 from trueup.streams.terminal.out import Column

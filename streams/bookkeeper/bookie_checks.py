@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from trueup.connectors.bookkeeper.bookie.admin_calls import Calls
 from trueup.connectors.bookkeeper.metadata.addresses import Address, address_or_error
 from trueup.connectors.zookeeper.errors import Forbidden
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, TrueupError
 from trueup.streams.runtime.checks import Check, fail, ok, warn
-from trueup.streams.runtime.format import many
 
 NAME = "bookie connections"
 _MOST, _THREADS, _ANSWER_S = 200, 32, 5.0

@@ -14,6 +14,7 @@ from trueup.connectors.pulsar.layout import PulsarPaths as Owners
 from trueup.connectors.zookeeper.client import CommittedNode, ZooKeeperClient, deletion
 from trueup.connectors.zookeeper.errors import FORBIDDEN, TooOld, unread
 from trueup.connectors.zookeeper.session import client_of
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry
 from trueup.state.common.tls import uses_tls
 from trueup.state.deletion.settings import OPERATOR, DeletionSettings
@@ -22,7 +23,6 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import ClusterSettings, Settings
 from trueup.streams.bookkeeper import bookie_checks, worker_checks
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
-from trueup.streams.runtime.format import many
 
 OPEN_S = 5.0
 DEFAULT_RACK = "/default-rack"

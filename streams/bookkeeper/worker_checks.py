@@ -13,11 +13,11 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Timeout
 
 from trueup.connectors.bookkeeper.metadata.racks import RackMap, Script, Unmapped
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadSettings
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, warn
-from trueup.streams.runtime.format import many
 
 REPAIRS = "repairedPlacementPolicyNotAdheringBookieEnabled"
 MIN_RACKS, ENFORCE = "minNumRacksPerWriteQuorum", "enforceMinNumRacksPerWriteQuorum"

@@ -13,6 +13,7 @@ from trueup.connectors.embedded.java import feature_version, java
 from trueup.connectors.embedded.kafka import SET as KAFKA_SET
 from trueup.connectors.embedded.processes import Port
 from trueup.connectors.oidc import Issuer
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry, Stop, TrueupError
 from trueup.state.settings.callers import OidcSettings, is_loopback
 from trueup.state.settings.settings import HttpSettings, Settings
@@ -20,7 +21,7 @@ from trueup.state.settings.spark import S3A_SET
 from trueup.streams.journal.channel import client_of
 from trueup.streams.journal.signing import keys_of
 from trueup.streams.runtime.checks import Check, fail, ok, warn
-from trueup.streams.runtime.format import many, size
+from trueup.streams.runtime.format import size
 from trueup.streams.terminal.client import Api, ApiError, ApiTarget
 from trueup.streams.terminal.options import target_of
 from trueup.streams.web.access import TokenFile, writable_by_others

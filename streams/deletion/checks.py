@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.connectors.s3.store import store_of
+from trueup.state.common.counts import many
 from trueup.state.deletion.stores import StoreSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, ok, tried, warn
-from trueup.streams.runtime.format import many
 
 
 def all_of(settings: Settings) -> Iterator[Check]:

@@ -15,6 +15,7 @@ from trueup.connectors.s3.store import store_of
 from trueup.connectors.zookeeper.follower import Run
 from trueup.connectors.zookeeper.requests import Stat
 from trueup.state.bookkeeper.observations import LedgerRecord
+from trueup.state.common.counts import many
 from trueup.state.deletion.lifecycle import Deletion
 from trueup.state.deletion.orphan_objects import Referenced
 from trueup.state.deletion.owners import Claim, Component, OwnerStatus, Pointers
@@ -27,7 +28,6 @@ from trueup.streams.deletion.target import DeletionItem, DeletionResult, items_o
 from trueup.streams.deletion.topics import OWNERS
 from trueup.streams.journal.journal import Journal
 from trueup.streams.journal.topic import Record
-from trueup.streams.runtime.format import many
 
 
 class Pulsar:

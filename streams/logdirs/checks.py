@@ -4,12 +4,12 @@ from collections.abc import Iterator
 
 from trueup.connectors.kafka.client.options import endpoint_of, problems
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, LogDirsClient
+from trueup.state.common.counts import many
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.model import Broker, skew
 from trueup.state.logdirs.settings import SIZE, LogDirsSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
-from trueup.streams.runtime.format import many
 
 
 def all_of(settings: Settings) -> Iterator[Check]:

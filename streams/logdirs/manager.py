@@ -8,6 +8,7 @@ from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.options import endpoint_of
 from trueup.connectors.kafka.logdirs.client import LogDirsClient as Directories
 from trueup.connectors.kafka.logdirs.client import ReplicaLocation
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.assignment import seats
@@ -26,7 +27,6 @@ from trueup.streams.logdirs.report import cluster_status, directory_row, plan_ro
 from trueup.streams.logdirs.signs import LogDirsStatus
 from trueup.streams.logdirs.topics import CHANGES, DIRECTORIES
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow, plan_json
 from trueup.streams.runtime.supervisor import Supervisor
 

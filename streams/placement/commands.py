@@ -4,9 +4,10 @@ from collections.abc import Iterator
 
 import click
 
+from trueup.state.common.counts import many
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
-from trueup.streams.runtime.format import many, short, since, size
+from trueup.streams.runtime.format import short, since, size
 from trueup.streams.terminal import options, out
 from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column, styled

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from trueup.state.bookkeeper.marks import MarkRows
 from trueup.state.bookkeeper.repair_workers import NOTICED_MS, IdleWorkers, idle, present
-from trueup.streams.runtime.format import age, many
+from trueup.state.common.counts import many
+from trueup.streams.runtime.format import age
 
 LATE_MS = 60_000
 

@@ -11,6 +11,7 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat
 from trueup.state.bookkeeper.marks import HIDDEN, MARK
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.bookkeeper.topology import Status, Topology
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import claim_of
@@ -31,7 +32,7 @@ from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.signs import MarkCounts, PlacementFields
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import ago, many
+from trueup.streams.runtime.format import ago
 from trueup.streams.runtime.stream import AWAITING, Finding, LimitedRows, ObservationSource, PlanRow
 
 SLOW_MS = 5_000

@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from trueup.state.common.counts import many
 from trueup.state.placement.readiness import few
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.fields import StatusFields
-from trueup.streams.runtime.format import age, many
+from trueup.streams.runtime.format import age
 from trueup.streams.runtime.signs import Signs, lost
 
 STATUSES = ("writable", "readonly", "pending", "lost")

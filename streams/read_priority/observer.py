@@ -15,13 +15,13 @@ from trueup.connectors.pulsar.namespaces import ledgers, namespaces
 from trueup.connectors.pulsar.partitioned import choice, of_namespaces, topics, undecided
 from trueup.connectors.pulsar.topics import PulsarTopic, of_service
 from trueup.connectors.zookeeper.client import ZooKeeperClient
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Stop, TrueupError
 from trueup.state.common.patterns import regex_of
 from trueup.state.read_priority.policies import Level, PolicyView
 from trueup.state.read_priority.settings import Declared, ReadPrioritySettings, declared_of
 from trueup.state.read_priority.view import NamespaceView, PriorityObservation, TopicView
 from trueup.streams.read_priority.copies import CopyChecker, LedgerToCheck
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.signs import first
 
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trueup.state.common.counts import many
 from trueup.streams.runtime.fields import StatusFields
-from trueup.streams.runtime.format import many, short
+from trueup.streams.runtime.format import short
 from trueup.streams.runtime.signs import Signs
 
 

@@ -9,6 +9,7 @@ from trueup.connectors.pulsar.admin.http import AdminHttp
 from trueup.connectors.pulsar.layout import PulsarPaths
 from trueup.connectors.pulsar.offload_verify import Tiered
 from trueup.connectors.s3.store import store_of
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.deletion.settings import DeletionSettings
 from trueup.state.deletion.stores import StoreSettings
@@ -27,7 +28,6 @@ from trueup.streams.read_priority.reconciler import ReadPriorityReconciler
 from trueup.streams.read_priority.signs import ReadPriorityFields
 from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.context import Context
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow, Session, Stream, StreamStatus
 
 SILENT_FACTOR = 5

@@ -4,6 +4,7 @@ one link only."""
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from trueup.state.common.counts import many
 from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.leases import target_of
 from trueup.state.replication.names import LinkNames, circles_of
@@ -12,7 +13,6 @@ from trueup.state.replication.topology import check_topology, routes_of
 from trueup.state.settings.settings import Settings
 from trueup.streams.replication.clusters import admin_of, endpoint_of
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
-from trueup.streams.runtime.format import many
 
 
 class AnsweringCluster(NamedTuple):

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 import click
 
 from trueup.connectors.contract import LogId
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.common.patterns import matches
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Commands
-from trueup.streams.runtime.format import age, many, since, size
+from trueup.streams.runtime.format import age, since, size
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, ApiTarget, ListResponse, segment
 from trueup.streams.terminal.options import Command

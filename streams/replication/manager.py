@@ -11,6 +11,7 @@ from zlib import crc32
 from pyspark.sql import SparkSession
 
 from trueup.connectors.contract import LogId, Progress
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import LinkSettings as Declared
@@ -35,7 +36,6 @@ from trueup.streams.replication.rows import by_topic, checkpoint, partition, rem
 from trueup.streams.replication.signs import LinkRow
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import Filter, Finding, ObservationSource, PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
 

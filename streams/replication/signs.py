@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trueup.state.common.counts import many
 from trueup.streams.runtime.fields import StatusFields
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.signs import Signs, Total, first
 
 TROUBLED = ("stopped", "down", "stalled", "waiting", "slow")

@@ -2,8 +2,6 @@
 
 from itertools import pairwise
 
-from trueup.state.common.counts import many as many
-
 _UNITS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 

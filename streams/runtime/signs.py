@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from trueup.state.common.counts import many
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import age, many
+from trueup.streams.runtime.format import age
 
 NAMED = 3
 

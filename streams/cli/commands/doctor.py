@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
+from trueup.state.common.counts import many
 from trueup.state.settings.settings import Settings
 from trueup.streams.catalog import STREAMS
 from trueup.streams.cli import configuration
 from trueup.streams.runtime.checks import Check, tried
-from trueup.streams.runtime.format import many
 from trueup.streams.terminal import codes, options, out
 
 

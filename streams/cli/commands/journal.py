@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
+from trueup.state.common.counts import many
 from trueup.streams.catalog import observed_topics, observing
 from trueup.streams.cli import configuration
-from trueup.streams.runtime.format import many
 from trueup.streams.terminal import codes, options, out
 
 

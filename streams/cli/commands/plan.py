@@ -2,9 +2,10 @@
 
 import click
 
+from trueup.state.common.counts import many
 from trueup.streams.catalog import STREAMS
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import many, short, since
+from trueup.streams.runtime.format import short, since
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Stop
 from trueup.state.read_priority.tiers import ReadPriority
 from trueup.streams.cli import configuration
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import many
 from trueup.streams.terminal import client, codes, options, out
 
 if TYPE_CHECKING:

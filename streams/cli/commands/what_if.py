@@ -7,10 +7,11 @@ from pathlib import Path
 
 import click
 
+from trueup.state.common.counts import many
 from trueup.state.common.errors import BadSettings, Refused, Retry
 from trueup.streams.cli import configuration
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import many, since, size
+from trueup.streams.runtime.format import since, size
 from trueup.streams.terminal import codes, options, out
 from trueup.streams.terminal.client import Api, ApiTarget
 from trueup.streams.terminal.out import Column

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint, CommittedOffsets, GroupSync, OffsetMapping
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Retry
 from trueup.state.common.patterns import matches
 from trueup.streams.replication.links.group_maps import mappings, mappings_back
 from trueup.streams.replication.links.link import Link, Note
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING, PlanRow
 
 NOTED_MS, STALE_MS = 60_000, 15_000

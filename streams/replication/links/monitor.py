@@ -16,6 +16,7 @@ from trueup.connectors.contract import LogId
 from trueup.connectors.replication.config_sync import Alignment, TopicPairs
 from trueup.connectors.replication.group_sync import GroupSync
 from trueup.connectors.replication.heartbeat import Heartbeat, HeartbeatState
+from trueup.state.common.counts import many
 from trueup.state.common.errors import TrueupError
 from trueup.state.replication.anomalies import Anomaly, CopyObservation, anomalies, bare, target_replaced
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
@@ -29,7 +30,6 @@ from trueup.streams.replication.links.link import Link, Note
 from trueup.streams.replication.links.memory import CLUSTER, MADE, rights_from
 from trueup.streams.replication.links.snapshot import NOTHING, AcknowledgedEnds, LinkFacts, ids, look, seen
 from trueup.streams.replication.links.status import LinkStatus
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import PlanRow
 from trueup.streams.runtime.supervisor import Supervisor
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trueup.connectors.contract import LogId
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.replication.provenance import Refill
 from trueup.state.replication.recovery import REFILL, WILL_BE, LogIdentity, PartitionStanding, Refillable, refillable
@@ -18,7 +19,6 @@ from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.standing import Ends, back_of, standing, ways_out
 from trueup.streams.rows import Row
-from trueup.streams.runtime.format import many
 
 BUSY = "an earlier lease has not ended"
 BLOCKED = (Refillable.BACK_COPIED, Refillable.RESET_FIRST, Refillable.RESTORED, Refillable.RETURNED)

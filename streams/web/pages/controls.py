@@ -5,10 +5,10 @@ from string import Formatter
 from typing import NamedTuple
 
 from trueup.state.access.tokens import Role
+from trueup.state.common.counts import many
 from trueup.streams.catalog import STREAMS
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Descriptor
-from trueup.streams.runtime.format import many
 from trueup.streams.runtime.stream import AWAITING
 from trueup.streams.web.roles import of_key
 

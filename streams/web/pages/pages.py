@@ -12,12 +12,13 @@ from flask.typing import ResponseReturnValue
 from jinja2 import FileSystemLoader
 
 from trueup.state.access.tokens import Role
+from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused, TrueupError
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.rows import Names, Row, RowQuery
 from trueup.streams.runtime.descriptor import Descriptor, PageSection, ResourceKind
-from trueup.streams.runtime.format import age, ago, cut, many, short, since, size
+from trueup.streams.runtime.format import age, ago, cut, short, since, size
 from trueup.streams.runtime.stream import AWAITING, LimitedRows
 from trueup.streams.web.access import COOKIE, Access
 from trueup.streams.web.engine import VERDICTS, Engine

@@ -2,7 +2,8 @@
 
 import pytest
 
-from trueup.streams.runtime.format import age, bounded, many, short, since, size
+from trueup.state.common.counts import many
+from trueup.streams.runtime.format import age, bounded, short, since, size
 
 
 @pytest.mark.parametrize(

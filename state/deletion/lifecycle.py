@@ -131,6 +131,8 @@ class DeletionEvidence(NamedTuple):
     """The rule by which the ledger is unreferenced; empty if it is referenced or must not be deleted."""
     version: int = -1
     """The version of the ledger's znode; -1 if the ledger does not exist, and for objects in tiered storage."""
+    owner: str = ""
+    """The owner by which the ledger or its objects are judged."""
 
 
 def observed(deletion: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms: int, now_ms: int) -> Deletion:
@@ -150,9 +152,7 @@ def observed(deletion: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms
             if _late(deletion, now_ms)
             else deletion
         )
-    if seen.rule != deletion.rule or seen.version != deletion.version:
-        changed = "its metadata were changed" if seen.rule == deletion.rule else f"the rule is now {seen.rule}"
-        why = changed if seen.rule else "it is no longer unreferenced"
+    if why := _changed(deletion, seen):
         return (
             advance(deletion, DeletionEvent.CLEAR, now_ms, why)
             if (stage, DeletionEvent.CLEAR) in TRANSITIONS
@@ -165,6 +165,17 @@ def observed(deletion: Deletion, seen: DeletionEvidence, grace_ms: int, retry_ms
     if due and stage in (DeletionStage.SUSPECTED, DeletionStage.BLOCKED) and now_ms > deletion.at_ms:
         return advance(deletion, DeletionEvent.MARK, now_ms)
     return deletion
+
+
+def _changed(deletion: Deletion, seen: DeletionEvidence) -> str:
+    """What differs from the decision; empty if nothing does. Another owner has to be read before the deletion."""
+    if not seen.rule:
+        return "it is no longer unreferenced"
+    if seen.rule != deletion.rule:
+        return f"the rule is now {seen.rule}"
+    if seen.version != deletion.version:
+        return "its metadata were changed"
+    return "" if seen.owner == deletion.owner else f"its owner is now {seen.owner or 'unknown'}"
 
 
 SETTLE_MS = 30_000  # the maximum delay between an order and the observation of its effect

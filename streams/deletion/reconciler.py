@@ -216,7 +216,7 @@ class DeletionReconciler:
             seen = (
                 DeletionEvidence(ledger in there, "", there[ledger].version if ledger in there else -1)
                 if leak is None or stale
-                else DeletionEvidence(True, leak.rule, leak.version)
+                else DeletionEvidence(True, leak.rule, leak.version, leak.owner)
             )
             after = observed(deletion, seen, grace_ms, retry_ms, now_ms)
             if after.rule == DROPPED and after.stage is DeletionStage.MARKED is not deletion.stage:

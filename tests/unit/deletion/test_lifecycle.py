@@ -22,11 +22,12 @@ from trueup.state.deletion.lifecycle import (
 
 GRACE, RETRY = 10_000, 1_000
 RULE = "deletion.forgotten"
-STILL = DeletionEvidence(True, RULE, 3)
+OWNER = "t/n/persistent/x"
+STILL = DeletionEvidence(True, RULE, 3, OWNER)
 
 
 def deletion(stage: DeletionStage = DeletionStage.SUSPECTED, **more: object) -> Deletion:
-    made = Deletion(7, RULE, "t/n/persistent/x", 3, 1, 100, 50_000, stage, 50_000, bookies=("a:1", "b:1"))
+    made = Deletion(7, RULE, OWNER, 3, 1, 100, 50_000, stage, 50_000, bookies=("a:1", "b:1"))
     return made._replace(**more)  # type: ignore[arg-type]
 
 
@@ -45,7 +46,13 @@ def test_however_short_the_grace_there_is_a_second_look() -> None:
 
 @pytest.mark.parametrize("stage", [DeletionStage.SUSPECTED, DeletionStage.MARKED, DeletionStage.BLOCKED])
 @pytest.mark.parametrize(
-    "seen", [DeletionEvidence(True), DeletionEvidence(True, RULE, 4), DeletionEvidence(True, "deletion.dropped", 3)]
+    "seen",
+    [
+        DeletionEvidence(True),
+        STILL._replace(version=4),
+        STILL._replace(rule="deletion.dropped"),
+        STILL._replace(owner="t/n/persistent/y"),
+    ],
 )
 def test_what_is_pointed_to_again_or_was_changed_is_let_go(stage: DeletionStage, seen: DeletionEvidence) -> None:
     assert after(deletion(stage), seen, 60_000) is DeletionStage.WITHDRAWN

@@ -17,6 +17,7 @@ from trueup.connectors.pulsar.offload_index import pair_of
 from trueup.state.bookkeeper.observations import LedgerState
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
+from trueup.state.deletion.offloads import ObjectPair
 from trueup.state.deletion.orphan_objects import LOST
 from trueup.state.deletion.owned_ledgers import OwnedLedgerTable
 from trueup.state.deletion.owners import Component
@@ -71,6 +72,7 @@ class DeletionCheckers:
         self.removed = 0
         self._approved: set[tuple[int, int]] = set()
         self._approved_places: set[str] = set()
+        self._whole = frozenset[ObjectPair]()
         self._references: dict[str, tuple[int, frozenset[int]]] = {}
 
     # Reports of the process under test
@@ -112,6 +114,10 @@ class DeletionCheckers:
         if self.sent[number] > self.ledgers.orders[number]:
             raise Violation(f"ledger {number} is to be deleted twice for one order")
 
+    def looking(self) -> None:
+        """Called before the last read of a copy: no transaction covers an object that is lost after it."""
+        self._whole = frozenset(copy.pair for _, _, copy in self.brokers.copies() if self.bucket.whole(copy.pair))
+
     def deleting(self, deletion: Deletion, policy: DeletionSettings, read_zxid: int) -> None:
         """Called before a transaction deletes a ledger. ``read_zxid``: the zxid at the last read of its owner's
         nodes."""
@@ -126,6 +132,7 @@ class DeletionCheckers:
         if ledger.unreadable or (not ledger.closed and (deletion.rule == DROPPED or self.brokers.writes(number))):
             raise Violation(f"ledger {number} was deleted while it was open or unreadable")
         self._needless(number, claim.owner)
+        self._whole = frozenset()
         self.deleted[number] = frozenset(ledger.members)
         self.world.note(f"ledger {number}: Trueup deletes it")
 
@@ -151,7 +158,7 @@ class DeletionCheckers:
         """Its owner reads it from a copy, or has gone on without it."""
         node = self.brokers.nodes.get(owner)
         checked = [copy for by, ledger, copy in self.brokers.copies() if (by, ledger) == (owner, number)]
-        if any(copy.dropped and not self.bucket.whole(copy.pair) for copy in checked):
+        if any(copy.dropped and not self.bucket.whole(copy.pair) and copy.pair not in self._whole for copy in checked):
             raise Violation(f"ledger {number} was deleted and its copy is not whole")
         dropped = node is not None and number in node.ledgers and node.ledgers[number].dropped
         if not dropped and not (node and any(other > number for other in node.ledgers)):
@@ -243,16 +250,20 @@ class DeletionCheckers:
             # Objects beside a lost copy may be the only data left.
             if named[0] not in used and (rule is None or rule.verdict == Verdict.DRIFTED):
                 raise Violation(f"object {key} is forgotten and never deleted: {rule and rule.id}")
-            if named[0] not in used and rule.id != LOST and self._owned(key, named[0].ledger):
+            if named[0] not in used and rule.id != LOST and self._owned(named[0].ledger, used):
                 raise Violation(f"object {key} has an owner and is reported as {rule.id}")
 
-    def _owned(self, key: str, number: int) -> bool:
-        """Whether the owner of an object exists, and no other one lists its ledger."""
+    def _owned(self, number: int, used: Collection[ObjectPair]) -> bool:
+        """Whether the unreferenced objects of a ledger name one owner, which exists, and no other one lists the ledger.
+        Uploads name none."""
         listers = {owner for owner, node in self.brokers.nodes.items() if number in node.ledgers}
-        if key in self.bucket.uploads:
-            return len(listers) == 1
-        owner = self.bucket.objects[key].owner
-        return owner in self.brokers.nodes and listers <= {owner}
+        named = {
+            stored.owner
+            for key, stored in self.bucket.objects.items()
+            if (pair := pair_of(key)) and pair[0].ledger == number and pair[0] not in used
+        }
+        owners = named or listers
+        return len(owners) == 1 and owners <= self.brokers.nodes.keys() and listers <= owners
 
     def _unreferenced(self) -> Iterator[tuple[int, str]]:
         """Expected findings: ledgers that no node references, and listed ledgers that are missing."""

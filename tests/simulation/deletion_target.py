@@ -78,6 +78,7 @@ class Connector:
         first = self._look(deletion)
         read = self.seen(deletion)
         self.meanwhile(deletion)
+        self.checkers.looking()
         second = self._look(deletion)
         if "ready" not in {first.result} & {second.result}:
             return second if first.result == "ready" else first

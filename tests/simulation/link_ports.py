@@ -172,6 +172,8 @@ class LogReader(LogEnd):
             return Read(Columns(), at, error=wrong)
         held = self.cluster.log(log)
         assert held is not None, "it is not wrong"
+        if at < held.end and self.ports.faults.happens(0.1):
+            self.ports.clusters.retain(self.cluster, held)
         start, end = self.shown(held)
         if at > end:
             return Read(Columns(), at, error=Retry(f"{log} from {at} on", f"that it ends at {end}", "look"))

@@ -98,6 +98,10 @@ class StoredTopic:
             self.arrived.setdefault(record.identity, record.link)
         return len(entries) - 1
 
+    def has(self, identity: str) -> bool:
+        """Whether a log still has a record with this identity."""
+        return any(record.identity == identity for log in self.logs.values() for _, record in log.records())
+
 
 @dataclass(eq=False)
 class ReaderGroup:
@@ -318,9 +322,13 @@ class LogClusters:
     def _retention(self) -> None:
         place = self._place()
         if place is not None:
-            log = self._any_log(place[1])
+            self.retain(place[0], self._any_log(place[1]))
+
+    def retain(self, cluster: LogCluster, log: StoredLog) -> None:
+        """Retention deletes the oldest records of a log, in a run in which it does."""
+        if self._retention in self._kinds and log.end > log.start:
             log.start = self.rng.randint(log.start, log.end)
-            self.world.note(f"{place[0].name}: retention moves {log.id} to {log.start} of {log.end}")
+            self.world.note(f"{cluster.name}: retention moves {log.id} to {log.start} of {log.end}")
 
     def _recreate(self) -> None:
         """A topic is deleted, at one cluster or at all, and often created again. One that was deleted returns."""

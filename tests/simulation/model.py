@@ -239,7 +239,7 @@ class World:
 
     def delete(self, ledger: int) -> None:
         holders = {bookie for fragment in self.ledgers.pop(ledger).fragments for bookie in fragment.holders}
-        self.remains[ledger] = dict.fromkeys(sorted(holders), self.now_ms + COLLECT_MS)
+        self.remains[ledger] = {b: self.now_ms + self.rng.randint(0, COLLECT_MS) for b in sorted(holders)}
         self.deleted[ledger] = self.write("ledger", ledger)
         for bookie in self.bookies.values():
             bookie.dropped.pop(ledger, None)

@@ -54,6 +54,8 @@ class Part:
     name = ""
     halts = True
     """Whether a process may be stopped in the middle of a step of its stream."""
+    rounds = 1
+    """By how much a run with this part has more rounds of events: what takes more steps to happen needs more."""
 
     def __init__(self, around: Surroundings) -> None:
         self.around, self.world, self.rng, self.log = around, around.world, around.rng, around.log

@@ -155,7 +155,8 @@ class CheckedCopies(CopyChecker):
         self._faults.acting()
         self._stores.hidden = set()
         bookies = self._brokers.world.bookies.values()
-        self._silent = frozenset(one.id for one in bookies if one.state != "down" and self._faults.happens(0.03))
+        cut = self._faults.happens(0.05)
+        self._silent = frozenset(b.id for b in bookies if b.state != "down" and (cut or self._faults.happens(0.03)))
         super().check(wanted, most, verify_bytes, first)
         if self._checkers.look is not None:
             for topic in dict.fromkeys(one.name for one in wanted):

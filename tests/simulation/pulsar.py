@@ -105,11 +105,11 @@ class Brokers:
             (self.delete_late, 1),
             (self.drop_topic, 0.4),
             (self.restore, 1),
-            (self.offload, 12),
-            (self.drop_copy, 3),
+            (self.offload, 18),
+            (self.drop_copy, 8),
             (self.roll_cursor, 1),
             (self.adopt, 1.5),
-            (self.spoil, 2.5),
+            (self.spoil, 1),
             (self.foreign, 0.5),
         )
         self.rng.choices([act for act, _ in acts], [weight for _, weight in acts])[0](owner)
@@ -122,6 +122,7 @@ class Brokers:
             (lambda: self.close(number), 3),
             (lambda: self.drop_topic(owner), 1),
             (self.world.repair_now, 3),
+            (lambda: self.spoil_copy(owner, number), 3),
         )
         self.rng.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
 
@@ -328,7 +329,7 @@ class Brokers:
         if rng.random() < 0.1:
             self.bucket.uploads[record.pair.data_key] = self.world.now_ms
             return
-        self.bucket.objects[record.pair.data_key] = Stored(owner, rng.random() < 0.9, self.world.now_ms)
+        self.bucket.objects[record.pair.data_key] = Stored(owner, rng.random() < 0.95, self.world.now_ms)
         if rng.random() < 0.1:
             return
         self.bucket.objects[record.pair.index_key] = Stored(owner, True, self.world.now_ms)
@@ -354,6 +355,13 @@ class Brokers:
         """An object is lost or truncated."""
         if self.bucket.objects:
             self.bucket.spoil(self.rng.choice(list(self.bucket.objects)))
+
+    def spoil_copy(self, owner: str, number: int) -> None:
+        """The data of one copy are lost or truncated."""
+        node = self.nodes.get(owner)
+        listed = node.ledgers.get(number) if node else None
+        if listed and listed.copy:
+            self.bucket.spoil(listed.copy.pair.data_key)
 
     def copies(self) -> Iterator[tuple[str, int, OffloadRecord]]:
         """The records of all copies, with the owner whose node has them."""

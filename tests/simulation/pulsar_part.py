@@ -21,7 +21,7 @@ from trueup.streams.config.live import LiveSection
 CALM = 12
 """Hours until all work must be done."""
 HOUR_MS = 3_600_000
-GRACE_S = 20.0
+GRACE_S = 6.0
 
 
 @dataclass
@@ -59,6 +59,7 @@ class PulsarPart(Part):
     """Topics that create, offload and forget ledgers, and the tiers that brokers read first."""
 
     name = "pulsar"
+    rounds = 3
 
     def __init__(self, around: Surroundings, parts: PulsarParts) -> None:
         super().__init__(around)
@@ -142,10 +143,8 @@ class PulsarPart(Part):
         """The copy of a ledger is damaged just before the ledger is deleted."""
         streams = self.streams
         for deletion in streams.deleting.reconciler.deletions.values() if streams else ():
-            node = self.brokers.nodes.get(deletion.owner)
-            listed = node.ledgers.get(deletion.ledger) if node else None
-            if deletion.stage is DeletionStage.MARKED and listed and listed.copy and self.rng.random() < 0.2:
-                self.brokers.bucket.spoil(listed.copy.pair.data_key)
+            if deletion.stage is DeletionStage.MARKED and self.rng.random() < 0.04:
+                self.brokers.spoil_copy(deletion.owner, deletion.ledger)
 
     def _operate(self) -> None:
         """An operator changes settings, and approves what waits."""

@@ -127,7 +127,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         """Raises `Violation`."""
-        for _ in range(self.rng.randint(15, 40)):
+        for _ in range(self.rng.randint(15, 40) * max(part.rounds for part in self.parts.values())):
             for part in self.parts.values():
                 part.happen()
             self.time.stir(self.rng, self.world.now_ms)

@@ -59,6 +59,14 @@ def eager(self: PumpCopier, reads: dict[LogId, Read]) -> None:
 WRITE = PumpCopier._write
 
 
+def hasty(self: PumpCopier, track: LogTrack, read: Read, tagged: Tagged) -> None:
+    """Counts no deleted records."""
+    SETTLE(self, track, read._replace(lost=0), tagged)
+
+
+SETTLE = PumpCopier._settle
+
+
 def unstored(self: Link, copies: Iterable[Copy], must: bool = False) -> None:
     """Stores only what may be stored later."""
     SAVE(self, () if must else copies)
@@ -131,6 +139,7 @@ def test_a_live_setting_whose_deletion_is_ignored_is_caught() -> None:
     [
         (Tagging, "many", untagged, "writes"),
         (PumpCopier, "_write", eager, "before"),
+        (PumpCopier, "_settle", hasty, "deleted before"),
         (PumpCopier, "_took", unsent, "before"),
         (Link, "_save", unstored, "first offset"),
         (Link, "may_copy", unlimited, "mode"),

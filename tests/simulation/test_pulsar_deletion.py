@@ -26,6 +26,7 @@ from trueup.state.deletion.view import Leaks, OwnerBucket
 from trueup.streams.deletion import reconciler as loop
 from trueup.streams.deletion.orphan_objects import OrphanObjects
 from trueup.streams.deletion.reconciler import DeletionReconciler
+from trueup.streams.deletion.target import DeletionResult
 
 PULSAR = ("placement", "pulsar")
 pytestmark = pytest.mark.release
@@ -86,6 +87,20 @@ class Unverified(Connector):
         return True
 
 
+class VerifiedOnce(Connector):
+    """Verifies a copy at the decision only, not before the deletion."""
+
+    def check(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
+        pairs = [(deletion.ledger, self.pair(deletion)) for deletion in deletions]
+        return [
+            DeletionResult(ledger, "ready" if pair and super(VerifiedOnce, self).verified(pair) else "refused", "")
+            for ledger, pair in pairs
+        ]
+
+    def verified(self, pair: ObjectPair) -> bool:
+        return True
+
+
 class DataAlone(Connector):
     """Does not check the index object."""
 
@@ -125,6 +140,13 @@ class Amnesic(DeletionReconciler):
 
     def load(self) -> None:
         self._journal.log.bodies[self._topic].clear()  # type: ignore[attr-defined]
+
+
+class Half(DeletionReconciler):
+    """Queries only one bookie."""
+
+    def _begun(self, *given: Any) -> list[Deletion]:
+        return [deletion._replace(bookies=deletion.bookies[:1]) for deletion in super()._begun(*given)]
 
 
 class Repeating(DeletionReconciler):
@@ -221,6 +243,7 @@ DEFECTS = {
     "unread": (DeletionParts(connector=Unread), "is in use|lists no later one"),
     "trusting": (DeletionParts(connector=Trusting), "is confirmed gone and there"),
     "deaf": (DeletionParts(connector=Deaf), "is confirmed gone and there"),
+    "half": (DeletionParts(reconciler=Half), "is confirmed gone and there"),
     "late": (DeletionParts(reconciler=Late), "the journal does not say that it was ordered"),
     "amnesic": (DeletionParts(reconciler=Amnesic), "deleted and never confirmed"),
     "forgetful": (DeletionParts(reconciler=Forgetful), "the journal knows"),
@@ -231,6 +254,7 @@ DEFECTS = {
     "blind": (DeletionParts(bucket=Blind), "the view says"),
     "narrow": (DeletionParts(bucket=Narrow), "is in use by"),
     "unverified": (DeletionParts(connector=Unverified), "its copy is not whole"),
+    "verified once": (DeletionParts(connector=VerifiedOnce), "its copy is not whole"),
     "data alone": (DeletionParts(connector=DataAlone), "its copy is not whole"),
     "stale owners": (DeletionParts(owners=Stale), "object .* is in use by .* and was deleted"),
     "unasked": (DeletionParts(orphans=Unasked), "was deleted and nobody said yes"),

@@ -49,6 +49,13 @@ class Incomplete(Admin):
         return OffloadPolicy(body or None)
 
 
+class Trusting(CheckedCopies):
+    """Takes a bookie without a response for one that has the ledger."""
+
+    def _answer(self, bookie: str, holds: bool) -> CopyState:
+        return CopyState.WHOLE if self._brokers.world.up(bookie) and holds else CopyState.GONE
+
+
 class Confident(CheckedCopies):
     """Takes every copy in BookKeeper for whole."""
 
@@ -59,6 +66,7 @@ class Confident(CheckedCopies):
 DEFECTS = {
     "without approval": (under(lambda s: replace(s, mode="enforce")), "in mode observe|without an approval"),
     "impatient": (under(lambda s: replace(s, stall_looks=1)), "neither declared nor needed"),
+    "hasty": (under(lambda s: replace(s, settle_looks=1, settle_s=0.0)), "neither declared nor needed"),
     "undeclared": (under(lambda s: replace(s, declared={"t/b": "tiered-storage-first"})), "which is not declared"),
 }
 """Defective reconcilers, each with what the checkers say of it."""
@@ -75,8 +83,9 @@ def test_a_defective_reconciler_is_caught(name: str) -> None:
     [
         (PriorityParts(admin=Incomplete), "fields of .* were lost"),
         (PriorityParts(copies=Confident), "may stall|neither declared nor needed|is declared"),
+        (PriorityParts(copies=Trusting), "may stall|neither declared nor needed"),
     ],
-    ids=["incomplete", "confident"],
+    ids=["incomplete", "confident", "trusting"],
 )
 def test_a_defective_observation_is_caught(parts: PriorityParts, says: str) -> None:
     assert re.search(says, of_priorities(says, parts))

@@ -33,6 +33,10 @@ class ClusterSnapshot(NamedTuple):
     unreadable: Mapping[str, str] = {}
     """The topics that cannot be read, with the reason."""
 
+    def identity(self, topic: str, known: str) -> str:
+        """The id of a topic; ``known`` if the topic cannot be read; empty if the topic has none or does not exist."""
+        return known if topic in self.unreadable else self.ids.get(topic, "")
+
 
 class LinkFacts(NamedTuple):
     """Both clusters of a link, as they were last observed."""
@@ -105,8 +109,12 @@ class Changes(TypedDict, total=False):
 
 
 def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
-    """The present topic ids at both ends."""
-    return facts.source.ids.get(copy.source.topic, ""), facts.target.ids.get(copy.target.topic, "")
+    """The present topic ids at both ends. A topic that cannot be read counts as the one that was copied: nothing shows
+    that it was replaced."""
+    return (
+        facts.source.identity(copy.source.topic, copy.source_id),
+        facts.target.identity(copy.target.topic, copy.target_id),
+    )
 
 
 def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:

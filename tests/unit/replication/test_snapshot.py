@@ -3,7 +3,7 @@ import pytest
 from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.replication.anomalies import CopyObservation, anomalies
 from trueup.streams.replication.links.checkpoints import Copy
-from trueup.streams.replication.links.snapshot import NOTHING, ClusterSnapshot, LinkFacts, look, seen
+from trueup.streams.replication.links.snapshot import NOTHING, ClusterSnapshot, LinkFacts, ids, look, seen
 
 ORDERS = LogId("orders", 0)
 
@@ -64,3 +64,10 @@ def copied() -> Copy:
     made = at(50)
     made.take(Progress(ORDERS, ORDERS, Position(60), (Run(50, 50, 10),), copied=10), 1)
     return made
+
+
+def test_a_topic_that_cannot_be_read_counts_as_the_one_that_was_copied() -> None:
+    copy = at(90)
+    copy.source_id, copy.target_id = "east-1", "west-1"
+    hidden = ClusterSnapshot(unreadable={"orders": "not authorized"})
+    assert ids(copy, LinkFacts(ClusterSnapshot(), hidden, 1)) == ("", "west-1")

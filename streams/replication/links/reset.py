@@ -76,16 +76,23 @@ class Resetting:
         """Why the source does not have a partition; empty if it does, or if that is not known."""
         if log.topic not in self._link.snapshot.facts.source.topics:
             return f"{self._link.declared.source} does not have the topic"
-        if self._vanished(log):
-            return f"the recreated topic at {self._link.declared.source} does not have it; its position is forgotten"
-        return ""
+        if not self._vanished(log):
+            return ""
+        source = self._link.declared.source
+        if self._link.copies[log].source_id:
+            return f"the recreated topic at {source} does not have it; its position is forgotten"
+        return f"{source} does not show it; its position is forgotten, and it begins anew if it returns"
 
     def _vanished(self, log: LogId) -> bool:
-        """Whether the topic of a partition was recreated with fewer partitions. Without an id, the partition may be
-        at a broker that does not respond."""
+        """Whether the topic of a partition was recreated with fewer partitions. Without ids, the partition may be at a
+        broker that does not respond: only an operator who names it can tell."""
         facts, copy = self._link.snapshot.facts.source, self._link.copies[log]
         logs, made = facts.topics.get(log.topic, ()), facts.ids.get(log.topic, "")
-        return len(logs) > 0 and log not in logs and bool(copy.source_id and made) and made != copy.source_id
+        if not logs or log in logs:
+            return False
+        if not made and not copy.source_id:
+            return str(log) in (self._named or ())
+        return bool(copy.source_id and made) and made != copy.source_id
 
     def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import product
 from typing import Any
 
@@ -325,3 +326,16 @@ def test_the_reset_of_a_partition_that_only_its_former_topic_had_is_not_refused(
     done = follow(rig)
     assert done[-1] == "trueup link reset east-west --partition orders-1 --to earliest --yes"
     assert (rig.copies("east-west").keys(), stopped(rig)) == ({ZERO, BILLS}, {})
+
+
+@pytest.mark.parametrize(("named", "kept"), [(None, True), (["orders-1"], False)], ids=["all", "named"])
+def test_a_partition_without_an_id_that_the_source_does_not_show_is_forgotten_if_it_is_named(
+    named: list[str] | None, kept: bool
+) -> None:
+    rig = recreated_with_fewer_partitions()
+    rig.world.ids["east"] = dict.fromkeys(rig.world.ids["east"], "")
+    link = rig.watches["east-west"].link
+    link.copies[LogId("orders", 1)].source_id = ""
+    with suppress(Refused):
+        Resetting(rig.watches["east-west"], named, "earliest").begin()
+    assert (LogId("orders", 1) in link.copies) is kept

@@ -194,7 +194,8 @@ class DeletionCheckers:
         """The reported stage is correct: gone after the metadata were deleted, confirmed after no copy is left."""
         for number in self.ledgers.follow():
             asked = {*self.ledgers.confirmed[number], *self.deleted.get(number, ())}
-            left = [b for b in self.holders(number) if b in asked and self.world.bookies[b].cookie]
+            bookies = [self.world.bookies[b] for b in self.holders(number) if b in asked]
+            left = [bookie.id for bookie in bookies if bookie.cookie and not bookie.returned]
             if number in self.world.ledgers or left:
                 raise Violation(f"ledger {number} is confirmed gone and there: {left}")
         if not acting.blocked_reason and self.ledgers.records.keys() != acting.deletions.keys():

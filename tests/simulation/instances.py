@@ -160,7 +160,9 @@ class Process:
         self.election.fenced(by)
 
     def crash(self) -> None:
-        """Forget everything that is not durable."""
+        """Forget everything that is not durable. A process that ends cannot be stopped."""
+        halted, self.faults.halted = self.faults.halted, None
         for stream in self.streams.values():
             stream.close()
+        self.faults.halted = halted
         self.application, self.election = None, None

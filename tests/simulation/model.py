@@ -30,6 +30,7 @@ class Bookie:
     registered_zxid: int = 0
     begun_zxid: int = 0
     cookie: bool = True
+    returned: bool = False  # registered again, with its data, after it was decommissioned
     handles: set[int] = field(default_factory=set)
     dropped: dict[int, int] = field(default_factory=dict)
 
@@ -154,6 +155,7 @@ class World:
         bookie = self.bookies.setdefault(name, Bookie(name, rack or "", "down"))
         if process == "new":
             self._restart(bookie)
+        bookie.returned |= not bookie.cookie
         bookie.state, bookie.cookie = state, True
         bookie.registered_zxid = self.write("bookies")
         bookie.begun_zxid = bookie.begun_zxid if turned else bookie.registered_zxid

@@ -43,7 +43,7 @@ def content(cluster: SandboxCluster, writer: LedgerWriter) -> Content:
 def trueup(
     cluster: SandboxCluster, content: Content, new_root: Callable[[], Path], witness: Witness
 ) -> Iterator[Trueup]:
-    with Trueup(cluster, new_root(), placement={"mode": "enforce", "grace_s": 1.0, "min_racks": 1}) as made:
+    with Trueup(cluster, new_root(), placement={"mode": "enforce", "grace_s": 10.0, "min_racks": 1}) as made:
         made.start()
         made.wait("all to be true", lambda status: status["counts"]["true"] == 2 + 2 + DEAD)
         cluster.kill("/rack2")

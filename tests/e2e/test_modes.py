@@ -349,10 +349,12 @@ def test_a_hanging_rack_script_is_reported_and_the_last_racks_stay_in_force(
 def test_a_mass_loss_that_does_not_bind_the_auditor_is_in_the_headline_in_approve(
     trueup: Trueup, approving: None, cluster: SandboxCluster
 ) -> None:
+    trueup.set("placement.grace_s", 60)  # both bookies must be missing at one time, however long they take to end
     cluster.stop("/rack2")
     trueup.wait("the hold", lambda status: status["held"])
     result = trueup.run("status")
     cluster.start("/rack2")
+    trueup.set("placement.grace_s", 1)
     trueup.wait("its end", lambda status: not status["held"])
     assert (result.out.splitlines()[0], result.out.count(UNBOUND)) == (
         "Held by Trueup; BookKeeper's Auditor is not bound",

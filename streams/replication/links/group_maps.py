@@ -18,6 +18,7 @@ from trueup.state.replication.group_offsets import Hop, TargetWriter
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import Link
+from trueup.streams.replication.links.snapshot import differ
 
 STOPPED = "the partition is stopped"
 
@@ -163,16 +164,12 @@ def _broken(steps: Sequence[CopyStep], begin_id: str, end: LogId, end_id: str) -
     for step in steps:
         if (copy := step.copy) is None:
             return f"link {step.link} copied nothing yet"
-        if copy.excluded or _differ(begin_id, copy.source_id):
+        if copy.excluded or differ(begin_id, copy.source_id):
             return f"{STOPPED} in link {step.link}"
         begin_id = copy.target_id
         if step is steps[-1] and copy.target != end:
             return f"link {step.link} copies {copy.source} to {copy.target}"
-    return f"{STOPPED} in link {steps[-1].link}" if steps and _differ(begin_id, end_id) else ""
-
-
-def _differ(one: str, other: str) -> bool:
-    return bool(one and other) and one != other
+    return f"{STOPPED} in link {steps[-1].link}" if steps and differ(begin_id, end_id) else ""
 
 
 def _elsewhere(link: str, log: LogId, unread: LogId) -> str:

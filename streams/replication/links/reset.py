@@ -6,6 +6,7 @@ from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.recovery import may_reset
 from trueup.streams.replication.links.monitor import LinkMonitor
+from trueup.streams.replication.links.snapshot import differ
 from trueup.streams.replication.links.standing import back_of, standing
 from trueup.streams.rows import Row
 
@@ -92,7 +93,7 @@ class Resetting:
             return False
         if not made and not copy.source_id:
             return str(log) in (self._named or ())
-        return bool(copy.source_id and made) and made != copy.source_id
+        return differ(copy.source_id, made)
 
     def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {

@@ -117,6 +117,11 @@ def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
     )
 
 
+def differ(one: str, other: str) -> bool:
+    """Whether two ids are of different topics. Empty: it is not known."""
+    return bool(one and other) and one != other
+
+
 def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:
     """The input of `state.replication.anomalies.anomalies` for one partition. ``alone``: whether no other link writes
     to the target of the partition."""

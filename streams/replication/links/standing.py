@@ -9,7 +9,7 @@ from trueup.connectors.contract import LogId
 from trueup.state.replication.recovery import LogIdentity, PartitionStanding, ways
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.snapshot import LinkFacts
+from trueup.streams.replication.links.snapshot import LinkFacts, differ
 
 Ends = Mapping[LogId, tuple[int, int]]
 """First and end offset of logs."""
@@ -47,7 +47,7 @@ def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> Log
         return LogIdentity.GONE
     if copy is None:
         return LogIdentity.SAME
-    if _another(copy.source_id, facts.source.ids.get(source.topic, "")):
+    if differ(copy.source_id, facts.source.ids.get(source.topic, "")):
         return LogIdentity.OTHER
     if not 0 <= end < copy.offset:
         return LogIdentity.SAME
@@ -58,7 +58,7 @@ def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> Log
 def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFacts, end: int) -> LogIdentity:
     if copy is None:
         return LogIdentity.SAME
-    if _another(copy.target_id, facts.target.ids.get(target.topic, "")) or (copy.excluded and watch.replaced):
+    if differ(copy.target_id, facts.target.ids.get(target.topic, "")) or (copy.excluded and watch.replaced):
         return LogIdentity.OTHER
     if target.topic not in facts.target.topics:
         # The target is asked for copies of the topics that the source has now.
@@ -96,10 +96,6 @@ def _leads(watch: LinkMonitor, begin: tuple[str, str], end: tuple[str, str]) -> 
         nexts = [(link.declared.target, link.target(topic)) for link in links if link.topics([topic])]
         places += [place for place in dict.fromkeys(nexts) if place not in places]
     return end in places
-
-
-def _another(known: str, now: str) -> bool:
-    return bool(known and now and known != now)
 
 
 class OppositeLink(NamedTuple):

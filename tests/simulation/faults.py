@@ -1,6 +1,7 @@
 """The faults, their times and rates. All seams of a simulated run use one `Faults`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from random import Random
 
 from trueup.state.common.errors import Retry
@@ -60,6 +61,15 @@ class Faults:
         if self.halts and self.halted is not None and (acts or self.rng.random() < 0.03):
             self.halts = False
             self.halted()
+
+    @contextmanager
+    def unstopped(self) -> Iterator[None]:
+        """The process is not stopped in the meantime."""
+        halted, self.halted = self.halted, None
+        try:
+            yield
+        finally:
+            self.halted = halted
 
     def journal(self) -> None:
         self.seam()

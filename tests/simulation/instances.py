@@ -161,8 +161,7 @@ class Process:
 
     def crash(self) -> None:
         """Forget everything that is not durable. A process that ends cannot be stopped."""
-        halted, self.faults.halted = self.faults.halted, None
-        for stream in self.streams.values():
-            stream.close()
-        self.faults.halted = halted
+        with self.faults.unstopped():
+            for stream in self.streams.values():
+                stream.close()
         self.application, self.election = None, None

@@ -5,7 +5,7 @@ what only happens with few of them is found as well.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -78,11 +78,8 @@ class Application:
         faults = self._leader.faults
         self._leader.live.load()
         for name, stream in self.streams.items():
-            halted, faults.halted = faults.halted, faults.halted if name in self._halting else None
-            try:
+            with nullcontext() if name in self._halting else faults.unstopped():
                 stream.step()
-            finally:
-                faults.halted = halted
 
 
 class Simulation:

@@ -132,7 +132,6 @@ class DeletionCheckers:
         if ledger.unreadable or (not ledger.closed and (deletion.rule == DROPPED or self.brokers.writes(number))):
             raise Violation(f"ledger {number} was deleted while it was open or unreadable")
         self._needless(number, claim.owner)
-        self._whole = frozenset()
         self.deleted[number] = frozenset(ledger.members)
         self.world.note(f"ledger {number}: Trueup deletes it")
 
@@ -157,8 +156,8 @@ class DeletionCheckers:
     def _needless(self, number: int, owner: str) -> None:
         """Its owner reads it from a copy, or has gone on without it."""
         node = self.brokers.nodes.get(owner)
-        checked = [copy for by, ledger, copy in self.brokers.copies() if (by, ledger) == (owner, number)]
-        if any(copy.dropped and not self.bucket.whole(copy.pair) and copy.pair not in self._whole for copy in checked):
+        copy = self.brokers.copy_of(owner, number)
+        if copy and copy.dropped and not self.bucket.whole(copy.pair) and copy.pair not in self._whole:
             raise Violation(f"ledger {number} was deleted and its copy is not whole")
         dropped = node is not None and number in node.ledgers and node.ledgers[number].dropped
         if not dropped and not (node and any(other > number for other in node.ledgers)):
@@ -236,8 +235,7 @@ class DeletionCheckers:
 
     def _copied(self, number: int) -> bool:
         """Whether a ledger that counts as deleted has a complete copy."""
-        owner = self.brokers.claims[number].owner
-        copy = self.brokers.nodes[owner].ledgers[number].copy
+        copy = self.brokers.copy_of(self.brokers.claims[number].owner, number)
         return copy is not None and self.bucket.whole(copy.pair)
 
     def settled_objects(self, reconciler: DeletionReconciler) -> None:

@@ -153,9 +153,8 @@ class Connector:
 
     def pair(self, deletion: Deletion) -> ObjectPair | None:
         """The objects of the copy that the owner records."""
-        node = self.brokers.nodes.get(deletion.owner)
-        listed = node.ledgers.get(deletion.ledger) if node else None
-        return listed.copy.pair if listed and listed.copy else None
+        copy = self.brokers.copy_of(deletion.owner, deletion.ledger)
+        return copy.pair if copy else None
 
     def verified(self, pair: ObjectPair) -> bool:
         return self.brokers.bucket.whole(pair)

@@ -358,10 +358,14 @@ class Brokers:
 
     def spoil_copy(self, owner: str, number: int) -> None:
         """The data of one copy are lost or truncated."""
+        if copy := self.copy_of(owner, number):
+            self.bucket.spoil(copy.pair.data_key)
+
+    def copy_of(self, owner: str, number: int) -> OffloadRecord | None:
+        """The record of one copy in the node of an owner."""
         node = self.nodes.get(owner)
         listed = node.ledgers.get(number) if node else None
-        if listed and listed.copy:
-            self.bucket.spoil(listed.copy.pair.data_key)
+        return listed.copy if listed else None
 
     def copies(self) -> Iterator[tuple[str, int, OffloadRecord]]:
         """The records of all copies, with the owner whose node has them."""

@@ -64,6 +64,9 @@ class OffsetMapping:
     """The id of the topic here and the id of the topic there to which the maps apply. Empty: the id is unknown."""
     start: int = -1
     """The first offset of the log here. A group with a lower offset continues at this offset. -1: unknown."""
+    restored: int = 0
+    """An offset here. Records below it may have been restored by a refill. The maps do not contain their copies there,
+    which were made before the loss."""
     blocked_reason: str = ""
     """Why no map applies now. Empty if the maps apply."""
 
@@ -78,6 +81,8 @@ class OffsetMapping:
         if self.reverse:
             return self.there.backward(offset), 0
         reached = min(offset, self.there.until) if self.there.until >= 0 else offset
+        if reached < self.restored:
+            return Translation(None, f"before offset {self.restored}, the end of the refilled records"), 0
         found, behind = across(self.there, self.way, self.writers, reached)
         return found, max(offset - reached, behind)
 

@@ -96,8 +96,8 @@ def _unread(way: Sequence[Hop], offset: int) -> Translation:
         known = hop.map
         if known.begin < 0:
             return Translation(None, f"link {hop.link} copied nothing yet")
-        if offset < known.floor:
-            return Translation(None, f"before offset {known.floor}, where the map of link {hop.link} begins")
+        if offset < (first := max(known.floor, known.base)):
+            return Translation(None, f"before offset {first}, where the map of link {hop.link} begins")
         offset = _unread_in(known, offset)
     return Translation(offset)
 

@@ -22,7 +22,7 @@ PART = 4_096
 HEAD = -1
 """The part number of the record without runs."""
 ROOM = 64
-_NUMBERS = ("begin", "until", "clear", "sure", "floor", "again", "cut", "number")
+_NUMBERS = ("begin", "until", "clear", "sure", "floor", "base", "again", "cut", "number")
 LISTS = ("source", "target", "count")
 """The columns, by their names in records."""
 
@@ -73,6 +73,9 @@ class OffsetMap:
     """The source offset from which records between runs are known to be absent from the target."""
     floor: int = -1
     """The low translation of ``begin`` after older runs were pruned, otherwise -1."""
+    base: int = -1
+    """A target offset. Copies of records of an earlier log of the source may be before it, which this map does not
+    contain. -1: none are."""
     again: int = -1
     """The source offset before which records are copied a second time, from an offset on that an operator set. The
     first copies are not in the map. -1: none are, or the second copies are complete."""
@@ -291,7 +294,7 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
     first, last = head["number"] // PART, (head["number"] + head["runs"] - 1) // PART
     live = [parts[part] for part in sorted(parts) if first <= part <= last]
     runs = [run for part in live for run in zip(part["source"], part["target"], part["count"], strict=True)]
-    made = OffsetMap(**{name: head[name] for name in ("begin", "sure", "floor", "again", "cut", "number")})
+    made = OffsetMap(**{name: head[name] for name in _NUMBERS if name not in ("until", "clear")})
     return made.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
 
 

@@ -21,11 +21,13 @@ SLOW, SLOWEST = 5, 1
 """Records per second: until the groups' place is copied; and during the kills, so that they end before the refill also
 on a machine with other work."""
 GROUP, PLACE = "readers", 20
+NEXT = "next"
+"""A further link from east, which copies under other names, and its group."""
 SETTINGS = {"retention.ms": "-1", "max.message.bytes": "2097152"}
 
 
 class World:
-    """Two clusters with a topic for each path, two opposite links for each topic, and the application."""
+    """Two clusters with a topic for each path, two opposite links for each topic, another link, and the application."""
 
     def __init__(self, pair: Pair, root: Path) -> None:
         self.pair = pair
@@ -36,6 +38,8 @@ class World:
             own = {**common, "topics": [self.topics[name]], "copy": path}
             links[name] = {"source": "east", "target": "west", **own}
             links[f"{name}-back"] = {"source": "west", "target": "east", **own, "groups": [GROUP]}
+        onward = {"topics": [self.topics["whole"]], "rename": "next.{topic}", "groups": [NEXT]}
+        links[NEXT] = {"source": "east", "target": "west", **common, **onward}
         brokers = {"east": (pair.east, 0), "west": (pair.west, 1)}
         kafka = {name: {"bootstrap": broker.bootstrap, "bit": bit} for name, (broker, bit) in brokers.items()}
         self.trueup = Trueup(None, root, kafka=kafka, links=links)
@@ -149,6 +153,21 @@ def test_a_group_goes_on_with_the_record_that_it_would_have_read_next(world: Wor
     )
 
 
+@pytest.mark.usefixtures("refilled")
+def test_a_group_moves_over_the_next_link_after_it_has_read_all_refilled_records(world: World) -> None:
+    trueup, (east, west) = world.trueup, world.sites("whole")
+    answer = trueup.run("link", "reset", NEXT, "--to", "earliest", "--yes")
+    assert answer.code == 0, (answer, trueup.diagnostics())
+    commit_offset(east.bootstrap, NEXT, east.topic, 1)
+    reasons = lambda: [each["reason"] for each in world.link(NEXT)["untranslated"]]  # noqa: E731
+    trueup.until("the group to wait", lambda: any("the end of the refilled records" in why for why in reasons()))
+    moved = lambda: committed_offset(west.bootstrap, NEXT, f"next.{east.topic}")  # noqa: E731
+    before = moved()
+    commit_offset(east.bootstrap, NEXT, east.topic, end_of(east))
+    trueup.until("the group to move", lambda: moved() >= 0)
+    assert before == -1
+
+
 @pytest.mark.parametrize("name", PATHS)
 @pytest.mark.usefixtures("refilled")
 def test_the_topic_has_its_settings_again(world: World, name: str) -> None:
@@ -172,6 +191,14 @@ def level(sites: list[Site]) -> bool:
 
 def group_at(site: Site) -> int:
     return committed_offset(site.bootstrap, GROUP, site.topic)
+
+
+def end_of(site: Site) -> int:
+    """The end offset of partition 0."""
+    consumer = Consumer({"bootstrap.servers": site.bootstrap, "group.id": "look", "log_level": 0})
+    end: int = consumer.get_watermark_offsets(TopicPartition(site.topic, 0), 60)[1]
+    consumer.close()
+    return end
 
 
 def key_at(site: Site, offset: int) -> bytes | None:

@@ -19,8 +19,8 @@ from trueup.streams.journal.topic import Put, Record
 from trueup.streams.replication.topics import LINKS, OFFSETS
 
 log = logging.getLogger(__name__)
-REFILL = "refill"
-"""Key of a refill in the journal, in place of the name of a path."""
+REFILL, RESTORED = "refill", "restored"
+"""Keys of a refill in the journal: in place of the name of a path, and of `Copy.restored` beside its numbers."""
 _NOWHERE = LogId("", -1)
 
 
@@ -63,6 +63,8 @@ class Copy:
     """The refill in progress, or None."""
     refilled: bool = False
     """Whether a refill reached its end in this run and no command set the position since."""
+    restored: int = 0
+    """The target offset after the last record that a refill restored. Known after the end of the refill."""
     written: dict[int, int] = field(default_factory=dict)
     """The digest of each part of the map that is in the journal, by the number of the part."""
 
@@ -101,7 +103,7 @@ class Copy:
     def moved(self, target: LogId) -> None:
         """Restart in another target partition; progress in the former one does not apply."""
         self.target, self.position, self.map, self.last = target, Position(), OffsetMap(), None
-        self.path, self.resume_states, self.target_id, self.refilled = "", {}, "", False
+        self.path, self.resume_states, self.target_id, self.refilled, self.restored = "", {}, "", False, 0
 
     def exclude(self, why: str) -> None:
         """Exclude the partition from leases until a reset."""
@@ -114,9 +116,11 @@ class Copy:
         ``target_end``: the end offset of the target partition (-1: unknown). If the target lost acknowledged records or
         a topic was replaced, the offset map concerns logs that are gone and is cleared.
         """
-        replaced = any(old and old != new for old, new in zip((self.source_id, self.target_id), ids, strict=True))
-        if replaced or 0 <= target_end < self.copied_end:
-            self.map, self.start, self.foreign = OffsetMap(), offset, 0
+        end = self._end_of_copies(ids[1], target_end)
+        if end is None or (self.source_id and self.source_id != ids[0]):
+            self.map, self.start, self.foreign = OffsetMap(base=-1 if end is None else end), offset, 0
+        if self.refill is not None or end is None:
+            self.restored = max(end or 0, 0)
         self.map = self.map.jumped(offset)
         self.position, self.resume_states = Position(offset, chosen=True), {}
         self.reset, self.set_back, self.again_ms, self.sets = reason, True, 0, self.sets + 1
@@ -124,10 +128,21 @@ class Copy:
         self.source_id, self.target_id = ids
         self.refill, self.refilled = None, False
 
-    def anew(self, offset: int, reason: str, ids: tuple[str, str], refill: Refill | None = None) -> None:
+    def _end_of_copies(self, target_id: str, target_end: int) -> int | None:
+        """The target offset before which all earlier copies are; None: the target lost them. ``target_id``: the present
+        id of the topic. ``target_end``: see `set`."""
+        if (self.target_id and self.target_id != target_id) or 0 <= target_end < self.copied_end:
+            return None
+        return max(target_end, self.copied_end)
+
+    def anew(
+        self, offset: int, reason: str, ids: tuple[str, str], refill: Refill | None = None, target_end: int = -1
+    ) -> None:
         """Copy from this offset as if nothing had been copied, because a log was replaced or lost its records."""
+        end = None if refill is not None else self._end_of_copies(ids[1], target_end)
         self.set(offset, reason, ids)
-        self.start, self.map, self.last, self.foreign, self.refill = offset, OffsetMap(), None, 0, refill
+        self.start, self.last, self.foreign, self.refill = offset, None, 0, refill
+        self.map, self.restored = OffsetMap(base=-1 if end is None else end), 0 if end is None else self.restored
 
     def meet(self, ids: tuple[str, str]) -> None:
         """Store the topic ids of both ends that were unknown."""
@@ -167,7 +182,7 @@ class Copy:
         self.position, self.path = progress.position, progress.path or self.path
         self.resume_states[self.path] = progress.position.resume_state
         if self.refill is not None and self.offset >= self.refill.until:
-            self.refill, self.refilled = None, True
+            self.refill, self.refilled, self.restored = None, True, max(self.map.end, self.map.floor, 0)
         if progress.source_start > self.map.begin:
             self.map = self.map.prune(progress.source_start)
 
@@ -192,7 +207,8 @@ class Copy:
             yield OFFSETS, f"{base}/{number}".encode(), None
 
     def _record(self, link: str, now_ms: int) -> dict[str, object]:
-        kept = {**self.resume_states, **({REFILL: self.refill._asdict()} if self.refill is not None else {})}
+        refill = {} if self.refill is None else self.refill._asdict()
+        kept = {**self.resume_states, REFILL: {**refill, **({RESTORED: self.restored} if self.restored else {})}}
         resume_state = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
         return {
             "link": link,
@@ -291,7 +307,8 @@ def copy_of(value: Record) -> tuple[str, Copy]:
     for key, number in value["carry"].items():
         path, _, name = key.partition("/")
         resume_states[path] = {**resume_states.get(path, {}), name: number}
-    refill = resume_states.pop(REFILL, None)
+    refill = {**resume_states.pop(REFILL, {})}
+    restored = refill.pop(RESTORED, 0)
     return value["link"], Copy(
         source=log_of(value["topic"], value["partition"]),
         target=log_of(value["target_topic"], value["target_partition"]),
@@ -302,7 +319,8 @@ def copy_of(value: Record) -> tuple[str, Copy]:
         reset=value["reset"],
         source_id=value["source_id"],
         target_id=value["target_id"],
-        refill=Refill(**refill) if refill is not None else None,
+        refill=Refill(**refill) if refill else None,
+        restored=restored,
     )
 
 

@@ -39,6 +39,7 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
     every, copies, starts = list(links), _copies(link), link.snapshot.facts.source.logs
     source, target = link.declared.source, link.declared.target
     ways, writers = FeedingLinks(source, every), _writers(link, every, target, {copy.target for copy in copies})
+    feeding = _writers(link, every, source, {copy.source for copy in copies})
     found = dict[LogId, OffsetMapping]()
     for copy in copies:
         start, _ = starts.get(copy.source, (-1, -1))
@@ -46,9 +47,18 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
         if len(back) == 1 and back[0].forward:  # it brings the records of the other links, except those of the source
             others = [other for other in others if other.source == source]
         reason = STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id)
+        # The records that the opposite link restored came from the target, so its map says where they are there.
+        refills = [each for each in feeding.get(copy.source, ()) if len(back) != 1 or each.link != back[0].link]
         mapping = OffsetMapping(
-            copy.target, copy.map, _hops(back), ids=(copy.source_id, copy.target_id), start=start, blocked_reason=reason
+            copy.target,
+            copy.map,
+            _hops(back, whole=len(back) == 1 and _contains_restored(copy)),
+            ids=(copy.source_id, copy.target_id),
+            start=start,
+            restored=_restored(refills),
+            blocked_reason=reason or _refilling(refills),
         )
+        reason = mapping.blocked_reason
         found[copy.source] = mapping if reason or not others else _limited(mapping, copy, ways, others)
     return found
 
@@ -106,6 +116,22 @@ class FeedingLinks:
                     seen.add(target)
                     pending.append((target, place, way))
         return ()
+
+
+def _refilling(steps: Iterable[CopyStep]) -> str:
+    """Why no offset of a log to which these steps copy is translated; empty if none of them is a refill."""
+    links = [step.link for step in steps if step.copy is not None and step.copy.refill is not None]
+    return f"link {links[0]} refills the log" if links else ""
+
+
+def _contains_restored(copy: Copy) -> bool:
+    """Whether a link refilled a log, and its map contains all records that it restored."""
+    return copy.map.base < 0 and (copy.refill is not None or copy.restored > 0)
+
+
+def _restored(steps: Iterable[CopyStep]) -> int:
+    """The offset after the last record that one of these steps restored in a log to which they copy."""
+    return max((step.copy.restored for step in steps if step.copy is not None), default=0)
 
 
 def _copies(link: Link) -> list[Copy]:
@@ -180,6 +206,8 @@ def _forwards(steps: Sequence[CopyStep]) -> bool:
     return all(step.forward for step in steps)
 
 
-def _hops(steps: Sequence[CopyStep]) -> list[Hop]:
-    """The maps of these steps. One without a copy is never used: see `_broken`."""
-    return [Hop(step.link, step.copy.map) for step in steps if step.copy is not None]
+def _hops(steps: Sequence[CopyStep], whole: bool = False) -> list[Hop]:
+    """The maps of these steps. One without a copy is never used: see `_broken`. ``whole``: whether the map of the link
+    in question contains what the maps of these steps lack: earlier copies, which it restored."""
+    maps = [(step.link, step.copy.map) for step in steps if step.copy is not None]
+    return [Hop(link, replace(known, base=-1) if whole else known) for link, known in maps]

@@ -509,7 +509,8 @@ class Link:
             self._idle(begins)
             for source, (target, offset, refill) in begins.items():
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
-                copy.anew(offset, reason, ids(copy, self.snapshot.facts), refill)
+                end = self.snapshot.facts.target.logs.get(copy.target, (-1, -1))[1]
+                copy.anew(offset, reason, ids(copy, self.snapshot.facts), refill, end)
             self._term = uuid.uuid4().hex
             self.refilled = self._refilled()
             changed = [self.copies[source] for source in begins]

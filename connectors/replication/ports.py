@@ -267,8 +267,8 @@ class Read(NamedTuple):
     """The number of offsets up to ``next`` that the source deleted before they were read. A result with such offsets
     has no records, so that the offsets are counted once."""
     place: int = -1
-    """A number that distinguishes the last of the records from another record with the same offset. It is not negative;
-    -1: there is no such number. The next reader of the log finds it in the position (`track.PLACE`)."""
+    """A number that distinguishes the record before ``next`` from another record with the same offset. It is not
+    negative; -1: there is no such number. The next reader of the log finds it in the position (`track.PLACE`)."""
     refused: str = ""
     """Why the last of the records cannot be copied. The value of this record in ``records`` is the value that the
     source has. Empty if the record can be copied."""

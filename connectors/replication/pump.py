@@ -364,7 +364,7 @@ class PumpCopier:
             return
         track.offset = track.reached = max(track.offset, read.next)
         if read.place >= 0:
-            track.place = read.records.offsets[-1] + 1, read.place
+            track.place = read.next, read.place
         track.idle = read.idle
 
     def _refuse(self, track: LogTrack, record: Record, reason: str) -> bool:

@@ -48,6 +48,16 @@ _HINTS: Mapping[int, str] = {
 }
 
 
+class Place(NamedTuple):
+    """Where a fetch of a partition begins."""
+
+    number: int
+    """The number of the partition."""
+    offset: int
+    epoch: int = -1
+    """The leader epoch of the record before the offset; -1: unknown. Not part of `fetch_body`."""
+
+
 class Fetched(NamedTuple):
     """The response for one partition."""
 
@@ -58,6 +68,9 @@ class Fetched(NamedTuple):
     """The producer id and the first offset of each aborted transaction."""
     records: memoryview
     """Whole record batches as writable bytes. Only the last batch may be truncated."""
+    differs_from: int = -1
+    """The offset from which the leader has other records, or none, than those that were read up to the requested offset
+    (KIP-320). Then there are no records in the response. -1: no difference is known."""
 
 
 class Produced(NamedTuple):
@@ -68,14 +81,12 @@ class Produced(NamedTuple):
     """The offset of the first record of the batch."""
 
 
-def fetch_body(
-    wanted: Mapping[str, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
-) -> bytes:
-    """A request for topics' (partition, offset): at most ``each`` bytes per partition, ``whole`` in total; answered as
-    soon as there is a byte, or after ``wait_ms``. The first batch is returned whole, whatever its size."""
+def fetch_body(wanted: Mapping[str, Iterable[Place]], each: int, whole: int, wait_ms: int, isolation: int) -> bytes:
+    """A request for partitions of topics: at most ``each`` bytes per partition, ``whole`` in total; answered as soon as
+    there is a byte, or after ``wait_ms``. The first batch is returned whole, whatever its size."""
     parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, *_NO_SESSION, len(wanted))]
     for topic, places in wanted.items():
-        asked = [_FETCH_PARTITION.pack(number, _ANY_EPOCH, offset, -1, each) for number, offset in places]
+        asked = [_FETCH_PARTITION.pack(place.number, _ANY_EPOCH, place.offset, -1, each) for place in places]
         parts += (text(topic), _INT.pack(len(asked)), *asked)
     return b"".join((*parts, _INT.pack(0)))
 
@@ -150,6 +161,16 @@ def problem(code: int, doing: str) -> TrueupError:
     if kind.retriable or code in _ASK_AGAIN or code == OFFSET_OUT_OF_RANGE:
         return Retry(f"to {doing}", found, _HINTS.get(code, "check the brokers; retrying"))
     return Stop(f"to {doing}", found, _HINTS.get(code, "check the broker's log"))
+
+
+def other_records(where: str, read: int, start: int) -> Stop:
+    """The error for a partition whose leader does not have the records that were read. ``read``: the offset up to which
+    they were read; ``start``: `Fetched.differs_from`."""
+    return Stop(
+        f"the records of {where} before offset {read} as they were read",
+        f"others from offset {start} on: a leader that was elected without being in sync did not have them",
+        f"reset this partition of the link to source offset {start}, which copies the other records too",
+    )
 
 
 def text(value: str) -> bytes:

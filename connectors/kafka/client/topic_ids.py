@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
-from trueup.connectors.kafka.client.fetch_produce import Fetched, Produced, problem, records_of
+from trueup.connectors.kafka.client.fetch_produce import Fetched, Place, Produced, problem, records_of
 from trueup.connectors.kafka.protocol.varints import unsigned
 from trueup.state.common.errors import BadBytes
 
@@ -37,6 +37,9 @@ _ABORTED = struct.Struct(">qqx")
 _PRODUCE_HEAD = struct.Struct(">xxhi")
 _PRODUCED_PARTITION = struct.Struct(">ihqqq")
 _INT, _SHORT = struct.Struct(">i"), struct.Struct(">h")
+_DIVERGING, _DIVERGING_EPOCH = 0, struct.Struct(">iq")
+"""The number of the tagged field DivergingEpoch of a partition of FetchResponse, and its layout: the newest epoch of
+the leader that is not newer than the one in the request, and the end offset of this epoch."""
 _METADATA_PARTITION_BYTES = 14
 _ID_BYTES = 16
 _NO_ID = bytes(_ID_BYTES)
@@ -61,13 +64,12 @@ def plain_text_of(topic_id: bytes) -> str:
     return base64.b64encode(topic_id).decode().rstrip("=") if any(topic_id) else ""
 
 
-def fetch_by_id(
-    wanted: Mapping[bytes, Iterable[tuple[int, int]]], each: int, whole: int, wait_ms: int, isolation: int
-) -> bytes:
-    """Like `fetch_produce.fetch_body`, with topic ids."""
+def fetch_by_id(wanted: Mapping[bytes, Iterable[Place]], each: int, whole: int, wait_ms: int, isolation: int) -> bytes:
+    """Like `fetch_produce.fetch_body`, with topic ids, and with the leader epoch of the record before each offset: a
+    leader that has another one there says so (KIP-320, KIP-595)."""
     parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, 0, -1), _size(len(wanted))]
     for topic_id, places in wanted.items():
-        asked = [_FETCH_PARTITION.pack(n, _NO_EPOCH, offset, _NO_EPOCH, -1, each) for n, offset in places]
+        asked = [_FETCH_PARTITION.pack(n, _NO_EPOCH, offset, epoch, -1, each) for n, offset, epoch in places]
         parts += (topic_id, _size(len(asked)), *asked, b"\0")
     return b"".join((*parts, _size(0), _size(0), b"\0"))
 
@@ -124,8 +126,8 @@ def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, F
             aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)]
             at += _ABORTED.size * count + 4  # the preferred replica
             size, at = _count(body, at)
-            found[LogId(name, number)] = Fetched(error, end, start, aborted, records_of(body, at, size))
-            at = _tags(body, at + size)
+            records, (differs_from, at) = records_of(body, at, size), _difference(body, at + size)
+            found[LogId(name, number)] = Fetched(error, end, start, aborted, records, differs_from)
         at = _tags(body, at)
     return found
 
@@ -209,9 +211,24 @@ def _count(body: memoryview, at: int) -> tuple[int, int]:
 
 def _tags(body: memoryview, at: int) -> int:
     """Skip tagged fields."""
+    return _tagged(body, at)[1]
+
+
+def _tagged(body: memoryview, at: int) -> tuple[dict[int, int], int]:
+    """Tagged fields: where each of them begins, by its number, and where they end."""
     count, at = _varint(body, at)
+    found = dict[int, int]()
     for _ in range(min(count, len(body))):
-        _, at = _varint(body, at)
+        number, at = _varint(body, at)
         size, at = _varint(body, at)
-        at += size
-    return at
+        found[number], at = at, at + size
+    return found, at
+
+
+def _difference(body: memoryview, at: int) -> tuple[int, int]:
+    """`Fetched.differs_from` in the tagged fields of a partition, and where they end."""
+    fields, end = _tagged(body, at)
+    if _DIVERGING not in fields:
+        return -1, end
+    _epoch, offset = _DIVERGING_EPOCH.unpack_from(body, fields[_DIVERGING])
+    return max(0, offset), end

@@ -12,7 +12,7 @@ from trueup.connectors.kafka.protocol.record_batch import CONTROL, TRANSACTIONAL
 from trueup.connectors.kafka.replication.records import pending as module
 from trueup.connectors.kafka.replication.records.pending import Damaged, PendingRecords
 from trueup.connectors.replication.ports import Read
-from trueup.state.common.errors import BadBytes
+from trueup.state.common.errors import BadBytes, Stop
 
 LOG = LogId("orders", 0)
 MARKER = b"\x16\0\0\0\x08\0\0\0\0\0\0\0"
@@ -24,11 +24,13 @@ def unlinked(_producer: int) -> bytes:
     return b""
 
 
-def batch(offset: int, values: Sequence[bytes], attributes: int = 0, producer: int = -1, last: int = -1) -> bytes:
+def batch(
+    offset: int, values: Sequence[bytes], attributes: int = 0, producer: int = -1, last: int = -1, epoch: int = 0
+) -> bytes:
     made = memoryview(built([(None, value, []) for value in values]))
     last_delta = last if last >= 0 else len(values) - 1
     header = header_of(made)._replace(offset=offset, attributes=attributes, producer_id=producer, last_delta=last_delta)
-    return bytes(assemble(header, bytes(made[61:])))
+    return bytes(assemble(header._replace(leader_epoch=epoch), bytes(made[61:])))
 
 
 def control(offset: int, producer: int) -> bytes:
@@ -176,3 +178,22 @@ def test_a_record_with_an_illegal_name_is_refused_and_those_behind_it_are_fetche
     assert read.next == pending.at == 2
     pending.take(answer(whole), 2)
     assert [*pending.given(9).records.offsets] == [2]
+
+
+def test_what_is_given_has_the_leader_epoch_of_its_last_record() -> None:
+    pending = PendingRecords(LOG, 0, unlinked, 3)
+    pending.take(answer(batch(0, [b"a", b"b"], epoch=3), batch(2, [b"c"], epoch=5), end=3), 0)
+    assert (pending.epoch, [(pending.given(most).place) for most in (1, 1, 1)]) == (5, [3, 3, 5])
+
+
+def test_the_leader_epoch_of_a_marker_is_that_of_the_records_before_the_next_one() -> None:
+    pending = PendingRecords(LOG, 0, unlinked, 3)
+    pending.take(answer(control(0, 7), end=1), 0)
+    read = pending.given(9)
+    assert (read.next, read.place) == (1, 0)
+
+
+def test_other_records_before_the_next_one_stop_the_partition() -> None:
+    pending = PendingRecords(LOG, 20, unlinked, 3)
+    with pytest.raises(Stop, match="others from offset 15 on"):
+        pending.take(Fetched(0, 90, 0, (), memoryview(b""), 15), 20)

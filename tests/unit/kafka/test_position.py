@@ -3,7 +3,7 @@ from trueup.connectors.kafka.replication.batches.position import BatchPosition, 
 
 
 def test_a_place_survives_the_journal() -> None:
-    place = BatchPosition(7, {5 << 60: 3, 9: 2**31 - 1}, 40)
+    place = BatchPosition(7, {5 << 60: 3, 9: 2**31 - 1}, 40, epoch=5)
     assert BatchPosition.of(place.position(), 0) == place
 
 

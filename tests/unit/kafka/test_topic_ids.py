@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.fetch_produce import FETCH_VERSION, Fetched, Produced, fetched
+from trueup.connectors.kafka.client.fetch_produce import FETCH_VERSION, Fetched, Place, Produced, fetched
 from trueup.connectors.kafka.client.topic_ids import (
     BY_ID,
     IDS,
@@ -63,11 +63,11 @@ def test_a_fetch_is_asked_by_id() -> None:
             partition=n,
             current_leader_epoch=-1,
             fetch_offset=offset,
-            last_fetched_epoch=-1,
+            last_fetched_epoch=epoch,
             log_start_offset=-1,
             partition_max_bytes=1_000,
         )
-        for n, offset in ((0, 5), (7, 1 << 40))
+        for n, offset, epoch in ((0, 5, -1), (7, 1 << 40, 3))
     ]
     theirs = FetchRequest(
         replica_id=-1,
@@ -81,7 +81,7 @@ def test_a_fetch_is_asked_by_id() -> None:
         forgotten_topics_data=[],
         rack_id="",
     )
-    ours = fetch_by_id({ONE: [(0, 5), (7, 1 << 40)]}, 1_000, 9_000, 250, 1)
+    ours = fetch_by_id({ONE: [Place(0, 5), Place(7, 1 << 40, 3)]}, 1_000, 9_000, 250, 1)
     assert ours[1:] == encoded(theirs)
 
 
@@ -90,6 +90,30 @@ def test_a_fetch_is_answered_by_id() -> None:
     none, some = (100, 50, 2, [], b""), (0, 50, 2, [(9, 3)], b"x" * 300)
     wanted = {LogId(name, n): Fetched(*want) for name in ("one", "two") for n, want in ((0, none), (1, some))}
     assert found == wanted
+
+
+@pytest.mark.parametrize(("end", "expected"), [(17, 17), (-1, 0)], ids=["an earlier epoch", "no earlier epoch"])
+def test_a_leader_says_from_where_on_it_has_other_records(end: int, expected: int) -> None:
+    topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
+    parts = [
+        part(
+            partition_index=n,
+            error_code=0,
+            high_watermark=50,
+            last_stable_offset=40,
+            log_start_offset=2,
+            aborted_transactions=None,
+            preferred_read_replica=-1,
+            records=b"",
+            **({"diverging_epoch": part.EpochEndOffset(epoch=3, end_offset=end)} if n else {}),
+        )
+        for n in (0, 1)
+    ]
+    answer = FetchResponse(
+        throttle_time_ms=0, error_code=0, session_id=0, responses=[topic(topic_id=UUID(bytes=ONE), partitions=parts)]
+    )
+    found = fetched_by_id(memoryview(HEADER + encoded(answer)), NAMES)
+    assert [found[LogId("one", n)].differs_from for n in (0, 1)] == [-1, expected]
 
 
 @pytest.mark.parametrize("by_id", [True, False])

@@ -2,7 +2,8 @@
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -11,10 +12,11 @@ from tests.unit.descriptors import taken
 from tests.unit.kafka.test_pending import batch, values
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, problem, text
+from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, Place, problem, text
 from trueup.connectors.kafka.replication.records import reader as wire
 from trueup.connectors.kafka.replication.records.reader import WireReader
 from trueup.connectors.replication.ports import Read
+from trueup.connectors.replication.track import PLACE
 from trueup.state.common.errors import Retry, Stop
 
 LOG = LogId("orders", 0)
@@ -168,3 +170,44 @@ def test_a_damaged_batch_stops_the_log_if_it_stays_damaged(
     broker.log, broker.end = bytes(bad), 1
     monkeypatch.setattr(wire, "_PATIENCE_S", 0.1)
     assert isinstance(polled(reader).error, Stop)
+
+
+@pytest.fixture
+def epochs(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The leader epochs that the broker is asked for."""
+    asked, by_name = list[int](), wire.fetch_body
+
+    def body(wanted: Mapping[str, Iterable[Place]], *more: int) -> bytes:
+        asked.extend(place.epoch for places in wanted.values() for place in places)
+        return by_name(wanted, *more)
+
+    monkeypatch.setattr(wire, "fetch_body", body)
+    broker.log, broker.end = batch(5, [b"a", b"b"], epoch=4), 7
+    return asked
+
+
+def at_five(**resume_state: int) -> WireReader:
+    """A reader whose position is before the records of the broker."""
+    ends = (Endpoint(name, "localhost:1", bit) for bit, name in enumerate(("east", "west")))
+    made = Assignment(LOG, LogId("copy", 0), Position(5, resume_state), 0)
+    found = WireReader(Lease("link", *ends, 1, "records", (made,)))
+    found.seek({LOG: 5})
+    return found
+
+
+@pytest.mark.parametrize(("known", "expected"), [({PLACE: 3}, [3, 4]), ({}, [-1, 4])])
+def test_a_fetch_has_the_leader_epoch_of_the_records_before_it(
+    epochs: list[int], known: dict[str, int], expected: list[int]
+) -> None:
+    with closing(at_five(**known)) as reader:
+        read = polled(reader)
+    assert (epochs, read.place) == (expected, 4)
+
+
+def test_a_leader_that_may_not_know_the_epoch_is_asked_without_it(broker: Broker, epochs: list[int]) -> None:
+    broker.errors = [OFFSET_OUT_OF_RANGE]
+    with closing(at_five(**{PLACE: 3})) as reader:
+        assert isinstance(polled(reader).error, Retry)
+        reader.seek({LOG: 5})
+        polled(reader)
+    assert epochs == [3, -1, 4]

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple
 
 from trueup.connectors.contract import Assignment, Lease, Progress, Run
-from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.client.fetch_produce import Fetched, other_records
 from trueup.connectors.kafka.client.topic_ids import id_of
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.record_batch import (
@@ -38,13 +38,15 @@ _REREADS = 3
 class SentBatch:
     """A batch in flight, or one that the target has. ``count``: next sequence number of its producer after it;
     ``following``: source offset after it and after everything that was skipped behind it; ``removed``: number of
-    offsets before that without a record, which uncounted records at the target may have."""
+    offsets before that without a record, which uncounted records at the target may have; ``epoch``: leader epoch of the
+    records before ``following``."""
 
     __slots__ = (
         "batch",
         "count",
         "done",
         "dropped",
+        "epoch",
         "first_ms",
         "following",
         "found",
@@ -62,7 +64,7 @@ class SentBatch:
         self.source, self.following, self.records = header.offset, header.following, header.records
         self.first_ms, self.size, self.batch, self.stretches = header.first_ms, len(batch), batch, stretches
         self.producer = self.count = self.dropped = self.removed = 0
-        self.target, self.done, self.skipped = -1, False, False
+        self.target, self.done, self.skipped, self.epoch = -1, False, False, header.leader_epoch
         self.found: list[Run] = []
 
     def runs(self) -> list[Run]:
@@ -97,7 +99,7 @@ class Track:
         self.source_id, self.target_id = id_of(assignment.source_id), id_of(assignment.target_id)
         self.place = BatchPosition.of(assignment.position, assignment.start)
         self.begun = assignment.position.offset >= 0
-        self.reached = self.place.offset
+        self.reached, self.epoch = self.place.offset, self.place.epoch
         self.queue: deque[SentBatch] = deque()
         self.queued = self.flying = 0
         self.source_start = self.source_end = self.target_end = -1
@@ -152,7 +154,7 @@ class Track:
         self.queue.clear()
         self._pending.clear()
         self.queued = 0
-        self.reached, self._counts = self.place.offset, dict(self.place.counts)
+        self.reached, self.epoch, self._counts = self.place.offset, self.place.epoch, dict(self.place.counts)
         self._last, self._own, self._floor = dict(resume_point.last), resume_point.own, resume_point.floor
         self._seen, self._fetched = -1, False
         self._known, self._alone, self._whole = set(resume_point.known), False, resume_point.whole
@@ -171,11 +173,14 @@ class Track:
         self.source_start, self.source_end = answer.start, answer.end
         if asked != self.reached:
             return
+        if answer.differs_from >= 0:
+            raise other_records(self._where, asked, answer.differs_from)
         self._fetched = True
         aborted = Aborted(answer.aborted)
         for header, batch in walk(answer.records):
             if header.following > self.reached:
                 self._check(header, batch)
+                self.epoch = header.leader_epoch
                 self._removed += max(0, header.offset - self.reached) + header.last_delta + 1 - header.records
                 self._take(header, batch, aborted)
                 self.reached = header.following
@@ -265,7 +270,7 @@ class Track:
         if self.begun:
             self.lost += start - self.reached
         self._removed += start - self.reached
-        self.reached = start
+        self.reached, self.epoch = start, -1
         self._pass(start, 0)
 
     def progress(self, now_ms: int, status: PartitionStatus) -> Progress:
@@ -460,16 +465,18 @@ class Track:
         """Mark the source up to here as needing no writes, once everything before it is done."""
         if self._pending:
             self._pending[-1].following, self._pending[-1].removed = offset, self._removed
+            self._pending[-1].epoch = self.epoch
             self._pending[-1].dropped += dropped
         else:
             self.place.offset, self._passed = offset, 0 if self._counted else self._removed
+            self.place.epoch = self.epoch
             self._dropped += dropped
 
     def _settle(self) -> None:
         place, pending = self.place, self._pending
         while pending and pending[0].done:
             entry = pending.popleft()
-            place.offset, self.begun = entry.following, True
+            place.offset, place.epoch, self.begun = entry.following, entry.epoch, True
             place.counts[entry.producer] = entry.count
             self._passed = 0 if self._counted else entry.removed
             self._dropped += entry.dropped

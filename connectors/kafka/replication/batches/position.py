@@ -7,7 +7,7 @@ from typing import Self
 
 from trueup.connectors.contract import Position, ResumeState
 
-_FLOOR, _ID = "target", "id:"
+_FLOOR, _EPOCH, _ID = "target", "epoch", "id:"
 
 
 @dataclass(slots=True)
@@ -22,6 +22,8 @@ class BatchPosition:
     chosen: bool = False
     """Whether an operator or another copy path set the offset. Everything of this copy at the target then counts as
     done."""
+    epoch: int = -1
+    """The leader epoch of the source records before the offset. -1: unknown."""
 
     @classmethod
     def of(cls, position: Position, start: int) -> Self:
@@ -31,12 +33,14 @@ class BatchPosition:
         counts = {int(key.removeprefix(_ID), 16): n for key, n in resume_state.items() if key.startswith(_ID)}
         offset = position.offset if position.offset >= 0 else start
         chosen = position.chosen or (position.offset >= 0 and _FLOOR not in resume_state)
-        return cls(offset, counts, resume_state.get(_FLOOR, -1), chosen)
+        epoch = -1 if chosen else resume_state.get(_EPOCH, -1)
+        return cls(offset, counts, resume_state.get(_FLOOR, -1), chosen, epoch)
 
     def position(self) -> Position:
         """The form for the journal. A chosen position remains chosen until the target was read."""
         ids = {f"{_ID}{producer:x}": count for producer, count in sorted(self.counts.items())}
-        return Position(self.offset, {_FLOOR: self.floor, **ids}, self.chosen)
+        epoch = {_EPOCH: self.epoch} if self.epoch >= 0 else {}
+        return Position(self.offset, {_FLOOR: self.floor, **epoch, **ids}, self.chosen)
 
     def ahead(self, last: Mapping[int, int]) -> dict[int, int]:
         """The last sequence numbers at the target, by producer id, that are beyond the counted ones."""

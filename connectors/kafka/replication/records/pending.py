@@ -3,7 +3,7 @@
 from collections import deque
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.fetch_produce import Fetched
+from trueup.connectors.kafka.client.fetch_produce import Fetched, other_records
 from trueup.connectors.kafka.protocol.aborted import Aborted
 from trueup.connectors.kafka.protocol.compression import opened
 from trueup.connectors.kafka.protocol.record_batch import CODEC, CONTROL, HEADER_BYTES, BatchHeader, sound, walk
@@ -25,13 +25,20 @@ class Damaged(Retry):
 class PendingRecords:
     """The batches of one partition between its leader and the pump. ``at``: the offset of the next fetch. ``wanted``:
     the next offset to give; records before it were given, or do not exist. ``idle``: whether the leader had no further
-    records. ``texts``: the function that returns the path of the records of a batch."""
+    records. ``texts``: the function that returns the path of the records of a batch. ``epoch``: the leader epoch of the
+    records before the next fetch, -1: unknown."""
 
-    def __init__(self, log: LogId, at: int, texts: Texts) -> None:
+    def __init__(self, log: LogId, at: int, texts: Texts, epoch: int = -1) -> None:
         self._log, self.at, self.wanted, self.idle, self._texts = log, at, at, False, texts
         self._batches = deque[tuple[BatchHeader, memoryview]]()
         self._rows, self._refused, self._foreign_tags = Columns(), "", 0
         self._told, self._bounds = False, Bounds(-1, -1)
+        self._epochs = deque([(at, epoch)])
+
+    @property
+    def epoch(self) -> int:
+        """See the class."""
+        return self._epochs[-1][1]
 
     @property
     def empty(self) -> bool:
@@ -47,6 +54,8 @@ class PendingRecords:
         """Take the response to a fetch from offset ``at``. Raises `BadBytes` and `Damaged`."""
         if at != self.at:
             return
+        if answer.differs_from >= 0:
+            raise other_records(str(self._log), at, answer.differs_from)
         aborted, self._bounds = Aborted(answer.aborted), Bounds(answer.start, answer.end)
         for header, batch in walk(answer.records):
             if header.following <= self.at:
@@ -59,6 +68,8 @@ class PendingRecords:
             if not _is_skipped(header, batch, aborted):
                 self._batches.append((header, batch))
             self.at = header.following
+            if header.leader_epoch != self.epoch:
+                self._epochs.append((header.offset + 1, header.leader_epoch))
         self.idle = self.at >= answer.end or self.at == at
 
     def given(self, most: int) -> Read:
@@ -73,9 +84,16 @@ class PendingRecords:
         if refused:  # the records behind it are fetched again
             self.wanted = self.at = now.offsets[-1] + 1
             self._batches.clear()
+            self._epochs = deque([(self.at, self._place())])
         self._told = self.idle and self.empty
         foreign, self._foreign_tags = self._foreign_tags, 0
-        return Read(now, self.wanted, self._told, refused=refused, bounds=self._bounds, foreign_tags=foreign)
+        return Read(now, self.wanted, self._told, None, 0, self._place(), refused, self._bounds, foreign)
+
+    def _place(self) -> int:
+        """The leader epoch of the records before the next one to give."""
+        while len(self._epochs) > 1 and self._epochs[1][0] <= self.wanted:
+            self._epochs.popleft()
+        return self._epochs[0][1]
 
     def _first(self) -> int:
         """The offset from which batches are not decoded yet."""

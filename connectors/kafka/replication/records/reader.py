@@ -15,6 +15,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
     FETCH_VERSION,
     OFFSET_OUT_OF_RANGE,
     Fetched,
+    Place,
     UnknownTopic,
     fetch_body,
     fetched,
@@ -28,6 +29,7 @@ from trueup.connectors.kafka.replication.tags import Paths
 from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
+from trueup.connectors.replication.track import PLACE
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 
@@ -50,6 +52,11 @@ class WireReader:
         self._identity, self._texts = Identity(self._client, self._meant), Paths(lease).text
         self._fetches: dict[int, _Fetch] = {}
         self._logs: dict[LogId, _Log] = {}
+        self._epochs = {
+            a.source: (a.position.offset, a.position.resume_state[PLACE])
+            for a in lease.assignments
+            if PLACE in a.position.resume_state
+        }
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -68,9 +75,16 @@ class WireReader:
     def seek(self, places: Mapping[LogId, int]) -> None:
         """Read these partitions from these offsets. Responses in flight are ignored for those that move."""
         self._logs = {
-            log: self._logs[log] if log in self._logs and self._logs[log].stands(at) else _Log(log, at, self._texts)
+            log: self._logs[log]
+            if log in self._logs and self._logs[log].stands(at)
+            else _Log(log, at, self._texts, self._epoch(log, at))
             for log, at in places.items()
         }
+
+    def _epoch(self, log: LogId, at: int) -> int:
+        """The leader epoch of the records before an offset, -1: unknown."""
+        known, epoch = self._epochs.get(log, (-1, -1))
+        return epoch if known == at else -1
 
     def poll(self, most: int, wait_s: float) -> dict[LogId, Read]:
         """The next records: those that arrived, or the first within this time."""
@@ -93,9 +107,11 @@ class WireReader:
         if log.failed is not None:
             return Read(Columns(), -1, error=log.failed)
         try:
-            return log.pending.given(most)
+            read = log.pending.given(most)
         except BadBytes as error:
             return Read(Columns(), -1, error=Stop(f"records of {log.id}", str(error), "read it with another client"))
+        self._epochs[log.id] = read.next, read.place
+        return read
 
     def _ask(self) -> None:
         """Fetch from each leader without a request in flight."""
@@ -151,6 +167,8 @@ class WireReader:
             log.pending.take(answer, at)
             log.well()
         except TrueupError as error:
+            if answer.error == OFFSET_OUT_OF_RANGE:  # also that of a leader without this epoch
+                self._epochs.pop(log.id, None)
             log.fail(error, answer.error == OFFSET_OUT_OF_RANGE)
 
     def _lead(self, logs: Sequence["_Log"]) -> None:
@@ -196,8 +214,8 @@ class WireReader:
 class _Log:
     """A partition that is read. ``node``: its leader, None until it is found. ``failed``: the error to report."""
 
-    def __init__(self, log: LogId, at: int, texts: Texts) -> None:
-        self.id, self.topic_id, self.pending = log, b"", PendingRecords(log, at, texts)
+    def __init__(self, log: LogId, at: int, texts: Texts, epoch: int) -> None:
+        self.id, self.topic_id, self.pending = log, b"", PendingRecords(log, at, texts, epoch)
         self.node: int | None = None
         self.failed: TrueupError | None = None
         self.failures, self.not_before, self._since_s = 0, 0.0, 0.0
@@ -236,9 +254,10 @@ class _Fetch:
         logs = [*logs[first:], *logs[:first]]
         by_id = all(log.topic_id for log in logs) and self.connection.takes(FETCH, BY_ID)
         self._names = {log.topic_id: log.id.topic for log in logs} if by_id else {}
-        places: dict[bytes | str, list[tuple[int, int]]] = {}
+        places: dict[bytes | str, list[Place]] = {}
         for log in logs:
-            places.setdefault(log.topic_id if by_id else log.id.topic, []).append((log.id.number, log.pending.at))
+            place = Place(log.id.number, log.pending.at, log.pending.epoch)
+            places.setdefault(log.topic_id if by_id else log.id.topic, []).append(place)
         if by_id:
             self.connection.send(FETCH, BY_ID, fetch_by_id(places, *sizes))  # type: ignore[arg-type]
         else:

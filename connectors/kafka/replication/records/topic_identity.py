@@ -12,7 +12,14 @@ from collections.abc import Iterable, Mapping
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.cluster import KafkaClient
 from trueup.connectors.kafka.client.connection import BrokerConnection
-from trueup.connectors.kafka.client.fetch_produce import FETCH, OFFSET_OUT_OF_RANGE, UNCOMMITTED, UnknownTopic, problem
+from trueup.connectors.kafka.client.fetch_produce import (
+    FETCH,
+    OFFSET_OUT_OF_RANGE,
+    UNCOMMITTED,
+    Place,
+    UnknownTopic,
+    problem,
+)
 from trueup.connectors.kafka.client.topic_ids import BY_ID, NOWHERE, SURE_S, fetch_by_id, fetched_by_id
 from trueup.state.common.errors import Retry, Stop, TrueupError
 
@@ -79,7 +86,7 @@ class Identity:
             try:
                 connection = self._cluster.asking(node)
                 if connection.takes(FETCH, BY_ID):
-                    places = {self._meant[name]: [(number, NOWHERE) for number in topics[name]] for name in topics}
+                    places = {self._meant[name]: [Place(number, NOWHERE) for number in topics[name]] for name in topics}
                     connection.send(FETCH, BY_ID, fetch_by_id(places, 1, 1, 0, UNCOMMITTED))
                     asked.append((node, connection))
                 else:

@@ -109,15 +109,17 @@ class Copy:
         """Exclude the partition from leases until a reset."""
         self.error, self.stopped, self.excluded = why, True, True
 
-    def set(self, offset: int, reason: str, ids: tuple[str, str] = ("", ""), target_end: int = -1) -> None:
+    def set(self, offset: int, reason: str, ids: tuple[str, str] = ("", ""), ends: tuple[int, int] = (-1, -1)) -> None:
         """Continue at an offset that an operator set, between the topics with these ids (empty: the topic does not
         exist or has no id).
 
-        ``target_end``: the end offset of the target partition (-1: unknown). If the target lost acknowledged records or
-        a topic was replaced, the offset map concerns logs that are gone and is cleared.
+        ``ends``: the end offsets of both partitions (-1: unknown). If a topic was replaced, if the target lost
+        acknowledged records, or if a source without ids lost copied ones, the offset map concerns logs that are gone
+        and begins again.
         """
-        end = self._end_of_copies(ids[1], target_end)
-        if end is None or (self.source_id and self.source_id != ids[0]):
+        end = self._end_of_copies(ids[1], ends[1])
+        other = self.source_id != ids[0] if self.source_id else not ids[0] and 0 <= ends[0] < self.position.offset
+        if other or end is None:
             self.map, self.start, self.foreign = OffsetMap(base=-1 if end is None else end), offset, 0
         if self.refill is not None or end is None:
             self.restored = max(end or 0, 0)
@@ -130,7 +132,7 @@ class Copy:
 
     def _end_of_copies(self, target_id: str, target_end: int) -> int | None:
         """The target offset before which all earlier copies are; None: the target lost them. ``target_id``: the present
-        id of the topic. ``target_end``: see `set`."""
+        id of the topic. ``target_end``: the present end of the partition; -1: unknown."""
         if (self.target_id and self.target_id != target_id) or 0 <= target_end < self.copied_end:
             return None
         return max(target_end, self.copied_end)

@@ -467,7 +467,8 @@ class Link:
             for source, offset in offsets.items():
                 copy, now = self.copies[source], ids(self.copies[source], facts)
                 anew |= {source.topic} if now[0] != copy.source_id else set()
-                copy.set(offset, reason, now, facts.target.logs.get(copy.target, (-1, -1))[1])
+                ends = facts.source.logs.get(source, (-1, -1))[1], facts.target.logs.get(copy.target, (-1, -1))[1]
+                copy.set(offset, reason, now, ends)
             # A recreated topic is compared from now on.
             self.update(compared=self.snapshot.compared - anew)
             # No copier of the present term may continue at its old position.

@@ -8,7 +8,10 @@ import pytest
 
 from tests.replication.links import LOG, copied
 from tests.unit.replication.test_refill import ZERO, Rig
+from trueup.connectors.contract import Position
+from trueup.state.replication.offset_map import OffsetMap
 from trueup.state.replication.provenance import Refill
+from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.group_maps import mappings
 
 LACKS = "before offset 6, the end of the refilled records"
@@ -106,6 +109,19 @@ def test_a_map_that_begins_anew_knows_where_the_earlier_copies_end(rig: Rig, nam
     if name == "east-south":
         rig.reset(name, "earliest")
     assert rig.copies(name)[ZERO].map.base == 500
+
+
+@pytest.mark.parametrize(
+    ("source_id", "end", "expected"),
+    [("", 3, (0, 20)), ("", 10, (1, -1)), ("t", 3, (1, -1))],
+    ids=["lost without an id", "nothing lost", "shorter with the same id"],
+)
+def test_the_map_of_a_source_without_ids_that_lost_copied_records_begins_again(
+    source_id: str, end: int, expected: tuple[int, int]
+) -> None:
+    copy = Copy(LOG, LOG, 0, Position(10), OffsetMap().extend([(0, 0, 10)], 10, 0), source_id=source_id)
+    copy.set(0, "earliest", (source_id, ""), (end, 20))
+    assert (len(copy.map), copy.map.base) == expected
 
 
 def test_a_map_of_a_target_that_lost_the_earlier_copies_has_none(rig: Rig) -> None:

@@ -149,6 +149,8 @@ class Checkers:
         self.published = Attendance()
         self.writable: frozenset[str] = frozenset()
         self.was_writable: set[str] = set()
+        self.named: set[str] = set()
+        """Bookies that a ledger named before a list had them. Their grace begins then, until a list has them."""
         self.clock_ms = 0
         self.blind = True
         self.approved: dict[int, int] = {}
@@ -185,6 +187,7 @@ class Checkers:
         self.was_writable |= {s.bookie for s in sightings if not s.registered} - self.attendance.last.keys()
         self.attendance.see(sightings, self.clock_ms)
         listed = {s.bookie: s.registered for s in sightings if s.registered}
+        self.named -= listed.keys()
         self.writable = frozenset(b for b, how in listed.items() if how == "writable")
         self.was_writable = (self.was_writable - set(listed)) | self.writable
         self.attendance.judge(self.policy, self.clock_ms)
@@ -196,6 +199,7 @@ class Checkers:
     def folded(self, arrived: Iterable[tuple[int, int, frozenset[str]]]) -> None:
         """Newest rows (ledger, mzxid, members) of one batch: the members that were observably dropped."""
         for ledger, mzxid, members in arrived:
+            self.named |= members - self.attendance.last.keys()
             before, were = self.newest.get(ledger, (-1, frozenset()))
             if mzxid > before:
                 self.newest[ledger] = mzxid, members
@@ -324,7 +328,8 @@ class Checkers:
     def _may(self, number: int, mzxid: int) -> frozenset[Verdict]:
         """Possible verdicts of a ledger; all of them if the captured version or the list of bookies is outdated."""
         ledger = self.world.ledgers.get(number)
-        if ledger is None or ledger.mzxid != mzxid or not ledger.members <= self.attendance.last.keys():
+        known = self.attendance.last.keys() - self.named
+        if ledger is None or ledger.mzxid != mzxid or not ledger.members <= known:
             return frozenset(Verdict)
         return frozenset(self.bounds(ledger))
 

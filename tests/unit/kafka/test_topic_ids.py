@@ -92,52 +92,33 @@ def test_a_fetch_is_answered_by_id() -> None:
     assert found == wanted
 
 
+def answer_of(*parts: dict[str, object]) -> FetchResponse:
+    """The response for partitions of a topic."""
+    topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
+    common = {
+        "error_code": 0,
+        "high_watermark": 50,
+        "last_stable_offset": 40,
+        "log_start_offset": 2,
+        "aborted_transactions": None,
+        "preferred_read_replica": -1,
+    }
+    made = [part(partition_index=number, **common, **own) for number, own in enumerate(parts)]
+    one = topic(topic="one", topic_id=UUID(bytes=ONE), partitions=made)
+    return FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[one])
+
+
 @pytest.mark.parametrize(("end", "expected"), [(17, 17), (-1, 0)], ids=["an earlier epoch", "no earlier epoch"])
 def test_a_leader_says_from_where_on_it_has_other_records(end: int, expected: int) -> None:
-    topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
-    parts = [
-        part(
-            partition_index=n,
-            error_code=0,
-            high_watermark=50,
-            last_stable_offset=40,
-            log_start_offset=2,
-            aborted_transactions=None,
-            preferred_read_replica=-1,
-            records=b"",
-            **({"diverging_epoch": part.EpochEndOffset(epoch=3, end_offset=end)} if n else {}),
-        )
-        for n in (0, 1)
-    ]
-    answer = FetchResponse(
-        throttle_time_ms=0, error_code=0, session_id=0, responses=[topic(topic_id=UUID(bytes=ONE), partitions=parts)]
-    )
+    differs = FetchResponse.FetchableTopicResponse.PartitionData.EpochEndOffset(epoch=3, end_offset=end)
+    answer = answer_of({"records": b""}, {"records": b"", "diverging_epoch": differs})
     found = fetched_by_id(memoryview(HEADER + encoded(answer)), NAMES)
     assert [found[LogId("one", n)].differs_from for n in (0, 1)] == [-1, expected]
 
 
 @pytest.mark.parametrize("by_id", [True, False])
 def test_a_small_part_of_a_response_does_not_keep_the_rest_in_memory(by_id: bool) -> None:
-    topic, part = FetchResponse.FetchableTopicResponse, FetchResponse.FetchableTopicResponse.PartitionData
-    parts = [
-        part(
-            partition_index=n,
-            error_code=0,
-            high_watermark=50,
-            last_stable_offset=40,
-            log_start_offset=2,
-            aborted_transactions=None,
-            preferred_read_replica=-1,
-            records=b"x" * size,
-        )
-        for n, size in ((0, 100), (1, 1 << 20))
-    ]
-    answer = FetchResponse(
-        throttle_time_ms=0,
-        error_code=0,
-        session_id=0,
-        responses=[topic(topic="one", topic_id=UUID(bytes=ONE), partitions=parts)],
-    )
+    answer = answer_of({"records": b"x" * 100}, {"records": b"x" * (1 << 20)})
     body = memoryview(bytearray(HEADER + encoded(answer) if by_id else encoded(answer, FETCH_VERSION)))
     found = fetched_by_id(body, NAMES) if by_id else fetched(body)
     views = [found[LogId("one", n)].records.obj is body.obj for n in (0, 1)]

@@ -120,15 +120,21 @@ class Copy:
         end = self._end_of_copies(ids[1], ends[1])
         other = self.source_id != ids[0] if self.source_id else not ids[0] and 0 <= ends[0] < self.position.offset
         if other or end is None:
-            self.map, self.start, self.foreign = OffsetMap(base=-1 if end is None else end), offset, 0
-        if self.refill is not None or end is None:
-            self.restored = max(end or 0, 0)
+            self._clear(offset, end)
+        if self.refill is not None and end is not None:
+            self.restored = max(end, 0)
         self.map = self.map.jumped(offset)
         self.position, self.resume_states = Position(offset, chosen=True), {}
         self.reset, self.set_back, self.again_ms, self.sets = reason, True, 0, self.sets + 1
         self.error, self.stopped, self.excluded, self.placed = "", False, False, True
         self.source_id, self.target_id = ids
         self.refill, self.refilled = None, False
+
+    def _clear(self, offset: int, end: int | None) -> None:
+        """Clear what is known of the copies. ``offset``: where the next ones begin; ``end``: see `_end_of_copies`."""
+        self.map, self.start, self.foreign = OffsetMap(base=-1 if end is None else end), offset, 0
+        if end is None:
+            self.restored = 0
 
     def _end_of_copies(self, target_id: str, target_end: int) -> int | None:
         """The target offset before which all earlier copies are; None: the target lost them. ``target_id``: the present
@@ -138,13 +144,19 @@ class Copy:
         return max(target_end, self.copied_end)
 
     def anew(
-        self, offset: int, reason: str, ids: tuple[str, str], refill: Refill | None = None, target_end: int = -1
+        self,
+        offset: int,
+        reason: str,
+        ids: tuple[str, str],
+        refill: Refill | None = None,
+        ends: tuple[int, int] = (-1, -1),
     ) -> None:
-        """Copy from this offset as if nothing had been copied, because a log was replaced or lost its records."""
-        end = None if refill is not None else self._end_of_copies(ids[1], target_end)
+        """Copy from this offset as if nothing had been copied, because a log was replaced or lost its records.
+        ``ends``: see `set`."""
+        end = None if refill is not None else self._end_of_copies(ids[1], ends[1])
         self.set(offset, reason, ids)
-        self.start, self.last, self.foreign, self.refill = offset, None, 0, refill
-        self.map, self.restored = OffsetMap(base=-1 if end is None else end), 0 if end is None else self.restored
+        self._clear(offset, end)
+        self.last, self.refill = None, refill
 
     def meet(self, ids: tuple[str, str]) -> None:
         """Store the topic ids of both ends that were unknown."""

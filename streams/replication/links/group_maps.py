@@ -46,9 +46,10 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
         back, others = ways.of(target, copy.target, copy.source), writers.get(copy.target, ())
         if len(back) == 1 and back[0].forward:  # it brings the records of the other links, except those of the source
             others = [other for other in others if other.source == source]
-        reason = STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id)
         # The records that the opposite link restored came from the target, so its map says where they are there.
         refills = [each for each in feeding.get(copy.source, ()) if len(back) != 1 or each.link != back[0].link]
+        broken = STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id)
+        reason = broken or _refilling(refills)
         mapping = OffsetMapping(
             copy.target,
             copy.map,
@@ -56,9 +57,8 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
             ids=(copy.source_id, copy.target_id),
             start=start,
             restored=_restored(refills),
-            blocked_reason=reason or _refilling(refills),
+            blocked_reason=reason,
         )
-        reason = mapping.blocked_reason
         found[copy.source] = mapping if reason or not others else _limited(mapping, copy, ways, others)
     return found
 

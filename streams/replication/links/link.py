@@ -29,7 +29,7 @@ from trueup.streams.replication.clusters import connector_of
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
 from trueup.streams.replication.links.first_offsets import FirstOffset, FirstOffsets, Starts
 from trueup.streams.replication.links.orders import NO_REPORTING, LeaseRound, LinkOrders, Reporting
-from trueup.streams.replication.links.snapshot import Changes, LinkFacts, LinkSnapshot, ids, pairs
+from trueup.streams.replication.links.snapshot import Changes, LinkFacts, LinkSnapshot, ends, ids, pairs
 from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
 from trueup.streams.replication.reports import Report, ReportMessage
 
@@ -467,8 +467,7 @@ class Link:
             for source, offset in offsets.items():
                 copy, now = self.copies[source], ids(self.copies[source], facts)
                 anew |= {source.topic} if now[0] != copy.source_id else set()
-                ends = facts.source.logs.get(source, (-1, -1))[1], facts.target.logs.get(copy.target, (-1, -1))[1]
-                copy.set(offset, reason, now, ends)
+                copy.set(offset, reason, now, ends(copy, facts))
             # A recreated topic is compared from now on.
             self.update(compared=self.snapshot.compared - anew)
             # No copier of the present term may continue at its old position.
@@ -510,8 +509,8 @@ class Link:
             self._idle(begins)
             for source, (target, offset, refill) in begins.items():
                 copy = self.copies.setdefault(source, Copy(source, target, offset))
-                end = self.snapshot.facts.target.logs.get(copy.target, (-1, -1))[1]
-                copy.anew(offset, reason, ids(copy, self.snapshot.facts), refill, end)
+                facts = self.snapshot.facts
+                copy.anew(offset, reason, ids(copy, facts), refill, ends(copy, facts))
             self._term = uuid.uuid4().hex
             self.refilled = self._refilled()
             changed = [self.copies[source] for source in begins]
@@ -533,7 +532,7 @@ class Link:
         """Source offsets that are not copied yet, including gaps; -1: unknown. An upper bound after a crash, until the
         first lease: the last copier may have copied more than it reported."""
         facts = self.snapshot.facts
-        end = facts.source.logs.get(copy.source, (-1, -1))[1]
+        end, _ = ends(copy, facts)
         # While a lease runs, the source grows, and the copied part of the growth is not known.
         running = self.may_copy() and self._clock() - copy.at_ms <= self.declared.lease_s * 1000 + LATE_MS
         if copy.last is not None and running and copy.last.source_end >= 0:

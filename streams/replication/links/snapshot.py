@@ -117,6 +117,11 @@ def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
     )
 
 
+def ends(copy: Copy, facts: LinkFacts) -> tuple[int, int]:
+    """The end offsets of both partitions; -1: unknown."""
+    return facts.source.logs.get(copy.source, (-1, -1))[1], facts.target.logs.get(copy.target, (-1, -1))[1]
+
+
 def differ(one: str, other: str) -> bool:
     """Whether two ids are of different topics. Empty: it is not known."""
     return bool(one and other) and one != other
@@ -134,7 +139,7 @@ def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:
         source_start=start,
         source_end=end,
         target_id=target_id,
-        target_end=facts.target.logs.get(copy.target, (-1, -1))[1],
+        target_end=ends(copy, facts)[1],
         copied_end=copy.copied_end,
         foreign=copy.foreign,
         alone=alone,

@@ -9,7 +9,7 @@ from trueup.connectors.contract import LogId
 from trueup.state.replication.recovery import LogIdentity, PartitionStanding, ways
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.snapshot import LinkFacts, differ
+from trueup.streams.replication.links.snapshot import LinkFacts, differ, ends
 
 Ends = Mapping[LogId, tuple[int, int]]
 """First and end offset of logs."""
@@ -170,5 +170,5 @@ def _commands(watch: LinkMonitor, copy: Copy) -> Iterator[tuple[str, str]]:
 
 def _first_lost(watch: LinkMonitor, copy: Copy) -> int | None:
     """The source offset of the first record that the target lost; None: unknown."""
-    end = watch.link.snapshot.facts.target.logs.get(copy.target, (-1, -1))[1]
+    _, end = ends(copy, watch.link.snapshot.facts)
     return copy.map.backward(end).offset if end >= 0 else None

@@ -1,6 +1,6 @@
 """The state of each log during the copy: how far the target acknowledged it, and the target offsets of its records."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trueup.connectors.contract import Assignment, LogId, Position, Progress, Run
 from trueup.connectors.replication.headers import prefix_of
@@ -17,6 +17,12 @@ PLACE = "place"
 AGAIN_S, RESTS, LONGEST_S = 0.5, 10, 60.0
 """Seconds between two attempts to read a position while other logs are copied: the least, as a multiple of the time
 that the last one took in vain, and the most."""
+
+
+def places_of(assignments: Iterable[Assignment]) -> dict[LogId, tuple[int, int]]:
+    """The offset of each position that has a place, and the place."""
+    positions = ((each.source, each.position) for each in assignments)
+    return {log: (at.offset, at.resume_state[PLACE]) for log, at in positions if PLACE in at.resume_state}
 
 
 class Lane:

@@ -17,7 +17,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
     FETCH_VERSION,
     UNCOMMITTED,
     Fetched,
-    Place,
+    FetchStart,
     UnknownTopic,
     fetch_body,
     fetched,
@@ -210,9 +210,9 @@ class KafkaClient:
     ) -> dict[LogId, Fetched]:
         """The response of a broker for its partitions, from an offset of each on, with records that are not committed
         (see `fetch_body`). A broker may leave partitions out. Raises `Retry`, `Stop` and `BadBytes`."""
-        topics: dict[str, list[Place]] = {}
+        topics: dict[str, list[FetchStart]] = {}
         for partition, offset in places.items():
-            topics.setdefault(partition.topic, []).append(Place(partition.number, offset))
+            topics.setdefault(partition.topic, []).append(FetchStart(partition.number, offset))
         try:
             connection = self.asking(node)
             connection.send(FETCH, FETCH_VERSION, fetch_body(topics, each, whole, wait_ms, UNCOMMITTED))

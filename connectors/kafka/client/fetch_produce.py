@@ -48,7 +48,7 @@ _HINTS: Mapping[int, str] = {
 }
 
 
-class Place(NamedTuple):
+class FetchStart(NamedTuple):
     """Where a fetch of a partition begins."""
 
     number: int
@@ -81,7 +81,9 @@ class Produced(NamedTuple):
     """The offset of the first record of the batch."""
 
 
-def fetch_body(wanted: Mapping[str, Iterable[Place]], each: int, whole: int, wait_ms: int, isolation: int) -> bytes:
+def fetch_body(
+    wanted: Mapping[str, Iterable[FetchStart]], each: int, whole: int, wait_ms: int, isolation: int
+) -> bytes:
     """A request for partitions of topics: at most ``each`` bytes per partition, ``whole`` in total; answered as soon as
     there is a byte, or after ``wait_ms``. The first batch is returned whole, whatever its size."""
     parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, *_NO_SESSION, len(wanted))]

@@ -16,7 +16,7 @@ from typing import ParamSpec, TypeVar
 
 from trueup.connectors.contract import LogId
 from trueup.connectors.kafka.client.connection import Part
-from trueup.connectors.kafka.client.fetch_produce import Fetched, Place, Produced, problem, records_of
+from trueup.connectors.kafka.client.fetch_produce import Fetched, FetchStart, Produced, problem, records_of
 from trueup.connectors.kafka.protocol.varints import unsigned
 from trueup.state.common.errors import BadBytes
 
@@ -64,7 +64,9 @@ def plain_text_of(topic_id: bytes) -> str:
     return base64.b64encode(topic_id).decode().rstrip("=") if any(topic_id) else ""
 
 
-def fetch_by_id(wanted: Mapping[bytes, Iterable[Place]], each: int, whole: int, wait_ms: int, isolation: int) -> bytes:
+def fetch_by_id(
+    wanted: Mapping[bytes, Iterable[FetchStart]], each: int, whole: int, wait_ms: int, isolation: int
+) -> bytes:
     """Like `fetch_produce.fetch_body`, with topic ids, and with the leader epoch of the record before each offset: a
     leader that has another one there says so (KIP-320, KIP-595)."""
     parts = [_FETCH_HEAD.pack(-1, wait_ms, 1, whole, isolation, 0, -1), _size(len(wanted))]

@@ -12,7 +12,7 @@ from trueup.connectors.contract import Lease, LogId
 from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
-from trueup.connectors.replication.track import PLACE
+from trueup.connectors.replication.track import places_of
 from trueup.connectors.rocketmq.client import messages
 from trueup.connectors.rocketmq.client.connection import PendingRequest, RocketMqConnection
 from trueup.connectors.rocketmq.client.options import REPLICATOR
@@ -38,11 +38,7 @@ class RocketMqReader(RocketMqEnd):
         self._decoder = Decoder(untouched(lease), replicated, _called(lease), native(lease))
         self._open: dict[str, RocketMqConnection] = {}
         self._queues: dict[LogId, _Queue] = {}
-        self._last = {
-            a.source: _Last(a.position.offset - 1, a.position.resume_state[PLACE])
-            for a in lease.assignments
-            if PLACE in a.position.resume_state
-        }
+        self._last = {log: _Last(at - 1, place) for log, (at, place) in places_of(lease.assignments).items()}
 
     def seek(self, places: Mapping[LogId, int]) -> None:
         """Read these queues from these offsets. Pulls in flight from other offsets, or to former masters, are given

@@ -10,7 +10,7 @@ from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 from kafka.protocol.producer import ProduceRequest, ProduceResponse
 
 from trueup.connectors.contract import LogId
-from trueup.connectors.kafka.client.fetch_produce import FETCH_VERSION, Fetched, Place, Produced, fetched
+from trueup.connectors.kafka.client.fetch_produce import FETCH_VERSION, Fetched, FetchStart, Produced, fetched
 from trueup.connectors.kafka.client.topic_ids import (
     BY_ID,
     IDS,
@@ -81,7 +81,7 @@ def test_a_fetch_is_asked_by_id() -> None:
         forgotten_topics_data=[],
         rack_id="",
     )
-    ours = fetch_by_id({ONE: [Place(0, 5), Place(7, 1 << 40, 3)]}, 1_000, 9_000, 250, 1)
+    ours = fetch_by_id({ONE: [FetchStart(0, 5), FetchStart(7, 1 << 40, 3)]}, 1_000, 9_000, 250, 1)
     assert ours[1:] == encoded(theirs)
 
 

@@ -12,7 +12,7 @@ from tests.unit.descriptors import taken
 from tests.unit.kafka.test_pending import batch, values
 from trueup.connectors.contract import Assignment, Endpoint, Lease, LogId, Position
 from trueup.connectors.kafka.client.cluster import KafkaClient
-from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, Place, problem, text
+from trueup.connectors.kafka.client.fetch_produce import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC, FetchStart, problem, text
 from trueup.connectors.kafka.replication.records import reader as wire
 from trueup.connectors.kafka.replication.records.reader import WireReader
 from trueup.connectors.replication.ports import Read
@@ -76,13 +76,18 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Iterator[Broker]:
     made.end_test()
 
 
+def reader_at(position: Position, at: int) -> WireReader:
+    """A reader of a lease from this position, which reads from an offset on."""
+    ends = (Endpoint(name, "localhost:1", bit) for bit, name in enumerate(("east", "west")))
+    made = WireReader(Lease("link", *ends, 1, "records", (Assignment(LOG, LogId("copy", 0), position, 0),)))
+    made.seek({LOG: at})
+    return made
+
+
 @pytest.fixture
 def reader(broker: Broker) -> Iterator[WireReader]:
-    ends = (Endpoint(name, "localhost:1", bit) for bit, name in enumerate(("east", "west")))
-    made = WireReader(Lease("link", *ends, 1, "records", (Assignment(LOG, LogId("copy", 0), Position(), 0),)))
-    made.seek({LOG: 0})
-    yield made
-    made.close()
+    with closing(reader_at(Position(), 0)) as made:
+        yield made
 
 
 def polled(reader: WireReader) -> Read:
@@ -177,7 +182,7 @@ def epochs(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The leader epochs that the broker is asked for."""
     asked, by_name = list[int](), wire.fetch_body
 
-    def body(wanted: Mapping[str, Iterable[Place]], *more: int) -> bytes:
+    def body(wanted: Mapping[str, Iterable[FetchStart]], *more: int) -> bytes:
         asked.extend(place.epoch for places in wanted.values() for place in places)
         return by_name(wanted, *more)
 
@@ -186,27 +191,18 @@ def epochs(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def at_five(**resume_state: int) -> WireReader:
-    """A reader whose position is before the records of the broker."""
-    ends = (Endpoint(name, "localhost:1", bit) for bit, name in enumerate(("east", "west")))
-    made = Assignment(LOG, LogId("copy", 0), Position(5, resume_state), 0)
-    found = WireReader(Lease("link", *ends, 1, "records", (made,)))
-    found.seek({LOG: 5})
-    return found
-
-
 @pytest.mark.parametrize(("known", "expected"), [({PLACE: 3}, [3, 4]), ({}, [-1, 4])])
 def test_a_fetch_has_the_leader_epoch_of_the_records_before_it(
     epochs: list[int], known: dict[str, int], expected: list[int]
 ) -> None:
-    with closing(at_five(**known)) as reader:
+    with closing(reader_at(Position(5, known), 5)) as reader:
         read = polled(reader)
     assert (epochs, read.place) == (expected, 4)
 
 
 def test_a_leader_that_may_not_know_the_epoch_is_asked_without_it(broker: Broker, epochs: list[int]) -> None:
     broker.errors = [OFFSET_OUT_OF_RANGE]
-    with closing(at_five(**{PLACE: 3})) as reader:
+    with closing(reader_at(Position(5, {PLACE: 3}), 5)) as reader:
         assert isinstance(polled(reader).error, Retry)
         reader.seek({LOG: 5})
         polled(reader)

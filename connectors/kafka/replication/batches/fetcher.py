@@ -15,7 +15,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
     FETCH_VERSION,
     UNKNOWN_ID,
     Fetched,
-    Place,
+    FetchStart,
     fetch_body,
     fetched,
 )
@@ -53,11 +53,11 @@ class BrokerReader:
     def ask(self, tracks: Iterable[Track], sizes: tuple[int, int, int, int]) -> None:
         """Request the next records, with topic ids if the broker supports them. Otherwise it returns the ids after the
         records: a broker that still has the topic then returned no records of another one."""
-        by_id: dict[bytes, list[Place]] = {}
-        by_name: dict[str, list[Place]] = {}
+        by_id: dict[bytes, list[FetchStart]] = {}
+        by_name: dict[str, list[FetchStart]] = {}
         names: dict[bytes, str] = {}
         for track in tracks:
-            place = Place(track.source.number, track.reached, track.epoch)
+            place = FetchStart(track.source.number, track.reached, track.epoch)
             by_name.setdefault(track.source.topic, []).append(place)
             by_id.setdefault(track.source_id, []).append(place)
             names[track.source_id] = track.source.topic

@@ -15,7 +15,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
     FETCH_VERSION,
     OFFSET_OUT_OF_RANGE,
     Fetched,
-    Place,
+    FetchStart,
     UnknownTopic,
     fetch_body,
     fetched,
@@ -29,7 +29,7 @@ from trueup.connectors.kafka.replication.tags import Paths
 from trueup.connectors.readiness import readable
 from trueup.connectors.replication.ports import Columns, Read
 from trueup.connectors.replication.tail import Bounds
-from trueup.connectors.replication.track import PLACE
+from trueup.connectors.replication.track import places_of
 from trueup.state.common.backoff import backoff
 from trueup.state.common.errors import BadBytes, Retry, Stop, TrueupError
 
@@ -52,11 +52,7 @@ class WireReader:
         self._identity, self._texts = Identity(self._client, self._meant), Paths(lease).text
         self._fetches: dict[int, _Fetch] = {}
         self._logs: dict[LogId, _Log] = {}
-        self._epochs = {
-            a.source: (a.position.offset, a.position.resume_state[PLACE])
-            for a in lease.assignments
-            if PLACE in a.position.resume_state
-        }
+        self._epochs = places_of(lease.assignments)
 
     def cluster_id(self) -> str:
         """See `ClusterAdmin.cluster_id`."""
@@ -254,9 +250,9 @@ class _Fetch:
         logs = [*logs[first:], *logs[:first]]
         by_id = all(log.topic_id for log in logs) and self.connection.takes(FETCH, BY_ID)
         self._names = {log.topic_id: log.id.topic for log in logs} if by_id else {}
-        places: dict[bytes | str, list[Place]] = {}
+        places: dict[bytes | str, list[FetchStart]] = {}
         for log in logs:
-            place = Place(log.id.number, log.pending.at, log.pending.epoch)
+            place = FetchStart(log.id.number, log.pending.at, log.pending.epoch)
             places.setdefault(log.topic_id if by_id else log.id.topic, []).append(place)
         if by_id:
             self.connection.send(FETCH, BY_ID, fetch_by_id(places, *sizes))  # type: ignore[arg-type]

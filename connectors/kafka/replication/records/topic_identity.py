@@ -16,7 +16,7 @@ from trueup.connectors.kafka.client.fetch_produce import (
     FETCH,
     OFFSET_OUT_OF_RANGE,
     UNCOMMITTED,
-    Place,
+    FetchStart,
     UnknownTopic,
     problem,
 )
@@ -86,7 +86,9 @@ class Identity:
             try:
                 connection = self._cluster.asking(node)
                 if connection.takes(FETCH, BY_ID):
-                    places = {self._meant[name]: [Place(number, NOWHERE) for number in topics[name]] for name in topics}
+                    places = {
+                        self._meant[name]: [FetchStart(number, NOWHERE) for number in topics[name]] for name in topics
+                    }
                     connection.send(FETCH, BY_ID, fetch_by_id(places, 1, 1, 0, UNCOMMITTED))
                     asked.append((node, connection))
                 else:

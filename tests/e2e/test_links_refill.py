@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.e2e.trueup import Trueup
-from tests.replication.audit import audit, read
+from tests.replication.audit import audit, ends, read
 from tests.replication.groups import commit_offset, committed_offset
 from tests.replication.pair import Pair
 from tests.replication.writers import Site, Writers
@@ -163,7 +163,7 @@ def test_a_group_moves_over_the_next_link_after_it_has_read_all_refilled_records
     trueup.until("the group to wait", lambda: any("the end of the refilled records" in why for why in reasons()))
     moved = lambda: committed_offset(west.bootstrap, NEXT, f"next.{east.topic}")  # noqa: E731
     before = moved()
-    commit_offset(east.bootstrap, NEXT, east.topic, end_of(east))
+    commit_offset(east.bootstrap, NEXT, east.topic, ends(east)[0])
     trueup.until("the group to move", lambda: moved() >= 0)
     assert before == -1
 
@@ -191,14 +191,6 @@ def level(sites: list[Site]) -> bool:
 
 def group_at(site: Site) -> int:
     return committed_offset(site.bootstrap, GROUP, site.topic)
-
-
-def end_of(site: Site) -> int:
-    """The end offset of partition 0."""
-    consumer = Consumer({"bootstrap.servers": site.bootstrap, "group.id": "look", "log_level": 0})
-    end: int = consumer.get_watermark_offsets(TopicPartition(site.topic, 0), 60)[1]
-    consumer.close()
-    return end
 
 
 def key_at(site: Site, offset: int) -> bytes | None:

@@ -20,7 +20,7 @@ COPIES = "before offset 40, where the map of link west-east begins"
 
 @pytest.fixture
 def rig() -> Rig:
-    """West refills east, from which a link leads to south, too."""
+    """West refills east. Another link copies from east to south."""
     rig = Rig(("east-west", "west-east", "east-south"))
     rig.lose()
     return rig

@@ -73,18 +73,17 @@ def _restored(watch: LinkMonitor, target: LogId, facts: LinkFacts) -> bool:
 
 def _returned(watch: LinkMonitor, source: LogId, target: LogId, end: int) -> bool:
     """Whether a link has copied from the present target log to a cluster from which records reach the source, other
-    than directly: see `back_of`."""
+    than directly: see `back_of`. Queues of brokers do not keep the partitions apart: any log of the topic counts."""
     declared, made = watch.link.declared, watch.link.snapshot.facts.target.ids.get(target.topic, "")
     for first in watch.leaving(declared.target):
-        copy = first.link.copies.get(target)
-        same = copy is not None and copy.source_id == made and not copy.excluded
-        direct = first.link.declared.target == declared.source and first.link.topics([target.topic])
-        if copy is None or not same or direct:
+        if first.link.declared.target == declared.source and first.link.topics([target.topic]):
             continue
-        begun = copy.offset > copy.start or (first.link.leased(target) and end > copy.offset)
-        begin, home = (first.link.declared.target, copy.target.topic), (declared.source, source.topic)
-        if begun and _leads(watch, begin, home):
-            return True
+        copies = [copy for log, copy in first.link.copies.items() if log.topic == target.topic]
+        for copy in copies if source.place else [copy for copy in copies if copy.source == target]:
+            begun = copy.offset > copy.start or (first.link.leased(copy.source) and end > copy.offset)
+            begin, home = (first.link.declared.target, copy.target.topic), (declared.source, source.topic)
+            if copy.source_id == made and not copy.excluded and begun and _leads(watch, begin, home):
+                return True
     return False
 
 

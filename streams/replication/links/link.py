@@ -7,6 +7,7 @@ memory; after a crash a copier then needs more time to find its position at the 
 
 import logging
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -94,7 +95,7 @@ class Link:
         self.grown = threading.Event()  # set when progress is reported
         self.refilled = self._refilled()
         self.totals: Counter[str] = Counter()
-        self.rounds, self.taken_ms = 0, 0
+        self.rounds, self.taken_ms, self._taken_s = 0, 0, 0.0
         self._term, self._number = "", 0
         self._held: list[LeaseOrder] = []
         self._leased: set[LogId] = set()  # the source partitions of the held orders
@@ -337,8 +338,8 @@ class Link:
     def _alone_s(self) -> float:
         """How long a copier of the last round may still copy without a lease, on paths where two may duplicate
         records."""
-        since_s = (self._clock() - self.taken_ms) / 1000
-        own_s = min(ALONE_S, max(0.0, ALONE_S - since_s))
+        # The clock of the machine may have been set since.
+        own_s = max(0.0, ALONE_S - (time.monotonic() - self._taken_s)) if self.taken_ms else 0.0
         return 0.0 if self.path in SAFE else max(own_s, self._others_s())
 
     def _others_s(self) -> float:
@@ -373,7 +374,7 @@ class Link:
         """Process the answers of the last round."""
         now_ms = self._clock()
         with self.lock:
-            self.rounds, self.taken_ms = self.rounds + 1, now_ms
+            self.rounds, self.taken_ms, self._taken_s = self.rounds + 1, now_ms, time.monotonic()
             for order, answer in zip(self._held, answers, strict=True):
                 for report in answer.reports:
                     self._report(order, report, now_ms)
@@ -405,7 +406,7 @@ class Link:
         with self.lock:
             for order in self._held:
                 if (order.term, order.number, order.part) == (message.term, message.number, message.part):
-                    self.taken_ms = now_ms
+                    self.taken_ms, self._taken_s = now_ms, time.monotonic()
                     taken = self._report(order, message.report, now_ms)
         if taken and message.report.progress:
             self.grown.set()

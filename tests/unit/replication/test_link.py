@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +16,7 @@ from trueup.state.replication.anomalies import PathChoice, anomalies
 from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.state.replication.status import LinkState, PartitionStage
 from trueup.state.settings.settings import Settings, change
+from trueup.streams.replication.links import link as module
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.orders import Reporting
@@ -232,14 +233,19 @@ def test_only_one_task_lingers(rig: Rig) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "later_ms", "alone_s"),
-    [("records", 300, ALONE_S - 0.3), ("records", 60_000, 0.0), ("batches", 300, 0.0)],
+    ("path", "later_s", "alone_s"),
+    [("records", 1.0, ALONE_S - 1.0), ("records", 60.0, 0.0), ("batches", 1.0, 0.0)],
     ids=["somebody may linger", "nobody does", "two at once are harmless"],
 )
-def test_a_copier_is_opened_after_a_lingering_one_has_ended(rig: Rig, path: str, later_ms: int, alone_s: float) -> None:
+@pytest.mark.parametrize("set_ms", [0, 3_600_000], ids=["", "the clock was set"])
+def test_a_copier_is_opened_after_a_lingering_one_has_ended(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, path: str, later_s: float, alone_s: float, set_ms: int
+) -> None:
+    times = iter([100.0, 100.0 + later_s])
     rig.link.update(choice=PathChoice(path, ""))
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: next(times)))
     rig.round(10, 20)
-    rig.now += later_ms
+    rig.now += set_ms
     assert {order.alone_s for order in rig.link.orders()} == {alone_s}
 
 

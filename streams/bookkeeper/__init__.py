@@ -3,7 +3,6 @@
 - ``cluster``: the resource: the session, the capture of metadata into the journal, current reads, guarded deletions. A
   stream requests it with `Context.resource`; the application starts and stops it.
 - ``keeper``: the topology. It settles what was observed (`state.bookkeeper.membership`) and publishes the result.
-- ``judging``: how many published ledgers the placement stream has not judged yet.
 - ``reached``: how far ZooKeeper was read, to detect one that was restored from an older copy.
 - ``journal_rebuild``: removes what was observed of such a ZooKeeper from the journal.
 - ``codec``, ``topics``: records of the journal. ``selection``: ledgers by bookie or namespace, for lists.

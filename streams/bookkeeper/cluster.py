@@ -29,7 +29,6 @@ from trueup.state.placement.settings import PlacementSettings
 from trueup.state.settings import settings
 from trueup.streams.bookkeeper import selection
 from trueup.streams.bookkeeper.codec import ledger_bodies
-from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
 from trueup.streams.bookkeeper.reached import ReachedWriter, known
@@ -41,6 +40,7 @@ from trueup.streams.runtime.context import Context
 from trueup.streams.runtime.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
+Published = bulk.LedgerBatch | Iterable[Observation]
 ASK_S = 5.0  # timeout of a request to a bookie
 TICK_S, RACKS_S = 0.2, 0.5
 SHOWN = 200
@@ -49,7 +49,8 @@ SHOWN = 200
 class BookKeeper:
     """A resource of the streams; `bookkeeper` makes it. Safe to use from several threads after `start`. ``root``: the
     znode above all ledgers; ``reached``: the highest zxid that earlier runs observed; ``fence``: guards all changes but
-    the Auditor's vote."""
+    the Auditor's vote; ``published``: the functions to call with each group of observations that the journal has
+    acknowledged."""
 
     def __init__(
         self,
@@ -65,25 +66,25 @@ class BookKeeper:
         self._live, self.keeper, self._metrics, self._clock = live, keeper, metrics, clock
         self._policy = LiveSection.of(live, PlacementSettings)
         self.root = live.now.cluster.ledgers_root
-        self._journal, self.judging = journal, Judging(journal, clock)
+        self._journal, self.published = journal, list[Callable[[Published], None]]()
         self._racks = self._rack_map(live.now.racks)
         held = known(journal, clock())
         self.reached, self._reached = held.zxid, ReachedWriter(journal, clock)
         self._capture = BookKeeperCapture(self.connect, self.root, self._racks, self._publish, keeper.seen, held, clock)
-        self.judging.load()
         self._tls()  # an unusable certificate ends the start
         self._lock = threading.Lock()
         self._client: ZooKeeperClient | None = None
 
-    def _publish(self, observations: Iterable[Observation]) -> None:
-        """Write observations to the journal; from then on they wait for the verdict of the stream."""
+    def _publish(self, observations: Published) -> None:
+        """Write observations to the journal, then tell the streams."""
         if isinstance(observations, bulk.LedgerBatch):
             ids = bulk.keys(observations.ledgers.ledger)
             self._journal.send([(LEDGERS, ids, ledger_bodies(observations))])
         else:
             observations = list(observations)
             self._journal.put(observations)
-        self.judging.published(observations)
+        for published in self.published:
+            published(observations)
 
     def _rack_map(self, chosen: settings.RackSettings) -> RackMap:
         found = rack_map(chosen)

@@ -7,6 +7,7 @@ The decisions are those of `state.placement`.
 - ``query``: records in, one packed row for each bucket out. Every Python worker imports it, so it imports little.
 - ``reconciler``: the loop. It records each order in the journal before it is executed, and ends it by observations.
 - ``auditor_role``: what Trueup does in ZooKeeper in the place of BookKeeper's Auditor: the vote, and marks.
+- ``judging``: how many published ledgers the query has not judged yet.
 - ``stream``, ``report``: the stream as the application, the API and the command line see it.
 - ``repair_workers``: whether AutoRecovery daemons run and take marks. Without them no mark is a repair.
 - ``damages``, ``what_if``, ``what_if_job``: reports of readers, and effects of a loss. They never lead to a change.

@@ -28,6 +28,7 @@ from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.bookkeeper.selection import ANY, LedgerSelection
 from trueup.streams.config.live import LiveSection
 from trueup.streams.placement.auditor_role import AuditorRole
+from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.reconciler import PlacementReconciler, action_id
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.signs import MarkCounts, PlacementFields
@@ -49,12 +50,13 @@ class PlacementReport:
         cluster: BookKeeper,
         auditor: AuditorRole,
         keeper: TopologyKeeper,
+        judging: Judging,
         reconciler: PlacementReconciler,
         workers: RepairWorkers,
         clock: Callable[[], int],
     ) -> None:
         self._cluster, self._auditor, self._keeper = cluster, auditor, keeper
-        self._policy = policy
+        self._policy, self._judging = policy, judging
         self._reconciler, self._workers, self._clock = reconciler, workers, clock
         self._readiness = Readiness()
 
@@ -102,13 +104,13 @@ class PlacementReport:
 
     def tick(self, runs: bool) -> None:
         """Update the readiness; called periodically, so that readiness does not depend on requests."""
-        self._cluster.judging.tick()
+        self._judging.tick()
         now_ms, health = self._clock(), self._cluster.health()
         if self._reconciler.complete and health.connected and health.synced:
             counts, not_judged = self._counts(now_ms, runs)
             ledgers = sum(counts.values())
             not_judged = not_judged if self._seen(now_ms, runs) else ledgers
-            self._readiness.update(not_judged, ledgers, self._cluster.judging.oldest_ms, now_ms)
+            self._readiness.update(not_judged, ledgers, self._judging.oldest_ms, now_ms)
 
     def not_ready(self) -> list[str]:
         """Why findings are not reliable yet."""
@@ -140,7 +142,7 @@ class PlacementReport:
     def _counts(self, now_ms: int, runs: bool) -> tuple[dict[str, int], int]:
         """Ledgers by verdict, and the number of unknown ones that wait for the stream."""
         # The order matters: a ledger that the capture counts is already waiting or judged at the second read.
-        health, waiting = self._cluster.health(), self._cluster.judging.waiting
+        health, waiting = self._cluster.health(), self._judging.waiting
         ledgers = health.ledgers + health.hidden
         with self._reconciler.lock:
             findings, settled = self._board.findings, self._reconciler.settled
@@ -266,7 +268,7 @@ class PlacementReport:
 
     def _unjudged(self) -> Callable[[int], bool]:
         """Whether the present version of a ledger is not judged yet, by the bookies of now."""
-        waiting = self._cluster.judging.waiting
+        waiting = self._judging.waiting
         with self._reconciler.lock:
             settled = self._reconciler.settled
         if waiting is None or not settled or not self._seen(self._clock(), runs=True):

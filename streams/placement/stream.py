@@ -12,6 +12,7 @@ from trueup.streams.journal.history import WHO
 from trueup.streams.placement import query, what_if_job
 from trueup.streams.placement.auditor_role import AuditorRole
 from trueup.streams.placement.damages import DamageReports
+from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.reconciler import PlacementReconciler
 from trueup.streams.placement.repair_workers import RepairWorkers
@@ -40,6 +41,9 @@ class PlacementStream(Stream):
         self._policy = LiveSection.of(live, PlacementSettings)
         self._cluster = context.resource(bookkeeper)
         self._keeper = self._cluster.keeper
+        self._judging = Judging(journal, clock)
+        self._judging.load()
+        self._cluster.published.append(self._judging.published)
         self._auditor = AuditorRole(self._cluster, self._policy, context.supervisor.run)
         self._read = CatchUp(journal, query.TOPICS)
         self._reconciler = PlacementReconciler(
@@ -55,7 +59,14 @@ class PlacementStream(Stream):
         )
         self._workers = RepairWorkers(self._auditor.voters, len(context.settings.cluster.autorecovery), clock)
         self._report = PlacementReport(
-            self._policy, self._cluster, self._auditor, self._keeper, self._reconciler, self._workers, clock
+            self._policy,
+            self._cluster,
+            self._auditor,
+            self._keeper,
+            self._judging,
+            self._reconciler,
+            self._workers,
+            clock,
         )
         self.damages = DamageReports(self._cluster, journal, context.metrics.of(PlacementMetrics), clock)
         self._what_if = WhatIfJob(context.settings, clock)
@@ -83,7 +94,7 @@ class PlacementStream(Stream):
     def _lose_view(self) -> None:
         """Let every ledger be unknown until the query has judged it again. Raises `Retry`."""
         self._read.begin()
-        self._cluster.judging.restart()
+        self._judging.restart()
         self._reconciler.lose_view()
         self._keeper.publish_again()
 
@@ -104,7 +115,7 @@ class PlacementStream(Stream):
     def progressed(self, query: str, progress: QueryProgress) -> None:
         """Handle a progress report of the query."""
         if query == self.name:
-            self._cluster.judging.progress(progress)
+            self._judging.progress(progress)
             self._read.progress(progress)
 
     def alive(self, query: str) -> None:

@@ -21,11 +21,11 @@ from trueup.state.common.errors import TrueupError
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.view import Bucket
 from trueup.streams.bookkeeper.codec import topology_bytes, topology_from
-from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.keeper import TopologyKeeper
 from trueup.streams.catalog import all_metrics
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.catch_up import CatchUp
+from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.metrics import PlacementMetrics
 from trueup.streams.placement.query import TOPICS, AnswerRow, row_of
 from trueup.streams.placement.reconciler import PlacementReconciler
@@ -54,8 +54,8 @@ def checkpoint() -> Checkpoint:
 class Watched:
     """The part of `streams.bookkeeper.cluster.BookKeeper` that `PlacementReport` uses."""
 
-    def __init__(self, eyes: Eyes, hands: Hands, judging: Judging) -> None:
-        self.eyes, self.hands, self.judging = eyes, hands, judging
+    def __init__(self, eyes: Eyes, hands: Hands) -> None:
+        self.eyes, self.hands = eyes, hands
 
     def health(self) -> SimpleNamespace:
         seen = self.eyes.lost_ms is None
@@ -104,8 +104,10 @@ class Placing:
         self.batches = MicroBatches(checkpoint, self.journal, self.faults, self.reconciler.batch)
         self.judging = parts.judging(self.journal, self.clock)
         self.judging.load()
-        watched, workers = Watched(eyes, hands, self.judging), RepairWorkers(list, 0, self.clock)
-        self.placed = PlacementReport(policy, watched, watched, self.keeper, self.reconciler, workers, self.clock)
+        watched, workers = Watched(eyes, hands), RepairWorkers(list, 0, self.clock)
+        self.placed = PlacementReport(
+            policy, watched, watched, self.keeper, self.judging, self.reconciler, workers, self.clock
+        )
         eyes.on_sightings, eyes.published = self.keeper.seen, self.judging.published
         if not self.faults.cut:
             eyes.connect()

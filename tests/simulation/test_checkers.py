@@ -22,8 +22,8 @@ from trueup.state.placement.policy.fencing import FormerMembers
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.placement.verdicts import Verdicts, judge
 from trueup.state.placement.view import Bucket, Rows
-from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.keeper import TopologyKeeper
+from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.reconciler import MarkOrder, PlacementReconciler
 
 PLACEMENT = ("placement",)

@@ -11,7 +11,7 @@ from trueup.state.common.rules import Verdict
 from trueup.state.placement.judging import Queue, WaitingLedgers, counted
 from trueup.state.placement.readiness import LATE_MS, Readiness, few
 from trueup.state.placement.view import FINDING, Rows
-from trueup.streams.bookkeeper.judging import Judging
+from trueup.streams.placement.judging import Judging
 
 
 def ids(*ledgers: int) -> Rows:

@@ -15,9 +15,9 @@ from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.marks import HIDDEN, MARK
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.bookkeeper.topology import UNKNOWN_RACK, Bookie, Status, Topology
-from trueup.streams.bookkeeper.judging import Judging
 from trueup.streams.bookkeeper.selection import LedgerSelection
 from trueup.streams.config.live import LiveSection
+from trueup.streams.placement.judging import Judging
 from trueup.streams.placement.repair_workers import RepairWorkers
 from trueup.streams.placement.report import PlacementReport
 
@@ -69,7 +69,6 @@ class ReportSetting:
             age_ms=lambda now_ms: CaptureHealth.age_ms(cast("CaptureHealth", self.capture), now_ms),
         )
         self.cluster = cluster = SimpleNamespace(
-            judging=self.judging,
             health=lambda: self.capture,
             blind=lambda _: False,
             unbound=lambda: "",
@@ -86,6 +85,7 @@ class ReportSetting:
             cluster,
             cluster,
             self.driven.keeper,
+            self.judging,
             self.driven.reconciler,
             workers,
             self.clock,
@@ -280,7 +280,7 @@ def test_it_is_not_ready_before_all_was_judged() -> None:
     setting.placed = PlacementReport(
         *(
             getattr(setting.placed, n)
-            for n in ("_policy", "_cluster", "_auditor", "_keeper", "_reconciler", "_workers", "_clock")
+            for n in ("_policy", "_cluster", "_auditor", "_keeper", "_judging", "_reconciler", "_workers", "_clock")
         )
     )
     setting.capture.ledgers = 6

@@ -52,13 +52,15 @@ VERDICT = {
 @dataclass
 class Attendance:
     """Present, missing and lost bookies, derived from the received lists and the settings in force. ``waiting``: those
-    that went away in the mass loss that is held, missing or lost."""
+    that went away in the mass loss that is held, missing or lost. ``was_writable``: those that were writable when they
+    were last seen."""
 
     last: dict[str, Sighting] = field(default_factory=dict)
     since: dict[str, int] = field(default_factory=dict)
     given_up: set[str] = field(default_factory=set)
     waiting: set[str] = field(default_factory=set)
     held_at: int | None = None
+    was_writable: set[str] = field(default_factory=set)
 
     @property
     def missing(self) -> set[str]:
@@ -148,7 +150,6 @@ class Checkers:
         self.attendance = Attendance()
         self.published = Attendance()
         self.writable: frozenset[str] = frozenset()
-        self.was_writable: set[str] = set()
         self.named: set[str] = set()
         """Bookies that a ledger named before a list had them. Their grace begins then, until a list has them."""
         self.clock_ms = 0
@@ -184,12 +185,12 @@ class Checkers:
 
     def sighted(self, sightings: Sequence[Sighting]) -> None:
         self.blind = False
-        self.was_writable |= {s.bookie for s in sightings if not s.registered} - self.attendance.last.keys()
+        new = {s.bookie for s in sightings if not s.registered} - self.attendance.last.keys()
         self.attendance.see(sightings, self.clock_ms)
         listed = {s.bookie: s.registered for s in sightings if s.registered}
         self.named -= listed.keys()
         self.writable = frozenset(b for b, how in listed.items() if how == "writable")
-        self.was_writable = (self.was_writable - set(listed)) | self.writable
+        self.attendance.was_writable = ((self.attendance.was_writable | new) - set(listed)) | self.writable
         self.attendance.judge(self.policy, self.clock_ms)
 
     def mark_arrived(self, ledger: int, zxid: int) -> None:
@@ -279,7 +280,7 @@ class Checkers:
     def oracle(self) -> Oracle:
         """Judges by the list of bookies that Trueup received."""
         racks = {b: s.rack or DEFAULT for b, s in self.attendance.last.items()}
-        before = self.writable | (self.was_writable & self.attendance.missing)
+        before = self.writable | (self.attendance.was_writable & self.attendance.missing)
         least, enforce = self.world.least, self.world.enforce
         return Oracle(
             Racks(racks, self.writable, least, enforce),

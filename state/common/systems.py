@@ -6,6 +6,9 @@ The key of a system is the section of the settings that declares its clusters.
 import re
 from typing import NamedTuple
 
+CLUSTERS = 32
+"""The number of clusters that the path of a record can name; see `state.replication.provenance`."""
+
 
 class System(NamedTuple):
     """A log system that settings can name."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trueup.state.common.options import BYTES, COUNT, MODES, YEAR_S, key, shown
 from trueup.state.common.patterns import problems_of
-from trueup.state.kafka.settings import KafkaCluster
+from trueup.state.settings.kafka import KafkaCluster
 from trueup.state.settings.section import Draft, Section
 
 PARTITION, SIZE = "partition", "size"

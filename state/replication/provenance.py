@@ -12,12 +12,14 @@ different clusters write and read the paths of one another.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from trueup.state.common.systems import CLUSTERS
+
 HEADER = "trueup-source"
 WHOLE = 0x5455
 """The mark of batches that were copied as they are. Their sequence numbers count all records of the producer id."""
 SINGLE = range(0x5480, 0x5500)
 """The marks of batches of records that were copied one by one. Each producer chooses one of them."""
-BITS, WRITERS = 32, 1 << 16
+WRITERS = 1 << 16
 DIGITS = 2
 """The maximum number of digits of a bit. An application may write any text into a header."""
 _BIT = "#"
@@ -36,8 +38,8 @@ class Tag(NamedTuple):
 
 def producer_id(path: int, writer_id: int, mark: int = WHOLE) -> int:
     """The producer id of batches that passed the clusters in ``path``, written by ``writer_id``. Raises ValueError."""
-    if not 0 <= path < 1 << BITS or not 0 <= writer_id < WRITERS:
-        raise ValueError(f"expected a path of {BITS} bits and a writer id of 16; found {path:#x} and {writer_id}")
+    if not 0 <= path < 1 << CLUSTERS or not 0 <= writer_id < WRITERS:
+        raise ValueError(f"expected a path of {CLUSTERS} bits and a writer id of 16; found {path:#x} and {writer_id}")
     return mark << 48 | path << 16 | writer_id
 
 
@@ -46,7 +48,7 @@ def tag_of(producer_id: int) -> Tag | None:
     mark = producer_id >> 48
     if mark != WHOLE and mark not in SINGLE:
         return None
-    return Tag(producer_id >> 16 & (1 << BITS) - 1, producer_id & WRITERS - 1, mark == WHOLE)
+    return Tag(producer_id >> 16 & (1 << CLUSTERS) - 1, producer_id & WRITERS - 1, mark == WHOLE)
 
 
 class Refill(NamedTuple):
@@ -91,7 +93,7 @@ def bit_of(token: str) -> int | None:
     _, found, bit = token.rpartition(_BIT)
     if not found or len(bit) > DIGITS or not bit.isascii() or not bit.isdecimal():
         return None
-    return number if (number := int(bit)) < BITS else None
+    return number if (number := int(bit)) < CLUSTERS else None
 
 
 def tokens_of(value: bytes | None) -> tuple[str, ...]:
@@ -113,7 +115,7 @@ def tokens_bytes(tokens: Sequence[str]) -> bytes:
 def tokens_in(path: int, bits: Mapping[str, int]) -> tuple[str, ...]:
     """The tokens for a bitmap, with names by ``bits``; without the name for a cluster that is not among them."""
     names = {bit: name for name, bit in bits.items()}
-    return tuple(token_of(names.get(bit, ""), bit) for bit in range(BITS) if path >> bit & 1)
+    return tuple(token_of(names.get(bit, ""), bit) for bit in range(CLUSTERS) if path >> bit & 1)
 
 
 def path_with(tokens: Iterable[str]) -> int:

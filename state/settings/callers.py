@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-from trueup.state.access.tokens import ROLES
 from trueup.state.common.options import key, shown
 from trueup.state.settings.section import Draft, Section
+from trueup.state.settings.tokens import ROLES
 
 OIDC_NAME = "oidc"
 _HEADER = re.compile(r"[A-Za-z0-9-]{1,64}")

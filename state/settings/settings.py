@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import Field, dataclass, field, replace
 from typing import Any, TypeVar
 
-from trueup.state.access.callers import HOST, PORT
 from trueup.state.common import options
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import MODES, YEAR_S, from_text, hints_of, key, keys_of, near, one_of, shown, unknown
@@ -21,6 +20,7 @@ from trueup.state.settings.callers import OIDC, PROXY, OidcSettings, ProxySettin
 from trueup.state.settings.kafka_security import DOC as SECURITY
 from trueup.state.settings.kafka_security import problems as security_problems
 from trueup.state.settings.kafka_security import settings_of_security
+from trueup.state.settings.roles import HOST, PORT
 from trueup.state.settings.section import Draft, Section, Sections, value_in
 from trueup.state.settings.spark import SPARK, SparkSettings
 from trueup.state.settings.zookeeper_security import DOC as ZOOKEEPER

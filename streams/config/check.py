@@ -10,8 +10,8 @@ from trueup.connectors.zookeeper.security import options_of
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.options import ADDRESS, shown
 from trueup.state.deletion.stores import StoreSettings
-from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.placement.policy.bookie_classes import depth
+from trueup.state.settings.kafka import KafkaCluster
 from trueup.state.settings.section import Draft
 from trueup.state.settings.settings import Settings
 from trueup.state.settings.spark import SPARK

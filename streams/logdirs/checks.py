@@ -5,9 +5,9 @@ from collections.abc import Iterator
 from trueup.connectors.kafka.client.options import endpoint_of, problems
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, LogDirsClient
 from trueup.state.common.counts import many
-from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.logdirs.model import Broker, skew
 from trueup.state.logdirs.settings import SIZE, LogDirsSettings
+from trueup.state.settings.kafka import KafkaCluster
 from trueup.state.settings.settings import Settings
 from trueup.streams.runtime.checks import Check, fail, ok, tried, warn
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from trueup.state.access.callers import Role
+from trueup.state.settings.roles import Role
 from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.topics import TOPICS

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from trueup.connectors.contract import Endpoint
 from trueup.state.common.errors import BadSettings
-from trueup.state.kafka.settings import KAFKA as KAFKA_SECTION
 from trueup.state.replication.anomalies import PartitionFacts as Qualities
 from trueup.state.replication.anomalies import choose
 from trueup.state.replication.clusters import clusters_of
 from trueup.state.replication.config_sync import Setting
-from trueup.state.rocketmq.settings import ROCKETMQ as ROCKETMQ_SECTION
+from trueup.state.settings.kafka import KAFKA as KAFKA_SECTION
+from trueup.state.settings.rocketmq import ROCKETMQ as ROCKETMQ_SECTION
 from trueup.state.settings.section import Sections
 from trueup.streams.runtime.named import imported
 

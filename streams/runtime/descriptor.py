@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Never
 
-from trueup.state.access.callers import Role
+from trueup.state.settings.roles import Role
 from trueup.streams.journal.topic import JournalTopic
 from trueup.streams.rows import Names, Row
 from trueup.streams.runtime.named import imported

@@ -9,8 +9,8 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from trueup.state.access.callers import HOST, LONGEST_JWT, PORT
 from trueup.state.common.errors import BadSettings
+from trueup.state.settings.roles import HOST, LONGEST_JWT, PORT
 from trueup.streams.terminal import out
 from trueup.streams.terminal.client import ApiTarget
 

@@ -21,9 +21,10 @@ from flask import Request
 
 from trueup.connectors.oidc import Issuer
 from trueup.connectors.replaced import state_of
-from trueup.state.access.tokens import LONGEST_TOKEN, Role, Token, digest_of, find, parse
 from trueup.state.common.errors import Refused
+from trueup.state.settings.roles import Role
 from trueup.state.settings.settings import Settings
+from trueup.state.settings.tokens import LONGEST_TOKEN, Token, digest_of, find, parse
 from trueup.streams.runtime.headers import CHECK, TOKEN
 from trueup.streams.web.guard import READS, Rejected
 from trueup.streams.web.others import Caller, Provider, Proxies, is_jwt

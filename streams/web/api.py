@@ -17,10 +17,10 @@ from flask import Flask, Response, jsonify, redirect, request
 from flask.json.provider import DefaultJSONProvider
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 
-from trueup.state.access.tokens import Role
 from trueup.state.common.errors import BadSettings, Refused, Retry, TrueupError, Unknown
 from trueup.state.common.options import near, shown
 from trueup.state.common.options import one_of as one_of_keys
+from trueup.state.settings.roles import Role
 from trueup.state.settings.settings import HttpSettings
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health

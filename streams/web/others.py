@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from werkzeug.datastructures import Headers
 
 from trueup.connectors.oidc import Issuer
-from trueup.state.access.claims import MOST_VALUES, name_of, role_of, values_of
-from trueup.state.access.tokens import LONGEST_JWT, Role, Token
 from trueup.state.common.errors import Refused
 from trueup.state.settings.callers import OIDC_NAME, OidcSettings, ProxySettings
+from trueup.state.settings.claims import MOST_VALUES, name_of, role_of, values_of
+from trueup.state.settings.roles import LONGEST_JWT, Role
+from trueup.state.settings.tokens import Token
 from trueup.streams.runtime.headers import REPEATED
 
 _DOTS = 2

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from flask import Flask, Request
 
-from trueup.state.access.tokens import Role
+from trueup.state.settings.roles import Role
 from trueup.streams.catalog import STREAMS
 
 READ = Role.VIEWER

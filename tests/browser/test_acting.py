@@ -5,8 +5,8 @@ from playwright.sync_api import Page
 
 from tests.browser.conftest import TOKENS, Visit
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.state.access.tokens import Role
 from trueup.state.placement.settings import PlacementSettings
+from trueup.state.settings.roles import Role
 from trueup.streams.web.access import Access
 
 REFRESHED = "text => document.getElementById('link').textContent.includes(text)"

@@ -16,7 +16,8 @@ from tests.e2e.trueup import Trueup, command
 from tests.issuer import AUDIENCE, Issuer
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.embedded.processes import Port
-from trueup.state.access.tokens import Role, line_of
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import line_of
 from trueup.streams.terminal import codes
 from trueup.streams.terminal.options import target_of
 from trueup.streams.topic_reader.damage_report import send

@@ -21,7 +21,7 @@ from trueup.connectors.contract import Endpoint
 from trueup.connectors.kafka.client.oauth import tokens_of
 from trueup.connectors.kafka.client.security import NAMES, librdkafka_of, unreadable
 from trueup.state.common.errors import BadSettings, Stop
-from trueup.state.kafka.settings import KafkaCluster
+from trueup.state.settings.kafka import KafkaCluster
 from trueup.state.settings.kafka_security import BEARER
 
 RESERVED = frozenset(

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from trueup.state.access.tokens import PREFIX, RANDOM_BYTES, ROLES, line_of
 from trueup.state.common.errors import Stop
+from trueup.state.settings.tokens import PREFIX, RANDOM_BYTES, ROLES, line_of
 
 
 @click.group(short_help="Create tokens for callers of the API.")

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from string import Formatter
 from typing import NamedTuple
 
-from trueup.state.access.tokens import Role
 from trueup.state.common.counts import many
+from trueup.state.settings.roles import Role
 from trueup.streams.catalog import STREAMS
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import Descriptor

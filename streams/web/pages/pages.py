@@ -11,9 +11,9 @@ from flask import Flask, Response, g, redirect, render_template, request
 from flask.typing import ResponseReturnValue
 from jinja2 import FileSystemLoader
 
-from trueup.state.access.tokens import Role
 from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused, TrueupError
+from trueup.state.settings.roles import Role
 from trueup.streams.catalog import STREAMS, rules
 from trueup.streams.health import health
 from trueup.streams.rows import Names, Row, RowQuery

@@ -13,7 +13,8 @@ from kazoo.security import make_acl
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.embedded.processes import free_port
 from trueup.sandbox.cluster import SandboxCluster
-from trueup.state.access.tokens import Role, line_of
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import line_of
 from trueup.streams.bookkeeper.worker_checks import short
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli.main import invoke

@@ -11,7 +11,7 @@ from tests.configuration import load
 from trueup.connectors.contract import Endpoint
 from trueup.connectors.rocketmq.client.cluster import RocketMqClient
 from trueup.state.replication.settings import LinkSettings
-from trueup.state.rocketmq.settings import RocketMqCluster
+from trueup.state.settings.rocketmq import RocketMqCluster
 from trueup.streams.cli.main import invoke
 
 pytestmark = [pytest.mark.servers, pytest.mark.release]

@@ -17,9 +17,10 @@ from tests.certificates import certify
 from tests.configuration import parse
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.cli.test_cli import CommandResult
-from trueup.state.access.tokens import Role, digest_of, find, line_of
-from trueup.state.access.tokens import parse as lines
 from trueup.state.common.errors import BadSettings
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import digest_of, find, line_of
+from trueup.state.settings.tokens import parse as lines
 from trueup.streams.catalog import all_metrics
 from trueup.streams.cli import machine
 from trueup.streams.cli.main import invoke

@@ -7,7 +7,7 @@ import pytest
 
 from tests.integration.rocketmq.test_between_systems import TO_KAFKA, TO_ROCKETMQ
 from trueup.state.replication.settings import LinkSettings
-from trueup.state.rocketmq.settings import RocketMqCluster
+from trueup.state.settings.rocketmq import RocketMqCluster
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "rocketmq.md").read_text()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from tests.configuration import load, parse
 from trueup.state.common.errors import BadSettings
-from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.placement.settings import PlacementSettings
 from trueup.state.replication.settings import LinkSettings
+from trueup.state.settings.kafka import KafkaCluster
 from trueup.state.settings.settings import Settings, possible_keys
 from trueup.streams.catalog import sections
 from trueup.streams.config.file import reference

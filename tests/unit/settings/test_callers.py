@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from tests.configuration import parse
-from trueup.state.access.claims import name_of, role_of, values_of
-from trueup.state.access.tokens import Role
 from trueup.state.common.errors import BadSettings
 from trueup.state.settings.callers import is_private
+from trueup.state.settings.claims import name_of, role_of, values_of
+from trueup.state.settings.roles import Role
 
 CLUSTER = {"cluster": {"zookeeper": "h:2181"}}
 OIDC = {"issuer": "https://id.example", "audience": "trueup", "roles": {"ops": "admin"}}

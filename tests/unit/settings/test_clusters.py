@@ -5,10 +5,10 @@ import re
 import pytest
 
 from trueup.state.common import systems
-from trueup.state.kafka.settings import KafkaCluster
 from trueup.state.replication.clusters import check_clusters
 from trueup.state.replication.settings import LinkSettings
 from trueup.state.replication.validation import check_links
+from trueup.state.settings.kafka import KafkaCluster
 
 EAST = KafkaCluster("e:1", 0)
 OTHER = systems.SYSTEMS["kafka"]._replace(title="Other", topic=re.compile("[a-z]{1,9}"), address="namesrv")

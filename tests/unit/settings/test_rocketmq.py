@@ -6,7 +6,7 @@ import pytest
 
 from trueup.state.common.errors import BadSettings
 from trueup.state.common.systems import SYSTEMS, internal
-from trueup.state.rocketmq.settings import check_env
+from trueup.state.settings.rocketmq import check_env
 from trueup.state.settings.section import Draft
 from trueup.state.settings.settings import Settings, parse
 from trueup.streams import catalog

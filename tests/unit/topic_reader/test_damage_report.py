@@ -11,8 +11,9 @@ import pytest
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors.bookkeeper.bookie.reader import Damage
 from trueup.connectors.embedded.processes import Port
-from trueup.state.access.tokens import Role, line_of
 from trueup.state.placement.damage import ReplicaRange
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import line_of
 from trueup.streams.catalog import all_metrics
 from trueup.streams.terminal.client import ApiTarget
 from trueup.streams.topic_reader.damage_report import send

@@ -9,8 +9,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.state.access.tokens import Role, line_of
+from trueup.state.settings.roles import Role
 from trueup.state.settings.settings import HttpSettings
+from trueup.state.settings.tokens import line_of
 from trueup.streams.catalog import all_metrics
 from trueup.streams.journal.history import ITSELF, WHO
 from trueup.streams.runtime.headers import CHECK

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from tests.unit.cli.fake_engine import FakeEngine
 from tests.unit.web.test_proxies import GATEWAY, GROUPS
-from trueup.state.access.tokens import Role, line_of
 from trueup.state.settings.callers import ProxySettings
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import line_of
 from trueup.streams.catalog import all_metrics
 from trueup.streams.runtime.headers import CHECK, REPEATED, TOKEN, USER
 from trueup.streams.web.access import COOKIE, Access, TokenFile

@@ -16,9 +16,9 @@ from flask.testing import FlaskClient
 from tests.issuer import AUDIENCE, Issuer
 from tests.unit.cli.fake_engine import FakeEngine
 from trueup.connectors import oidc
-from trueup.state.access.tokens import LONGEST_JWT
 from trueup.state.common.errors import Refused
 from trueup.state.settings.callers import OidcSettings
+from trueup.state.settings.roles import LONGEST_JWT
 from trueup.streams.catalog import all_metrics
 from trueup.streams.web.access import Access
 from trueup.streams.web.api import create_app

@@ -7,8 +7,9 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from tests.unit.cli.fake_engine import FakeEngine
-from trueup.state.access.tokens import Role, line_of
 from trueup.state.settings.callers import ProxySettings
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import line_of
 from trueup.streams.catalog import all_metrics
 from trueup.streams.web.access import Access, TokenFile
 from trueup.streams.web.api import create_app

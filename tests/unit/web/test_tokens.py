@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trueup.state.access.tokens import MOST_TOKENS, Role, digest_of, find, line_of, parse
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import MOST_TOKENS, digest_of, find, line_of, parse
 
 TOKEN = "trueup_0123456789"
 GOOD = line_of("alice", Role.APPROVER, TOKEN)

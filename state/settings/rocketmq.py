@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import key, shown
-from trueup.state.replication.provenance import BITS
+from trueup.state.common.systems import CLUSTERS
 from trueup.state.settings.section import Draft, Section
 
 _TLS, _OTHERS = "tls.", ("timeout.ms", "replicator.source")
@@ -19,7 +19,7 @@ class RocketMqCluster:
         doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
         "and never changed",
         least=0,
-        most=BITS - 1,
+        most=CLUSTERS - 1,
     )
     access_key_env: str = key(
         "", "Environment variable that contains the name of the user (ACL 2.0); empty: requests are not signed"

@@ -3,7 +3,8 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from trueup.state.access.tokens import ROLES, Role
+from trueup.state.settings.roles import Role
+from trueup.state.settings.tokens import ROLES
 
 LONGEST_NAME, MOST_VALUES = 128, 1_000
 ANYONE = "*"

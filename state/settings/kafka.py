@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from trueup.state.common.options import key
-from trueup.state.replication.provenance import BITS
+from trueup.state.common.systems import CLUSTERS
 from trueup.state.settings.kafka_security import DOC, problems
 from trueup.state.settings.section import Draft, Section
 
@@ -18,7 +18,7 @@ class KafkaCluster:
         doc="Number of this cluster in the path of a record; unique per cluster, identical in every configuration, "
         "and never changed",
         least=0,
-        most=BITS - 1,
+        most=CLUSTERS - 1,
     )
     options: dict[str, str] = key(
         dict, "librdkafka settings of connections and clients, for example socket.timeout.ms", secret=True

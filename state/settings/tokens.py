@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from trueup.state.access.callers import LONGEST_JWT as LONGEST_JWT
-from trueup.state.access.callers import Role as Role
 from trueup.state.common.counts import many
+from trueup.state.settings.roles import Role
 
 PREFIX, RANDOM_BYTES = "trueup_", 32
 MOST_TOKENS, LONGEST_TOKEN = 1_000, 512

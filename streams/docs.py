@@ -11,7 +11,7 @@ from trueup.state.deletion import lifecycle as deletion
 from trueup.state.logdirs import lifecycle as logdirs
 from trueup.state.placement.lifecycle import ENDS, TRANSITIONS
 from trueup.state.read_priority import lifecycle as reads
-from trueup.state.replication import recovery, status
+from trueup.state.replication import recovery, verdicts
 from trueup.streams import catalog
 from trueup.streams.cli.main import cli
 from trueup.streams.config import file
@@ -80,7 +80,7 @@ of the page has the role of its token.
 
 LINKS = """# The states of a link
 
-Generated from the tables in `state/replication/status.py` by `python -m trueup.streams.docs`; a test compares.
+Generated from the tables in `state/replication/verdicts.py` by `python -m trueup.streams.docs`; a test compares.
 
 The state is computed for each request from the progress of the link's partitions, its heartbeats and the responses of
 both clusters. A link that has records to copy and does not copy them is never `up`. If several states apply, the first
@@ -141,8 +141,8 @@ def priorities() -> str:
 
 def links() -> str:
     """docs/links.md."""
-    states = [f"| `{state}` | {meaning} |" for state, meaning in status.MEANINGS.items()]
-    stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in status.STAGES.items()]
+    states = [f"| `{state}` | {meaning} |" for state, meaning in verdicts.MEANINGS.items()]
+    stages = [f"| `{stage}` | {row.holds} | {row.ends} | `{row.state}` |" for stage, row in verdicts.STAGES.items()]
     parts = [LINKS, "| state | applies if |", "|---|---|", *states]
     parts += [PARTITIONS, "| stage | applies if | ends with | state of the link |", "|---|---|---|---|", *stages]
     ways = [f"| {way.when} | `{way.command}` | {way.does} |" for way in recovery.WAYS]

@@ -10,9 +10,9 @@ Read in this order:
 2. ``verdicts``: the step from columns of ledgers to one rule for each ledger. ``policy`` judges the fragments.
 3. ``view``: one bucket of ledgers. A batch of records is folded in, and the findings that changed come out.
 4. ``board``: the findings of all buckets, and which of them may be repaired now.
-5. ``lifecycle``: the stages of one repair, as a table; ``tracking`` moves repairs through it by observations only.
+5. ``lifecycle``: the stages of one repair, as a table; ``repairs`` moves them through it by observations only.
 
-``judging`` and ``readiness`` say how many ledgers wait for their verdict, so that counts are not taken for complete.
+``progress`` and ``readiness`` say how many ledgers wait for their verdict, so that counts are not taken for complete.
 ``evidence`` explains one verdict, and ``what_if`` computes the effect of a loss; neither leads to an action. ``damage``
 has the reports of readers, which never lead to a change of the cluster.
 

@@ -1,6 +1,6 @@
 """All findings, and the actions to take on them now.
 
-The board collects the answers of all buckets, and the marks; `state.placement.tracking` applies them to the repairs in
+The board collects the answers of all buckets, and the marks; `state.placement.repairs` applies them to the repairs in
 progress; `plan` selects the next actions. All three are functions of the observations, the policy and the given time.
 """
 

@@ -17,7 +17,7 @@ What was copied:
 What is wrong:
 
 - ``anomalies``: what two observations of a partition show, and the choice of the path.
-- ``status``: the state of a link and of its partitions; ``waits``: since when records wait.
+- ``verdicts``: the state of a link and of its partitions; ``waits``: since when records wait.
 - ``recovery``: the commands that lead out of each state, as a table. ``rules``: all verdicts, in words.
 
 What else the target gets: ``config_sync`` (topics, settings, ACLs) and ``group_settings``; ``changes`` names the kinds.

@@ -1,4 +1,4 @@
-"""Anomalies of a link that cause no error, and the choice of its copy path. See also `state.replication.status`."""
+"""Anomalies of a link that cause no error, and the choice of its copy path. See also `state.replication.verdicts`."""
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass

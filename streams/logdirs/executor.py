@@ -13,9 +13,9 @@ from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
-from trueup.state.logdirs.decision import NOTHING, Decision, OwnChanges, after, cancellable, cordons, ordered
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
+from trueup.state.logdirs.verdicts import NOTHING, Decision, OwnChanges, after, cancellable, cordons, ordered
 from trueup.streams.journal.topic import Record
 from trueup.streams.runtime.format import size
 

@@ -11,10 +11,10 @@ from trueup.connectors.kafka.logdirs.client import ReplicaLocation
 from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.logdirs.assignment import seats
-from trueup.state.logdirs.decision import OwnChanges
 from trueup.state.logdirs.rules import LOGDIR_RULES
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import largest
+from trueup.state.logdirs.verdicts import OwnChanges
 from trueup.state.settings.kafka import KafkaCluster
 from trueup.streams.config.live import Live, LiveSection
 from trueup.streams.journal.history import History

@@ -10,11 +10,11 @@ from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import DescribedBroker
 from trueup.state.common.errors import Stop, TrueupError
-from trueup.state.logdirs.decision import Decision, OwnChanges, cordon_name, decide, followed_by, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker, cordoned, observed
+from trueup.state.logdirs.verdicts import Decision, OwnChanges, cordon_name, decide, followed_by, move_name
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.topic import Record
 from trueup.streams.logdirs.executor import BrokerRequests, DirectoryBalancer, Say

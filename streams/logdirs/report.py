@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Iterable
 
-from trueup.state.logdirs.decision import Decision, cordon_name, move_name
 from trueup.state.logdirs.lifecycle import UNDER_WAY, Relocation
 from trueup.state.logdirs.plan import Move
 from trueup.state.logdirs.snapshot import Copying, Directory, ObservedBroker
+from trueup.state.logdirs.verdicts import Decision, cordon_name, move_name
 from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler
 from trueup.streams.logdirs.signs import LogDirsStatus
 from trueup.streams.rows import Row

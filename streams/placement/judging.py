@@ -12,7 +12,7 @@ from trueup.connectors.bookkeeper.metadata.bulk import LedgerBatch
 from trueup.state.bookkeeper.ledgers import Column
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import TrueupError
-from trueup.state.placement.judging import Positions, Queue, WaitingLedgers
+from trueup.state.placement.progress import Positions, Queue, WaitingLedgers
 from trueup.streams.progress import QueryProgress
 
 log = logging.getLogger(__name__)

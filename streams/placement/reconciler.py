@@ -28,9 +28,9 @@ from trueup.state.common.rules import Verdict
 from trueup.state.common.token_bucket import TokenBucket
 from trueup.state.placement.board import Board, ClearedFindings, FindingAges, RepairPlan, plan, unheld, wanted
 from trueup.state.placement.lifecycle import ENDS, Repair, RepairEvent, RepairStage, advance, renewed, withdrawn
+from trueup.state.placement.repairs import observe, unseen
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.tracking import observe, unseen
 from trueup.state.placement.verdicts import judge, unregistered
 from trueup.state.placement.view import Rows
 from trueup.streams.bookkeeper.keeper import TopologyKeeper

@@ -16,8 +16,8 @@ from trueup.state.common.errors import Refused
 from trueup.state.common.rules import Verdict
 from trueup.state.deletion.owners import claim_of
 from trueup.state.placement.board import Board, riskiest, wanted, without_copies
-from trueup.state.placement.judging import counted
 from trueup.state.placement.lifecycle import Repair, RepairStage
+from trueup.state.placement.progress import counted
 from trueup.state.placement.readiness import Readiness, few
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings

@@ -15,7 +15,7 @@ from trueup.state.common.counts import many
 from trueup.state.common.errors import Refused
 from trueup.state.replication.rules import LINK_RULES
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.state.replication.status import PartitionStage
+from trueup.state.replication.verdicts import PartitionStage
 from trueup.streams.config.live import Live
 from trueup.streams.journal.history import History
 from trueup.streams.journal.history_row import HistoryRow
@@ -32,7 +32,7 @@ from trueup.streams.replication.links.standing import RecoveryOption, ways_out
 from trueup.streams.replication.links.status import beat_error
 from trueup.streams.replication.metrics import LinkMetrics
 from trueup.streams.replication.query import Replication
-from trueup.streams.replication.rows import by_topic, checkpoint, partition, remedies, total
+from trueup.streams.replication.report import by_topic, checkpoint, partition, remedies, total
 from trueup.streams.replication.signs import LinkRow
 from trueup.streams.replication.topics import MEMORY, REPORTS
 from trueup.streams.rows import Row

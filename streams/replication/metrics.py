@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from trueup.connectors.contract import Progress
-from trueup.state.replication.status import LinkState
+from trueup.state.replication.verdicts import LinkState
 from trueup.streams.replication.signs import LinkFields
 from trueup.streams.rows import Row
 from trueup.streams.runtime.metrics import NAN, Metrics, StreamMetrics

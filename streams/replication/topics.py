@@ -23,7 +23,7 @@ TOPICS = declare(
         "reports",
         "replication/schemas/report.avsc",
         configs=_NEW,
-        form="replication.reports:message_of",
+        form="replication.leases:message_of",
         ordered=False,  # the clocks of workers differ; the receiver takes only the next report of an attempt
         key=lambda record: f"{record['link']}/{record['part']}".encode(),
     ),

@@ -12,7 +12,7 @@ from tests.simulation.link_ports import WorkerKilled, WorkerPorts
 from trueup.connectors.replication import group_sync, heartbeat, pump, resume
 from trueup.connectors.replication.pump import Pump
 from trueup.state.common.errors import TrueupError
-from trueup.streams.replication import reports
+from trueup.streams.replication import leases
 from trueup.streams.replication.links import ends, link, monitor, worker
 from trueup.streams.replication.links.worker import GRACE_S, SLICE_S, LeaseOrder, LeaseResult, LeaseWorker
 
@@ -44,7 +44,7 @@ class SimulatedTime:
     def running(self, open_connector: Callable[[str], Any]) -> Iterator[None]:
         """The code under test uses this time and these connectors."""
         time = SimpleNamespace(monotonic=self.monotonic, time=self.time, sleep=self.wait)
-        modules: Sequence[Any] = (group_sync, heartbeat, pump, resume, reports, ends, link, monitor, worker)
+        modules: Sequence[Any] = (group_sync, heartbeat, pump, resume, leases, ends, link, monitor, worker)
         names = [(module, "time", time) for module in modules]
         names += [(module, "now_ms", self._clock) for module in (heartbeat, ends)]
         names += [(worker, "_connector", open_connector), (pump, "keep_memory", lambda: None)]

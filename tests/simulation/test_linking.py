@@ -20,7 +20,7 @@ from trueup.connectors.replication.track import LogTrack
 from trueup.state.replication.anomalies import CopyObservation
 from trueup.state.replication.offset_map import Translation
 from trueup.state.replication.provenance import HEADER
-from trueup.state.replication.status import PartitionObservation
+from trueup.state.replication.verdicts import PartitionObservation
 from trueup.streams.config.live import Live
 from trueup.streams.journal.journal import JournalRecord
 from trueup.streams.replication.links import monitor

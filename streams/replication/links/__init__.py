@@ -13,7 +13,7 @@ Beside it:
   the two clusters; ``snapshot`` is what one observation shows.
 - ``config_sync``: topics, settings and rights of the target. ``group_sync``: offsets of groups, by the maps that
   ``group_maps`` combines.
-- ``status``: observations for `state.replication.status`, at each request.
+- ``status``: observations for `state.replication.verdicts`, at each request.
 
 Ways out of a stop:
 

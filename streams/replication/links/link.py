@@ -27,12 +27,12 @@ from trueup.state.replication.settings import LinkSettings as Declared
 from trueup.streams.config.live import Effective, LiveSection
 from trueup.streams.journal.journal import Journal
 from trueup.streams.replication.clusters import connector_of
+from trueup.streams.replication.leases import Report, ReportMessage
 from trueup.streams.replication.links.checkpoints import Copy, Unsaved
 from trueup.streams.replication.links.first_offsets import FirstOffset, FirstOffsets, Starts
 from trueup.streams.replication.links.orders import NO_REPORTING, LeaseRound, LinkOrders, Reporting
 from trueup.streams.replication.links.snapshot import Changes, LinkFacts, LinkSnapshot, ends, ids, pairs
 from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
-from trueup.streams.replication.reports import Report, ReportMessage
 
 log = logging.getLogger(__name__)
 BATCHES = "batches"

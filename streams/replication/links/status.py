@@ -1,4 +1,4 @@
-"""Collects the observations of a link's partitions for `state.replication.status`."""
+"""Collects the observations of a link's partitions for `state.replication.verdicts`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.heartbeat import HeartbeatState
 from trueup.state.common.patterns import matches
-from trueup.state.replication.status import (
+from trueup.state.replication.verdicts import (
     MOVING,
     LinkObservations,
     LinkState,

@@ -21,7 +21,7 @@ from typing import NamedTuple
 from trueup.connectors.contract import Connector, Copier, Lease, Position, Progress
 from trueup.state.common.errors import TrueupError
 from trueup.streams.journal.channel import Channel
-from trueup.streams.replication.reports import Report, Reporter, ReportMessage
+from trueup.streams.replication.leases import Report, Reporter, ReportMessage
 
 GRACE_S = 3.0
 ALONE_S = GRACE_S + 2.0

@@ -13,10 +13,10 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.connectors.kafka.logdirs.client import LogDirsClient, ReplicaLocation
 from trueup.sandbox.demo.volumes import OnVolumes, Volumes, settings_of
 from trueup.sandbox.servers.kafka_cluster import Brokers, KafkaNode
-from trueup.state.logdirs.decision import NOTHING, OwnChanges
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.settings import LogDirsSettings as Policy
 from trueup.state.logdirs.snapshot import largest
+from trueup.state.logdirs.verdicts import NOTHING, OwnChanges
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import DirectoryBalancer
 from trueup.streams.logdirs.reconciler import BrokerState, LogDirsReconciler

@@ -27,7 +27,7 @@ from trueup.state.common.errors import BadSettings, Refused
 from trueup.state.common.options import default_of
 from trueup.state.settings.settings import Settings, change, live_keys, value_of
 from trueup.streams.catalog import STREAMS
-from trueup.streams.replication.rows import by_topic
+from trueup.streams.replication.report import by_topic
 from trueup.streams.rows import RowQuery
 from trueup.streams.runtime.stream import LimitedRows
 from trueup.streams.web.engine import SELECTORS

@@ -7,10 +7,10 @@ import pytest
 
 from trueup.connectors.kafka.logdirs.client import DescribedBroker, MoveOutcome, ReplicaLocation
 from trueup.state.common.errors import Retry
-from trueup.state.logdirs.decision import NOTHING, OwnChanges
 from trueup.state.logdirs.lifecycle import STALLED_MS, MoveStage, Relocation
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings
+from trueup.state.logdirs.verdicts import NOTHING, OwnChanges
 from trueup.streams.config.live import LiveSection
 from trueup.streams.logdirs.executor import SETTLED_MS, DirectoryBalancer, ours_of, record_of
 from trueup.streams.logdirs.reconciler import LogDirsReconciler

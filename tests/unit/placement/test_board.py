@@ -6,9 +6,9 @@ import pytest
 from trueup.state.bookkeeper.marks import HIDDEN, MARK, NO_MARKS
 from trueup.state.placement.board import LOCKED_MS, Board, FindingAges, plan, riskiest
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
+from trueup.state.placement.repairs import SETTLE_MS, observe, unseen
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.tracking import SETTLE_MS, observe, unseen
 from trueup.state.placement.view import FINDING, NO_FINDINGS, BucketAnswer, Rows
 
 ENFORCE = PlacementSettings(mode="enforce", max_marks=10)

@@ -17,9 +17,9 @@ from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.common.errors import Retry
 from trueup.state.placement.lifecycle import Repair, RepairEvent, RepairStage, advance
 from trueup.state.placement.policy.fencing import NO_FORMER, FormerMembers
+from trueup.state.placement.repairs import SETTLE_MS
 from trueup.state.placement.rules import RULES
 from trueup.state.placement.settings import PlacementSettings
-from trueup.state.placement.tracking import SETTLE_MS
 from trueup.state.placement.view import FINDING, NO_FINDINGS, BucketAnswer, Rows
 from trueup.streams.config.live import LiveSection
 from trueup.streams.journal.codec import ledger_key

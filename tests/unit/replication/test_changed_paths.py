@@ -6,9 +6,9 @@ from tests.unit.replication.test_link import ONE, ZERO, Rig, done
 from trueup.connectors.contract import LogId, Position
 from trueup.state.common.errors import Stop
 from trueup.state.replication.anomalies import PathChoice
+from trueup.streams.replication.leases import Report
 from trueup.streams.replication.links.link import LATE_MS, STOPPED_AGAIN_MS, UNCOUNTED_AGAIN_MS
 from trueup.streams.replication.links.worker import ALONE_S, LeaseResult
-from trueup.streams.replication.reports import Report
 
 
 @pytest.mark.parametrize("setting", [{"transform": "mask:record"}, {"failures": "dead-letter"}])

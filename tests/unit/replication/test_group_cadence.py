@@ -12,9 +12,9 @@ from trueup.connectors.replication.group_sync import GroupSync
 from trueup.connectors.replication.ports import Capabilities
 from trueup.state.common.errors import Retry
 from trueup.state.replication.offset_map import OffsetMap
+from trueup.streams.replication.leases import Report, ReportMessage
 from trueup.streams.replication.links.ends import LinkEnds
 from trueup.streams.replication.links.group_sync import PART, Mover
-from trueup.streams.replication.reports import Report, ReportMessage
 
 ZERO = LogId("orders", 0)
 

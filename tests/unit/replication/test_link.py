@@ -14,8 +14,9 @@ from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
 from trueup.state.replication.anomalies import PathChoice, anomalies
 from trueup.state.replication.settings import LinkSettings as Declared
-from trueup.state.replication.status import LinkState, PartitionStage
+from trueup.state.replication.verdicts import LinkState, PartitionStage
 from trueup.state.settings.settings import Settings, change
+from trueup.streams.replication.leases import Report
 from trueup.streams.replication.links import link as module
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
@@ -23,7 +24,6 @@ from trueup.streams.replication.links.orders import Reporting
 from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts, TargetHold, look
 from trueup.streams.replication.links.status import LinkStatus
 from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseResult
-from trueup.streams.replication.reports import Report
 
 ZERO, ONE = LogId("orders", 0), LogId("orders", 1)
 NOW = 1_000_000

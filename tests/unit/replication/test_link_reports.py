@@ -4,8 +4,8 @@ import pytest
 
 from tests.unit.replication.test_link import NOW, ONE, Rig, facts, left
 from trueup.connectors.contract import Position, Progress, Run
+from trueup.streams.replication.leases import Report, ReportMessage
 from trueup.streams.replication.links.worker import LeaseOrder, LeaseResult
-from trueup.streams.replication.reports import Report, ReportMessage
 
 
 @pytest.fixture

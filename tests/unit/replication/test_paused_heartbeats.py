@@ -3,7 +3,7 @@
 import pytest
 
 from tests.unit.replication.test_link import NOW, Rig
-from trueup.state.replication.status import LinkState
+from trueup.state.replication.verdicts import LinkState
 from trueup.streams.replication.links.status import LinkStatus
 
 

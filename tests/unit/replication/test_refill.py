@@ -14,6 +14,7 @@ from trueup.state.common.errors import Refused
 from trueup.state.replication.anomalies import PathChoice
 from trueup.state.replication.provenance import Refill
 from trueup.state.settings.settings import change
+from trueup.streams.replication.leases import Report
 from trueup.streams.replication.links.checkpoints import Copy, load
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.monitor import LinkMonitor
@@ -22,7 +23,6 @@ from trueup.streams.replication.links.reset import Resetting
 from trueup.streams.replication.links.snapshot import ClusterSnapshot, LinkFacts
 from trueup.streams.replication.links.standing import ways_out
 from trueup.streams.replication.links.worker import LeaseResult
-from trueup.streams.replication.reports import Report
 
 ZERO, BILLS = LogId("orders", 0), LogId("bills", 0)
 WHOLE = {ZERO: (0, 500), BILLS: (0, 200)}

@@ -17,10 +17,10 @@ from trueup.connectors.embedded.processes import wait_until
 from trueup.state.common.errors import Retry, Stop
 from trueup.streams.journal.channel import Channel
 from trueup.streams.journal.codec import decode, encode
-from trueup.streams.replication import reports
+from trueup.streams.replication import leases
+from trueup.streams.replication.leases import ReportMessage
 from trueup.streams.replication.links import worker
 from trueup.streams.replication.links.worker import LeaseResult, hold, release
-from trueup.streams.replication.reports import ReportMessage
 
 ORDERS = LogId("orders", 0)
 
@@ -45,9 +45,9 @@ def test_copied_records_are_reported(world: World) -> None:
 
 def test_what_is_copied_is_reported_while_the_lease_runs(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[ReportMessage] = []
-    read = lambda body: reports.message_of(decode("reports", body))  # noqa: E731
-    monkeypatch.setattr(reports, "publish", lambda _channel, _key, body: found.append(read(body)))
-    monkeypatch.setattr(reports, "REPORT_S", 0.05)
+    read = lambda body: leases.message_of(decode("reports", body))  # noqa: E731
+    monkeypatch.setattr(leases, "publish", lambda _channel, _key, body: found.append(read(body)))
+    monkeypatch.setattr(leases, "REPORT_S", 0.05)
     with ThreadPoolExecutor(1) as pool:
         lease = pool.submit(hold, order(lease_s=60.0, channel=Channel("reports", ())))
         world.write(ORDERS, 5)
@@ -64,19 +64,19 @@ def test_a_report_reads_back_as_it_was_written(world: World) -> None:
     whole = hold(order()).reports[-1]
     one = replace(whole.progress[0], lag_ms=7, dropped=2, error="too large", stopped=True)
     received = ReportMessage("east-west", "a", 3, 1, whole._replace(progress=[one]))
-    assert reports.message_of(decode("reports", encode("reports", reports.record_of(received)))) == received
+    assert leases.message_of(decode("reports", encode("reports", leases.record_of(received)))) == received
 
 
 def test_a_report_is_divided_where_it_would_be_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "RUNS", 10)
-    made = reports.Reporter(None, lambda report: ReportMessage("", "", 0, 0, report))
+    monkeypatch.setattr(leases, "RUNS", 10)
+    made = leases.Reporter(None, lambda report: ReportMessage("", "", 0, 0, report))
     made.report([Progress(LogId("orders", n), LogId("orders", n), Position(), (Run(0, 0, 1),) * 6) for n in range(3)])
     assert [(report.at, len(report.progress)) for report in made.reports] == [(1, 1), (2, 1), (3, 1)]
 
 
 def test_what_did_not_change_is_not_reported_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reports, "REPORT_S", 0.0)
-    made = reports.Reporter(None, lambda report: ReportMessage("", "", 0, 0, report))
+    monkeypatch.setattr(leases, "REPORT_S", 0.0)
+    made = leases.Reporter(None, lambda report: ReportMessage("", "", 0, 0, report))
     for _ in range(2):
         made.report_if_due(lambda: [Progress(ORDERS, ORDERS, Position(5))])
     assert [len(report.progress) for report in made.reports] == [1]

@@ -6,7 +6,7 @@ from itertools import groupby
 from trueup.connectors.contract import LogId
 from trueup.connectors.replication.group_sync import Checkpoint
 from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.status import PartitionStage
+from trueup.state.replication.verdicts import PartitionStage
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.link import Link
 from trueup.streams.replication.links.status import PartitionRow as Observed

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.unit.cli.fake_rows import link_row
-from trueup.state.replication.status import PartitionStage
-from trueup.streams.replication.rows import total
+from trueup.state.replication.verdicts import PartitionStage
+from trueup.streams.replication.report import total
 from trueup.streams.replication.signs import LinkFields
 
 COPYING, GONE = PartitionStage.COPYING, PartitionStage.GONE

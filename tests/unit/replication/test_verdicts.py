@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from trueup.connectors.replication.heartbeat import HeartbeatState
 from trueup.state.common.errors import Stop
 from trueup.state.replication.rules import LINK_RULES
-from trueup.state.replication.status import (
+from trueup.state.replication.verdicts import (
     MEANINGS,
     STAGES,
     LinkObservations,
@@ -23,7 +23,7 @@ from trueup.state.replication.status import (
 from trueup.state.replication.waits import Wait
 from trueup.streams.replication.links.monitor import LinkMonitor
 from trueup.streams.replication.links.status import beat_error
-from trueup.streams.replication.rows import remedies
+from trueup.streams.replication.report import remedies
 
 NOW = 1_000_000
 WELL = LinkObservations(

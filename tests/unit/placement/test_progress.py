@@ -8,7 +8,7 @@ import pytest
 from trueup.state.bookkeeper.observations import LedgerState, Observation
 from trueup.state.common.errors import Retry
 from trueup.state.common.rules import Verdict
-from trueup.state.placement.judging import Queue, WaitingLedgers, counted
+from trueup.state.placement.progress import Queue, WaitingLedgers, counted
 from trueup.state.placement.readiness import LATE_MS, Readiness, few
 from trueup.state.placement.view import FINDING, Rows
 from trueup.streams.placement.judging import Judging
@@ -89,7 +89,7 @@ def test_what_waits_is_unknown_whatever_was_found_before() -> None:
 
 
 def test_so_many_that_wait_are_not_sorted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trueup.state.placement.judging.EXACT", 1)
+    monkeypatch.setattr("trueup.state.placement.progress.EXACT", 1)
     made = queue(2, 1, 2)
     found = np.concatenate([finding(1, Verdict.DRIFTED), finding(5, Verdict.DRIFTED)])
     assert counted(found, made.waiting, 9) == {"true": 5, "drifted": 1, "blocked": 0, "unknown": 3}

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from trueup.state.logdirs.decision import Decision, OwnChanges, decide
 from trueup.state.logdirs.lifecycle import MoveStage, Relocation
 from trueup.state.logdirs.model import Broker, LogDir, Row, replicas
 from trueup.state.logdirs.settings import LogDirsSettings, within
+from trueup.state.logdirs.verdicts import Decision, OwnChanges, decide
 
 GB = 1 << 30
 NIGHT = ["22:00-06:00"]

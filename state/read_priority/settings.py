@@ -48,7 +48,6 @@ class ReadPrioritySettings:
         live=True,
     )
     interval_s: float = key(60.0, "Interval in seconds between two passes", least=0.5, most=YEAR_S)
-    answer_s: float = key(10.0, "Maximum time in seconds without a response of the admin API", least=0.5, most=300)
     stall_looks: int = key(
         2,
         "Consecutive passes that must find that a topic would stall before its priority is switched",

@@ -37,7 +37,7 @@ SILENT_FACTOR = 5
 def admin_of(chosen: ReadPrioritySettings, environment: Mapping[str, str] = os.environ) -> PulsarAdmin:
     """The admin API that the settings name. Raises `BadSettings` for an unreadable PEM file."""
     token = environment.get(chosen.token_env, "") if chosen.token_env else ""
-    return PulsarAdmin(AdminHttp(chosen.admin, token.strip(), chosen.ca, chosen.answer_s))
+    return PulsarAdmin(AdminHttp(chosen.admin, token.strip(), chosen.ca))
 
 
 class ReadPriorityStream(Stream):

@@ -22,7 +22,7 @@ LONGEST_BODY = 8 << 20
 """Bytes of a response."""
 LONGEST_REASON = 300
 REDIRECTS = 3
-CONNECT_S = 5.0
+CONNECT_S, ANSWER_S = 5.0, 10.0
 BASE = "/admin/v2/"
 _BUSY = frozenset({429, 503})
 _NOT_SENT = (ConnectTimeoutError, NewConnectionError)
@@ -55,13 +55,13 @@ class AdminHttp(Closing):
     the first that responds is used until it fails. ``token``: the token of the requests, empty for none; ``ca``: the
     PEM file of authorities, empty for the authorities of the system."""
 
-    def __init__(self, addresses: Sequence[str], token: str = "", ca: str = "", answer_s: float = 10.0) -> None:
+    def __init__(self, addresses: Sequence[str], token: str = "", ca: str = "") -> None:
         self.addresses, self._token = [address.rstrip("/") for address in addresses], token
         self._declared = {_origin(address) for address in self.addresses}
         self._hosts: frozenset[str] = frozenset()
         secure = any(address.startswith("https") for address in self.addresses)
         tls = tls_of({"tls.ca": ca or "system"}) if secure else None
-        timeout = Timeout(connect=CONNECT_S, read=answer_s)
+        timeout = Timeout(connect=CONNECT_S, read=ANSWER_S)
         self._pool = urllib3.PoolManager(timeout=timeout, retries=False, ssl_context=tls)
 
     def close(self) -> None:

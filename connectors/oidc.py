@@ -1,7 +1,9 @@
 """Tokens of an OpenID Connect provider: signatures by its published keys, and the claims that every token needs.
 
 Sources: RFC 7519 (JWT), RFC 7517 (JWK sets), OpenID Connect Discovery 1.0. Only asymmetric algorithms are accepted:
-with a symmetric one, whoever knows the public key could sign.
+with a symmetric one, whoever knows the public key could sign. PyJWKClient of PyJWT does not serve: it reads a response
+without a limit, refuses known keys after their lifespan if the provider does not respond, and lets all callers wait for
+one request.
 """
 
 import json
@@ -101,7 +103,8 @@ class Issuer:
         except (Retry, Refused) as error:
             found = f"oidc: {error}; tokens with keys that are not known are refused"
         if found != self.problem:
-            log.log(logging.WARNING if found else logging.INFO, "keys of the OIDC provider", extra={"problem": found})
+            level = logging.WARNING if found else logging.INFO
+            log.log(level, "keys of the OIDC provider read", extra={"problem": found})
         self.problem = found
 
     def _key(self, header: Mapping[str, Any]) -> _Key:

@@ -2,6 +2,7 @@
 
 waitress reads and writes sockets that do not block, from two threads. The socket of a TLS connection therefore reports
 "try again" as such a socket does, and has a lock: OpenSSL does not permit concurrent calls for one connection.
+cheroot does not serve: it performs the handshake in the thread that accepts, so that one slow client delays all others.
 """
 
 import errno
@@ -94,7 +95,7 @@ class Certificate:
                 log.info("certificate read", extra={"file": str(self._files[0])})
             except Stop as error:
                 self.problem = f"http.tls_certificate is not renewed: {error.found}"
-                log.warning("certificate not valid; the last one remains in use", extra={"found": error.found})
+                log.warning("certificate refused", extra={"found": error.found})
         return self._context
 
     def channel(self, server: Any, sock: socket.socket, address: Any, adj: Any, map: Any = None) -> None:  # noqa: A002

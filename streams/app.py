@@ -202,7 +202,7 @@ class Running:
         chosen = self._settings.journal
         self._closes["journal"] = self._close_journal
         if not chosen.bootstrap:
-            log.info("starting", extra={"part": "journal", "data_dir": str(self._data)})
+            log.info("start begun", extra={"part": "journal", "data_dir": str(self._data)})
             broker = EmbeddedKafka(self._data / "journal", logs.Downloads())
             self._closes["journal"] = lambda: self._close_journal(broker)
             self._up(broker)
@@ -236,7 +236,7 @@ class Running:
     def _keep_alive(self, broker: EmbeddedKafka) -> None:
         if not broker.alive:
             self._disk.check()
-            log.error("embedded journal ended; restarting it")
+            log.error("embedded journal ended")
             broker.kill()
             self._up(broker)
 
@@ -260,7 +260,7 @@ class Running:
         if ha.id:
             self._election = member
         else:
-            log.info("starting", extra={"part": "signs of life", "at_most_s": ALONE_S})
+            log.info("start begun", extra={"part": "signs of life", "at_most_s": ALONE_S})
             if not self._wait("a sign of life in the journal", partial(member.enter, self._ending.stop)):
                 return
             lock.note(member.run)
@@ -297,17 +297,17 @@ class Running:
         self._supervisor.loop("trends", application.sample, EVERY_S)
         http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
         self._quiet["http"] = http.stop
-        log.info("listening", extra={"address": f"{'https' if tls else 'http'}://{chosen.host}:{http.port}"})
+        log.info("API opened", extra={"address": f"{'https' if tls else 'http'}://{chosen.host}:{http.port}"})
         driver = Driver(lambda: session(self._settings, self._data, permanent_tasks(self._settings)), self._listener)
         if not self._ending.stop.is_set():
             self._run_queries(driver, application)
         if self._election is not None and self._elected(self._election):
             self._take_over(self._election, driver, application)
         self._ending.stop.wait()
-        log.info("stopping")
+        log.info("stop begun")
 
     def _run_queries(self, driver: Driver, application: Application) -> None:
-        log.info("starting", extra={"part": "Spark", "master": self._settings.spark.master})
+        log.info("start begun", extra={"part": "Spark", "master": self._settings.spark.master})
         self._driver = driver
         self._closes["Spark"], self._ending.last = lambda: driver.close(self._ending.at(KILL_S)), driver.kill
         self._wait("Spark", driver.begin)
@@ -346,7 +346,7 @@ class Running:
     def _take_over(self, election: Election, driver: Driver, application: Application) -> None:
         """Load the state that the previous leader left, and start the streams."""
         began_s = time.monotonic()
-        log.info("taking over", extra={"epoch": election.epoch})
+        log.info("takeover begun", extra={"epoch": election.epoch})
         # A producer that takes the transactional.id over aborts what the previous leader had not committed.
         lead = partial(self._journal.lead, self._settings.ha.id, election.fenced, LEAD_S)
         self._wait("the journal's transactional.id", lead)
@@ -362,7 +362,7 @@ class Running:
         application.lead(streams)
         for stream in streams.values():
             stream.begin(lambda: driver.session)
-        log.info("leading", extra={"epoch": election.epoch, "after_s": round(time.monotonic() - began_s, 1)})
+        log.info("takeover completed", extra={"epoch": election.epoch, "after_s": round(time.monotonic() - began_s, 1)})
 
     def _forget(self, driver: Driver, pattern: str, keep: str) -> None:
         """Delete checkpoints of earlier runs, which nothing reads, in a thread: their location may be slow."""
@@ -379,7 +379,7 @@ class Running:
         at = self._ending.at
         self._supervisor.close(at(BATCHES_S), at(QUIET_S), self._quiet)
         self._supervisor.together(self._closes, at(CLOSED_S))
-        log.info("ended", extra={"after_s": round(self._ending.passed_s(), 1)})
+        log.info("stop completed", extra={"after_s": round(self._ending.passed_s(), 1)})
 
     def _leave(self) -> None:
         """Let another instance lead at once."""
@@ -392,14 +392,14 @@ class Running:
         if broker is not None:
             broker.stop(self._ending.left_s(KILL_S))
             if broker.process.exit_code == -signal.SIGKILL:
-                log.warning("embedded journal killed: it did not stop in time")
+                log.warning("embedded journal killed")
 
     def _keep_spark(self, driver: Driver, application: Application) -> None:
         """Start a new session after the end of one. Queries continue from their checkpoints."""
         if application.spark_ended:
             driver.begin()
             application.spark_ui, application.spark_ended = driver.session.sparkContext.uiWebUrl or "", ""
-            log.info("another session of Spark", extra={"ui": application.spark_ui})
+            log.info("Spark session replaced", extra={"ui": application.spark_ui})
         elif why := driver.ended() or self._clock.set_back():
             self._supervisor.lose_queries(f"Spark: {why}")
             application.spark_ended = why

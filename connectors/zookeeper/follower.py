@@ -134,7 +134,7 @@ class Follower(Watcher):
     def _waits(self, error: TrueupError | None) -> None:
         problem = str(error) if error else ""
         if problem and problem != self.problem:
-            log.warning("%s: retrying after an error", self._name, extra={"problem": problem})
+            log.warning("%s interrupted", self._name, extra={"problem": problem})
         self.problem = problem
 
     def _step(self) -> None:

@@ -155,4 +155,6 @@ class TopologyKeeper:
         self._unpublished = False
         if self.first_epoch is None:
             self.first_epoch = topology.epoch
-        log.info("topology", extra={"epoch": topology.epoch, "held": topology.held, "notes": list(self.notes)})
+        log.info(
+            "topology published", extra={"epoch": topology.epoch, "held": topology.held, "notes": list(self.notes)}
+        )

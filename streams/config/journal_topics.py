@@ -99,11 +99,7 @@ class JournalTopics:
         if change := change_of(gone, new):
             self._live.restrain(f"{change} while Trueup runs")
         if new or self._absent >= LOOKS:
-            log.error(
-                "topics of the journal are not those of the start; ending: the next start creates what is missing and "
-                "reads the cluster again",
-                extra={"found": change},
-            )
+            log.error("topics of the journal changed", extra={"found": change})
             ended()
         elif not gone:
             self._judge(states)
@@ -115,7 +111,7 @@ class JournalTopics:
             # This run holds what the topic lost.
             self._live.write_again()
             self._live.set(CONFIRMED, config.place)
-            log.warning("settings written to the journal again", extra={"lost": why})
+            log.warning("settings restored in the journal", extra={"lost": why})
             why = ""
         if why:
             self._doubt(config, why)

@@ -75,7 +75,7 @@ class Live:
             known, self.restraint = self.restraint == why, why
             self.now = observing(self._chosen) if why else self._chosen
         if not known:
-            log.warning("every mode is observe" if why else "the modes apply", extra={"problem": why})
+            log.warning("modes replaced by observe" if why else "modes applied", extra={"problem": why})
             self._notify()
 
     def set(self, name: str, value: object) -> object:

@@ -174,7 +174,7 @@ class DeletionReconciler:
             except TrueupError as error:
                 self.blocked_reason = str(error)
                 if self.blocked_reason != before:
-                    log.warning("deletions are blocked", extra={"problem": self.blocked_reason})
+                    log.warning("deletions blocked", extra={"problem": self.blocked_reason})
 
     def _doubt(self, now_ms: int) -> None:
         """Have everything read that does not seem to exist: there are no events of what this identity may not read. A

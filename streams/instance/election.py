@@ -185,7 +185,7 @@ class Election:
     def _give_up(self, why: str) -> None:
         if not self._gone.is_set():
             self._gone.set()
-            log.error("this instance no longer leads and ends", extra={"epoch": self.epoch, "reason": why})
+            log.error("leadership lost", extra={"epoch": self.epoch, "reason": why})
             self._lost()
         raise Stop("this instance to lead", why, "none: it ends, and another one leads")
 
@@ -202,7 +202,7 @@ class Election:
             self._one.seen(Sign(record.offset, **record.value), self._now())
             role, after = self._one.role, self._one.leader
         if after.epoch != before.epoch:
-            log.info("leader", extra={"epoch": after.epoch, "place": after.place})
+            log.info("leader changed", extra={"epoch": after.epoch, "place": after.place})
         if role is InstanceRole.LEADER and not self.elected.is_set():
             self.silent_ms = self._clock() - int(1000 * silent_s) if before.state != ENDED else 0
             self.elected.set()

@@ -85,7 +85,7 @@ class Journal:
         try:  # the setting may have changed since the topic was created
             self.topics.configure(self.topic(HISTORY), expires, timeout_s)
         except TrueupError as error:
-            log.warning("the retention of the history was not changed", extra={"problem": error.found})
+            log.warning("retention of the history not changed", extra={"problem": error.found})
         return created
 
     def lead(self, owner: str, fenced: Callable[[str], object], within_s: float = FLUSH_S) -> None:

@@ -64,7 +64,7 @@ class Task:
         wait = backoff(FIRST_WAIT_S, self.restarts, LONGEST_WAIT_S)
         self.restarts, self.error, self.state, self.next_start = self.restarts + 1, error, "failed", now + wait
         self.failing = True
-        log.error("failed", extra={"task": self.name, "error": error, "again_in_s": wait})
+        log.error("task failed", extra={"task": self.name, "error": error, "again_in_s": wait})
 
     def fails(self, now: float) -> bool:
         """Whether it failed and has not succeeded since."""
@@ -133,7 +133,7 @@ class Supervisor:
     def _failed(self, task: Task, error: BaseException) -> None:
         task.failed(error_text(error), time.monotonic())
         if not isinstance(error, TrueupError):
-            log.error("a defect", extra={"task": task.name}, exc_info=error)
+            log.error("task ended by a defect", extra={"task": task.name}, exc_info=error)
         self.restarted(task.name)
 
     def guarded(self, name: str, act: Callable[[], None]) -> None:
@@ -242,7 +242,7 @@ class Supervisor:
         assert task.query is not None, "only running queries are ended"
         query, task.query, task.state = task.query, None, "stopped"
         if not drain(query, drained - time.monotonic()):
-            log.warning("a batch is interrupted; the next start repeats it", extra={"task": task.name})
+            log.warning("batch interrupted", extra={"task": task.name})
 
 
 def drain(query: StreamingQuery, limit_s: float = 60.0) -> bool:
@@ -259,7 +259,7 @@ def _take(name: str, step: Callable[[], None]) -> None:
     try:
         step()
     except Exception as error:
-        log.warning("ended with an error", extra={"part": name, "error": error_text(error)})
+        log.warning("part not closed", extra={"part": name, "error": error_text(error)})
 
 
 def attempted(act: Callable[[], object]) -> Exception | None:
@@ -300,7 +300,7 @@ def _join(threads: Iterable[threading.Thread], until: float) -> None:
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
         if thread.is_alive():
-            log.warning("did not end in time: it is left behind", extra={"part": thread.name})
+            log.warning("thread not ended", extra={"part": thread.name})
 
 
 def _ended(query: StreamingQuery) -> str:

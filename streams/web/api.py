@@ -112,7 +112,7 @@ def _recorded(response: Response) -> Response:
     """Log each request that may change something. Access counts those that it refuses."""
     if request.method not in READS and response.status_code not in (401, 403, 404, 405):
         log.info(
-            "request",
+            "request answered",
             extra={
                 "by": WHO.get(),
                 "request": request.method,

@@ -107,11 +107,11 @@ def test_it_outlives_the_sleep_of_its_machine(trueup: Trueup, copies: dict[str, 
     signalled(asleep, signal.SIGSTOP)
     time.sleep(SLEEP_S)
     signalled(asleep, signal.SIGCONT)
-    trueup.until("another session", lambda: logged(trueup, "another session of Spark"), AWAKE_S)
+    trueup.until("another session", lambda: logged(trueup, "Spark session replaced"), AWAKE_S)
     trueup.wait("readiness", lambda status: status["ready"], AWAKE_S)
     written(copies)
     trueup.until("the records to arrive", lambda: arrived(copies))
-    found = trueup.jvm().pid != jvm, logged(trueup, "another session of Spark"), logged(trueup, "Traceback")
+    found = trueup.jvm().pid != jvm, logged(trueup, "Spark session replaced"), logged(trueup, "Traceback")
     assert found == (True, 1, 0), trueup.diagnostics()
 
 

@@ -258,7 +258,7 @@ class BookieFeed:
             self._racks.load(None if found is None else found[0])
         except (BadBytes, Forbidden) as error:
             if str(error) != self.problem:
-                log.warning("cannot read the rack map", extra={"problem": str(error)})
+                log.warning("rack map not read", extra={"problem": str(error)})
             self.problem = str(error)
         else:
             self.problem = ""

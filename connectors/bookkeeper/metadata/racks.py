@@ -166,7 +166,7 @@ class Script:
         by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
         found, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
         if problem:
-            log.warning("rack script: no location for a bookie", extra={"problem": problem})
+            log.warning("rack of a bookie not resolved", extra={"problem": problem})
         self._known.update(found)
         return {bookie: self._known.get(host) for bookie, host in by_bookie.items()}
 

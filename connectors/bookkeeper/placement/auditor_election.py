@@ -119,7 +119,7 @@ class Vote(Watcher):
         if error is None:
             return
         if str(error) != self._holder.problem:
-            log.warning("Auditor vote: retrying after an error", extra={"problem": str(error)})
+            log.warning("vote for the Auditor interrupted", extra={"problem": str(error)})
         self._holder = Holder(AuditorState.WAITING, problem=str(error))
 
     def _step(self) -> None:

@@ -254,7 +254,7 @@ class TopicClient:
         """The error of a write that failed with these. A producer with a fatal error never writes again, so a new one
         replaces it."""
         if any(map(is_fatal, errors)):
-            log.warning("the producer of the journal is replaced", extra={"error": errors[0].str()})
+            log.warning("producer of the journal replaced", extra={"error": errors[0].str()})
             before, self._producer = self._producer, self._made()
             before.purge()
             before.flush(ASK_S)  # results that are not delivered would keep it alive

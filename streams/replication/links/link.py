@@ -230,7 +230,7 @@ class Link:
             self.path = min(copy.path for copy in unknown.values())
             return {source: copy for source, copy in unknown.items() if copy.path == self.path}
         if self.path != choice.path:
-            log.info("path", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
+            log.info("copy path chosen", extra={"link": self.name, "path": choice.path, "reason": choice.reason})
             self.path = choice.path
         return due
 

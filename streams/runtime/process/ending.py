@@ -74,7 +74,7 @@ class Ending:
         """Wait for the shutdown to begin, and end the process if it exceeds the last deadline."""
         self.stop.wait()
         time.sleep(self.left_s(END_S))
-        log.error("not ended in time; the process is ended", extra={"after_s": END_S})
+        log.error("process killed", extra={"after_s": END_S})
         self.last()
         self.leave()
 

@@ -35,4 +35,4 @@ def patiently(
             if stop.is_set() or time.monotonic() >= until_s or stop.wait(pause_s):
                 raise
             left_s = max(0, round(until_s - time.monotonic()))
-            log.warning("waiting", extra={"part": what, "problem": str(error), "at_most_s": left_s})
+            log.warning("start delayed", extra={"part": what, "problem": str(error), "at_most_s": left_s})

@@ -175,7 +175,7 @@ def forget(session: "SparkSession", folder: str, pattern: str, keep: str = "") -
             if found.getPath().getName() != keep:
                 files.delete(found.getPath(), True)
     except (Py4JJavaError, Retry) as error:
-        log.warning("old checkpoints remain", extra={"problem": str(error).partition("\n\tat ")[0]})
+        log.warning("old checkpoints not deleted", extra={"problem": str(error).partition("\n\tat ")[0]})
 
 
 def _set_aside(path: Path, query: str, why: str) -> None:
@@ -191,7 +191,4 @@ def _set_aside(path: Path, query: str, why: str) -> None:
         path.rename(place)
     except OSError as error:
         raise Stop(f"{path} to be renamed", str(error.strerror), "move it away") from error
-    log.error(
-        "checkpoint not readable: it is set aside, and the view is read from the journal again",
-        extra={"query": query, "problem": why, "moved_to": str(place)},
-    )
+    log.error("checkpoint set aside", extra={"query": query, "problem": why, "moved_to": str(place)})

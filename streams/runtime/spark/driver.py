@@ -75,7 +75,7 @@ class Driver:
             try:
                 process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning("Spark's JVM did not end in time and is killed")
+                log.warning("JVM of Spark killed")
         self._clear()
 
     def kill(self) -> None:

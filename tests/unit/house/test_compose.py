@@ -123,7 +123,7 @@ def test_the_image_has_no_packages_of_tests() -> None:
     dev = {re.split(r"[^\w-]", one)[0] for one in wanted["optional-dependencies"]["dev"]}
     runtime = {re.split(r"[^\w-]", one)[0] for one in wanted["dependencies"]}
     assert (files, runtime - locked) == (["requirements.image.lock"], set())
-    assert locked & dev == {"cryptography", "psutil"}  # PyJWT and jgo need them, too
+    assert locked & dev == {"cryptography", "psutil"}  # PyJWT and jgo also need them
 
 
 def test_the_image_has_the_versions_of_the_tests() -> None:

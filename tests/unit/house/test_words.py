@@ -5,9 +5,12 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 
-from tests.unit.house.test_tidy import PACKAGES, trees
+from tests.unit.house.test_tidy import PACKAGES, PLACES, ROOT, shown, sources, trees
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical"}
+SENTENCE = re.compile(r"[:;,]|^(?:the|this) |\b(?:is|are|was|were|it|its)\b")
+TOO = re.compile(r", too(?=[.,;:)\"]|$)", re.MULTILINE)
 WITHOUT_NOUN = re.compile(r"``[^`]+``(?: and ``[^`]+``)?: (?:of|for|in|to|by|from|with|at|on|as) [^`\n]*")
 
 
@@ -47,4 +50,24 @@ def test_what_a_docstring_describes_is_named_by_a_noun() -> None:
         if isinstance(node, Documented)
         for text in WITHOUT_NOUN.findall(ast.get_docstring(node) or "")
     ]
+    assert found == []
+
+
+def test_a_log_event_is_a_noun_and_a_participle() -> None:
+    found = [
+        f"{place}: {text.value}"
+        for place, tree in trees(*PACKAGES)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in LOG_CALLS
+        if isinstance(node.func.value, ast.Name) and node.func.value.id == "log" and node.args
+        for text in ast.walk(node.args[0])
+        if isinstance(text, ast.Constant) and "%s;" not in text.value
+        if " " not in text.value or SENTENCE.search(text.value)
+    ]
+    assert found == []
+
+
+def test_no_sentence_ends_in_an_addition() -> None:
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *sorted((ROOT / "docs").glob("*.md"))]
+    found = [shown(path) for path in (*pages, *sources(*PLACES)) if TOO.search(path.read_text())]
     assert found == []

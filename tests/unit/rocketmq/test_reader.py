@@ -335,7 +335,7 @@ def test_a_queue_that_lost_its_end_and_grew_again_is_noticed_after_a_lost_connec
         pulls[RequestCode.PULL] = lambda _: None
         failed = [type(error_of(reader).error)]
         pulls[RequestCode.PULL] = queue(of(b"a", b"other b", b"c", stored=9_000))
-        while failed[-1] is Retry and len(failed) < MOST:  # pulls that were sent before are lost, too
+        while failed[-1] is Retry and len(failed) < MOST:  # pulls that were sent before are also lost
             reader.seek({LOG: 2})
             failed += [type(read.error) for read in reads(reader, 1)]
         reader.close()

@@ -99,7 +99,7 @@ def test_a_hanging_part_is_left_behind_and_logged(
     supervisor.query("placement", lambda: query)
     supervisor._start(supervisor.tasks["placement"], lambda: query)
     running._end()
-    assert parts(caplog, "left behind") == {"http", "placement", "config", "journal"}
+    assert parts(caplog, "thread not ended") == {"http", "placement", "config", "journal"}
 
 
 def test_what_ends_with_the_queries_ends_beside_them(supervisor: Supervisor) -> None:
@@ -117,7 +117,7 @@ def test_a_failing_step_is_logged_and_blocks_no_other(supervisor: Supervisor, ca
     done: list[str] = []
     steps: dict[str, Callable[[], None]] = {"http": lambda: [][0], "capture": lambda: done.append("capture")}
     supervisor.together(steps, time.monotonic() + WAIT_S)
-    assert (parts(caplog, "ended with an error"), done) == ({"http"}, ["capture"])
+    assert (parts(caplog, "part not closed"), done) == ({"http"}, ["capture"])
 
 
 def test_a_batch_that_takes_too_long_is_interrupted(supervisor: Supervisor, caplog: pytest.LogCaptureFixture) -> None:

@@ -195,7 +195,7 @@ def test_an_action_is_attributed_to_the_token_and_not_to_the_name_that_is_claime
 def test_an_order_is_logged_with_its_caller(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     client.post("/api/approve", json={"all": True}, headers=bearer(Role.APPROVER))
-    found = [record.__dict__ for record in caplog.records if record.message == "request"]
+    found = [record.__dict__ for record in caplog.records if record.message == "request answered"]
     assert [(row["by"], row["path"], row["status"]) for row in found] == [
         ("approver at 127.0.0.1", "/api/approve", 200)
     ]

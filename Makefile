@@ -8,7 +8,7 @@ JOBS ?= 3
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
-help: ## Say what there is
+help: ## List the targets
 	@awk 'BEGIN {FS = ":.*## "} /^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.ready: requirements.lock pyproject.toml
@@ -30,11 +30,11 @@ demo-failover: setup ## A Kafka cluster dies and returns: its readers and writer
 	$(BIN)/trueup demo failover
 
 .PHONY: demo-rocketmq
-demo-rocketmq: setup ## A RocketMQ broker dies and returns: a Java consumer goes on at another; all is in Kafka, too
+demo-rocketmq: setup ## A RocketMQ broker dies and returns: a Java consumer goes on at another; Kafka has all messages
 	$(BIN)/trueup demo rocketmq
 
 .PHONY: demo-logdirs
-demo-logdirs: setup ## Three disks of different size under one Kafka broker, levelled; with a picture
+demo-logdirs: setup ## Balances three disks of different size under one Kafka broker; draws a picture
 	$(BIN)/trueup demo logdirs
 
 .PHONY: demo-reads
@@ -62,7 +62,7 @@ test: setup tools lint archives ## Lint, unit, property, simulation, integration
 # The demos start whole clusters: two files at a time are what two cores carry.
 .PHONY: release-check
 release-check: JOBS = 2
-release-check: setup tools lint archives ## Everything: tests of make test, those left out of it, the README with its demos
+release-check: setup tools lint archives ## All tests, among them long ones and the README with its demos
 	$(PYTEST)
 
 .PHONY: lint
@@ -89,7 +89,7 @@ bench-scale: setup ## The placement stream at many ledgers: make bench-scale LED
 	$(BIN)/python -m bench.scale $(if $(LEDGERS),--ledgers $(LEDGERS))
 
 .PHONY: bench-deletion
-bench-deletion: setup ## What nobody points to: full diff, leak to report, deletions a second
+bench-deletion: setup ## Unreferenced ledgers: full comparison, time to the report, deletions per second
 	$(BIN)/python -m bench.deletion
 
 .PHONY: bench-logdirs
@@ -121,7 +121,7 @@ bench-cluster: setup ## CPU of records and ledgers on a Spark cluster beside loc
 	$(BIN)/python -m bench.cluster
 
 .PHONY: soak
-soak: setup ## Links both ways under faults of processes, connections and operators: make soak MINUTES=60
+soak: setup ## Links in both directions under faults of processes, connections and operators: make soak MINUTES=60
 	$(BIN)/python -m tests.replication.soak --minutes $(or $(MINUTES),60)
 	$(BIN)/python -m tests.replication.soak_rocketmq --minutes $(or $(MINUTES),60)
 

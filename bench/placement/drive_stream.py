@@ -3,7 +3,7 @@
     python -m bench.placement.drive_stream JOB.json
 
 The job contains: bootstrap, data, sizes, deaths (0: only the growth is measured); optionally spark (that section of the
-settings) and workers (process ids whose CPU counts, too). Standard output contains one JSON object per line.
+settings) and workers (process ids whose CPU also counts). Standard output contains one JSON object per line.
 """
 
 import json

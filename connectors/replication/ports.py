@@ -29,7 +29,7 @@ class GroupCommits(dict[LogId, int]):
     """The committed offsets of a group by log.
 
     A link translates the offset of a group from the cluster where the group runs. The translation does not show that
-    the group ran at the target, too. Therefore it does not replace an offset in a cluster from which it came: there, an
+    the group also ran at the target. Therefore it does not replace an offset in a cluster from which it came: there, an
     operator may have set the offset of the group to an earlier record.
     """
 

@@ -285,7 +285,7 @@ def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:
 
 
 def _are_found(trueup: Deleting, wanted: set[int]) -> bool:
-    """Whether these ledgers are reported, and objects too."""
+    """Whether these ledgers and objects are reported."""
     rows = _rows(trueup)
     return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in ORPHANS for row in rows)
 

@@ -1,6 +1,6 @@
 """Security of sandbox brokers with authenticated listeners: keys, users, the authorizer, and client options.
 
-Keys are created with keytool, a class of the module java.base, so that a reduced Java has it, too. Users
+Keys are created with keytool, a class of the module java.base, so that a reduced Java also has it. Users
 log in with SASL/PLAIN, or with SCRAM after an admin created their credentials (KIP-554); the listener SSL takes client
 certificates. Anonymous clients (plain listener, other brokers) have all permissions.
 Settings: server.properties and the security chapter of Kafka's documentation.

@@ -9,7 +9,7 @@ created it to the one where a link created it.
 
 **Rights** (ACLs) on topics and groups are copied for literal names and prefixes. An ACL on every resource (``*``)
 becomes one for each topic or group of the link, because the target has others. Read permissions are granted at the
-target, too; write permissions only if a link copies back, because otherwise the link is the only writer of a copy.
+target; write permissions only if a link copies back, because otherwise the link is the only writer of a copy.
 Permissions to alter or delete are never granted. Denials are copied in full. An ACL that is removed at the source is
 removed at the target if this link created it or both once had it; ACLs on topics that are no longer copied remain.
 """

@@ -34,7 +34,7 @@ def fail(name: str, found: str, todo: str) -> Check:
 
 
 def tried(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Check]:
-    """The results of a check. An error becomes a failure after the results before it, a defect too: servers of other
+    """The results of a check. An error or a defect becomes a failure after the results before it: servers of other
     versions respond in other ways, and the other checks are wanted all the same."""
     from trueup.streams.runtime.supervisor import attempted, error_text
 

@@ -1,7 +1,7 @@
 """Clusters of RocketMQ and Kafka as ends of links: bodies are written, and read again log by log.
 
 A body is ``SIDE|LOG|NUMBER``, where the side is the cluster at which it was written. Messages of RocketMQ belong to one
-of the FIFO groups of their log; the order of a log is that of its groups, too. A request without a response is
+of the FIFO groups of their log; the order of a log is also that of its groups. A request without a response is
 repeated, so a body can be stored more than once; it must then be at the other end as often.
 """
 

@@ -83,7 +83,7 @@ class Part:
         """Time has passed."""
 
     def happen(self) -> None:
-        """Events, of operators too."""
+        """Events, also those of operators."""
 
     def end_faults(self) -> None:
         """Nothing fails or changes from now on."""

@@ -187,7 +187,7 @@ def _launch(options: Mapping[str, str], data: Path) -> None:
 
 def _directory(place: Path) -> Path | None:
     """The directory of the JVM; None: that of this process. PYSPARK_PYTHON may be a path in an archive, which executors
-    unpack into their directories. The driver's JVM starts Python, too, for the declaration of a state: there, this path
+    unpack into their directories. The driver's JVM also starts Python, for the declaration of a state: there, this path
     leads to this interpreter."""
     chosen = Path(os.environ["PYSPARK_PYTHON"])
     if chosen.is_absolute() or len(chosen.parts) == 1:

@@ -144,7 +144,7 @@ def test_a_copy_goes_on_when_sessions_end(path: str, connector: Connector, secur
         try:
             copier.copy(time.monotonic() + 0.2, lambda: True)
         except Retry:
-            return False  # a worker continues, too
+            return False  # a worker also continues
         [row] = copier.progress()
         return row.position.offset >= written
 

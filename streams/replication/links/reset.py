@@ -6,7 +6,7 @@ from trueup.connectors.contract import LogId
 from trueup.state.common.errors import Refused
 from trueup.state.replication.recovery import may_reset
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.snapshot import differ
+from trueup.streams.replication.links.snapshot import absent, differ
 from trueup.streams.replication.links.standing import back_of, standing
 from trueup.streams.rows import Row
 
@@ -80,7 +80,7 @@ class Resetting:
         if not self._vanished(log):
             return ""
         source = self._link.declared.source
-        if self._link.copies[log].source_id:
+        if self._link.snapshot.facts.source.ids.get(log.topic):
             return f"the recreated topic at {source} does not have it; its position is forgotten"
         return f"{source} does not show it; its position is forgotten, and it begins anew if it returns"
 
@@ -93,7 +93,7 @@ class Resetting:
             return False
         if not made and not copy.source_id:
             return str(log) in (self._named or ())
-        return differ(copy.source_id, made)
+        return differ(copy.source_id, made) or absent(copy, self._link.snapshot.facts)
 
     def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {

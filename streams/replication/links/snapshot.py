@@ -112,9 +112,17 @@ def ids(copy: Copy, facts: LinkFacts) -> tuple[str, str]:
     """The present topic ids at both ends. A topic that cannot be read counts as the one that was copied: nothing shows
     that it was replaced."""
     return (
-        facts.source.identity(copy.source.topic, copy.source_id),
+        "" if absent(copy, facts) else facts.source.identity(copy.source.topic, copy.source_id),
         facts.target.identity(copy.target.topic, copy.target_id),
     )
+
+
+def absent(copy: Copy, facts: LinkFacts) -> bool:
+    """Whether the source topic never had the partition of a copy, which was set while the id of its topic was not
+    known. A topic that has an id loses no partitions."""
+    logs = facts.source.topics.get(copy.source.topic, ())
+    made = facts.source.ids.get(copy.source.topic)
+    return bool(made and logs and not copy.source_id and copy.source not in logs)
 
 
 def ends(copy: Copy, facts: LinkFacts) -> tuple[int, int]:
@@ -143,6 +151,7 @@ def look(copy: Copy, facts: LinkFacts, alone: bool = True) -> CopyObservation:
         copied_end=copy.copied_end,
         foreign=copy.foreign,
         alone=alone,
+        absent=absent(copy, facts),
         gone=bool(facts.source.topics) and copy.source.topic not in facts.source.topics,
         target_gone=_asked(copy, facts) and copy.target.topic not in facts.target.topics,
     )
@@ -165,7 +174,7 @@ def seen(copy: Copy, facts: LinkFacts, was: CopyObservation) -> CopyObservation:
         foreign=was.foreign,
     )
     if facts.source.problem:
-        now = replace(now, source_start=-1, source_end=-1, gone=False)
+        now = replace(now, source_start=-1, source_end=-1, absent=False, gone=False)
     return replace(now, target_end=-1, target_gone=False) if facts.target.problem else now
 
 

@@ -9,7 +9,7 @@ from trueup.connectors.contract import LogId
 from trueup.state.replication.recovery import LogIdentity, PartitionStanding, ways
 from trueup.streams.replication.links.checkpoints import Copy
 from trueup.streams.replication.links.monitor import LinkMonitor
-from trueup.streams.replication.links.snapshot import LinkFacts, differ, ends
+from trueup.streams.replication.links.snapshot import LinkFacts, absent, differ, ends
 
 Ends = Mapping[LogId, tuple[int, int]]
 """First and end offset of logs."""
@@ -47,7 +47,7 @@ def _source(copy: Copy | None, source: LogId, facts: LinkFacts, end: int) -> Log
         return LogIdentity.GONE
     if copy is None:
         return LogIdentity.SAME
-    if differ(copy.source_id, facts.source.ids.get(source.topic, "")):
+    if differ(copy.source_id, facts.source.ids.get(source.topic, "")) or absent(copy, facts):
         return LogIdentity.OTHER
     if not 0 <= end < copy.offset:
         return LogIdentity.SAME

@@ -339,3 +339,20 @@ def test_a_partition_without_an_id_that_the_source_does_not_show_is_forgotten_if
     with suppress(Refused):
         Resetting(rig.watches["east-west"], named, "earliest").begin()
     assert (LogId("orders", 1) in link.copies) is kept
+
+
+def test_a_partition_that_its_topic_never_had_is_forgotten_at_its_reset() -> None:
+    """A refill of the opposite link set it while its topic did not exist, and the new topic has fewer partitions."""
+    rig, one = Rig(), LogId("orders", 1)
+    del rig.watches["west-east"]
+    copy = rig.watches["east-west"].link.copies[one] = Copy(one, one, 0, Position(0, chosen=True))
+    for _ in range(BEFORE):
+        rig.look()
+    shown = stopped(rig)["east-west"], copy.source_id
+    done = follow(rig)
+    assert shown == (["orders-1: replication.topic-recreated: it does not have the partition"], "")
+    assert (done, rig.copies("east-west").keys(), stopped(rig)) == (
+        ["trueup link reset east-west --partition orders-1 --to earliest --yes"],
+        {ZERO, BILLS},
+        {},
+    )

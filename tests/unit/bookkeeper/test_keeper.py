@@ -1,7 +1,7 @@
-from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
+from tests.journals import FakeJournal
 from trueup.state.bookkeeper.observations import Sighting
 from trueup.state.bookkeeper.topology import Bookie, Status, Topology
 from trueup.state.placement.settings import PLACEMENT, PlacementSettings
@@ -12,13 +12,6 @@ from trueup.streams.bookkeeper.keeper import AGAIN_MS, TopologyKeeper
 SEEN = [Sighting("b:1", "/r", "writable", True, 1)]
 
 
-class Journal:
-    """Accepts every record."""
-
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
-        list(records)
-
-
 class Driven:
     """A keeper that has published its first topology."""
 
@@ -27,7 +20,7 @@ class Driven:
         live: Any = SimpleNamespace(
             now=Settings(ClusterSettings("none:0"), sections={PLACEMENT: PlacementSettings()}), listeners=[]
         )
-        journal: Any = Journal()
+        journal: Any = FakeJournal()
         self.keeper = TopologyKeeper(journal, live, lambda: self.now_ms)
         self.keeper.seen(SEEN)
 

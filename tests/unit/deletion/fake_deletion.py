@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.journals import newest
-from trueup.state.common.errors import Retry
+from tests.journals import FakeJournal
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.state.deletion.owners import Component, OwnerStatus, Pointers
 from trueup.state.deletion.rules import LEAK_RULES
@@ -37,22 +36,9 @@ def leaks(*rows: dict[str, Any]) -> Leaks:
     return Leaks(made, tuple(names), 9, made["ledger"][made["version"] < 0])
 
 
-@dataclass
-class FakeJournal:
-    """Keeps the newest record of each key. ``fail``: every put fails. ``puts``: the stages in each put."""
-
-    records: dict[bytes, Any] = field(default_factory=dict)
-    puts: list[list[str | None]] = field(default_factory=list)
-    fail: bool = False
-
-    def put(self, records: Sequence[tuple[str, bytes, Any]]) -> None:
-        if self.fail:
-            raise Retry("the journal", "nothing", "again")
-        self.records |= {key: value for _, key, value in records}
-        self.puts.append([value and value["stage"] for _, _, value in records])
-
-    def newest(self, what: str) -> dict[bytes, Any]:
-        return newest(what, self.records)
+def stages(journal: FakeJournal) -> list[list[str | None]]:
+    """The stages of deletions in each put."""
+    return [[value and value["stage"] for value in put] for put in journal.puts]
 
 
 @dataclass

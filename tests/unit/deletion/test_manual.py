@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.deletion.fake_deletion import NOW, FakeCluster, FakeJournal
+from tests.journals import FakeJournal
+from tests.unit.deletion.fake_deletion import NOW, FakeCluster, stages
 from trueup.connectors.bookkeeper.deletion.remove import RemovalOrder, Removed
 from trueup.state.bookkeeper.ledgers import Ledgers, concat, row
 from trueup.state.bookkeeper.observations import LedgerRecord, LedgerState
@@ -94,7 +95,11 @@ def test_what_is_ordered_goes_and_is_confirmed() -> None:
 def test_the_deletion_is_on_the_journal_before_anything_is_done() -> None:
     loop = Loop()
     deletion = loop.orders.order(7)
-    assert (deletion.stage, loop.journal.puts, loop.cluster.ordered) == (DeletionStage.SUSPECTED, [["suspected"]], [])
+    assert (deletion.stage, stages(loop.journal), loop.cluster.ordered) == (
+        DeletionStage.SUSPECTED,
+        [["suspected"]],
+        [],
+    )
 
 
 def test_an_order_outlives_the_application() -> None:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.deletion.fake_deletion import FakeJournal, Loop
+from tests.journals import FakeJournal
+from tests.unit.deletion.fake_deletion import Loop
 from tests.unit.deletion.fake_store import CLUSTER, FakeOwners, FakeStore, OwnerNode, StoredObject
 from trueup.connectors.pulsar.orphan_objects import OrphanSearch
 from trueup.connectors.s3.store import BucketLocation, Head, NoAccess, Object, Upload

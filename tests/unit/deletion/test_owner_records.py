@@ -1,10 +1,8 @@
 """The records of owners' nodes in the journal."""
 
-from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
-from typing import Any
 
-from tests.journals import newest
+from tests.journals import FakeJournal
 from tests.memory_store import MemoryStore
 from tests.unit.deletion.test_verdicts import cursor, ledgers, node
 from trueup.state.deletion.owners import OwnerStatus, Pointers
@@ -17,28 +15,15 @@ from trueup.streams.journal.codec import encode
 OTHER = cursor(4, path="/managed-ledgers/other/sub", owner="other")
 
 
-class CompactedJournal:
-    """The newest record of each key, in the form in which a reader receives it."""
-
-    def __init__(self) -> None:
-        self.records: dict[bytes, Any] = {}
-
-    def newest(self, topic: str) -> Mapping[bytes, Any]:
-        return newest(topic, self.records)
-
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
-        self.records |= {key: value for _, key, value in records}
-
-
 def rebuilt(*steps: Pointers) -> dict[int, str]:
     """The findings of a view that is built from the journal after these states of nodes were published one by one, of
     ledgers 4 and 9. The owner of both lists 9."""
-    journal = CompactedJournal()
+    journal = FakeJournal()
     cluster, policy = SimpleNamespace(connect=None, reached=0), SimpleNamespace(current=SimpleNamespace(root=""))
     pulsar = Pulsar(cluster, journal, policy, lambda: 0, {})  # type: ignore[arg-type]
     for step in (node(9), *steps):
         pulsar._publish([step])
-    nodes = node_rows([encode("owners", record) for record in journal.records.values()])
+    nodes = node_rows([encode("owners", record) for record in journal.taken.values()])
     leaks = OwnerBucket(MemoryStore()).step(ledgers({"ledger": 4}, {"ledger": 9}), nodes, asked=True)
     assert leaks is not None
     return {int(row["ledger"]): LEAK_RULES[int(row["rule"])].id for row in leaks.rows}

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, Loop, leaks
+from tests.unit.deletion.fake_deletion import MINUTE, NOW, OTHER, Loop, leaks, stages
 from trueup.state.common.errors import Retry
 from trueup.state.deletion.lifecycle import Deletion, DeletionStage
 from trueup.streams.deletion.target import DeletionResult
@@ -27,7 +27,7 @@ def test_every_stage_is_on_the_journal_before_what_it_allows() -> None:
     loop = Loop().marked(7)
     before = len(loop.journal.puts)
     loop.reconcile()
-    assert loop.journal.puts[before:] == [["deleting"], ["gone-from-metadata"], [None]]
+    assert stages(loop.journal)[before:] == [["deleting"], ["gone-from-metadata"], [None]]
 
 
 def test_each_step_is_counted_with_its_bytes_and_time() -> None:
@@ -45,7 +45,7 @@ def test_a_blocked_reason_stops_everything(problem: str) -> None:
 
 def test_in_observe_nothing_is_begun() -> None:
     loop = Loop("observe").apply(ONE)
-    assert (loop.reconcile(), loop.reconcile(MINUTE), loop.journal.records) == ({}, {}, {})
+    assert (loop.reconcile(), loop.reconcile(MINUTE), loop.journal.taken) == ({}, {}, {})
 
 
 def test_what_was_marked_is_not_deleted_after_a_return_to_observe() -> None:
@@ -78,10 +78,10 @@ def test_only_what_is_marked_can_be_approved() -> None:
 
 def test_an_approval_that_the_journal_did_not_take_is_none() -> None:
     loop = Loop("approve").marked(7)
-    loop.journal.fail = True
+    loop.journal.down = True
     with pytest.raises(Retry):
         loop.deletions.approve([7])
-    loop.journal.fail = False
+    loop.journal.down = False
     loop.reconcile()
     assert not next(iter(loop.begun().deletions.values())).approved
 
@@ -185,7 +185,7 @@ def test_one_that_changed_since_the_view_saw_it_is_not_begun() -> None:
 
 def test_one_that_is_pointed_to_again_is_let_go() -> None:
     loop = Loop().marked(7).apply()
-    assert (loop.reconcile(), loop.journal.puts[-1], loop.cluster.orders) == ({}, [None], [])
+    assert (loop.reconcile(), stages(loop.journal)[-1], loop.cluster.orders) == ({}, [None], [])
 
 
 def test_one_that_somebody_else_deleted_is_confirmed_too() -> None:
@@ -243,9 +243,9 @@ def test_an_order_whose_answer_was_lost_is_looked_at_before_it_is_tried_again() 
 
 def test_a_journal_that_takes_nothing_stops_it_before_the_order() -> None:
     loop = Loop().marked(7)
-    loop.journal.fail = True
+    loop.journal.down = True
     assert (loop.reconcile(), loop.cluster.orders) == ({7: DeletionStage.MARKED}, [])
-    assert loop.deletions.blocked_reason.startswith("expected the journal")
+    assert loop.deletions.blocked_reason.startswith("expected acknowledged records")
 
 
 def test_after_a_restart_it_goes_on_from_the_journal() -> None:

@@ -173,7 +173,7 @@ def test_after_a_restart_a_confirmed_replica_is_read_again():
 
 def test_a_report_that_the_journal_does_not_accept_is_not_remembered():
     setting = DamageSetting()
-    setting.journal.away = True
+    setting.journal.down = True
     with pytest.raises(Retry):
         setting.report()
     assert setting.findings() == []

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import trueup.streams.placement.reconciler as module
-from tests.journals import newest
+from tests.journals import FakeJournal
 from trueup.connectors.bookkeeper.metadata.mark_codec import Mark
 from trueup.connectors.bookkeeper.placement.mark_creations import MarkOrder
 from trueup.connectors.bookkeeper.placement.marks import MarkOutcome
@@ -51,12 +51,11 @@ def test_without_ledgers_no_bookie_is_named():
     assert lost_members(concat([]), TOPOLOGY) == []
 
 
-class Topics:
-    """In-memory journal. ``away``: puts fail; ``stuck``: puts block until this event is set."""
+class Topics(FakeJournal):
+    """A journal in memory. ``stuck``: puts block until this event is set."""
 
     def __init__(self) -> None:
-        self.taken: dict[tuple[str, bytes], Any] = {}
-        self.away = False
+        super().__init__()
         self.stuck: threading.Event | None = None
         self.waiting = threading.Event()
 
@@ -64,16 +63,11 @@ class Topics:
         if self.stuck is not None:
             self.waiting.set()
             self.stuck.wait(within_s)
-        if self.away:
-            raise Retry("acknowledged records", "no broker", "try again")
-        self.taken.update({(what, key): value for what, key, value in records})
+        super().put(records)
 
     def send(self, parts: Iterable[tuple[str, Sequence[bytes], Sequence[bytes | None]]]) -> None:
         for what, keys, bodies in parts:
             self.put((what, *pair) for pair in zip(keys, bodies, strict=True))
-
-    def newest(self, what: str) -> dict[bytes, Any]:
-        return newest(what, {key: value for (topic, key), value in self.taken.items() if topic == what})
 
     def there(self, what: str) -> set[int]:
         return {int.from_bytes(k, "big") for (w, k), value in self.taken.items() if w == what and value is not None}
@@ -307,10 +301,10 @@ def under_way(driven: Driven, ledger: int = 1) -> None:
 def test_a_ledger_that_was_deleted_while_the_journal_was_away_is_not_taken_for_healed():
     driven = Driven()
     under_way(driven)
-    driven.journal.away = True
+    driven.journal.down = True
     for _ in range(2):  # the batch runs again
         driven.answer(finding(1, "placement.gone"), full=False)
-    driven.journal.away = False
+    driven.journal.down = False
     driven.reconciler.reconcile()
     assert driven.outcome(1) == "dropped"
 
@@ -319,9 +313,9 @@ def test_what_the_journal_did_not_take_is_given_again():
     driven = Driven()
     under_way(driven)
     driven.answer(finding(1), marks=np.array([(1, 77, 0, 1)], MARK))
-    driven.journal.away = True
+    driven.journal.down = True
     driven.answer()
-    driven.journal.away = False
+    driven.journal.down = False
     driven.reconciler.reconcile()
     assert driven.journal.there("repairs") == set()
 
@@ -329,9 +323,9 @@ def test_what_the_journal_did_not_take_is_given_again():
 def test_unpublished_findings_are_published_with_the_next():
     driven = Driven(mode="observe")
     driven.answer(finding(1), finding(2))
-    driven.journal.away = True
+    driven.journal.down = True
     driven.answer(finding(2), finding(3))
-    driven.journal.away = False
+    driven.journal.down = False
     driven.answer(finding(2), finding(3))
     assert driven.journal.there("findings") == {2, 3}
 
@@ -391,7 +385,7 @@ def test_an_approval_that_could_not_be_remembered_was_not_given():
     driven = Driven(mode="approve")
     driven.cluster.rows = on_one_rack(1)
     driven.answer(finding(1))
-    driven.journal.away = True
+    driven.journal.down = True
     with pytest.raises(Retry):
         driven.reconciler.approve({1: 3})
     assert driven.reconciler.repairs == {}

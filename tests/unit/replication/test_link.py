@@ -3,12 +3,11 @@
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
-from typing import Any
 
 import pytest
 
 from tests.configuration import Effective, parse
-from tests.journals import newest
+from tests.journals import FakeJournal
 from tests.unit.replication.fake_connector import NAME
 from trueup.connectors.contract import LogId, Position, Progress, Run
 from trueup.state.common.errors import Refused, Retry, Stop
@@ -28,22 +27,6 @@ from trueup.streams.replication.links.worker import ALONE_S, LeaseOrder, LeaseRe
 ZERO, ONE = LogId("orders", 0), LogId("orders", 1)
 NOW = 1_000_000
 COMPARED = frozenset({"orders", "pays", "new"})
-
-
-class FakeJournal:
-    """Keeps the newest record of each key, as a compacted topic does."""
-
-    def __init__(self) -> None:
-        self.taken: dict[tuple[str, bytes], Any] = {}
-        self.down = False
-
-    def put(self, records: Iterable[tuple[str, bytes, Any]]) -> None:
-        if self.down:
-            raise Retry("acknowledged records", "none", "try again")
-        self.taken |= {(what, key): value for what, key, value in records}
-
-    def newest(self, what: str, _problems: object = None) -> dict[bytes, Any]:
-        return newest(what, {key: value for (topic, key), value in self.taken.items() if topic == what})
 
 
 class Rig:

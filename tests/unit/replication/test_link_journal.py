@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.unit.replication.test_link import NOW, ONE, ZERO, FakeJournal, Rig, orders
+from tests.journals import FakeJournal
+from tests.unit.replication.test_link import NOW, ONE, ZERO, Rig, orders
 from trueup.connectors.contract import LogId, Position
 from trueup.state.common.errors import Stop
 from trueup.state.replication.anomalies import PathChoice

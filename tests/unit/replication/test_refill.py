@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests.configuration import Effective, parse
+from tests.journals import FakeJournal
 from tests.unit.replication.fake_connector import NAME
-from tests.unit.replication.test_link import FakeJournal, done
+from tests.unit.replication.test_link import done
 from trueup.connectors.contract import LogId, Position, Run
 from trueup.state.common.errors import Refused
 from trueup.state.replication.anomalies import PathChoice

@@ -52,6 +52,6 @@ def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
 
     made = Metrics(cluster=cluster)
     for stream in STREAMS:
-        for part in stream.metrics():
+        for part in stream.metrics:
             made.of(part)
     return made

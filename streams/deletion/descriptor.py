@@ -1,28 +1,17 @@
 """The deletion stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trueup.streams.deletion.topics import TOPICS
 from trueup.streams.rows import Names, Row
-from trueup.streams.runtime.descriptor import (
-    Commands,
-    Descriptor,
-    LazyObjects,
-    Noun,
-    PageSection,
-    ResourceKind,
-    Verb,
-    certain,
-)
+from trueup.streams.runtime.descriptor import Descriptor, LazyObjects, Noun, PageSection, ResourceKind, Verb, certain
+from trueup.streams.runtime.named import imported
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.deletion.stream import DeletionStream
     from trueup.streams.journal.journal import Journal
-    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
 
@@ -47,24 +36,6 @@ def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View |
     return view(spark, journal, settings.spark) if searched else None
 
 
-def _commands() -> Commands:
-    from trueup.streams.deletion.commands import COMMANDS
-
-    return COMMANDS
-
-
-def _checks(settings: "Settings") -> Iterable["Check"]:
-    from trueup.streams.deletion import checks
-
-    return checks.all_of(settings)
-
-
-def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
-    from trueup.streams.deletion.metrics import DeletionMetrics
-
-    return (DeletionMetrics,)
-
-
 def _deletion(row: Row) -> Names | None:
     """The ledger of an action of this stream; its findings have the page of the ledger."""
     return {"ledger": row["ledger"]} if row.get("kind") in ("delete", "deletion") and "ledger" in row else None
@@ -79,11 +50,11 @@ DELETION = Descriptor(
     topics=TOPICS,
     fields="trueup.streams.deletion.signs:DeletionFields",
     page=(PAGE,),
-    metrics=_metrics,
+    metrics=LazyObjects("trueup.streams.deletion.metrics:DeletionMetrics"),
     settings=LazyObjects("trueup.state.deletion.settings:DELETION", "trueup.state.deletion.stores:STORES"),
     rules=LazyObjects("trueup.state.deletion.rules:LEAK_RULES"),
-    commands=_commands,
-    checks=_checks,
+    commands=lambda: imported("trueup.streams.deletion.commands:COMMANDS"),
+    checks=lambda settings: imported("trueup.streams.deletion.checks:all_of")(settings),
     make=_make,
     view=_view,
     todo="set deletion.owners to operator if the cluster has no owners' metadata",

@@ -1,39 +1,12 @@
 """The log directory stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
-
 from trueup.streams.logdirs.topics import TOPICS
 from trueup.streams.rows import Names, Row
-from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind, Verb
-
-if TYPE_CHECKING:
-    from trueup.state.settings.settings import Settings
-    from trueup.streams.logdirs.stream import LogDirsStream
-    from trueup.streams.runtime.checks import Check
-    from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
+from trueup.streams.runtime.descriptor import Descriptor, LazyObjects, Noun, PageSection, ResourceKind, Verb
+from trueup.streams.runtime.named import imported
 
 MOST = 100_000
 """Maximum number of partitions, and of replicas, of a topic."""
-
-
-def _make(context: "Context") -> "LogDirsStream":
-    from trueup.streams.logdirs.stream import LogDirsStream
-
-    return LogDirsStream(context)
-
-
-def _commands() -> Commands:
-    from trueup.streams.logdirs.commands import COMMANDS
-
-    return COMMANDS
-
-
-def _checks(settings: "Settings") -> Iterable["Check"]:
-    from trueup.streams.logdirs import checks
-
-    return checks.all_of(settings)
 
 
 def _topic(body: Row) -> Row | None:
@@ -44,12 +17,6 @@ def _topic(body: Row) -> Row | None:
     if not right or set(given) != {"name", "partitions", "replicas", "configs"}:
         return None
     return {"topic": given["name"], "partitions": numbers[0], "replicas": numbers[1], "configs": configs}
-
-
-def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
-    from trueup.streams.logdirs.metrics import LogDirMetrics
-
-    return (LogDirMetrics,)
 
 
 def _broker(row: Row) -> Names | None:
@@ -70,12 +37,12 @@ LOGDIRS = Descriptor(
     topics=TOPICS,
     fields="trueup.streams.logdirs.signs:LogDirFields",
     page=(PAGE,),
-    metrics=_metrics,
+    metrics=LazyObjects("trueup.streams.logdirs.metrics:LogDirMetrics"),
     settings=LazyObjects("trueup.state.settings.kafka:KAFKA", "trueup.state.logdirs.settings:LOGDIRS"),
     rules=LazyObjects("trueup.state.logdirs.rules:LOGDIR_RULES"),
-    commands=_commands,
-    checks=_checks,
-    make=_make,
+    commands=lambda: imported("trueup.streams.logdirs.commands:COMMANDS"),
+    checks=lambda settings: imported("trueup.streams.logdirs.checks:all_of")(settings),
+    make=lambda context: imported("trueup.streams.logdirs.stream:LogDirsStream")(context),
     lists=(Noun("directories"),),
     things=(ResourceKind("broker", "brokers/<kafka>/<int:broker>", names=_broker),),
     kinds={

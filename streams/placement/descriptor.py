@@ -1,6 +1,5 @@
 """The placement stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trueup.state.settings.roles import Role
@@ -8,15 +7,14 @@ from trueup.streams.bookkeeper.topics import TOPICS as BOOKKEEPER
 from trueup.streams.placement.page import PAGE
 from trueup.streams.placement.topics import TOPICS
 from trueup.streams.rows import Row
-from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, ResourceKind, Verb, by_field
+from trueup.streams.runtime.descriptor import Descriptor, LazyObjects, Noun, ResourceKind, Verb, by_field
+from trueup.streams.runtime.named import imported
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
     from trueup.streams.journal.journal import Journal
     from trueup.streams.placement.stream import PlacementStream
-    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
     from trueup.streams.runtime.stream import Session
     from trueup.streams.runtime.warm import View
 
@@ -42,25 +40,6 @@ def _replicas(body: Row) -> Row | None:
     return None if found is None else {"replicas": found}
 
 
-def _commands() -> Commands:
-    from trueup.streams.placement.commands import COMMANDS
-
-    return COMMANDS
-
-
-def _checks(settings: "Settings") -> Iterable["Check"]:
-    from trueup.streams.bookkeeper import checks
-
-    return checks.all_of(settings)
-
-
-def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
-    from trueup.streams.bookkeeper.metrics import ZooKeeperMetrics
-    from trueup.streams.placement.metrics import PlacementMetrics
-
-    return (PlacementMetrics, ZooKeeperMetrics)
-
-
 PLACEMENT = Descriptor(
     name="placement",
     topics=(*BOOKKEEPER, *TOPICS),
@@ -68,10 +47,12 @@ PLACEMENT = Descriptor(
     page=PAGE,
     settings=LazyObjects("trueup.state.placement.settings:PLACEMENT"),
     rules=LazyObjects("trueup.state.placement.rules:RULES", "trueup.state.placement.rules:DAMAGE_RULES"),
-    commands=_commands,
-    checks=_checks,
+    commands=lambda: imported("trueup.streams.placement.commands:COMMANDS"),
+    checks=lambda settings: imported("trueup.streams.bookkeeper.checks:all_of")(settings),
     make=_make,
-    metrics=_metrics,
+    metrics=LazyObjects(
+        "trueup.streams.placement.metrics:PlacementMetrics", "trueup.streams.bookkeeper.metrics:ZooKeeperMetrics"
+    ),
     view=_view,
     todo="set cluster.zookeeper",
     lists=(

@@ -1,18 +1,15 @@
 """The read priority stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trueup.streams.read_priority.topics import TOPICS
 from trueup.streams.rows import Names, Row
-from trueup.streams.runtime.descriptor import Commands, Descriptor, LazyObjects, Noun, PageSection, ResourceKind
+from trueup.streams.runtime.descriptor import Descriptor, LazyObjects, Noun, PageSection, ResourceKind
+from trueup.streams.runtime.named import imported
 
 if TYPE_CHECKING:
-    from trueup.state.settings.settings import Settings
     from trueup.streams.read_priority.stream import ReadPriorityStream
-    from trueup.streams.runtime.checks import Check
     from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
 
 
 _SLASHES = 2
@@ -26,24 +23,6 @@ def _make(context: "Context") -> "ReadPriorityStream | None":
     from trueup.streams.read_priority.stream import ReadPriorityStream
 
     return ReadPriorityStream(context)
-
-
-def _commands() -> Commands:
-    from trueup.streams.read_priority.commands import COMMANDS
-
-    return COMMANDS
-
-
-def _checks(settings: "Settings") -> Iterable["Check"]:
-    from trueup.streams.read_priority import checks
-
-    return checks.all_of(settings)
-
-
-def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
-    from trueup.streams.read_priority.metrics import ReadPriorityMetrics
-
-    return (ReadPriorityMetrics,)
 
 
 def _shown(status: Row) -> bool:
@@ -65,11 +44,11 @@ READ_PRIORITY = Descriptor(
     topics=TOPICS,
     fields="trueup.streams.read_priority.signs:ReadPriorityFields",
     page=(PAGE,),
-    metrics=_metrics,
+    metrics=LazyObjects("trueup.streams.read_priority.metrics:ReadPriorityMetrics"),
     settings=LazyObjects("trueup.state.read_priority.settings:READ_PRIORITY", "trueup.state.deletion.stores:STORES"),
     rules=LazyObjects("trueup.state.read_priority.rules:READ_RULES"),
-    commands=_commands,
-    checks=_checks,
+    commands=lambda: imported("trueup.streams.read_priority.commands:COMMANDS"),
+    checks=lambda settings: imported("trueup.streams.read_priority.checks:all_of")(settings),
     make=_make,
     todo="set read_priority.admin",
     lists=(Noun("read-priorities"),),

@@ -1,13 +1,11 @@
 """The replication stream in the catalog."""
 
-from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from trueup.state.replication.changes import ChangeKind
 from trueup.streams.replication.topics import TOPICS
 from trueup.streams.rows import Row
 from trueup.streams.runtime.descriptor import (
-    Commands,
     Descriptor,
     LazyObjects,
     Noun,
@@ -17,31 +15,10 @@ from trueup.streams.runtime.descriptor import (
     by_field,
     certain,
 )
+from trueup.streams.runtime.named import imported
 
 if TYPE_CHECKING:
     from trueup.state.settings.settings import Settings
-    from trueup.streams.replication.stream import ReplicationStream
-    from trueup.streams.runtime.checks import Check
-    from trueup.streams.runtime.context import Context
-    from trueup.streams.runtime.metrics import Metrics, StreamMetrics
-
-
-def _make(context: "Context") -> "ReplicationStream":
-    from trueup.streams.replication.stream import ReplicationStream
-
-    return ReplicationStream(context)
-
-
-def _commands() -> Commands:
-    from trueup.streams.replication.commands import COMMANDS
-
-    return COMMANDS
-
-
-def _checks(settings: "Settings") -> Iterable["Check"]:
-    from trueup.streams.replication import checks
-
-    return checks.all_of(settings)
 
 
 def _reset(body: Row) -> Row | None:
@@ -50,12 +27,6 @@ def _reset(body: Row) -> Row | None:
     right = right and set(body) <= {"to", "partitions", "certain"} and isinstance(body.get("to"), str)
     right = right and isinstance(body.get("certain", False), bool)
     return {"partitions": chosen, "to": body["to"], "certain": body.get("certain", False)} if right else None
-
-
-def _metrics() -> Sequence[Callable[["Metrics"], "StreamMetrics"]]:
-    from trueup.streams.replication.metrics import LinkMetrics
-
-    return (LinkMetrics,)
 
 
 def _tasks(settings: "Settings") -> int:
@@ -72,12 +43,12 @@ REPLICATION = Descriptor(
     tasks=_tasks,
     fields="trueup.streams.replication.signs:LinkFields",
     page=(PAGE,),
-    metrics=_metrics,
+    metrics=LazyObjects("trueup.streams.replication.metrics:LinkMetrics"),
     settings=LazyObjects("trueup.streams.replication.clusters:SECTIONS", "trueup.state.replication.validation:LINKS"),
     rules=LazyObjects("trueup.state.replication.rules:LINK_RULES"),
-    commands=_commands,
-    checks=_checks,
-    make=_make,
+    commands=lambda: imported("trueup.streams.replication.commands:COMMANDS"),
+    checks=lambda settings: imported("trueup.streams.replication.checks:all_of")(settings),
+    make=lambda context: imported("trueup.streams.replication.stream:ReplicationStream")(context),
     lists=(Noun("links"),),
     things=(
         ResourceKind("link", "links/<name>", names=by_field("name", "link")),

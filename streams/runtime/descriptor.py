@@ -168,7 +168,7 @@ class Descriptor(NamedTuple):
     commands: Callable[[], Commands] = Commands
     checks: Callable[["Settings"], Iterable["Check"]] = lambda _: ()
     """The checks of `trueup doctor`."""
-    metrics: Callable[[], Sequence[Callable[["Metrics"], "StreamMetrics"]]] = lambda: ()
+    metrics: Iterable[Callable[["Metrics"], "StreamMetrics"]] = ()
     page: Sequence[PageSection] = ()
     """Sections of the status page. A stream without any has one with its counts and findings."""
     view: Callable[["Session", "Journal", "Settings"], "View | None"] = lambda _spark, _journal, _settings: None

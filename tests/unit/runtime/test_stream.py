@@ -148,7 +148,7 @@ TALLY = Descriptor(
     things=[ResourceKind("pile", "piles/<name>", about="What a pile holds.")],
     verbs=[Verb("grow", "piles/<name>/growth", '{"by": 1}', by, "say by how much")],
     checks=lambda _: [ok("piles", "two piles")],
-    metrics=lambda: [PileMetrics],
+    metrics=[PileMetrics],
     settings=[PILES, YARDS],
     tasks=lambda settings: len(settings.table(Yard)),
     topics=topic.declare(JournalTopic("piles", PILE, observed=True)),

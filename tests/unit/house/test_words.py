@@ -6,11 +6,27 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from tests.unit.house.test_tidy import PACKAGES, PLACES, ROOT, shown, sources, trees
+from trueup.streams.catalog import STREAMS
 
 Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 LOG_CALLS = {"debug", "info", "warning", "error", "exception", "critical"}
 SENTENCE = re.compile(r"[:;,]|^(?:the|this) |\b(?:is|are|was|were|it|its)\b")
 TOO = re.compile(r", too(?=[.,;:)\"]|$)", re.MULTILINE)
+MEANINGS = {
+    "state": {"rules.py": r"= Rules\(", "settings.py": r"= key\(", "lifecycle.py": r"^TRANSITIONS\b"},
+    "streams": {
+        "descriptor.py": r"= Descriptor\(",
+        "topics.py": r"^TOPICS = declare\(",
+        "stream.py": r"^class \w+\(Stream\)",
+        "query.py": r"\bStreamingQuery\b",
+        "reconciler.py": r"^class \w+Reconciler\b",
+        "signs.py": r"\(StatusFields\)",
+        "metrics.py": r"\(StreamMetrics\)",
+        "commands.py": r"^COMMANDS = Commands\(",
+        "checks.py": r"\bIterator\[Check\]",
+    },
+}
+"""By layer and name of a file: what each file of this name in the folder of a stream contains."""
 WITHOUT_NOUN = re.compile(r"``[^`]+``(?: and ``[^`]+``)?: (?:of|for|in|to|by|from|with|at|on|as) [^`\n]*")
 
 
@@ -70,4 +86,15 @@ def test_a_log_event_is_a_noun_and_a_participle() -> None:
 def test_no_sentence_ends_in_an_addition() -> None:
     pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "Makefile", *sorted((ROOT / "docs").glob("*.md"))]
     found = [shown(path) for path in (*pages, *sources(*PLACES)) if TOO.search(path.read_text())]
+    assert found == []
+
+
+def test_a_file_name_means_the_same_in_every_folder_of_a_stream() -> None:
+    found = [
+        shown(path)
+        for layer, meanings in MEANINGS.items()
+        for stream in STREAMS
+        for path in sorted((ROOT / layer / stream.name).glob("*.py"))
+        if path.name in meanings and not re.search(meanings[path.name], path.read_text(), re.MULTILINE)
+    ]
     assert found == []

@@ -201,13 +201,15 @@ class LinkCheckers:
     def reset(self, link: Link, before: Mapping[LogId, int]) -> None:
         """A command of an operator set some positions: records are skipped, or copied again."""
         for source, copy in sorted(link.copies.items()):
-            if copy.sets == before.get(source, -1):
-                continue
-            self.disordered.add(link.name)
-            if copy.refill is None:
-                self._skip(link.name, source, copy.offset)
-            log = self.source(link.name).log(source)
-            self.again[link.name] |= {record.identity for _, record in log.records()} if log is not None else set()
+            if copy.sets != before.get(source, -1):
+                self._set(link.name, copy)
+
+    def _set(self, link: str, copy: Any) -> None:
+        self.disordered.add(link)
+        if copy.refill is None:
+            self._skip(link, copy.source, copy.offset)
+        log = self.source(link).log(copy.source)
+        self.again[link] |= {record.identity for _, record in log.records()} if log is not None else set()
 
     # Positions
 
@@ -230,6 +232,8 @@ class LinkCheckers:
         place = link, copy.source
         first = place not in self.positions
         self.positions[place] = copy
+        if copy.position.chosen:  # the process may be stopped before its command ends
+            self._set(link, copy)
         log = self.source(link).log(copy.source)
         if first or copy.position.offset < 0:
             self._skip(link, copy.source, copy.start)

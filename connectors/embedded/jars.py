@@ -82,12 +82,12 @@ def lock_text(name: str) -> str:
 
 def parse(text: str, where: str) -> list[Jar]:
     """Parse the jars of a lock. Raises `BadBytes` at the first invalid line."""
-    found, at = [], 0
+    entries, at = [], 0
     for line in text.splitlines(keepends=True):
         if line.strip() and not line.startswith("#"):
-            found.append(_parse_line(line.strip(), where, at))
+            entries.append(_parse_line(line.strip(), where, at))
         at += len(line.encode())
-    return found
+    return entries
 
 
 def verify(jar: Jar, path: Path) -> None:

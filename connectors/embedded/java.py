@@ -27,8 +27,8 @@ def java() -> Path:
         if version in VERSIONS:
             return place
         seen.append(f"{place} ({version or 'does not run'})")
-    wanted = " or ".join(map(str, VERSIONS))
-    raise Stop(f"Java {wanted}", ", ".join(seen), "install one of these, or set JAVA_HOME to it")
+    versions = " or ".join(map(str, VERSIONS))
+    raise Stop(f"Java {versions}", ", ".join(seen), "install one of these, or set JAVA_HOME to it")
 
 
 def spark_java_home(work: Path) -> Path:
@@ -57,8 +57,8 @@ def spark_java_home(work: Path) -> Path:
 
 def feature_version(text: str) -> int | None:
     """The feature release (17, 21 ...) in the output of `java -version`; 8 for 1.8; None if there is none."""
-    found = re.search(r'version "(?:1\.)?(\d+)', text)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
 
 
 def _candidates() -> list[Path]:

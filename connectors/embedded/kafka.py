@@ -196,8 +196,8 @@ class Kafka(LocalServer):
 
 def new_id() -> str:
     """A cluster or directory id as Kafka creates them: 16 random bytes in base64 that do not start with -."""
-    found = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    return new_id() if found.startswith("-") else found
+    text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return new_id() if text.startswith("-") else text
 
 
 _EXIT = "-XX:+ExitOnOutOfMemoryError"
@@ -223,10 +223,10 @@ def _addresses(ports: Mapping[str, Port]) -> str:
 def _recorded(record: Path) -> list[int]:
     """The ports in a file; none if the file is not a list of ports: a power failure can leave it empty."""
     try:
-        found = [int(number) for number in json.loads(record.read_text())]
+        ports = [int(number) for number in json.loads(record.read_text())]
     except (OSError, ValueError, TypeError):
         return []
-    return found if all(0 <= number < 1 << 16 for number in found) else []
+    return ports if all(0 <= number < 1 << 16 for number in ports) else []
 
 
 def _port(number: int) -> Port:

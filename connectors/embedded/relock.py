@@ -47,8 +47,8 @@ def pom(header: str) -> str:
 def lines(directory: Path) -> str:
     """Lock lines of all jars below a directory in the layout of a Maven repository, by coordinates."""
     jars = [_jar(path.relative_to(directory), path.read_bytes()) for path in directory.rglob("*.jar")]
-    found = sorted(jars, key=lambda jar: jar.coordinates)
-    return "".join(f"{jar.sha256} {jar.size} {jar.coordinates}\n" for jar in found)
+    ordered = sorted(jars, key=lambda jar: jar.coordinates)
+    return "".join(f"{jar.sha256} {jar.size} {jar.coordinates}\n" for jar in ordered)
 
 
 def _jar(place: Path, content: bytes) -> Jar:

@@ -139,25 +139,25 @@ class ObjectStore:
     def head(self, key: str) -> Head | None:
         """An object, or None if it does not exist. Raises `NoAccess` if the response is not S3's."""
         what, where = f"read {key}", {"Bucket": self.place.bucket}
-        found = self._call(what, lambda: self._client.head_object(**where, Key=key), absent=_NO_HEAD)
-        if found is None:
+        response = self._call(what, lambda: self._client.head_object(**where, Key=key), absent=_NO_HEAD)
+        if response is None:
             # A proxy with another path sends 404 too. Only a listing has a body that shows whose response it is.
             page = self._call(what, lambda: self._client.list_objects_v2(**where, Prefix=key, MaxKeys=1))
             self._of_bucket(what, page, "Name")
             return None
-        if "ETag" not in found or "LastModified" not in found:
+        if "ETag" not in response or "LastModified" not in response:
             raise _foreign(f"{self.place} to {what}")
-        return Head(found["ContentLength"], _ms(found["LastModified"]), found["ETag"], _metadata(found))
+        return Head(response["ContentLength"], _ms(response["LastModified"]), response["ETag"], _metadata(response))
 
     def read(self, key: str, offset: int, count: int, tag: str) -> bytes:
         """``count`` bytes of an object, fewer at its end. Raises `NoSuchBytes` if it was deleted or ends before
         ``offset``, `NoAccess` if it was replaced."""
         where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
         what = f"read {key} from byte {offset}"
-        found = self._call(what, lambda: self._client.get_object(**where, IfMatch=tag)["Body"].read(), absent=_NO_KEY)
-        if found is None:
+        content = self._call(what, lambda: self._client.get_object(**where, IfMatch=tag)["Body"].read(), absent=_NO_KEY)
+        if content is None:
             raise NoSuchBytes(f"{key} in {self.place}", "none", "it was deleted meanwhile")
-        return bytes(found)
+        return bytes(content)
 
     def begin(self, key: str, offset: int, count: int) -> ObjectStart | None:
         """``count`` bytes of an object, fewer at its end, with what `read` needs for further ones: one request, where
@@ -165,13 +165,16 @@ class ObjectStore:
         where = {"Bucket": self.place.bucket, "Key": key, "Range": f"bytes={offset}-{offset + count - 1}"}
 
         def get() -> ObjectStart:
-            found = self._client.get_object(**where)
-            content = bytes(found["Body"].read())
-            size = _RANGE.fullmatch(found.get("ContentRange", ""))
+            response = self._client.get_object(**where)
+            content = bytes(response["Body"].read())
+            size = _RANGE.fullmatch(response.get("ContentRange", ""))
             if size is None or int(size[1]) != offset:
-                expected, seen = f"the range of {key} from byte {offset}", found.get("ContentRange", "the whole object")
+                expected, seen = (
+                    f"the range of {key} from byte {offset}",
+                    response.get("ContentRange", "the whole object"),
+                )
                 raise Stop(f"{self.place} to return {expected}", seen, "use a store that supports ranges")
-            return ObjectStart(content, int(size[2]), found["ETag"], _metadata(found))
+            return ObjectStart(content, int(size[2]), response["ETag"], _metadata(response))
 
         return self._call(f"read {key} from byte {offset}", get, absent=_NO_KEY)
 
@@ -197,22 +200,22 @@ class ObjectStore:
         """Whether an upload exists. It may have no parts yet."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id, "MaxParts": 1}
         what = f"read the upload of {upload.key}"
-        found = self._call(what, lambda: self._client.list_parts(**where), absent=_NO_UPLOAD)
-        return found is not None
+        page = self._call(what, lambda: self._client.list_parts(**where), absent=_NO_UPLOAD)
+        return page is not None
 
     def parts(self, upload: Upload) -> list[int]:
         """Bytes of each part of an upload."""
         where = {"Bucket": self.place.bucket, "Key": upload.key, "UploadId": upload.id}
         pages = self._client.get_paginator("list_parts").paginate(**where)
-        found = self._pages("list parts", pages, absent=_NO_UPLOAD)
-        return [part["Size"] for page in found for part in page.get("Parts", [])]
+        listing = self._pages("list parts", pages, absent=_NO_UPLOAD)
+        return [part["Size"] for page in listing for part in page.get("Parts", [])]
 
     def _pages(
         self, what: str, pages: Any, field: str = "", absent: Set[str] = frozenset()
     ) -> Iterator[Mapping[str, Any]]:
         """Each page. Its ``field``, if not empty, is the name of the bucket."""
-        each = iter(pages)
-        while (page := self._call(what, lambda: next(each, None), absent=absent)) is not None:
+        responses = iter(pages)
+        while (page := self._call(what, lambda: next(responses, None), absent=absent)) is not None:
             if field:
                 self._of_bucket(what, page, field)
             yield page

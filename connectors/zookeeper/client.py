@@ -132,9 +132,9 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
             raise Stop("valid ZooKeeper credentials", "AUTH_FAILED", f"correct {PATH}.sasl.password or sasl.username")
         trouble, tls = self._connection.trouble, isinstance(self.handler, TlsHandler)
         hosts = ",".join(f"{host}:{port}" for host, port in self.hosts)
-        found = f"no session: {trouble}" if trouble else "no session"
+        reason = f"no session: {trouble}" if trouble else "no session"
         todo = remedy(trouble, tls) or "check that it runs; retrying"
-        raise Retry(f"ZooKeeper at {hosts} to answer in {wait_s:g} s", found, todo)
+        raise Retry(f"ZooKeeper at {hosts} to answer in {wait_s:g} s", reason, todo)
 
     def shut(self) -> None:
         """End the session: its ephemeral znodes and watches are removed at once if the server can be reached."""
@@ -253,10 +253,10 @@ class ZooKeeperClient(KazooClient):  # type: ignore[misc]
     def look(self, path: str) -> tuple[bytes, Stat] | None:
         """Data and stat, or None if the znode does not exist."""
         try:
-            found = self.ask(requests.GetData(path), f"reading {path}")
+            znodes = self.ask(requests.GetData(path), f"reading {path}")
         except NoNode:
             return None
-        return found.data(0), found.stat(0)
+        return znodes.data(0), znodes.stat(0)
 
     def present(self, path: str) -> bool:
         """Whether the znode exists, for callers that need nothing else: one that may not be read does."""

@@ -56,9 +56,9 @@ class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
         self._rest, self._at, self.trouble = b"", 0, None
         self.ready.clear()
         try:
-            found = super()._connect(*args)
+            timeouts = super()._connect(*args)
             self.ready.set()
-            return found
+            return timeouts
         except ConnectionDropped as error:
             self.trouble = self.trouble or ConnectionAbortedError(str(error))
             raise
@@ -68,8 +68,8 @@ class ZooKeeperConnection(kazoo.ConnectionHandler):  # type: ignore[misc]
     def _read(self, length: int, timeout: float) -> bytes:
         end = self._at + length
         if end <= len(self._rest):
-            found, self._at = self._rest[self._at : end], end
-            return found
+            chunk, self._at = self._rest[self._at : end], end
+            return chunk
         parts = [self._rest[self._at :]]
         missing = length - len(parts[0])
         while missing > 0:

@@ -47,19 +47,19 @@ class Fence:
 
     def refused(self) -> Stop:
         """The error for a transaction whose check failed."""
-        found = f"another version of {self._path}"
-        self._fenced(f"ZooKeeper refused a change: {found}")
-        return Stop(f"this leader, of epoch {self._epoch}, to lead", found, "none: another instance leads")
+        cause = f"another version of {self._path}"
+        self._fenced(f"ZooKeeper refused a change: {cause}")
+        return Stop(f"this leader, of epoch {self._epoch}, to lead", cause, "none: another instance leads")
 
     def _taken(self, client: Nodes) -> int:
         """Write the epoch if the znode has none or an earlier one. Returns the version."""
-        found = client.look(self._path)
-        if found is None:
+        znode = client.look(self._path)
+        if znode is None:
             self._create(client)
-            found = client.look(self._path)
-            if found is None:
+            znode = client.look(self._path)
+            if znode is None:
                 raise NoNode(f"the znode {self._path}", "none", "it is created again")
-        data, stat = found
+        data, stat = znode
         if data == self._data:
             return stat.version
         if self._number(data) >= self._epoch:
@@ -75,8 +75,8 @@ class Fence:
 
     def _number(self, data: bytes) -> int:
         try:
-            found: Any = json.loads(data)
-            return int(found["epoch"])
+            content: Any = json.loads(data)
+            return int(content["epoch"])
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Stop(
                 f"an epoch in the znode {self._path}", repr(data[:80]), "delete the znode while no instance runs"

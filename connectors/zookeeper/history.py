@@ -49,8 +49,8 @@ def ensure_deleted(client: ZooKeeperClient, missing: Mapping[str, int]) -> None:
         for name, (part, row) in zip(names, rows, strict=True):
             if part.size[row] == GONE:
                 level[name] = above[name]
-            elif part.size[row] >= 0 and (found := part.stat(row).pzxid) < above[name]:
-                raise rewound(f"a znode below {name}", above[name], found)
+            elif part.size[row] >= 0 and (pzxid := part.stat(row).pzxid) < above[name]:
+                raise rewound(f"a znode below {name}", above[name], pzxid)
             elif part.size[row] == FORBIDDEN:
                 hidden.append(name)
     if hidden:

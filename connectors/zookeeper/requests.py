@@ -233,20 +233,20 @@ class Listings(ZooKeeperRequest):
 
     def _decoded(self, body: bytes, at: int) -> tuple[list[list[bytes]], int]:
         """Names of the children of each path (none if it does not exist), and their zxid."""
-        found: list[list[bytes]] = []
+        children: list[list[bytes]] = []
         while not body[at + 4]:
             kind, _, error = _OP.unpack_from(body, at)
             at += _OP.size
             if kind == self._OP_TYPE:
                 names = names_at(body, at)
-                found.append(names)
+                children.append(names)
                 at += 4 + sum(map(len, names)) + 4 * len(names)
             elif error == _DATA_ERRORS[0]:
-                found.append([])
+                children.append([])
                 at += 4
             else:
                 raise _failure(error)
-        return found, self.zxid
+        return children, self.zxid
 
 
 class Multi(ZooKeeperRequest):
@@ -286,8 +286,8 @@ def creation(path: str, data: bytes, acl: bytes) -> bytes:
 def access(acl: tuple[Any, ...]) -> bytes:
     """An access control list (kazoo's ACLs) in the form that `creation` takes."""
     parts = [INT.pack(len(acl))]
-    for one in acl:
-        parts += [INT.pack(one.perms), jute.write_string(one.id.scheme), jute.write_string(one.id.id)]
+    for entry in acl:
+        parts += [INT.pack(entry.perms), jute.write_string(entry.id.scheme), jute.write_string(entry.id.id)]
     return b"".join(parts)
 
 

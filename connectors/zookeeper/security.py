@@ -26,24 +26,24 @@ _CLOSED = f"check that the server is healthy; if this port uses TLS, set {PATH}.
 
 def options_of(security: Mapping[str, str], auth: Mapping[str, str]) -> dict[str, Any]:
     """Options of `ZooKeeperClient`. Secrets are read now, certificates at each connection. Raises `BadSettings`."""
-    known = resolved(security, SECRETS, PATH)
-    tls = {name: value for name, value in known.items() if name.startswith("tls.")}
+    settings = resolved(security, SECRETS, PATH)
+    tls = {name: value for name, value in settings.items() if name.startswith("tls.")}
     users = [*auth.items()]
-    if user := known.get("digest.username"):
-        users.append(("digest", f"{user}:{known['digest.password']}"))
-    found: dict[str, Any] = {"auth_data": users or None}
-    if mechanism := known.get("sasl.mechanism"):
-        found["sasl_options"] = {
+    if user := settings.get("digest.username"):
+        users.append(("digest", f"{user}:{settings['digest.password']}"))
+    options: dict[str, Any] = {"auth_data": users or None}
+    if mechanism := settings.get("sasl.mechanism"):
+        options["sasl_options"] = {
             "mechanism": mechanism,
-            "username": known["sasl.username"],
-            "password": known["sasl.password"],
+            "username": settings["sasl.username"],
+            "password": settings["sasl.password"],
         }
     if tls:
         _certain(tls)
-        found["handler"] = TlsHandler(lambda: _certain(tls))
+        options["handler"] = TlsHandler(lambda: _certain(tls))
     if has_identity(security, auth):
-        found["default_acl"] = CREATOR_ALL_ACL
-    return found
+        options["default_acl"] = CREATOR_ALL_ACL
+    return options
 
 
 class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
@@ -76,8 +76,8 @@ class TlsHandler(SequentialThreadingHandler):  # type: ignore[misc]
 def shared(acl: list[ACL]) -> list[ACL]:
     """The permissions of a znode that this client creates below a znode with ``acl``: all for the client, for others
     those of ``acl`` without the permission to change permissions."""
-    others = [ACL(one.perms & ~Permissions.ADMIN, one.id) for one in acl]
-    return [*CREATOR_ALL_ACL, *(one for one in others if one.perms)]
+    others = [ACL(entry.perms & ~Permissions.ADMIN, entry.id) for entry in acl]
+    return [*CREATOR_ALL_ACL, *(entry for entry in others if entry.perms)]
 
 
 def remedy(trouble: OSError | None, tls: bool) -> str:

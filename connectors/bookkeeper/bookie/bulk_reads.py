@@ -80,8 +80,8 @@ class ReadConnection(Closing):
         mine = self._begin(ledger)
         rest = iter(entries)
         while True:
-            if wanted := list(islice(rest, window - self._flying)):
-                self._send(wanted)
+            if batch := list(islice(rest, window - self._flying)):
+                self._send(batch)
             if not self._flying:
                 return
             for _ in range((self._flying + 1) // 2):
@@ -116,8 +116,8 @@ class ReadConnection(Closing):
 
     def _check(self, mine: int) -> None:
         if self._read_number != mine:
-            found = f"a concurrent read of ledger {self._ledger}"
-            raise Stop(f"one read at a time from bookie {self._name}", found, "use one connection per reader")
+            other_read = f"a concurrent read of ledger {self._ledger}"
+            raise Stop(f"one read at a time from bookie {self._name}", other_read, "use one connection per reader")
 
     def _batch(self, first: int, last: int) -> tuple[bytes]:
         """The request for as many of these entries as fit into one response."""

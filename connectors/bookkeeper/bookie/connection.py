@@ -104,11 +104,11 @@ class BookieConnection(Closing):
             return Stop(f"TLS with bookie {self.name}", str(error), remedy(error))
         silent = isinstance(error, TimeoutError)
         text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-        found = f"no response for {self._timeout_s:g} s" if silent else text
+        reason = f"no response for {self._timeout_s:g} s" if silent else text
         kind, todo = Ended if isinstance(error, _HUNG_UP) else Retry, "retrying; check that it runs and is reachable"
         if kind is Ended and self._unanswered_tls:
             todo = f"check that it runs, and that it accepts {PATH}.tls.certificate"
-        return kind(f"a response from bookie {self.name}", found, todo)
+        return kind(f"a response from bookie {self.name}", reason, todo)
 
 
 class Ended(Retry):

@@ -72,10 +72,10 @@ class Digest:
         there = len(stored) >= self.offset and _IDS.unpack_from(stored) == (ledger, entry)
         if there and self._sum(stored[: _HEAD.size], stored[self.offset :]) == stored[_HEAD.size : self.offset]:
             return
-        found = self._whole(ledger, f"entry {entry} of ledger {ledger}", stored)
-        if found != entry:
+        stored_entry = self._whole(ledger, f"entry {entry} of ledger {ledger}", stored)
+        if stored_entry != entry:
             where = f"entry {entry} of ledger {ledger}"
-            raise DamagedEntry(where, 8, f"entry {entry}", f"entry {found}", _TODO)
+            raise DamagedEntry(where, 8, f"entry {entry}", f"entry {stored_entry}", _TODO)
 
     def entry(self, ledger: int, stored: memoryview) -> tuple[int, int]:
         """The id of this entry, and the last confirmed entry when it was written. Raises `DamagedEntry`."""
@@ -130,8 +130,8 @@ def head_of(ledger: int, entry: int, confirmed: int, length: int) -> bytes:
 
 def digest_of(data: bytes, path: str) -> Digest:
     """The digest named in a ledger's metadata (bytes of the znode at ``path``). Raises `BadBytes`, `Stop`."""
-    found = protection(data, path)
-    if found is None:
+    secret = protection(data, path)
+    if secret is None:
         todo = "read the ledger with BookKeeper's client, which receives the type from its user"
         raise Stop(f"the digest type of a ledger in {path}", "none", todo)
-    return Digest(ReadResult(found[0]), found[1])
+    return Digest(ReadResult(secret[0]), secret[1])

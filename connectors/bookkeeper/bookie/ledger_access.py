@@ -17,10 +17,10 @@ def readable(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int) -> tu
     """The metadata of a ledger and the digest of its entries. Raises `NoSuchMetadata`, `Retry`, and `Stop` for
     metadata that cannot be decoded."""
     path = paths.ledger(ledger)
-    found = client.look(path)
-    if found is None:
+    znode = client.look(path)
+    if znode is None:
         raise NoSuchMetadata(f"metadata of ledger {ledger}", f"no node {path}", "read it from tiered storage")
-    data, stat = found
+    data, stat = znode
     record = queries.decoded(data, ZnodeSource(ledger, path, stat.mzxid, stat.version, stat.ctime, 0))
     if record["state"] == LedgerState.UNREADABLE:
         raise Stop(f"readable metadata of ledger {ledger}", record["error"], "restore the node from a backup")

@@ -89,8 +89,8 @@ class LedgerReader:
         self, record: LedgerRecord, digest: Digest, bookies: Bookies, damaged: Callable[[Damage], None]
     ) -> None:
         if record["state"] not in (LedgerState.OPEN, LedgerState.IN_RECOVERY, LedgerState.CLOSED):
-            found = LedgerState(record["state"]).name
-            raise Refused(f"ledger {record['ledger']} to exist and be readable", found, "read its metadata again")
+            state = LedgerState(record["state"]).name
+            raise Refused(f"ledger {record['ledger']} to exist and be readable", state, "read its metadata again")
         self._record, self._digest, self._bookies, self._damaged = record, digest, bookies, damaged
         self._ledger, self._quorum = record["ledger"], record["quorum"]
         self._closed = record["state"] == LedgerState.CLOSED
@@ -149,12 +149,15 @@ class LedgerReader:
         together = self._together(len(piece.bookies))
         for start in range(piece.first, piece.last + 1, together):
             entries = range(start, min(start + together, piece.last + 1))
-            found: dict[int, bytes] = {}
+            bodies: dict[int, bytes] = {}
             tried: dict[int, dict[str, TrueupError]] = {entry: {} for entry in entries}
             for bookie in self._ask(piece, entries):
-                self._collect(bookie, found, tried)
+                self._collect(bookie, bodies, tried)
             for entry in entries:
-                yield entry, memoryview(found[entry]) if entry in found else self._elsewhere(piece, entry, tried[entry])
+                yield (
+                    entry,
+                    memoryview(bodies[entry]) if entry in bodies else self._elsewhere(piece, entry, tried[entry]),
+                )
 
     def _together(self, ensemble: int) -> int:
         if not self._closed:
@@ -170,19 +173,19 @@ class LedgerReader:
             up = next((bookie for bookie in members if bookie not in self._down), None)
             if up is not None:
                 plan.setdefault(up, []).append(entry)
-        for bookie, wanted in plan.items():
+        for bookie, share in plan.items():
             try:
-                self._bookies.reads(bookie).ask(self._ledger, wanted)
+                self._bookies.reads(bookie).ask(self._ledger, share)
             except Retry as error:
                 self._down[bookie] = error
         return [bookie for bookie in plan if bookie not in self._down]
 
-    def _collect(self, bookie: str, found: dict[int, bytes], tried: dict[int, dict[str, TrueupError]]) -> None:
+    def _collect(self, bookie: str, bodies: dict[int, bytes], tried: dict[int, dict[str, TrueupError]]) -> None:
         reads = self._bookies.reads(bookie)
         try:
             for entry, code, stored in reads.answers():
                 try:
-                    found[entry] = self._checked(reads, entry, code, stored)
+                    bodies[entry] = self._checked(reads, entry, code, stored)
                 except (*_UNFIT, Retry) as error:
                     tried.setdefault(entry, {})[bookie] = error
         except (Retry, BadBytes) as error:

@@ -46,9 +46,9 @@ def sampled(record: LedgerRecord, replica: ReplicaRange) -> list[int]:
         return []
     count = min(MOST_READ, last - replica.first + 1)
     # Integers: entries of an id above 2^53 have no exact floating-point value.
-    chosen = [replica.first + (last - replica.first) * at // max(1, count - 1) for at in range(count)]
+    samples = [replica.first + (last - replica.first) * at // max(1, count - 1) for at in range(count)]
     starts = [fragment["first_entry"] for fragment in record["fragments"]]
-    return [entry for entry in chosen if replica.bookie in _members(record, starts, entry)]
+    return [entry for entry in samples if replica.bookie in _members(record, starts, entry)]
 
 
 def _members(record: LedgerRecord, starts: list[int], entry: int) -> list[str]:

@@ -60,19 +60,19 @@ def presence(
     ledger and bookie, the reason why the bookie is silent. Raises only what ``addresses`` raises, except `Forbidden`:
     any other error makes a bookie silent.
     """
-    wanted: defaultdict[str, list[int]] = defaultdict(list)
+    by_bookie: defaultdict[str, list[int]] = defaultdict(list)
     for ledger, bookies in asked.items():
         for bookie in dict.fromkeys(bookies):
-            wanted[bookie].append(ledger)
-    places = {bookie: address_or_error(bookie, addresses) for bookie in wanted}
-    with ThreadPoolExecutor(max(1, min(threads, len(wanted))), "presence") as pool:
-        answers = pool.map(lambda bookie: _ask(bookie, places[bookie], wanted[bookie], timeout_s, tls), wanted)
-        answer_of = dict(zip(wanted, answers, strict=True))
+            by_bookie[bookie].append(ledger)
+    places = {bookie: address_or_error(bookie, addresses) for bookie in by_bookie}
+    with ThreadPoolExecutor(max(1, min(threads, len(by_bookie))), "presence") as pool:
+        answers = pool.map(lambda bookie: _ask(bookie, places[bookie], by_bookie[bookie], timeout_s, tls), by_bookie)
+        answer_of = dict(zip(by_bookie, answers, strict=True))
     if reasons is not None:
         reasons.update(
             ((ledger, bookie), _reason(ledger, answer))
             for bookie, answer in answer_of.items()
-            for ledger in wanted[bookie]
+            for ledger in by_bookie[bookie]
             if _answer(ledger, answer) is PresenceAnswer.SILENT
         )
     return {i: {bookie: _answer(i, answer_of[bookie]) for bookie in bookies} for i, bookies in asked.items()}

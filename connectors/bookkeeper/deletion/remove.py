@@ -41,9 +41,9 @@ def refusal(record: LedgerRecord) -> Refused | None:
     """Why such a ledger must not be deleted by order; None if it may."""
     state, claim = LedgerState(record["state"]), claim_of(record["custom"])
     if claim.component is not Component.UNKNOWN or pulsars(record["custom"]):
-        known = f"{claim.component.name.lower()} of {claim.owner}"
-        found = "metadata that only Pulsar can interpret" if claim.component is Component.UNKNOWN else known
-        return Refused("a ledger that is not Pulsar's", found, "set deletion.owners to pulsar")
+        claimant = f"{claim.component.name.lower()} of {claim.owner}"
+        owner = "metadata that only Pulsar can interpret" if claim.component is Component.UNKNOWN else claimant
+        return Refused("a ledger that is not Pulsar's", owner, "set deletion.owners to pulsar")
     if state is LedgerState.CLOSED:
         return None
     todo = "inspect its znode" if state is LedgerState.UNREADABLE else "open it with recovery first"
@@ -59,13 +59,13 @@ def remove(
     ready: dict[int, RemovalOrder] = {}
     for at, order in enumerate(orders):
         try:
-            found = one(client, paths, order.ledger, now_ms)
+            ledger = one(client, paths, order.ledger, now_ms)
         except Forbidden as error:
             done[at] = Removed(order.ledger, "refused", str(error))
             continue
-        if found is None:
+        if ledger is None:
             done[at] = Removed(order.ledger, "gone", "the ledger does not exist")
-        elif problem := _changed(order, found[0]) or refusal(found[0]):
+        elif problem := _changed(order, ledger[0]) or refusal(ledger[0]):
             done[at] = Removed(order.ledger, "refused", str(problem))
         else:
             ready[at] = order

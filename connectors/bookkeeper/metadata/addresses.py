@@ -38,8 +38,8 @@ def _serves(point: Any) -> bool:
 
 def address_of(bookie: str, registration: bytes) -> Address | None:
     """The address of a registered bookie; None if neither its registration nor its id contains one."""
-    found = _ADDRESS.match(bookie)
-    named = (found["host"], int(found["port"])) if found and int(found["port"]) in _PORTS else None
+    match = _ADDRESS.match(bookie)
+    named = (match["host"], int(match["port"])) if match and int(match["port"]) in _PORTS else None
     return endpoint(registration) or named
 
 
@@ -63,18 +63,18 @@ class Addresses:
     def __call__(self, bookie: str) -> Address | None:
         """The address of this bookie; None if it is not registered. Raises `Retry`, `Forbidden`."""
         if bookie not in self._known:
-            found = self._registration(bookie)
-            self._known[bookie] = None if found is None else address_of(bookie, found)
+            registration = self._registration(bookie)
+            self._known[bookie] = None if registration is None else address_of(bookie, registration)
         return self._known[bookie]
 
     def _registration(self, bookie: str) -> bytes | None:
         # A bookie that turns read-only registers as such before its writable registration ends.
         for parent in (self._paths.available, self._paths.readonly, self._paths.available):
             try:
-                found = self._client.look(f"{parent}/{bookie}")
+                znode = self._client.look(f"{parent}/{bookie}")
             except Forbidden:
                 self.hidden.add(bookie)
                 raise
-            if found is not None:
-                return found[0]
+            if znode is not None:
+                return znode[0]
         return None

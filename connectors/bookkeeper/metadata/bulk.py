@@ -85,9 +85,9 @@ class LedgerBatch:
 
     def records(self) -> Iterator[LedgerRecord]:
         """A journal record for each row."""
-        made = self._made()
+        others = self._made()
         for at in range(len(self.ledgers)):
-            yield self.alone[at] if at in self.alone else next(made)
+            yield self.alone[at] if at in self.alone else next(others)
 
     def _made(self) -> Iterator[LedgerRecord]:
         rows = self.ledgers
@@ -158,8 +158,8 @@ def _apart(parts: MessagePieces) -> Array:
     gap = parts.at[1:] - parts.at[:-1] - parts.size[:-1]
     usual = 2 + (parts.size[1:] >= 1 << 7) + (parts.size[1:] >= 1 << 14)
     same = parts.row[1:] == parts.row[:-1]
-    found: Array = np.flatnonzero(same & (gap != usual)) + 1
-    return found
+    breaks: Array = np.flatnonzero(same & (gap != usual)) + 1
+    return breaks
 
 
 def _alike(raw: bytes, starts: Array, ends: Array) -> Array:
@@ -256,19 +256,19 @@ class _Form:
         good = whole & (size >= 0) & (end <= self.at[rows] + self.size[rows])
         self.ok[rows[~good]] = False
         messages = MessagePieces(rows[good], start[good], size[good])
-        found: dict[int, list[MessagePieces]] = {_SEGMENT: [], _CUSTOM: []}
+        pieces: dict[int, list[MessagePieces]] = {_SEGMENT: [], _CUSTOM: []}
         for live, tag, value, at, bad in walk(self.buffer, messages, _message_tags):
             self.ok[messages.row[live[bad]]] = False
             field = tag >> 3
             for number in np.flatnonzero(np.bincount(field[~bad])).tolist():
                 some = (field == number) & ~bad
                 owners = messages.row[live[some]]
-                if number in found:
-                    found[number].append(MessagePieces(owners, at[some], value[some]))
+                if number in pieces:
+                    pieces[number].append(MessagePieces(owners, at[some], value[some]))
                 elif _WIRE[number] == 0:
                     fields[number, owners] = value[some]
                     self.ok[owners[value[some] == _NONE]] = False  # present, but equal to the marker for absent
-        self.segments, self.custom = (in_order(found[number]) for number in (_SEGMENT, _CUSTOM))
+        self.segments, self.custom = (in_order(pieces[number]) for number in (_SEGMENT, _CUSTOM))
         self._read_segments()
         self._check_custom()
         return fields
@@ -416,14 +416,14 @@ def _stats(buffer: Array, at: Array) -> tuple[Array, Array, Array]:
     return column(0, ">i8"), column(8, ">i8"), column(24, ">i4")
 
 
-def _together(found: Sequence[Znodes]) -> tuple[bytes, Array, Array]:
+def _together(parts: Sequence[Znodes]) -> tuple[bytes, Array, Array]:
     """All responses concatenated."""
-    if len(found) == 1:
-        return found[0].raw, found[0].at, found[0].size
-    shift = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(part.raw) for part in found])])
+    if len(parts) == 1:
+        return parts[0].raw, parts[0].at, parts[0].size
+    shift = np.concatenate([np.zeros(1, np.int64), np.cumsum([len(part.raw) for part in parts])])
     none = np.zeros(0, np.int64)
-    at = np.concatenate([none, *(part.at + shift[n] for n, part in enumerate(found))])
-    return b"".join(part.raw for part in found), at, np.concatenate([none, *(part.size for part in found)])
+    at = np.concatenate([none, *(part.at + shift[n] for n, part in enumerate(parts))])
+    return b"".join(part.raw for part in parts), at, np.concatenate([none, *(part.size for part in parts)])
 
 
 def _pair(bits: bytes) -> tuple[str, bytes]:

@@ -151,20 +151,20 @@ class BookKeeperCapture(Follower):
 
     def read(self, ledgers: Sequence[int]) -> Ledgers:
         """The current state of these ledgers, by id, without deleted ones. Raises `Retry`, `Forbidden`."""
-        found = queries.columns(self._open_client(), self._paths, ledgers, self._now())
-        if found.forbidden:
-            raise unread("ledgers", [self._paths.ledger(ledger) for ledger in found.forbidden])
-        return found.rows
+        current = queries.columns(self._open_client(), self._paths, ledgers, self._now())
+        if current.forbidden:
+            raise unread("ledgers", [self._paths.ledger(ledger) for ledger in current.forbidden])
+        return current.rows
 
     def readable(self, ledgers: Sequence[int]) -> Ledgers:
         """The current state of these ledgers, by id, without deleted ones and those that may not be read. The latter
         are soon in `outdated`. Raises `Retry`."""
-        found = queries.columns(self._open_client(), self._paths, ledgers, self._now())
-        if found.forbidden:
+        current = queries.columns(self._open_client(), self._paths, ledgers, self._now())
+        if current.forbidden:
             # ZooKeeper sends no event when a permission is revoked.
-            self._ledgers.doubt(found.forbidden)
+            self._ledgers.doubt(current.forbidden)
             self._watch.wake.set()
-        return found.rows
+        return current.rows
 
     @property
     def outdated(self) -> Array:
@@ -261,8 +261,8 @@ class BookKeeperCapture(Follower):
         if self._bookies.problem:
             self._bookies.load_racks(client)
         if self._read_bookies(client) and not self._watch.has(self._is_bookie):
-            found = "a bookie that registered or went away without one"
-            raise Missed("an event for every change in ZooKeeper", found, "everything is read again")
+            change = "a bookie that registered or went away without one"
+            raise Missed("an event for every change in ZooKeeper", change, "everything is read again")
 
     def _is_bookie(self, path: str) -> bool:
         return self._paths.classify(path)[0] is ZnodeKind.BOOKIE

@@ -60,10 +60,10 @@ class LedgerFeed:
         ids, mzxids = self._held.columns()
         last = np.argpartition(mzxids, -_LOOKED_AT)[-_LOOKED_AT:] if len(ids) > _LOOKED_AT else slice(None)
         missing: dict[str, int] = {}
-        for some, found in queries.read(client, paths, np.sort(ids[last]), None, self._pace):
-            mzxid = bulk.mzxids(found)
+        for some, znodes in queries.read(client, paths, np.sort(ids[last]), None, self._pace):
+            mzxid = bulk.mzxids(znodes)
             self._ensure_newer(paths, some, mzxid)
-            sizes = np.concatenate([part.size for part in found])
+            sizes = np.concatenate([part.size for part in znodes])
             gone = some[sizes == GONE]
             missing |= dict(zip(map(paths.ledger, gone.tolist()), self._held.versions(gone).tolist(), strict=True))
         ensure_deleted(client, missing)
@@ -111,12 +111,12 @@ class LedgerFeed:
 
     def _written(self, other: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Array, since: int) -> Array:
         """Those of these ledgers that the server reports as written or deleted."""
-        found: list[int] = []
-        other.sink = lambda events: found.extend(paths.classify(path)[1] for _, _, path in events)
+        reported: list[int] = []
+        other.sink = lambda events: reported.extend(paths.classify(path)[1] for _, _, path in events)
         root = paths.root.encode() + b"/"
         pace = Pace(_COMPARED_TOGETHER, self._pace.window, self._pace.pause_s)
         other.set_watches(since, [root + name for name in paths.relatives(ledgers)], pace=pace)
-        return np.unique(np.array(found, np.int64))
+        return np.unique(np.array(reported, np.int64))
 
     def doubt(self, ledgers: Iterable[int]) -> None:
         """Read these ledgers again: another read was not permitted. Callable from any thread. If a simultaneous call
@@ -128,14 +128,14 @@ class LedgerFeed:
         deletion needs no read."""
         deleted = {i: event.zxid for i, event in events.items() if event.kind == NodeEvent.DELETED and event.zxid > 0}
         self._publish([self._gone(i, zxid) for i, zxid in deleted.items() if 0 <= self._held.get(i) < zxid])
-        wanted = {i for i, event in events.items() if i not in deleted and self._is_news(i, event)}
+        ids = {i for i, event in events.items() if i not in deleted and self._is_news(i, event)}
         doubted, self._doubted = self._doubted, frozenset()
-        wanted |= doubted
+        ids |= doubted
         if self.forbidden and self._now() - self._asked_again_ms > _FORBIDDEN_AGAIN_MS:
             # No event reports a granted permission.
             self._asked_again_ms = self._now()
-            wanted |= self.forbidden
-        self._read(client, paths, np.array(sorted(wanted), np.int64))
+            ids |= self.forbidden
+        self._read(client, paths, np.array(sorted(ids), np.int64))
 
     def _is_news(self, ledger: int, event: PathEvent) -> bool:
         return event.zxid <= 0 or event.zxid > self._held.get(ledger)
@@ -146,11 +146,11 @@ class LedgerFeed:
 
     def _take(self, paths: BookKeeperPaths, parts: Iterator[Part]) -> None:
         """Publish those of the ledgers read that differ from the stored state."""
-        for ids, found in parts:
-            mzxid = bulk.mzxids(found)
+        for ids, znodes in parts:
+            mzxid = bulk.mzxids(znodes)
             self._ensure_newer(paths, ids, mzxid)
             news = (mzxid != self._held.versions(ids)) | (mzxid < 0)
-            result = queries.records(ids, found, paths, self._now(), news)
+            result = queries.records(ids, znodes, paths, self._now(), news)
             # A missing znode counts as deleted at the zxid of the read, whatever its events contain.
             gone = [self._gone(ledger, zxid) for ledger, zxid in result.gone if self._held.get(ledger) >= 0]
             if result.batch is not None:
@@ -159,8 +159,8 @@ class LedgerFeed:
             self.forbidden.difference_update(ids.tolist())
             self.forbidden.update(result.forbidden)
         unread = np.array(sorted(self.forbidden), np.int64)
-        known = self._held.versions(unread) >= 0
-        self.hidden, self.outdated = int(np.count_nonzero(~known)), unread[known]
+        stored = self._held.versions(unread) >= 0
+        self.hidden, self.outdated = int(np.count_nonzero(~stored)), unread[stored]
 
     def _gone(self, ledger: int, zxid: int) -> LedgerRecord:
         return metadata.gone(ledger, zxid, self._now())
@@ -215,13 +215,13 @@ class MarkFeed:
 
     def _read(self, client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Iterable[int]) -> MarkRows:
         """A row for each of these ledgers."""
-        ids, found = sorted(ledgers), [NO_MARKS]
+        ids, arrays = sorted(ledgers), [NO_MARKS]
         for at in range(0, len(ids), queries.TOGETHER):
             some = ids[at : at + queries.TOGETHER]
             parts = client.multi_read(paths.root, paths.marks_and_locks(some), self._pace)
             rows = (row for part in parts for row in part.rows())
-            found.append(np.array([*map(partial(self._row, paths), some, rows, rows)], MARK))
-        return np.concatenate(found)
+            arrays.append(np.array([*map(partial(self._row, paths), some, rows, rows)], MARK))
+        return np.concatenate(arrays)
 
     def _row(
         self, paths: BookKeeperPaths, ledger: int, mark: tuple[bytes, int], lock: tuple[bytes, int]
@@ -254,8 +254,8 @@ class BookieFeed:
         if not self._racks.znode:
             return
         try:
-            found = client.look(self._racks.znode)
-            self._racks.load(None if found is None else found[0])
+            znode = client.look(self._racks.znode)
+            self._racks.load(None if znode is None else znode[0])
         except (BadBytes, Forbidden) as error:
             if str(error) != self.problem:
                 log.warning("rack map not read", extra={"problem": str(error)})
@@ -265,12 +265,12 @@ class BookieFeed:
 
     def read_all(self, client: ZooKeeperClient, paths: BookKeeperPaths) -> bool:
         """Read all bookies; deliver all of them if any changed. Returns whether a registration did."""
-        found = queries.registered(client, paths)
-        self._hosts |= found.hosts
-        ids = sorted({*found.writable, *found.readonly, *found.cookies})
-        racks = racks_of(self._racks, ids, self._hosts, found.hidden)
-        unsure, self.hidden = {*self.hidden, *found.hidden}, found.hidden
-        sightings = [_sighting(found, bookie, racks[bookie]) for bookie in ids]
+        bookies = queries.registered(client, paths)
+        self._hosts |= bookies.hosts
+        ids = sorted({*bookies.writable, *bookies.readonly, *bookies.cookies})
+        racks = racks_of(self._racks, ids, self._hosts, bookies.hidden)
+        unsure, self.hidden = {*self.hidden, *bookies.hidden}, bookies.hidden
+        sightings = [_sighting(bookies, bookie, racks[bookie]) for bookie in ids]
         if sightings == self._held:
             return False
         self._deliver(sightings)
@@ -280,14 +280,14 @@ class BookieFeed:
 
 def _registrations(sightings: Iterable[Sighting], unsure: Collection[str]) -> list[tuple[str, str, int]]:
     """Registrations whose changes cause events, which those that may not be read do not."""
-    seen = (each for each in sightings if each.registered and each.bookie not in unsure)
-    return [(each.bookie, each.registered, each.registered_zxid) for each in seen]
+    seen = (sighting for sighting in sightings if sighting.registered and sighting.bookie not in unsure)
+    return [(sighting.bookie, sighting.registered, sighting.registered_zxid) for sighting in seen]
 
 
-def _sighting(found: queries.Registered, bookie: str, rack: str | None) -> Sighting:
-    cookie = bookie in found.cookies
-    if bookie in found.writable:
-        return Sighting(bookie, rack, "writable", cookie, found.writable[bookie])
-    if bookie in found.readonly:
-        return Sighting(bookie, rack, "readonly", cookie, found.readonly[bookie])
+def _sighting(bookies: queries.Registered, bookie: str, rack: str | None) -> Sighting:
+    cookie = bookie in bookies.cookies
+    if bookie in bookies.writable:
+        return Sighting(bookie, rack, "writable", cookie, bookies.writable[bookie])
+    if bookie in bookies.readonly:
+        return Sighting(bookie, rack, "readonly", cookie, bookies.readonly[bookie])
     return Sighting(bookie, rack, "", cookie, 0)

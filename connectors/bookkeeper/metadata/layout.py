@@ -143,13 +143,13 @@ class BookKeeperPaths:
         """`relative` of many ids, as bytes; fast if neighbours share a directory."""
         if self.layout is LedgerLayout.FLAT:
             return [b"L%010d" % ledger for ledger in ledgers.tolist()]
-        found: list[bytes] = []
+        paths: list[bytes] = []
         groups = ledgers // 10_000 * 2 + (ledgers < SHORT_IDS)  # the hybrid form changes within a directory
         edges = [0, *(np.flatnonzero(np.diff(groups)) + 1).tolist(), len(ledgers)] if len(ledgers) else []
         for start, end in pairwise(edges):
             head = self.relative(int(ledgers[start])).encode()[:-5]
-            found += [head + _LEAVES[leaf] for leaf in (ledgers[start:end] % 10_000).tolist()]
-        return found
+            paths += [head + _LEAVES[leaf] for leaf in (ledgers[start:end] % 10_000).tolist()]
+        return paths
 
     def mark(self, ledger: int) -> str:
         """Path of a ledger's under-replication mark."""
@@ -161,8 +161,8 @@ class BookKeeperPaths:
 
     def marked_below(self, parent: str) -> int:
         """The ledger whose mark can be below the lowest of these levels; -1 if there is none."""
-        found = _MARK_PARENT.match(parent[len(self.marks) :])
-        ledger = int("".join(word.zfill(4) for word in found.groups()), 16) if found else -1
+        match = _MARK_PARENT.match(parent[len(self.marks) :])
+        ledger = int("".join(word.zfill(4) for word in match.groups()), 16) if match else -1
         return ledger if ledger <= LARGEST_ID else -1
 
     def mark_names(self, ledger: int) -> tuple[bytes, bytes]:
@@ -176,24 +176,24 @@ class BookKeeperPaths:
 
     def marks_and_locks(self, ledgers: Sequence[int]) -> list[bytes]:
         """Mark and lock of each ledger in turn, as bytes without the root."""
-        below, found = len(self.root) + 1, list[bytes]()
+        below, paths = len(self.root) + 1, list[bytes]()
         marks, locks = self.marks[below:].encode(), self.locks[below:].encode()
         for ledger in ledgers:
             levels, name = self.mark_names(ledger)
-            found += b"/".join((marks, levels, name)), b"/".join((locks, name))
-        return found
+            paths += b"/".join((marks, levels, name)), b"/".join((locks, name))
+        return paths
 
     def classify(self, path: str) -> tuple[ZnodeKind, int]:
         """The subject of a path, and its ledger id (-1 if none)."""
         name = path[len(self.root) + 1 :]
         head, _, rest = name.partition("/")
         if head == "underreplication":
-            found = _MARK.match(rest) if MARK_NAME in rest else None
-            return _known(ZnodeKind.MARK, int(found[1])) if found else (ZnodeKind.OTHER, -1)
+            match = _MARK.match(rest) if MARK_NAME in rest else None
+            return _known(ZnodeKind.MARK, int(match[1])) if match else (ZnodeKind.OTHER, -1)
         if head in ("available", "cookies"):
             return ZnodeKind.BOOKIE, -1
-        found = _LEDGER.match(name)
-        return _known(ZnodeKind.LEDGER, _number(found)) if found else (ZnodeKind.OTHER, -1)
+        match = _LEDGER.match(name)
+        return _known(ZnodeKind.LEDGER, _number(match)) if match else (ZnodeKind.OTHER, -1)
 
     def repairs(self) -> tuple[str, ...]:
         """Prefixes of the paths of marks and locks."""
@@ -206,13 +206,13 @@ class BookKeeperPaths:
 
 def ledger_of(relative: str) -> int:
     """The ledger id of a path without its root; -1 if there is none or it exceeds 64 bits."""
-    found = _LEDGER.match(relative)
-    ledger = _number(found) if found else -1
+    match = _LEDGER.match(relative)
+    ledger = _number(match) if match else -1
     return ledger if ledger <= LARGEST_ID else -1
 
 
-def _number(found: re.Match[str]) -> int:
-    return int("".join(part for part in found.groups() if part))
+def _number(match: re.Match[str]) -> int:
+    return int("".join(part for part in match.groups() if part))
 
 
 def _known(kind: ZnodeKind, ledger: int) -> tuple[ZnodeKind, int]:

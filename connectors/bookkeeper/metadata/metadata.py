@@ -305,8 +305,8 @@ def _encode_v1(record: LedgerRecord) -> bytes:
 
 
 def _integer(digits: bytes, path: str, at: int) -> int:
-    found = _INTEGER.match(digits)
-    value = int(found[1] + found[2]) if found else 1 << 63
+    match = _INTEGER.match(digits)
+    value = int(match[1] + match[2]) if match else 1 << 63
     if not -(2**63) <= value < 2**63:
         _bad(path, at, "a number of 64 bits", f"{len(digits)} other bytes")
     return value

@@ -67,11 +67,11 @@ class PublishedVersions:
         if len(ledgers) < _FEW:
             return np.array([self.get(ledger) for ledger in ledgers.tolist()], np.int64)
         self._settle()
-        found = np.full(len(ledgers), -1, np.int64)
+        versions = np.full(len(ledgers), -1, np.int64)
         for ids, mzxids in self._runs:
             at = np.minimum(np.searchsorted(ids, ledgers), len(ids) - 1)
-            found = np.where(ids[at] == ledgers, mzxids[at], found)
-        return found
+            versions = np.where(ids[at] == ledgers, mzxids[at], versions)
+        return versions
 
     def update(self, ledgers: Array, mzxids: Array) -> None:
         """Set these versions; -1 removes an id."""

@@ -39,16 +39,16 @@ _MARK_LEVELS = 4
 def paths_of(client: ZooKeeperClient, root: str) -> BookKeeperPaths:
     """Paths under this root in the layout that its LAYOUT znode names. Raises `Retry` if there is none."""
     where = f"{root}/LAYOUT"
-    found = client.look(where)
-    if found is None:
+    znode = client.look(where)
+    if znode is None:
         raise Retry(f"BookKeeper's metadata under {root}", f"no {where}", "format it, or correct cluster.ledgers_root")
-    return BookKeeperPaths(root, LedgerLayout.parse(found[0], where))
+    return BookKeeperPaths(root, LedgerLayout.parse(znode[0], where))
 
 
 def instance(client: ZooKeeperClient, root: str) -> str:
     """INSTANCEID of the cluster under this root; empty if there is none."""
-    found = client.look(f"{root}/INSTANCEID")
-    return found[0].decode(errors="replace").strip() if found else ""
+    znode = client.look(f"{root}/INSTANCEID")
+    return znode[0].decode(errors="replace").strip() if znode else ""
 
 
 class DirectoryListing(NamedTuple):
@@ -122,9 +122,9 @@ def read(
     root; None: the paths that the layout gives."""
     parts = client.multi_read(paths.root, paths.relatives(ids) if names is None else names, pace)
     start = 0
-    while found := list(islice(parts, max(1, TOGETHER // pace.batch))):
-        end = start + sum(map(len, found))
-        yield ids[start:end], found
+    while znodes := list(islice(parts, max(1, TOGETHER // pace.batch))):
+        end = start + sum(map(len, znodes))
+        yield ids[start:end], znodes
         start = end
 
 
@@ -148,9 +148,9 @@ class CurrentLedgers(NamedTuple):
 
 def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int], seen_ms: int) -> CurrentLedgers:
     """The current state of these ledgers; deleted ones are in neither list."""
-    wanted = np.unique(np.array(ids, np.int64))
-    parts = read(client, paths, wanted, pace=_SOON)
-    batches = [bulk.decode(some, found, paths.ledger, seen_ms) for some, found in parts]
+    ledgers = np.unique(np.array(ids, np.int64))
+    parts = read(client, paths, ledgers, pace=_SOON)
+    batches = [bulk.decode(some, znodes, paths.ledger, seen_ms) for some, znodes in parts]
     forbidden = [ledger for batch in batches for ledger in batch.forbidden.tolist()]
     return CurrentLedgers(concat([batch.ledgers for batch in batches]), forbidden)
 
@@ -158,13 +158,13 @@ def columns(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int],
 def absent(client: ZooKeeperClient, paths: BookKeeperPaths, ids: Sequence[int]) -> set[int]:
     """Those of these ledgers that do not exist, read from an up-to-date server. A forbidden one exists."""
     client.settle(paths.root)
-    wanted = np.unique(np.array(ids, np.int64))
-    parts = read(client, paths, wanted, pace=_SOON)
-    return {ledger for some, found in parts for ledger in some[_sizes(found) == GONE].tolist()}
+    ledgers = np.unique(np.array(ids, np.int64))
+    parts = read(client, paths, ledgers, pace=_SOON)
+    return {ledger for some, znodes in parts for ledger in some[_sizes(znodes) == GONE].tolist()}
 
 
-def _sizes(found: list[Znodes]) -> Array:
-    return np.concatenate([part.size for part in found])
+def _sizes(znodes: list[Znodes]) -> Array:
+    return np.concatenate([part.size for part in znodes])
 
 
 def snapshot(
@@ -173,16 +173,16 @@ def snapshot(
     """All existing ledgers, decoded."""
     listings = ledgers_of(client, paths)
     parts = (part for some in listings for part in read(client, paths, some.ids, some.names, pace))
-    for ids, found in ahead(parts):
-        yield bulk.decode(ids, found, paths.ledger, seen_ms)
+    for ids, znodes in ahead(parts):
+        yield bulk.decode(ids, znodes, paths.ledger, seen_ms)
 
 
 def one(client: ZooKeeperClient, paths: BookKeeperPaths, ledger: int, seen_ms: int) -> tuple[LedgerRecord, Stat] | None:
     """One ledger and its stat, None if it does not exist. An unreadable one has state UNREADABLE."""
-    found = client.look(paths.ledger(ledger))
-    if found is None:
+    znode = client.look(paths.ledger(ledger))
+    if znode is None:
         return None
-    data, stat = found
+    data, stat = znode
     where = metadata.ZnodeSource(ledger, paths.ledger(ledger), stat.mzxid, stat.version, stat.ctime, seen_ms)
     return decoded(data, where), stat
 
@@ -219,8 +219,8 @@ def records(ids: Array, found: list[Znodes], paths: BookKeeperPaths, seen_ms: in
         return replace(result, gone=list(zip(ids[gone].tolist(), zxids[gone].tolist(), strict=True)))
     result = LedgerRecords([], [], [])
     rows = ((part, row) for part in found for row in range(len(part)))
-    for ledger, wanted, (part, row) in zip(ids.tolist(), newer.tolist(), rows, strict=True):
-        if not wanted:
+    for ledger, is_newer, (part, row) in zip(ids.tolist(), newer.tolist(), rows, strict=True):
+        if not is_newer:
             continue
         if part.size[row] == GONE:
             result.gone.append((ledger, part.zxid))
@@ -251,27 +251,27 @@ class Registered(NamedTuple):
 def registered(client: ZooKeeperClient, paths: BookKeeperPaths) -> Registered:
     """All bookies, read at one zxid, so that a bookie that turns read-only is in one of the lists."""
     lists, _ = client.listings([paths.available, paths.readonly, paths.cookies])
-    found = Registered({}, {}, {name.decode() for name in lists[2]}, {}, {})
+    bookies = Registered({}, {}, {name.decode() for name in lists[2]}, {}, {})
     writable = [name for name in lists[0] if name != b"readonly"]
-    found.writable.update(_registrations(client, paths.available, writable, found))
-    found.readonly.update(_registrations(client, paths.readonly, lists[1], found))
-    return found
+    bookies.writable.update(_registrations(client, paths.available, writable, bookies))
+    bookies.readonly.update(_registrations(client, paths.readonly, lists[1], bookies))
+    return bookies
 
 
 def _registrations(client: ZooKeeperClient, parent: str, names: list[bytes], seen: Registered) -> dict[str, int]:
-    found: dict[str, int] = {}
+    zxids: dict[str, int] = {}
     parts = client.multi_read(parent, names)
     rows = ((part, row) for part in parts for row in range(len(part)))
     for name, (part, row) in zip(names, rows, strict=True):
         bookie = name.decode()
         # An event follows for one that is gone by now; its registration existed when the lists were read.
-        found[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
+        zxids[bookie] = part.stat(row).czxid if part.size[row] >= 0 else 0
         place = endpoint(part.data(row)) if part.size[row] > 0 else None
         if place:
             seen.hosts[bookie] = place[0]
         if part.size[row] == FORBIDDEN:
             seen.hidden[bookie] = f"{parent}/{bookie}"
-    return found
+    return zxids
 
 
 class Ballot(NamedTuple):

@@ -68,12 +68,12 @@ class RackSource:
             hosts = sorted(self._wanted)
         if not hosts or self._now() < self._next_ms:
             return
-        found, problem = self._script.locations(hosts)
+        racks, problem = self._script.locations(hosts)
         now_ms = self._now()
         with self._lock:
-            news = {host: rack for host, rack in found.items() if self._known.get(host) != rack}
-            self._known.update(found)
-            self._answered_ms.update(dict.fromkeys(found, now_ms))
+            news = {host: rack for host, rack in racks.items() if self._known.get(host) != rack}
+            self._known.update(racks)
+            self._answered_ms.update(dict.fromkeys(racks, now_ms))
             self._problem = problem
             # Bookies that registered while the script ran do not wait for the next refresh.
             unasked = self._wanted.difference(hosts, self._known)

@@ -65,8 +65,8 @@ def normal(location: str | None) -> str | None:
     """A location in BookKeeper's form: one trailing slash is removed; an unusable one is ""."""
     if location is None:
         return None
-    found = location.removesuffix("/")
-    return found if depth(found) > 0 else ""
+    path = location.removesuffix("/")
+    return path if depth(path) > 0 else ""
 
 
 def host_of(bookie: str, hosts: Mapping[str, str] = NO_HOSTS) -> str:
@@ -81,10 +81,10 @@ def host_of(bookie: str, hosts: Mapping[str, str] = NO_HOSTS) -> str:
 def address_of(host: str) -> str | None:
     """The result of Java's InetAddress.getByName(host).getHostAddress(); None if no address was found."""
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return None
-    first = min(found, key=lambda entry: entry[0] != socket.AF_INET)
+    first = min(entries, key=lambda entry: entry[0] != socket.AF_INET)
     text = str(first[4][0])
     if first[0] == socket.AF_INET6:
         words = ipaddress.IPv6Address(text.partition("%")[0]).exploded.split(":")
@@ -164,10 +164,10 @@ class Script:
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By host; queries hosts without an answer. None for those without a location. Blocks."""
         by_bookie = {bookie: host_of(bookie, hosts) for bookie in bookies}
-        found, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
+        locations, problem = self.locations(sorted({*by_bookie.values()} - self._known.keys()))
         if problem:
             log.warning("rack of a bookie not resolved", extra={"problem": problem})
-        self._known.update(found)
+        self._known.update(locations)
         return {bookie: self._known.get(host) for bookie, host in by_bookie.items()}
 
     def named(self, bookie: str) -> str | None:  # noqa: ARG002
@@ -185,18 +185,18 @@ class Script:
             if (address := address_of(host)) is not None:
                 self._addresses[host] = address
         addresses = {host: self._addresses.get(host, host) for host in hosts}
-        distinct, found, problem = sorted({*addresses.values()}), dict[str, str](), ""
+        distinct, locations, problem = sorted({*addresses.values()}), dict[str, str](), ""
         for at in range(0, len(distinct), self._most):
             try:
-                found |= self._ask(distinct[at : at + self._most])
+                locations |= self._ask(distinct[at : at + self._most])
             except Retry as error:
                 problem = error.found
                 if isinstance(error, _Late):
                     break
-        missing = [host for host, address in addresses.items() if address not in found]
+        missing = [host for host, address in addresses.items() if address not in locations]
         if missing and not problem:
             problem = f"no location for {missing[0]}"
-        return {host: found[address] for host, address in addresses.items() if address in found}, problem
+        return {host: locations[address] for host, address in addresses.items() if address in locations}, problem
 
     def load(self, data: bytes | None) -> None:
         """No operation: the map is not in ZooKeeper."""
@@ -207,8 +207,10 @@ class Script:
             words = self._run(addresses)
             if len(words) != len(addresses):
                 raise Retry(many(len(addresses), "location"), many(len(words), "word"), REMEDY)
-            found = {address: place for address, word in zip(addresses, words, strict=True) if (place := normal(word))}
-            if not found:
+            locations = {
+                address: place for address, word in zip(addresses, words, strict=True) if (place := normal(word))
+            }
+            if not locations:
                 raise Retry("a location such as /rack1", repr(words[0][:SHOWN]), REMEDY)
         except _Late:
             raise
@@ -217,18 +219,18 @@ class Script:
                 raise
             # BookKeeper queries bookies one by one, so one invalid address must not affect the others.
             return self._ask_singly(addresses)
-        return found
+        return locations
 
     def _ask_singly(self, addresses: Sequence[str]) -> dict[str, str]:
-        found, last = dict[str, str](), None
+        locations, last = dict[str, str](), None
         for address in addresses:
             try:
-                found |= self._ask([address])
+                locations |= self._ask([address])
             except Retry as error:
                 last = error
-        if last is not None and not found:
+        if last is not None and not locations:
             raise last
-        return found
+        return locations
 
     def _run(self, addresses: Sequence[str]) -> list[str]:
         """The words of its output. Raises `Retry`."""
@@ -275,10 +277,10 @@ class PulsarRacks:
 
     def resolve(self, bookies: Iterable[str], hosts: Mapping[str, str] = NO_HOSTS) -> dict[str, str | None]:
         """By id, otherwise by host."""
-        known = self._racks
-        if known is None:
+        racks = self._racks
+        if racks is None:
             return dict.fromkeys(bookies, UNKNOWN_RACK)
-        return {b: known.get(b, known.get(host_of(b, hosts))) for b in bookies}
+        return {b: racks.get(b, racks.get(host_of(b, hosts))) for b in bookies}
 
     def named(self, bookie: str) -> str | None:
         """By id."""

@@ -152,8 +152,8 @@ class Vote(Watcher):
         votes = self._votes(client)
         if not any(map(self.owns, votes)):
             path = f"{self._paths.election}/{_PREFIX}"
-            made = client.make(path, mark_codec.vote(self._bookie), ephemeral=True, sequence=True)
-            self._own = made.rpartition("/")[2].encode()
+            vote = client.make(path, mark_codec.vote(self._bookie), ephemeral=True, sequence=True)
+            self._own = vote.rpartition("/")[2].encode()
             votes = self._votes(client)
         if not votes:
             raise Retry("a vote for the Auditor", "none", "voting again")
@@ -179,26 +179,26 @@ class Vote(Watcher):
 
     def _read_orders(self, client: ZooKeeperClient) -> None:
         """Read delay and switch; report changes."""
-        found = client.look(self._paths.delay)
-        if found is None:
+        znode = client.look(self._paths.delay)
+        if znode is None:
             self._make_delay(client)
             raise Retry(f"{self._paths.delay}", "nothing", "it was created; reading it again")
         disabled = client.present(self._paths.disable)
-        delay_s = self._delay_of(found[0])
-        before, written = self._orders, found[1].mzxid != self._delay_zxid
+        delay_s = self._delay_of(znode[0])
+        before, written = self._orders, znode[1].mzxid != self._delay_zxid
         audit = before is not None and written and delay_s in (0, before.delay_s)
         orders = AuditorOrders(delay_s, False, disabled)
         if audit or orders != before:
             self._on_change(replace(orders, audit=audit))
-        self._orders, self._delay_zxid = orders, found[1].mzxid
+        self._orders, self._delay_zxid = orders, znode[1].mzxid
 
     def _delay_of(self, data: bytes) -> int:
         """The delay in seconds; invalid content counts as the delay that this vote would write."""
-        found = _DELAY.match(data)
-        usable = found is not None and int(found[1]) <= _LONGEST_S
+        match = _DELAY.match(data)
+        usable = match is not None and int(match[1]) <= _LONGEST_S
         todo = "set it with `bookkeeper shell lostbookierecoverydelay -s`"
         self._note(self._paths.delay, None if usable else data, f"0 to {_LONGEST_S} seconds", todo)
-        return int(found[1]) if found and usable else self._delay_s
+        return int(match[1]) if match and usable else self._delay_s
 
     def _note(self, path: str, invalid: bytes | None, expected: str, todo: str) -> None:
         """Record the problem of a znode; None: there is none."""

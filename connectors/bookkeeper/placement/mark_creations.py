@@ -35,15 +35,17 @@ def creations(
     """
     ledgers = paths.relatives(np.array([order.ledger for order in orders], np.int64))
     forms: dict[tuple[object, ...], tuple[bytes, ...]] = {}
-    made = []
+    operations = []
     for order, ledger in zip(orders, ledgers, strict=True):
         levels, name = paths.mark_names(order.ledger)
         kind = order.replicas, order.ctime_ms, len(ledger), len(name)
         if kind not in forms:
             forms[kind] = _form(paths, creation, order, (len(ledger), len(levels), len(name)))
         guard, parent, mark, end = forms[kind]
-        made.append(b"".join((guard, ledger, INT.pack(order.version), parent, levels, mark, levels, b"/", name, end)))
-    return made
+        operations.append(
+            b"".join((guard, ledger, INT.pack(order.version), parent, levels, mark, levels, b"/", name, end))
+        )
+    return operations
 
 
 def _form(
@@ -55,6 +57,6 @@ def _form(
     above, path = paths.mark_parent(order.ledger), paths.mark(order.ledger)
     guard, parent = check(paths.ledger(order.ledger), order.version), creation(above, b"")
     mark = creation(path, mark_codec.encode(order.replicas, order.ctime_ms))
-    parent_end, mark_end = (made.index(of) + len(of) for made, of in ((parent, above.encode()), (mark, path.encode())))
+    parent_end, mark_end = (raw.index(of) + len(of) for raw, of in ((parent, above.encode()), (mark, path.encode())))
     between = parent[parent_end:] + mark[: mark_end - name - 1 - levels]
     return guard[: -INT.size - ledger], parent[: parent_end - levels], between, mark[mark_end:]

@@ -149,8 +149,8 @@ class Marks:
         shared = sorted({level for levels in above.values() for level in levels})
         seen = self._read(shared)
         missing = {path for path, parent in zip(shared, seen, strict=True) if parent.version == GONE}
-        made = creations(self._paths, self._client.creation, items)
-        ready = {at: _MarkWrite([operations], 0) for at, operations in enumerate(made)}
+        encoded = creations(self._paths, self._client.creation, items)
+        ready = {at: _MarkWrite([operations], 0) for at, operations in enumerate(encoded)}
         for at, levels in above.items():
             ready[at].operations[:0] = map(self._client.creation, _lacking(levels, missing))
         return ready
@@ -180,8 +180,8 @@ class Marks:
             new = mark_codec.encode(order.replicas, order.ctime_ms)
             parents = map(self._client.creation, _lacking(self._above(path), missing))
             return _MarkWrite([self._guard(order), *parents, self._client.creation(path, new)], 0)
-        known = mark_codec.decode(mark.data)
-        replicas = tuple(dict.fromkeys(known.replicas + order.replicas))
+        content = mark_codec.decode(mark.data)
+        replicas = tuple(dict.fromkeys(content.replicas + order.replicas))
         text = mark_codec.encode(replicas, order.ctime_ms)
         return _MarkWrite([self._guard(order), writing(path, text, mark.version)], mark.version + 1)
 
@@ -224,15 +224,15 @@ class Marks:
 
     def _read(self, paths: Sequence[str]) -> list[_ZnodeRead]:
         names = [path[len(self._paths.root) + 1 :].encode() for path in paths]
-        found: list[_ZnodeRead] = []
+        reads: list[_ZnodeRead] = []
         for part in self._client.multi_read(self._paths.root, names):
             for row, size in enumerate(part.size.tolist()):
                 if size < 0:
-                    found.append(_ZnodeRead(b"", size, part.zxid))
+                    reads.append(_ZnodeRead(b"", size, part.zxid))
                 else:
                     stat = part.stat(row)
-                    found.append(_ZnodeRead(part.data(row), stat.version, stat.mzxid))
-        return found
+                    reads.append(_ZnodeRead(part.data(row), stat.version, stat.mzxid))
+        return reads
 
 
 def _at(writes: Sequence[tuple[int, _MarkWrite]], operation: int) -> int:
@@ -259,12 +259,12 @@ def _settled(order: MarkOrder, ledger: _ZnodeRead, mark: _ZnodeRead) -> MarkOutc
     if FORBIDDEN in (ledger.version, mark.version):
         return MarkOutcome(order.ledger, "failed", "no permission to read the ledger and its mark")
     if ledger.version != order.version:
-        found = f"expected metadata version {order.version}; found {ledger.version}; decide again"
-        return MarkOutcome(order.ledger, "refused", found)
+        reason = f"expected metadata version {order.version}; found {ledger.version}; decide again"
+        return MarkOutcome(order.ledger, "refused", reason)
     if mark.version == GONE:
         return None
-    known = mark_codec.decode(mark.data)
-    if known.whole and not set(order.replicas) <= set(known.replicas):
+    content = mark_codec.decode(mark.data)
+    if content.whole and not set(order.replicas) <= set(content.replicas):
         return None
-    detail = "it is marked" if known.whole else "it is marked with an unreadable text"
+    detail = "it is marked" if content.whole else "it is marked with an unreadable text"
     return MarkOutcome(order.ledger, "already", detail, mark.version, mark.mzxid)

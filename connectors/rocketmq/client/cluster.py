@@ -53,19 +53,19 @@ class RocketMqClient(Closing):
         Raises `NoRoute` if no name server that responds knows the topic.
         """
         fields = {"topic": topic, "acceptStandardJsonOnly": True}
-        found: dict[str, Queues] = {}
+        by_broker: dict[str, Queues] = {}
         for response in self._responses(
             RocketMqRequest(RequestCode.ROUTE, f"find the brokers of topic {topic}", fields)
         ):
             route = response.parsed()
             try:
                 masters = _masters(route["brokerDatas"])
-                queues = {each["brokerName"]: _queues(each) for each in route["queueDatas"]}
+                queues = {entry["brokerName"]: _queues(entry) for entry in route["queueDatas"]}
             except _INVALID as error:
                 raise _bad_bytes(response, error) from error
             self._masters |= masters
-            found = {broker: queues[broker] for broker in queues.keys() & masters} | found
-        return dict(sorted(found.items()))
+            by_broker = {broker: queues[broker] for broker in queues.keys() & masters} | by_broker
+        return dict(sorted(by_broker.items()))
 
     def logs(self, topic: str, permission: int = READABLE) -> list[LogId]:
         """The queues of a topic that can be read or written, by broker and number. Raises `NoRoute`."""
@@ -79,21 +79,21 @@ class RocketMqClient(Closing):
     def masters(self) -> dict[str, str]:
         """The address of the master of each broker, by the broker's name, as the name servers know them now."""
         request = RocketMqRequest(RequestCode.CLUSTER, "list the brokers", {})
-        found: dict[str, str] = {}
+        addresses: dict[str, str] = {}
         for response in self._responses(request):
             try:
-                found = _masters(response.parsed()["brokerAddrTable"].values()) | found
+                addresses = _masters(response.parsed()["brokerAddrTable"].values()) | addresses
             except _INVALID as error:
                 raise _bad_bytes(response, error) from error
-        self._masters = dict(found)
-        return found
+        self._masters = dict(addresses)
+        return addresses
 
     def refresh(self) -> None:
         """Find masters that changed: a former one that stays up as a replica does not close its connections. A broker
         that no name server knows now keeps its master: a name server that was just started knows none."""
-        known = self._masters
+        former = self._masters
         with suppress(Retry):
-            self._masters = known | self.masters()
+            self._masters = former | self.masters()
 
     def replaced(self, broker: str, connection: RocketMqConnection) -> bool:
         """Whether this connection is not to the master of the broker, as of the last request for it."""
@@ -108,13 +108,13 @@ class RocketMqClient(Closing):
         return self._topics(RocketMqRequest(RequestCode.SYSTEM_TOPICS, "list the names of clusters and brokers", {}))
 
     def _topics(self, request: RocketMqRequest) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for response in self._responses(request):
             try:
-                found |= set(map(str, response.parsed()["topicList"]))
+                names |= set(map(str, response.parsed()["topicList"]))
             except _INVALID as error:
                 raise _bad_bytes(response, error) from error
-        return found
+        return names
 
     def ask(self, broker: str, request: RocketMqRequest) -> RocketMqResponse:
         """Ask the master of a broker. A kept connection that broke meanwhile is replaced once, unless the outcome is
@@ -160,23 +160,23 @@ class RocketMqClient(Closing):
             self._drop(address)
 
     def _address(self, broker: str) -> str:
-        found = self._masters.get(broker) or self.masters().get(broker)
-        if found is None:
+        address = self._masters.get(broker) or self.masters().get(broker)
+        if address is None:
             expected = f"a master of broker {broker} in {self.endpoint.name}"
             raise Retry(expected, "none is registered at the name servers", "start it; retrying")
-        return found
+        return address
 
     def _responses(self, request: RocketMqRequest) -> list[RocketMqResponse]:
         """The responses of all name servers that know what is asked. Raises `NoRoute` or `Retry` if there is none."""
-        found, error = list[RocketMqResponse](), None
+        responses, error = list[RocketMqResponse](), None
         for address in self._name_servers:
             try:
-                found.append(self._ask(address, request))
+                responses.append(self._ask(address, request))
             except Retry as failure:
                 error = failure if isinstance(failure, NoRoute) else error or failure
-        if not found and error:
+        if not responses and error:
             raise error
-        return found
+        return responses
 
     def _ask(self, address: str, request: RocketMqRequest) -> RocketMqResponse:
         with self._locks[address]:
@@ -230,8 +230,8 @@ def _masters(brokers: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {str(b["brokerName"]): str(b["brokerAddrs"][MASTER]) for b in brokers if MASTER in b["brokerAddrs"]}
 
 
-def _queues(found: Mapping[str, Any]) -> Queues:
-    queues = Queues(int(found["readQueueNums"]), int(found["writeQueueNums"]), int(found["perm"]))
+def _queues(entry: Mapping[str, Any]) -> Queues:
+    queues = Queues(int(entry["readQueueNums"]), int(entry["writeQueueNums"]), int(entry["perm"]))
     if not 0 <= min(queues.read, queues.write) <= max(queues.read, queues.write) <= _MOST_QUEUES:
         raise ValueError(f"0 to {_MOST_QUEUES} queues, not {queues.read} and {queues.write}")
     return queues

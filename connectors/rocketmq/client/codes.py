@@ -127,7 +127,7 @@ def problem(code: int, remark: str, doing: str, server: str) -> TrueupError:
     """The meaning of an error response: `Retry`, `Unknown`, or `Stop` if an operator must change something."""
     name = ResponseCode(code).name if code in ResponseCode.__members__.values() else "unknown"
     expected, found = f"{server} to {doing}", f"error {code} {name}: {_short(remark)}"
-    passing = any(each in remark.lower() for each in _PASSING_REMARKS)
+    passing = any(text in remark.lower() for text in _PASSING_REMARKS)
     if code in _PASSING or (code == ResponseCode.SYSTEM_ERROR and passing):
         return Retry(expected, found, "retrying; the server is overloaded, starts or stops, or waits for its replicas")
     if code == ResponseCode.SYSTEM_ERROR and _UNSURE in remark:

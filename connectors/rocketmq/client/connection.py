@@ -51,8 +51,8 @@ class RocketMqResponse(NamedTuple):
         """An integer among the fields. Raises `BadBytes`."""
         text = self.fields.get(name, "")
         try:
-            if -_LONG <= (found := int(text)) < _LONG:
-                return found
+            if -_LONG <= (number := int(text)) < _LONG:
+                return number
         except ValueError:
             pass
         raise BadBytes(self.where, 4, f"the number {name}", repr(text[:100]), "check the server's version")
@@ -124,8 +124,8 @@ class RocketMqConnection(Closing):
         except OSError as error:
             raise self._fail(self._broken(error)) from error
         until = time.monotonic() + self._access.timeout_s + request.wait_s
-        made = self._pending[self._opaque] = PendingRequest(self._opaque, request, until)
-        return made
+        pending = self._pending[self._opaque] = PendingRequest(self._opaque, request, until)
+        return pending
 
     def wait(self, pending: PendingRequest) -> RocketMqResponse:
         """The response to a request. Raises what its code means, see `codes.problem`."""
@@ -248,8 +248,8 @@ class RocketMqConnection(Closing):
             self._socket.settimeout(seconds)
 
     def _broken(self, error: OSError) -> TrueupError:
-        found = "no response in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
-        return Retry(f"a response from {self.name}", found, "retrying; check that it runs and is reachable")
+        reason = "no response in time" if isinstance(error, TimeoutError) else str(error) or type(error).__name__
+        return Retry(f"a response from {self.name}", reason, "retrying; check that it runs and is reachable")
 
 
 def _open(address: str, access: ConnectionOptions) -> socket.socket:

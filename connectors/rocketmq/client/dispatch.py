@@ -28,8 +28,8 @@ def wait_dispatched(client: RocketMqClient, broker: str, wait_s: float = WAIT_S)
     done, target = _places(client, broker)
     while done < target:
         if time.monotonic() >= until:
-            found = f"{target - done} bytes of its commit log that are in no queue yet"
-            raise Retry(f"broker {broker} to add its messages to their queues", found, "retrying; its disk may be slow")
+            lag = f"{target - done} bytes of its commit log that are in no queue yet"
+            raise Retry(f"broker {broker} to add its messages to their queues", lag, "retrying; its disk may be slow")
         time.sleep(pause_s)
         pause_s = min(_LAST_S, 2 * pause_s)
         done, _ = _places(client, broker)
@@ -39,9 +39,9 @@ def wait_shown(client: RocketMqClient, log: LogId, end: int, until_s: float) -> 
     """Return when the queue ends at ``end`` or later, as its readers see it. Raises `Retry` if it does not at
     ``until_s`` (`time.monotonic`), and like `RocketMqClient.ask`."""
     pause_s = _FIRST_S
-    while (found := messages.offset_of(client.ask(log.place, messages.end_offset(log)))) < end:
+    while (offset := messages.offset_of(client.ask(log.place, messages.end_offset(log)))) < end:
         if time.monotonic() >= until_s:
-            raise unconfirmed(log, end, found)
+            raise unconfirmed(log, end, offset)
         time.sleep(pause_s)
         pause_s = min(_LAST_S, 2 * pause_s)
 

@@ -30,15 +30,15 @@ def offset_of(response: RocketMqResponse) -> int | None:
 def offsets(client: RocketMqClient, broker: str) -> dict[str, dict[LogId, int]]:
     """All committed offsets on one broker, by group."""
     response = client.ask(broker, RocketMqRequest(RequestCode.ALL_CONSUMER_OFFSETS, "list committed offsets", {}))
-    found: dict[str, dict[LogId, int]] = {}
+    by_group: dict[str, dict[LogId, int]] = {}
     try:
         for key, queues in response.parsed()["offsetTable"].items():
             topic, _, group = key.partition("@")
             places = {LogId(topic, int(number), broker): int(at) for number, at in queues.items()}
-            found.setdefault(group, {}).update(places)
+            by_group.setdefault(group, {}).update(places)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise BadBytes(response.where, 0, "offsets", f"{type(error).__name__}: {error}", "check its version") from error
-    return found
+    return by_group
 
 
 def commit(client: RocketMqClient, group: str, log: LogId, at: int) -> None:
@@ -51,7 +51,7 @@ def commit(client: RocketMqClient, group: str, log: LogId, at: int) -> None:
 def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[str]:
     """The client ids of the members that are connected to any of these brokers. A broker that refuses to list them is
     an error, unless another one has members."""
-    found, refused = set[str](), list[Stop]()
+    ids, refused = set[str](), list[Stop]()
     accepted = {ResponseCode.OK, ResponseCode.NO_MEMBER}
     for broker in brokers:
         request = RocketMqRequest(
@@ -59,15 +59,15 @@ def members(client: RocketMqClient, group: str, brokers: Iterable[str]) -> set[s
         )
         try:
             response = client.ask(broker, request)
-            found |= _ids(response) if response.code == ResponseCode.OK else set()
+            ids |= _ids(response) if response.code == ResponseCode.OK else set()
         except BadBytes as error:
             where = f"a response of broker {broker} to list the members of group {group}"
             refused.append(BadBytes(where, error.at, error.wanted, error.found, error.todo))
         except Stop as error:
             refused.append(Stop(f"broker {broker} to list the members of group {group}", error.found, error.todo))
-    if refused and not found:
+    if refused and not ids:
         raise refused[0]
-    return found
+    return ids
 
 
 def _place(group: str, log: LogId) -> Mapping[str, object]:
@@ -76,6 +76,6 @@ def _place(group: str, log: LogId) -> Mapping[str, object]:
 
 def _ids(response: RocketMqResponse) -> set[str]:
     try:
-        return {str(each["clientId"]) for each in response.parsed()["connectionSet"]}
+        return {str(member["clientId"]) for member in response.parsed()["connectionSet"]}
     except (KeyError, TypeError) as error:
         raise BadBytes(response.where, 0, "members", f"{type(error).__name__}: {error}", "check its version") from error

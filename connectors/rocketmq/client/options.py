@@ -19,8 +19,8 @@ KEYS = (*_USER, _TIMEOUT, REPLICATOR, *TLS_KEYS)
 def access_of(endpoint: Endpoint) -> ConnectionOptions:
     """Credentials, TLS and time-out of a cluster's options. Raises `BadSettings` with each invalid key."""
     options = endpoint.options
-    if found := problems(endpoint):
-        raise BadSettings(found)
+    if lines := problems(endpoint):
+        raise BadSettings(lines)
     tls = tls_of({key: value for key, value in options.items() if key in TLS_KEYS})
     key, secret, token = (options.get(name, "") for name in _USER)
     timeout_s = float(options.get(_TIMEOUT, ANSWER_S * 1000)) / 1000
@@ -30,12 +30,12 @@ def access_of(endpoint: Endpoint) -> ConnectionOptions:
 def problems(endpoint: Endpoint) -> list[str]:
     """Problems of the address and options of a cluster, one line for each; nothing is connected."""
     place, options = f"rocketmq.{endpoint.name}", endpoint.options
-    found = [f"{place}.{key}: expected one of {', '.join(KEYS)}" for key in sorted(set(options) - set(KEYS))]
+    lines = [f"{place}.{key}: expected one of {', '.join(KEYS)}" for key in sorted(set(options) - set(KEYS))]
     if bool(options.get("access.key")) != bool(options.get("secret.key")):
-        found.append(f"{place}: expected access.key and secret.key, or neither")
+        lines.append(f"{place}: expected access.key and secret.key, or neither")
     if not _is_time(options):
-        found.append(f"{place}.{_TIMEOUT}: expected milliseconds, found {options[_TIMEOUT]!r}")
-    return found + [
+        lines.append(f"{place}.{_TIMEOUT}: expected milliseconds, found {options[_TIMEOUT]!r}")
+    return lines + [
         f"{place}.namesrv: expected host:port[;host:port...], found {address!r}"
         for address in addresses_of(endpoint)
         if not _is_address(address)

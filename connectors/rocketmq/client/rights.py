@@ -28,14 +28,14 @@ class NoRights(Stop):
 
 def users(client: RocketMqClient, broker: str) -> dict[str, User]:
     """The users of a broker by name."""
-    found = _listed(_ask(client, broker, RequestCode.USERS, "list its users", {}))
-    return {str(u.get("username")): {k: str(v) for k, v in u.items() if k != _PASSWORD} for u in found}
+    infos = _listed(_ask(client, broker, RequestCode.USERS, "list its users", {}))
+    return {str(u.get("username")): {k: str(v) for k, v in u.items() if k != _PASSWORD} for u in infos}
 
 
 def rights(client: RocketMqClient, broker: str) -> dict[str, Rights]:
     """The rights on a broker by subject."""
-    found = _listed(_ask(client, broker, RequestCode.RIGHTS, "list its rights", {}))
-    return {str(each.get("subject")): each for each in found}
+    infos = _listed(_ask(client, broker, RequestCode.RIGHTS, "list its rights", {}))
+    return {str(info.get("subject")): info for info in infos}
 
 
 def put_rights(client: RocketMqClient, broker: str, wanted: Rights, merge: bool = False) -> None:
@@ -70,7 +70,7 @@ def _ask(
 
 
 def _listed(response: RocketMqResponse) -> list[Mapping[str, Any]]:
-    found = response.parsed() if len(response.body) else []
-    if not isinstance(found, list) or not all(isinstance(each, dict) for each in found):
-        raise BadBytes(response.where, 0, "a list of objects", str(type(found)), "check its version")
-    return found
+    infos = response.parsed() if len(response.body) else []
+    if not isinstance(infos, list) or not all(isinstance(info, dict) for info in infos):
+        raise BadBytes(response.where, 0, "a list of objects", str(type(infos)), "check its version")
+    return infos

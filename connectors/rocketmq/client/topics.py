@@ -39,7 +39,7 @@ def topics(client: RocketMqClient, broker: str) -> dict[str, RocketMqTopic]:
     """All topics of a broker by name, including system topics."""
     response = client.ask(broker, RocketMqRequest(RequestCode.ALL_TOPIC_CONFIGS, "list its topics", {}))
     table = _table(response, "topicConfigTable")
-    return {name: _topic(response, {"topicName": name, **found}) for name, found in table.items()}
+    return {name: _topic(response, {"topicName": name, **config}) for name, config in table.items()}
 
 
 def topic(client: RocketMqClient, broker: str, name: str) -> RocketMqTopic | None:
@@ -113,22 +113,22 @@ def runtime(client: RocketMqClient, broker: str) -> dict[str, str]:
 
 
 def _table(response: RocketMqResponse, name: str) -> Mapping[str, Any]:
-    found = response.parsed()
-    if not isinstance(found, dict) or not isinstance(found.get(name), dict):
-        raise BadBytes(response.where, 0, f"an object {name}", str(found)[:100], "check its version")
-    return found[name]  # type: ignore[no-any-return]
+    content = response.parsed()
+    if not isinstance(content, dict) or not isinstance(content.get(name), dict):
+        raise BadBytes(response.where, 0, f"an object {name}", str(content)[:100], "check its version")
+    return content[name]  # type: ignore[no-any-return]
 
 
-def _topic(response: RocketMqResponse, found: Mapping[str, Any]) -> RocketMqTopic:
+def _topic(response: RocketMqResponse, config: Mapping[str, Any]) -> RocketMqTopic:
     try:
-        attributes = {str(name): str(value) for name, value in (found.get("attributes") or {}).items()}
+        attributes = {str(name): str(value) for name, value in (config.get("attributes") or {}).items()}
         return RocketMqTopic(
-            str(found["topicName"]),
-            int(found["readQueueNums"]),
-            int(found["writeQueueNums"]),
-            int(found["perm"]),
-            bool(found["order"]),
-            int(found["topicSysFlag"]),
+            str(config["topicName"]),
+            int(config["readQueueNums"]),
+            int(config["writeQueueNums"]),
+            int(config["perm"]),
+            bool(config["order"]),
+            int(config["topicSysFlag"]),
             attributes,
         )
     except _INVALID as error:

@@ -95,27 +95,27 @@ def scan(data: memoryview) -> Block | None:
     more = raw[more_at - 2].astype(np.int64) << 8 | raw[more_at - 1]
     if not ((more < 1 << 15) & (more_at + more <= end)).all():
         return None
-    found = Block(data, head, at, more_at, more_at + more)
-    return found if _match(found, head["crc"]) else None
+    block = Block(data, head, at, more_at, more_at + more)
+    return block if _match(block, head["crc"]) else None
 
 
 def _starts(data: memoryview) -> list[int]:
     """Where messages start; none if one of them does not end within the data."""
-    at, last, found, size = 0, len(data) - SHORTEST, list[int](), _SIZE.unpack_from
+    at, last, starts, size = 0, len(data) - SHORTEST, list[int](), _SIZE.unpack_from
     while at <= last:
         length = size(data, at)[0]
         if length < SHORTEST:
             return []
-        found.append(at)
+        starts.append(at)
         at += length
-    return found if at == len(data) else []
+    return starts if at == len(data) else []
 
 
 def _match(block: Block, checksums: Array) -> bool:
     """Whether all bodies match their CRC."""
     places = zip(block.body_at.tolist(), block.body_end.tolist(), strict=True)
-    found = np.array([crc32(block.data[at:end]) for at, end in places], np.uint32)
-    return not ((found ^ checksums) & CRC_BITS).any()
+    crcs = np.array([crc32(block.data[at:end]) for at, end in places], np.uint32)
+    return not ((crcs ^ checksums) & CRC_BITS).any()
 
 
 class NumericNames(NamedTuple):
@@ -145,20 +145,20 @@ class PropertyNames:
     """A set of names of properties."""
 
     def __init__(self, names: Iterable[bytes]) -> None:
-        each = sorted(names)
-        words = [[int.from_bytes(part, "little") for part in (name[:WORD], name[-WORD:])] for name in each]
+        ordered = sorted(names)
+        words = [[int.from_bytes(part, "little") for part in (name[:WORD], name[-WORD:])] for name in ordered]
         first, last = np.array(words, np.uint64).T
-        known = _titles(first, last, np.array(list(map(len, each)), np.uint64))
-        order = np.argsort(known.hashes)
-        self._known = NumericNames(*(part[order] for part in known))
+        titles = _titles(first, last, np.array(list(map(len, ordered)), np.uint64))
+        order = np.argsort(titles.hashes)
+        self._known = NumericNames(*(part[order] for part in titles))
 
     def has(self, titles: NumericNames) -> Array:
         """Which of these are in the set. Names of more than `SURE` bytes may not be."""
         hashes = self._known.hashes
         at = np.minimum(np.searchsorted(hashes, titles.hashes), len(hashes) - 1)
-        same = [known[at] == found for known, found in zip(self._known, titles, strict=True)]
-        found: Array = np.logical_and.reduce(same)
-        return found
+        same = [column[at] == part for column, part in zip(self._known, titles, strict=True)]
+        matches: Array = np.logical_and.reduce(same)
+        return matches
 
 
 class PropertyBlock:
@@ -194,14 +194,14 @@ class PropertyBlock:
     def hashes(self, name: bytes) -> Array:
         """A number for the value that the property with this name has in each message (`hash_of`), 0 without it. Asked
         only for properties with names."""
-        found = np.zeros(len(self.first) - 1, np.uint64)
+        hashes = np.zeros(len(self.first) - 1, np.uint64)
         assert self.titles is not None, "see above"
         at = np.flatnonzero(self.titles.hashes == np.uint64(hash_of(name)))
         if len(at):
             starts = self.starts[at]
             values = titles_in(self._padded, starts + len(name) + 1, self.ends[at] - 1)
-            found[np.searchsorted(self.first, starts, side="right") - 1] = values.hashes
-        return found
+            hashes[np.searchsorted(self.first, starts, side="right") - 1] = values.hashes
+        return hashes
 
     def without(self, chosen: Array) -> tuple[bytes, Array]:
         """The bytes without these properties, and ``first`` for these bytes."""

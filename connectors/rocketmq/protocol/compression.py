@@ -43,9 +43,9 @@ def closed(body: bytes, kind: int) -> tuple[bytes, int]:
 
 def _inflated(body: memoryview | bytes) -> bytes:
     stream = zlib.decompressobj()
-    found = stream.decompress(body, MOST + 1)
-    if len(found) > MOST:
+    content = stream.decompress(body, MOST + 1)
+    if len(content) > MOST:
         raise ValueError(f"more than {MOST} bytes")
     if not stream.eof:
         raise ValueError("a truncated stream")
-    return found
+    return content

@@ -101,19 +101,19 @@ def parsed(raw: memoryview | bytes, where: str) -> Any:
         raise _bad(where, 0, "JSON", str(error)[:100]) from error
 
 
-def _quoted(found: re.Match[str]) -> str:
-    word = found[0]
+def _quoted(match: re.Match[str]) -> str:
+    word = match[0]
     return word if word.startswith('"') else f'"{word.strip()}"'
 
 
-def _header(found: Any, where: str) -> FrameHeader:
-    if not isinstance(found, dict):
-        raise _bad(where, _LEAST, "an object as header", type(found).__name__)
-    numbers: list[Any] = [found.get(name) for name in ("code", "opaque", "flag")]
-    remark, fields = found.get("remark") or "", found.get("extFields") or {}
+def _header(header: Any, where: str) -> FrameHeader:
+    if not isinstance(header, dict):
+        raise _bad(where, _LEAST, "an object as header", type(header).__name__)
+    numbers: list[Any] = [header.get(name) for name in ("code", "opaque", "flag")]
+    remark, fields = header.get("remark") or "", header.get("extFields") or {}
     sound = all(isinstance(n, int) for n in numbers) and isinstance(remark, str) and isinstance(fields, dict)
     if not sound or not all(isinstance(value, str) for value in fields.values()):
-        raise _bad(where, _LEAST, "code, opaque, flag, remark and extFields", str(found)[:100])
+        raise _bad(where, _LEAST, "code, opaque, flag, remark and extFields", str(header)[:100])
     code, opaque, flag = numbers
     return FrameHeader(code, opaque, bool(flag & _IS_RESPONSE), remark, fields)
 

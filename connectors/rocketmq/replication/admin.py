@@ -78,18 +78,18 @@ class RocketMqAdmin(Closing):
         """Those of ``names`` that exist. One request per broker. Queues of a broker that does not answer are as they
         were; `logs` has an error for them. A topic that name servers list and none of the others has is an error."""
         del configs  # they come with the topics
-        wanted, brokers = set(names), sorted(self._brokers | self._client.masters().keys())
+        topic_names, brokers = set(names), sorted(self._brokers | self._client.masters().keys())
         if not brokers:
             raise _no_broker(self.endpoint)
         every, failed = ask_each_broker(brokers, lambda broker: topics.topics(self._client, broker))
         if unknown := [e for broker, e in failed.items() if broker not in self._brokers and isinstance(e, Stop)]:
             raise unknown[0]  # nobody knows which queues it has
         for broker, held in every.items():
-            self._remember(broker, wanted, held)
+            self._remember(broker, topic_names, held)
         with self._lock:
-            homes = {name: dict(self._homes.get(name, {})) for name in sorted(wanted)}
-        found = {name: state_of(name, parts) for name, parts in homes.items() if parts}
-        return found | self._unlisted(wanted - found.keys(), failed)
+            homes = {name: dict(self._homes.get(name, {})) for name in sorted(topic_names)}
+        states = {name: state_of(name, parts) for name, parts in homes.items() if parts}
+        return states | self._unlisted(topic_names - states.keys(), failed)
 
     def _unlisted(self, missing: Collection[str], failed: Mapping[str, Failure]) -> dict[str, TopicState]:
         """Those of the missing topics that must be on brokers which did not answer: they were not deleted."""
@@ -97,10 +97,10 @@ class RocketMqAdmin(Closing):
         why = "; ".join(f"broker {broker} does not list its topics: {error}" for broker, error in failed.items())
         return {name: TopicState(name, error=why) for name in sorted(listed)}
 
-    def _remember(self, broker: str, wanted: set[str], held: Mapping[str, RocketMqTopic]) -> None:
+    def _remember(self, broker: str, names: set[str], held: Mapping[str, RocketMqTopic]) -> None:
         with self._lock:
             self._brokers = self._brokers | {broker}
-            for name in wanted:
+            for name in names:
                 homes = self._homes.setdefault(name, {})
                 homes.pop(broker, None)
                 if name in held:
@@ -125,16 +125,16 @@ class RocketMqAdmin(Closing):
         return {**first, **self._committed(asked, start.group)} if start.kind == "group" else first
 
     def _committed(self, logs: Sequence[LogId], group: str) -> Found:
-        found: Found = {}
+        offsets: Found = {}
         for broker, some in _by_broker(logs).items():
             answers = starts(self._client, broker, group, some)
-            found |= {log: answer for log, answer in answers.items() if answer is not None}
-        return found
+            offsets |= {log: answer for log, answer in answers.items() if answer is not None}
+        return offsets
 
     def _offsets(self, logs: Sequence[LogId], *asks: Callable[[LogId], RocketMqRequest]) -> list[Found]:
         """For each question, one offset of each queue. A broker that does not answer is an error of its queues, unless
         it is the only one, or no broker answers and one refuses."""
-        found, by_broker, failed = [Found() for _ in asks], _by_broker(logs), list[Failure]()
+        offsets, by_broker, failed = [Found() for _ in asks], _by_broker(logs), list[Failure]()
         for broker, some in by_broker.items():
             try:
                 wait_dispatched(self._client, broker)
@@ -142,11 +142,11 @@ class RocketMqAdmin(Closing):
             except (Retry, Stop) as error:
                 failed.append(error)
                 answers = [Found(dict.fromkeys(some, error)) for _ in asks]
-            for every, these in zip(found, answers, strict=True):
+            for every, these in zip(offsets, answers, strict=True):
                 every.update(these)
         if failed and len(failed) == len(by_broker) and (len(failed) == 1 or isinstance(worst(failed), Stop)):
             raise worst(failed)
-        return found
+        return offsets
 
     def _on(
         self, broker: str, logs: Sequence[LogId], asks: Sequence[Callable[[LogId], RocketMqRequest]]
@@ -176,7 +176,7 @@ class RocketMqAdmin(Closing):
             if isinstance(error, Retry) and broker not in self._held:
                 raise error
         every = [self._held[broker] for broker in sorted(self._held)]
-        return {name: [configs_of(one[name]) for one in every if name in one] for name in groups}
+        return {name: [configs_of(by_name[name]) for by_name in every if name in by_name] for name in groups}
 
     def rights(self) -> list[Right]:
         """ACLs on topics and groups. Raises `NoRights` if there is no ACL."""
@@ -246,10 +246,10 @@ class RocketMqAdmin(Closing):
 
 
 def _by_broker(logs: Iterable[LogId]) -> dict[str, list[LogId]]:
-    found: dict[str, list[LogId]] = {}
+    by_broker: dict[str, list[LogId]] = {}
     for log in logs:
-        found.setdefault(log.place, []).append(log)
-    return found
+        by_broker.setdefault(log.place, []).append(log)
+    return by_broker
 
 
 def _offset(
@@ -261,15 +261,15 @@ def _offset(
         return topic
     there = topics.topic_of(topic)
     if there is None or not 0 <= log.number < max(there.read, there.write):
-        found = "no such topic there" if there is None else f"{many(there.read, 'queue')} there"
-        return Stop(f"queue {log.number} of topic {log.topic} on broker {log.place}", found, "create it again")
+        queues = "no such topic there" if there is None else f"{many(there.read, 'queue')} there"
+        return Stop(f"queue {log.number} of topic {log.topic} on broker {log.place}", queues, "create it again")
     return messages.offset_of(answer)
 
 
 def _log(start: int | TrueupError, end: int | TrueupError) -> Log:
-    for found in (start, end):
-        if isinstance(found, TrueupError):
-            return Log(error=str(found))
+    for bound in (start, end):
+        if isinstance(bound, TrueupError):
+            return Log(error=str(bound))
     return Log(int(start), int(end))  # type: ignore[arg-type]
 
 

@@ -14,15 +14,15 @@ def ask_each_broker(
     brokers: Iterable[str], ask: Callable[[str], Answer]
 ) -> tuple[dict[str, Answer], dict[str, Failure]]:
     """The answers by broker, and the errors of the brokers without one. Raises `worst` of them if no broker answers."""
-    found, failed = dict[str, Answer](), dict[str, Failure]()
+    answers, failed = dict[str, Answer](), dict[str, Failure]()
     for broker in brokers:
         try:
-            found[broker] = ask(broker)
+            answers[broker] = ask(broker)
         except (Retry, Stop) as error:
             failed[broker] = error
-    if failed and not found:
+    if failed and not answers:
         raise worst(failed.values())
-    return found, failed
+    return answers, failed
 
 
 def worst(errors: Iterable[Failure]) -> Failure:

@@ -51,13 +51,13 @@ def bounds(client: RocketMqClient, logs: Iterable[LogId]) -> dict[LogId, Bounds 
     by_broker: dict[str, list[LogId]] = {}
     for log in logs:
         by_broker.setdefault(log.place, []).append(log)
-    found: dict[LogId, Bounds | TrueupError] = {}
+    by_log: dict[LogId, Bounds | TrueupError] = {}
     for broker, some in by_broker.items():
         try:
-            found |= _of_broker(client, broker, some)
+            by_log |= _of_broker(client, broker, some)
         except TrueupError as error:
-            found |= dict.fromkeys(some, error)
-    return found
+            by_log |= dict.fromkeys(some, error)
+    return by_log
 
 
 def _of_broker(client: RocketMqClient, broker: str, logs: Sequence[LogId]) -> dict[LogId, Bounds | TrueupError]:

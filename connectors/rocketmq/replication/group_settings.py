@@ -30,13 +30,13 @@ COMPARED = (
 
 def configs_of(group: Group) -> dict[str, str]:
     """The settings of a group that its copy must have."""
-    found = {name: json.dumps(group[name], sort_keys=True) for name in COMPARED if name in group}
-    return found | {ATTRIBUTES + name: value for name, value in _attributes(group).items()}
+    settings = {name: json.dumps(group[name], sort_keys=True) for name in COMPARED if name in group}
+    return settings | {ATTRIBUTES + name: value for name, value in _attributes(group).items()}
 
 
 def _attributes(group: Group) -> dict[str, str]:
-    found = group.get("attributes")
-    return {str(name): str(value) for name, value in found.items()} if isinstance(found, Mapping) else {}
+    attributes = group.get("attributes")
+    return {str(name): str(value) for name, value in attributes.items()} if isinstance(attributes, Mapping) else {}
 
 
 def copied(group: Group) -> Group:
@@ -50,20 +50,20 @@ def changed(group: Group, configs: Mapping[str, str | None]) -> tuple[Group, lis
     fields = {name: value for name, value in configs.items() if not name.startswith(ATTRIBUTES)}
     others = {name: value for name, value in group.items() if name not in {*fields, "attributes"}}
     values = {name: json.loads(value) for name, value in fields.items() if value is not None}
-    wanted = {name.removeprefix(ATTRIBUTES): v for name, v in configs.items() if name.startswith(ATTRIBUTES)}
+    changes = {name.removeprefix(ATTRIBUTES): v for name, v in configs.items() if name.startswith(ATTRIBUTES)}
     present = _attributes(group)
-    attributes = {name: v for name, v in wanted.items() if v is not None and v != present.get(name)}
-    removed = sorted(name for name, v in wanted.items() if v is None and name in present)
+    attributes = {name: v for name, v in changes.items() if v is not None and v != present.get(name)}
+    removed = sorted(name for name, v in changes.items() if v is None and name in present)
     return {**others, **values, "attributes": attributes}, removed
 
 
 def set_group(client: RocketMqClient, brokers: Sequence[str], action: Action) -> None:
     """Set settings of a group on those of these brokers that have it. Raises `Retry` if none has."""
-    found = {broker: topics.groups(client, broker) for broker in brokers}
-    parts = {broker: groups[action.group] for broker, groups in found.items() if action.group in groups}
+    by_broker = {broker: topics.groups(client, broker) for broker in brokers}
+    parts = {broker: groups[action.group] for broker, groups in by_broker.items() if action.group in groups}
     if not parts:
         expected = f"group {action.group} in {client.endpoint.name}"
         raise Retry(expected, "it is on none of its brokers", "it is read again")
     for broker, group in parts.items():
-        wanted, without = changed(group, action.configs)
-        topics.put_group(client, broker, {**wanted, "groupName": action.group}, without)
+        settings, without = changed(group, action.configs)
+        topics.put_group(client, broker, {**settings, "groupName": action.group}, without)

@@ -77,11 +77,11 @@ class RocketMqGroups:
 
     def _read(self) -> list[str]:
         """Read the groups of all brokers. A broker without an answer keeps its known groups. Returns the brokers."""
-        brokers, found = self._brokers(), dict[str, Mapping[str, object]]()
+        brokers, groups = self._brokers(), dict[str, Mapping[str, object]]()
         self._held |= ask_each_broker(brokers, lambda broker: topics.groups(self._client, broker))[0]
         for broker in brokers:
-            found = {**self._held.get(broker, {}), **found}
-        self._known = found
+            groups = {**self._held.get(broker, {}), **groups}
+        self._known = groups
         return brokers
 
     def _brokers(self) -> list[str]:
@@ -94,28 +94,28 @@ class RocketMqGroups:
     def offsets(self, groups: Sequence[str]) -> dict[str, Answer]:
         """The committed offsets of each group in topics of applications. Those on a broker that is gone, or
         does not answer, are as they were while another one answers: a group may move because that broker failed."""
-        found: dict[str, dict[LogId, int]] = {group: {} for group in groups}
+        by_group: dict[str, dict[LogId, int]] = {group: {} for group in groups}
         brokers = self._brokers() if groups else ()
         read, failed = ask_each_broker(brokers, lambda broker: group_offsets.offsets(self._client, broker))
         self._committed |= read
         self._unread = failed.keys() - self._committed.keys()
         for every in list(self._committed.values()):
             for group in groups:
-                found[group] |= {log: at for log, at in every.get(group, {}).items() if not internal(log.topic)}
-        return {group: GroupCommits(places, self._paths_of(group, places)) for group, places in found.items()}
+                by_group[group] |= {log: at for log, at in every.get(group, {}).items() if not internal(log.topic)}
+        return {group: GroupCommits(places, self._paths_of(group, places)) for group, places in by_group.items()}
 
     def _paths_of(self, group: str, places: Mapping[LogId, int]) -> dict[LogId, int]:
-        name, found = self._client.endpoint.name, dict[LogId, int]()
+        name, paths = self._client.endpoint.name, dict[LogId, int]()
         for log, at in places.items():
             offset, path = self._paths.get((name, group, log), (at, 0))
             if path and offset == at:
-                found[log] = path
-        return found
+                paths[log] = path
+        return paths
 
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The topics of these that exist; they have no ids."""
-        wanted = {*topics}
-        return dict.fromkeys(wanted & {*self._client.topics()}, "") if wanted else {}
+        names = {*topics}
+        return dict.fromkeys(names & {*self._client.topics()}, "") if names else {}
 
     def settings(self, groups: Sequence[str]) -> dict[str, Mapping[str, object]]:
         """The settings of existing groups; as they were, if the cluster does not respond: a group may move because it
@@ -155,39 +155,39 @@ class RocketMqGroups:
         is created there. While a broker does not respond, members of no group are known; it is asked once. One that
         refuses to list the members of a group is an error of that group, which may have members there."""
         brokers = self._brokers() if offsets else []
-        found, silent = dict[str, Refusals](), False
+        refusals, silent = dict[str, Refusals](), False
         for group, places in offsets.items():
             if not silent:
                 result = self._commit(group, places, brokers)
                 silent = isinstance(result, Retry)
-            found[group] = result
-        return found
+            refusals[group] = result
+        return refusals
 
     def _commit(self, group: str, places: GroupCommits, brokers: Sequence[str]) -> Refusals:
         try:
             if members := group_offsets.members(self._client, group, brokers):
                 return dict.fromkeys(places, f"the group has members: {', '.join(sorted(members)[:3])}")
-            found = {log: self._set(group, log, at) for log, at in places.items() if log.place not in self._unread}
-            absent = [log for log, error in found.items() if isinstance(error, NoGroup)]
+            reasons = {log: self._set(group, log, at) for log, at in places.items() if log.place not in self._unread}
+            absent = [log for log, error in reasons.items() if isinstance(error, NoGroup)]
             if absent and group in self._known:
                 failed = self._create({group: self._known[group]})
-                found |= {log: failed.get((log.place, group)) or self._set(group, log, places[log]) for log in absent}
+                reasons |= {log: failed.get((log.place, group)) or self._set(group, log, places[log]) for log in absent}
         except TrueupError as error:
             return error
         name = self._client.endpoint.name
         for log, path in places.paths.items():
-            if not found.get(log, _UNREAD):
+            if not reasons.get(log, _UNREAD):
                 self._paths[name, group, log] = places[log], path
-        return {log: _reason(found.get(log, _UNREAD)) for log in places}
+        return {log: _reason(reasons.get(log, _UNREAD)) for log in places}
 
     def _set(self, group: str, log: LogId, at: int) -> str | TrueupError:
         """Why an offset was not committed; empty if it was."""
         try:
             group_offsets.commit(self._client, group, log, at)
-            found = group_offsets.offset(self._client, group, log)
+            offset = group_offsets.offset(self._client, group, log)
         except TrueupError as error:
             return error
-        return "" if found == at else f"expected offset {at} after it was committed; found {found}"
+        return "" if offset == at else f"expected offset {at} after it was committed; found {offset}"
 
 
 def _reason(error: str | TrueupError) -> str:

@@ -36,10 +36,10 @@ def queue_of(client: RocketMqClient, topic: str) -> LogId | None:
     none of the others has it."""
     every, failed = ask_each_broker(sorted(client.masters()), lambda broker: topics.topics(client, broker))
     places = (LogId(name, 0, broker) for name in names(topic) for broker in every if name in every[broker])
-    found = next(places, None)
-    if found is None and failed:
+    place = next(places, None)
+    if place is None and failed:
         raise worst(failed.values())
-    return found
+    return place
 
 
 class RocketMqHeartbeats(Closing):

@@ -24,12 +24,12 @@ def agreed(cluster: str, planted: Mapping[str, set[str]]) -> str:
     """The one id in these brokers; empty if none has one. Raises `Stop` if there are two."""
     by_id: dict[str, list[str]] = {}
     for broker, ids in sorted(planted.items()):
-        for one in sorted(ids):
-            by_id.setdefault(one, []).append(broker)
+        for identity in sorted(ids):
+            by_id.setdefault(identity, []).append(broker)
     if len(by_id) > 1:
-        found = ", ".join(f"{one} on {' and '.join(brokers)}" for one, brokers in by_id.items())
+        holders = ", ".join(f"{identity} on {' and '.join(brokers)}" for identity, brokers in by_id.items())
         todo = f"correct namesrv if these are two clusters, else delete the subscription group {PREFIX}ID of one"
-        raise Stop(f"brokers of one cluster in {cluster}", found, todo)
+        raise Stop(f"brokers of one cluster in {cluster}", holders, todo)
     return next(iter(by_id), "")
 
 
@@ -37,8 +37,8 @@ def cluster_id(client: RocketMqClient) -> str:
     """The id of the cluster. Brokers that answer and do not have it get it."""
     held, failed = ask_each_broker(client.masters(), lambda broker: topics.groups(client, broker))
     planted = {broker: {own[1] for name in groups if (own := GROUP.fullmatch(name))} for broker, groups in held.items()}
-    found = agreed(client.endpoint.name, planted)
-    if not found and (failed or not planted):  # a broker without an answer may have the id
+    identity = agreed(client.endpoint.name, planted)
+    if not identity and (failed or not planted):  # a broker without an answer may have the id
         raise (
             worst(failed.values())
             if failed
@@ -46,11 +46,11 @@ def cluster_id(client: RocketMqClient) -> str:
                 f"a broker of {client.endpoint.name}", "none is registered at the name servers", "start it; retrying"
             )
         )
-    found = found or _new(client, min(planted))
+    identity = identity or _new(client, min(planted))
     for broker, ids in planted.items():
         if not ids:
-            topics.put_group(client, broker, {"groupName": PREFIX + found, "consumeEnable": False})
-    return found
+            topics.put_group(client, broker, {"groupName": PREFIX + identity, "consumeEnable": False})
+    return identity
 
 
 def _new(client: RocketMqClient, broker: str) -> str:

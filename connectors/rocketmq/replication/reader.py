@@ -43,7 +43,9 @@ class RocketMqReader(RocketMqEnd):
     def seek(self, places: Mapping[LogId, int]) -> None:
         """Read these queues from these offsets. Pulls in flight from other offsets, or to former masters, are given
         up."""
-        for broker in [broker for broker, one in self._open.items() if self._client.replaced(broker, one)]:
+        for broker in [
+            broker for broker, connection in self._open.items() if self._client.replaced(broker, connection)
+        ]:
             self._drop(broker)
         kept = {
             log: queue
@@ -70,14 +72,14 @@ class RocketMqReader(RocketMqEnd):
                 break
             readable([c for c in self._open.values() if not c.lost], left_s)
         share = max(1, most // max(1, len(ready)))
-        found = {log: self._given(log, share) for log in ready} | failed
+        reads = {log: self._given(log, share) for log in ready} | failed
         self._pull()  # while these are written; the next call repeats what fails
-        return found
+        return reads
 
     def _pull(self) -> dict[LogId, Read]:
         """Pull from every queue of which nothing is here or in flight. Returns those of which this fails."""
         failed, errors = dict[LogId, Read](), dict[str, TrueupError]()
-        each = max(LEAST, MOST // max(1, len(self._queues)))
+        share = max(LEAST, MOST // max(1, len(self._queues)))
         for log, queue in self._queues.items():
             if queue.pending is not None or queue.rows is not None:
                 continue
@@ -85,7 +87,7 @@ class RocketMqReader(RocketMqEnd):
                 if log.place not in errors:
                     connection = self._connection(log.place)
                     queue.use(connection, self._last.get(log))
-                    request = messages.pull(log, queue.at, each, HELD_S if queue.idle else 0.0)
+                    request = messages.pull(log, queue.at, share, HELD_S if queue.idle else 0.0)
                     queue.pending = connection.submit(request)
             except TrueupError as error:
                 errors[log.place] = error
@@ -194,17 +196,17 @@ class _Queue:
         check, start, self._bounds = self._check, pulled.start, Bounds(pulled.start, pulled.end)
         expired = check is not None and pulled.moved and check.offset < start <= self.wanted <= pulled.end
         if not expired and (pulled.moved or pulled.end < self.wanted):
-            found = f"messages from {start} to {pulled.end}"
-            raise Retry(f"offset {self.at} of {self.log}", found, "its start and end are read")
+            content = f"messages from {start} to {pulled.end}"
+            raise Retry(f"offset {self.at} of {self.log}", content, "its start and end are read")
         stored = pulled.block or pulled.messages
         if stored is None:
             self._go(self.wanted if expired else min(pulled.next, pulled.end), pulled)
             self.rows, self._stored, self._refused, self._foreign = Columns(), [], "", ()
             return
         if pulled.messages is not None and any(sys & flags.INNER_BATCH for sys in pulled.messages.sys):
-            found = "batches that are stored as one message"
+            content = "batches that are stored as one message"
             raise Stop(
-                f"messages of their own in {self.log}", found, "set the topic's attribute queue.type to SimpleCQ"
+                f"messages of their own in {self.log}", content, "set the topic's attribute queue.type to SimpleCQ"
             )
         again = check is not None and stored.offsets[0] == check.offset
         if check is not None and again and stored.stored[0] != check.stored_ms:
@@ -236,8 +238,8 @@ class _Queue:
             lost = following - self.wanted
         if lost < 0:
             self.rows = None
-            found = f"offset {following} after {self.wanted - 1}"
-            return Read(now, self.wanted, error=Stop(f"{self.log} in order", found, "check its broker's log")), None
+            offsets = f"offset {following} after {self.wanted - 1}"
+            return Read(now, self.wanted, error=Stop(f"{self.log} in order", offsets, "check its broker's log")), None
         self.wanted = following
         if not self.rows.offsets and self.wanted >= self.at:
             self.rows = None

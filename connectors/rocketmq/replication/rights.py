@@ -64,8 +64,8 @@ def rights_of(found: Rights) -> Iterator[Right]:
                     yield Right(resource, pattern, name, str(found["subject"]), str(host), operation, decision)
 
 
-def _entries(found: Rights | None) -> list[Entry]:
-    policies = (found or {}).get("policies") or ()
+def _entries(rights: Rights | None) -> list[Entry]:
+    policies = (rights or {}).get("policies") or ()
     return [entry for policy in policies if _is_custom(policy) for entry in policy.get("entries") or ()]
 
 
@@ -85,7 +85,7 @@ def _places(resource: str) -> Iterator[tuple[str, str, str]]:
 
 def resource_of(right: Right) -> str:
     """The resource of a right, as in an entry."""
-    kind = next(kind for kind, known in _KINDS.items() if known == right.resource)
+    kind = next(kind for kind, resource in _KINDS.items() if resource == right.resource)
     return f"{kind}:{right.name}{_ANY if right.pattern == 'prefixed' else ''}"
 
 
@@ -94,8 +94,8 @@ def entries_of(resource: str, rights: Iterable[Right]) -> list[Entry]:
     actions: dict[tuple[str, str], set[str]] = {}
     for right in rights:
         if right.operation not in _ACTIONS:
-            known = f"an operation of RocketMQ on {resource}, one of {', '.join(_ACTIONS)}"
-            raise Stop(known, right.operation, "leave acls out of align, or remove this right at the source")
+            expected = f"an operation of RocketMQ on {resource}, one of {', '.join(_ACTIONS)}"
+            raise Stop(expected, right.operation, "leave acls out of align, or remove this right at the source")
         actions.setdefault((right.permission, right.host), set()).add(_ACTIONS[right.operation])
     hosts: dict[tuple[str, tuple[str, ...], bool], list[str]] = {}
     for (permission, host), some in sorted(actions.items()):
@@ -116,15 +116,15 @@ def steps(found: Rights | None, right: Right, granted: bool) -> list[PutRights |
     resource, entries = resource_of(right), _entries(found)
     mine = [entry for entry in entries if entry.get("resource") == resource]
     have = set(rights_of(_info(right.principal, mine)))
-    wanted = entries_of(resource, have | {right} if granted else have - {right})
+    new_entries = entries_of(resource, have | {right} if granted else have - {right})
     if granted == (right in have):
         return []
-    if len(wanted) == 1 and len(mine) <= 1:
-        return [PutRights(_info(right.principal, wanted), merge=True)]
-    if not wanted and len(mine) == 1:
+    if len(new_entries) == 1 and len(mine) <= 1:
+        return [PutRights(_info(right.principal, new_entries), merge=True)]
+    if not new_entries and len(mine) == 1:
         return [DropRights(resource)]
     kept = [policy for policy in (found or {}).get("policies") or () if not _is_custom(policy)]
-    whole = [*(entry for entry in entries if entry not in mine), *wanted]
+    whole = [*(entry for entry in entries if entry not in mine), *new_entries]
     policies = [*kept, *([{"policyType": _CUSTOM, "entries": whole}] if whole else [])]
     return [
         *([DropRights("")] if found else []),
@@ -139,7 +139,7 @@ def _info(subject: str, entries: Sequence[Entry], others: Sequence[Any] = ()) ->
 
 def present(client: RocketMqClient, broker: str) -> list[Right]:
     """The rights on topics and groups on one broker, sorted. Raises `NoRights` if it has no ACL."""
-    return sorted(right for found in acl.rights(client, broker).values() for right in rights_of(found))
+    return sorted(right for rights in acl.rights(client, broker).values() for right in rights_of(rights))
 
 
 def change(client: RocketMqClient, brokers: Iterable[str], right: Right, granted: bool) -> None:

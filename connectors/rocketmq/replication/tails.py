@@ -38,7 +38,7 @@ class RocketMqTails:
 
     def _read(self, log: LogId, low: int, high: int) -> list[tuple[bytes, CopiedRecord]]:
         """The marks of messages that links wrote, from ``low`` on, before ``high``."""
-        found, connection, binding = list[tuple[bytes, CopiedRecord]](), self._connection(log.place), self._binding(log)
+        marks, connection, binding = list[tuple[bytes, CopiedRecord]](), self._connection(log.place), self._binding(log)
         at = low
         while at < high:
             pulled = messages.pulled(connection.ask(messages.pull(log, at, min(MOST, high - at))))
@@ -50,8 +50,8 @@ class RocketMqTails:
                 sizes = map(len, some.bodies)
                 for raw, offset, born, size in zip(some.properties, some.offsets, some.born, sizes, strict=True):
                     if offset < high and (mark := mark_in(bytes(raw), born, size, binding)) is not None:
-                        found.append((mark[0], CopiedRecord(mark[1], offset)))
-        return found
+                        marks.append((mark[0], CopiedRecord(mark[1], offset)))
+        return marks
 
     def _connection(self, broker: str) -> RocketMqConnection:
         kept = self._open.get(broker)

@@ -47,18 +47,19 @@ def settings_of(parts: Parts) -> dict[str, Setting]:
     first = parts[min(parts)]
     values = {PERM: str(first.permissions & READABLE | WRITABLE), ORDER: str(first.ordered).lower()}
     values |= {ATTRIBUTES + name: value for name, value in first.attributes.items()}
-    found = {name: Setting(value, value != _DEFAULTS.get(name)) for name, value in (_DEFAULTS | values).items()}
+    settings = {name: Setting(value, value != _DEFAULTS.get(name)) for name, value in (_DEFAULTS | values).items()}
     shown = {
-        QUEUES + broker: Setting(f"{one.read} to read, {one.write} to write", False) for broker, one in parts.items()
+        QUEUES + broker: Setting(f"{topic.read} to read, {topic.write} to write", False)
+        for broker, topic in parts.items()
     }
-    return found | shown
+    return settings | shown
 
 
 def changed(topic: RocketMqTopic, configs: Configs) -> tuple[RocketMqTopic, list[str]]:
     """The topic with these settings (None: the default), with only those attributes that change, and the names of those
     to remove."""
-    wanted = {name: _DEFAULTS.get(name) if value is None else value for name, value in configs.items()}
-    perm, order = wanted.get(PERM) or str(topic.permissions), wanted.get(ORDER) or str(topic.ordered).lower()
+    settings = {name: _DEFAULTS.get(name) if value is None else value for name, value in configs.items()}
+    perm, order = settings.get(PERM) or str(topic.permissions), settings.get(ORDER) or str(topic.ordered).lower()
     removed = {name.removeprefix(ATTRIBUTES) for name, value in configs.items() if value is None}
     attributes = {
         name.removeprefix(ATTRIBUTES): value
@@ -66,8 +67,8 @@ def changed(topic: RocketMqTopic, configs: Configs) -> tuple[RocketMqTopic, list
         if name.startswith(ATTRIBUTES) and value is not None
     }
     permissions = topic.permissions & ~READABLE | int(perm) & READABLE
-    made = replace(topic, permissions=permissions, ordered=order == "true", attributes=attributes)
-    return made, sorted(removed & topic.attributes.keys())
+    new_topic = replace(topic, permissions=permissions, ordered=order == "true", attributes=attributes)
+    return new_topic, sorted(removed & topic.attributes.keys())
 
 
 def grown(topic: RocketMqTopic, queues: int) -> RocketMqTopic | None:
@@ -84,18 +85,18 @@ def on_each(logs: int, brokers: int) -> int:
 def create(client: RocketMqClient, brokers: Sequence[str], action: Action) -> None:
     """Create a topic on these brokers; one that exists on a broker is not changed there."""
     queues = on_each(action.partitions, len(brokers))
-    wanted, _ = changed(RocketMqTopic(action.topic, queues, queues), action.configs)
+    topic, _ = changed(RocketMqTopic(action.topic, queues, queues), action.configs)
     for broker in brokers:
         if topics.topic(client, broker, action.topic) is None:
-            topics.put_topic(client, broker, wanted)
+            topics.put_topic(client, broker, topic)
 
 
 def grow(client: RocketMqClient, brokers: Sequence[str], action: Action) -> None:
     """Add queues on those of these brokers that have the topic, until it has this number in total."""
     parts = _parts(client, brokers, action.topic)
     for broker, topic in parts.items():
-        if wanted := grown(topic, on_each(action.partitions, len(parts))):
-            topics.put_topic(client, broker, wanted)
+        if larger := grown(topic, on_each(action.partitions, len(parts))):
+            topics.put_topic(client, broker, larger)
 
 
 def set_configs(client: RocketMqClient, brokers: Sequence[str], action: Action) -> None:
@@ -106,8 +107,8 @@ def set_configs(client: RocketMqClient, brokers: Sequence[str], action: Action) 
 
 def _parts(client: RocketMqClient, brokers: Sequence[str], name: str) -> dict[str, RocketMqTopic]:
     """The topic on each broker that has it. Raises `Retry` if none has."""
-    found = {broker: topics.topic(client, broker, name) for broker in brokers}
-    parts = {broker: topic for broker, topic in found.items() if topic is not None}
+    by_broker = {broker: topics.topic(client, broker, name) for broker in brokers}
+    parts = {broker: topic for broker, topic in by_broker.items() if topic is not None}
     if not parts:
         raise Retry(f"topic {name} in {client.endpoint.name}", "it is on none of its brokers", "it is read again")
     return parts

@@ -45,8 +45,8 @@ class RocketMqWriter(RocketMqEnd):
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """See `RocketMqEnd.bounds`. An error for a queue that does not show messages which its broker stored."""
-        found = super().bounds(logs)
-        return {log: self._connections.shown(log, end) for log, end in found.items()}
+        bounds = super().bounds(logs)
+        return {log: self._connections.shown(log, end) for log, end in bounds.items()}
 
     def tails(self) -> RocketMqTails:
         """The reader of queues' tails."""
@@ -79,8 +79,8 @@ class RocketMqWriter(RocketMqEnd):
             return columns.batches(BATCH_BYTES, binding), ""
         if isinstance(columns, Packed) and (arrays := incoming(columns)) is not None:
             return arrays.batches(BATCH_BYTES, binding), ""
-        made = self._encoder.messages(columns.columns(), binding)
-        return batches(made), made.refused
+        outgoing = self._encoder.messages(columns.columns(), binding)
+        return batches(outgoing), outgoing.refused
 
     def close(self) -> None:
         """Close the connections."""
@@ -141,52 +141,52 @@ class _RocketMqWrite:
         self._connections, self._sendings = connections, sendings
         self._left: list[_QueueSend] = []
         self._shown_s = 0.0
-        for one in sendings:
-            one.next()
+        for sending in sendings:
+            sending.next()
 
     def send(self) -> None:
         """Send the first request for each queue, and make the second one."""
         self._connections.renew()
-        self._left = [one for one in self._sendings if self._submit(one)]
-        for one in self._left:
-            one.next()
+        self._left = [sending for sending in self._sendings if self._submit(sending)]
+        for sending in self._left:
+            sending.next()
 
     def written(self) -> dict[LogId, Written]:
         """Wait for each response, and send the next request for its queue."""
         left = self._left
         while left:
-            left = [one for one in left if self._answered(one) and self._submit(one)]
-            for one in left:
-                one.next()
-        return {one.log: one.written() for one in self._sendings}
+            left = [sending for sending in left if self._answered(sending) and self._submit(sending)]
+            for sending in left:
+                sending.next()
+        return {sending.log: sending.written() for sending in self._sendings}
 
-    def _submit(self, one: "_QueueSend") -> bool:
+    def _submit(self, sending: "_QueueSend") -> bool:
         """Send the next batch of a queue. Returns whether there was one."""
-        if one.request is None:
+        if sending.request is None:
             return False
-        one.begin()
+        sending.begin()
         try:
-            one.pending = self._connections.of(one.log.place).submit(one.request)
+            sending.pending = self._connections.of(sending.log.place).submit(sending.request)
         except TrueupError as error:
-            one.error = error
-        return one.error is None
+            sending.error = error
+        return sending.error is None
 
-    def _answered(self, one: "_QueueSend") -> bool:
+    def _answered(self, sending: "_QueueSend") -> bool:
         """Wait for the response to the batch of a queue that is in flight. Returns whether it was stored."""
-        if one.pending is None:
+        if sending.pending is None:
             return False
         try:
-            sent = messages.sent(self._connections.of(one.log.place).wait(one.pending))
-            if not sent.durable and sent.queue == one.log.number:
+            sent = messages.sent(self._connections.of(sending.log.place).wait(sending.pending))
+            if not sent.durable and sent.queue == sending.log.number:
                 self._shown_s = self._shown_s or time.monotonic() + SHOWN_S
-                self._connections.await_shown(one.log, one.end(sent), self._shown_s)
+                self._connections.await_shown(sending.log, sending.end(sent), self._shown_s)
         except Illegal as error:
-            one.refused = error.found
+            sending.refused = error.found
         except TrueupError as error:
-            one.error = error
+            sending.error = error
         else:
-            one.stored(sent)
-        return one.error is None and not one.refused
+            sending.stored(sent)
+        return sending.error is None and not sending.refused
 
 
 class _QueueSend:
@@ -204,11 +204,11 @@ class _QueueSend:
 
     def next(self) -> None:
         """Make the request for the next batch; None: there is none."""
-        if (made := next(self._batches, None)) is None:
+        if (message_batch := next(self._batches, None)) is None:
             self.request = None
             return
-        self._next = made.messages
-        self.request = messages.send_batch(self.log, made.body, made.born, made.sys)
+        self._next = message_batch.messages
+        self.request = messages.send_batch(self.log, message_batch.body, message_batch.born, message_batch.sys)
 
     def begin(self) -> None:
         """The request is sent now."""

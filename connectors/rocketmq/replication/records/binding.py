@@ -61,11 +61,11 @@ class Binding:
     def seed(self, passed: bytes, prefix: bytes) -> int:
         """What the digests of copies with this path and prefix have in common."""
         key = prefix + passed
-        known = self._seeds.get(key)
-        if known is None:
-            made = int.from_bytes(blake2b(self._place + key, digest_size=WORD).digest(), "big")
-            known = self._seeds.keep(key, len(key), made)
-        return known
+        seed = self._seeds.get(key)
+        if seed is None:
+            number = int.from_bytes(blake2b(self._place + key, digest_size=WORD).digest(), "big")
+            seed = self._seeds.keep(key, len(key), number)
+        return seed
 
     def tag_of(self, found: Mapping[bytes, bytes], born: int, size: int) -> MessageTag | None:
         """The tag among the properties of a message, with this time of birth and size of the body; None if no link
@@ -75,8 +75,8 @@ class Binding:
         if not passed or mark is None or len(mark) != names.MARK_BYTES or time_ms is None:
             return None
         place, unique = int.from_bytes(mark[WORD : 2 * WORD], "big"), hash_of(found.get(names.UNIQUE, b""))
-        wanted = digest(self.seed(passed, mark[PREFIX]), born, place, time_ms, size, unique)
-        own = mark[2 * WORD :] == wanted.to_bytes(WORD, "big")
+        expected = digest(self.seed(passed, mark[PREFIX]), born, place, time_ms, size, unique)
+        own = mark[2 * WORD :] == expected.to_bytes(WORD, "big")
         return MessageTag(passed, mark[: 2 * WORD], time_ms) if own else None
 
     def marked(self, passed: bytes, mark: bytes, born: int, time_ms: int, size: int, raw: bytes) -> bytes:
@@ -92,11 +92,11 @@ def digest(seed: int, born: int, place: T, time_ms: T, size: T, unique: T) -> T:
     common = (seed + born * _BORN) & _ALL
     mixed = (common + place * _PLACE + time_ms * _TIME + size * _SIZE + unique * _UNIQUE) & _ALL
     mixed = (mixed ^ mixed >> 32) * _LAST & _ALL
-    made: T = mixed ^ mixed >> 29
-    return made
+    result: T = mixed ^ mixed >> 29
+    return result
 
 
 def unsigned(values: Array) -> Array:
     """The same numbers modulo 2**64."""
-    made: Array = values.astype(np.int64).view(np.uint64)
-    return made
+    numbers: Array = values.astype(np.int64).view(np.uint64)
+    return numbers

@@ -113,16 +113,16 @@ class Decoder:
             if together is not None:
                 return DecodedMessages(together.cut(first))
             stored = decode(data, where)
-        each = partial(self._as_it_is if self.raw else self._translated, binding)
+        converter = partial(self._as_it_is if self.raw else self._translated, binding)
         bodies, refused = (stored.bodies[first:], "") if self.raw else _opened(stored, where, first)
         if self._whole and (count := _before_light(stored.properties[first : first + len(bodies)])) is not None:
             bodies, refused = bodies[: count + 1], _LIGHT
-        chosen = slice(first, first + len(bodies))
-        sizes, offsets = map(len, stored.bodies[chosen]), stored.offsets[chosen]
-        heads = map(_Head._make, zip(stored.flags[chosen], stored.sys[chosen], stored.born[chosen], sizes, strict=True))
+        span = slice(first, first + len(bodies))
+        sizes, offsets = map(len, stored.bodies[span]), stored.offsets[span]
+        heads = map(_Head._make, zip(stored.flags[span], stored.sys[span], stored.born[span], sizes, strict=True))
         rows = [
-            each(bytes(body), bytes(raw), head)
-            for body, raw, head in zip(bodies, stored.properties[chosen], heads, strict=True)
+            converter(bytes(body), bytes(raw), head)
+            for body, raw, head in zip(bodies, stored.properties[span], heads, strict=True)
         ]
         keys, values, stamps, headers, wrong = zip(*rows, strict=True) if rows else ((), (), (), (), ())
         foreign = [*compress(offsets, wrong)]
@@ -132,8 +132,8 @@ class Decoder:
         return self.columns(decode(data, f"messages of {binding.log}"), binding).columns
 
     def _as_it_is(self, binding: Binding, body: bytes, raw: bytes, head: _Head) -> _Row:
-        found = dict([pair.split(_VALUE, 1) for pair in raw.split(_NEXT) if _VALUE in pair])
-        usual = _NOTED.isdisjoint(found)
+        properties = dict([pair.split(_VALUE, 1) for pair in raw.split(_NEXT) if _VALUE in pair])
+        usual = _NOTED.isdisjoint(properties)
         if not usual:
             raw = b"".join([_joined((name, value)) for name, value in _pairs(raw) if name not in _DROPPED])
         elif raw and raw[-1:] != _NEXT:
@@ -142,23 +142,23 @@ class Decoder:
         if head.flag or head.sys & flags.KEPT:
             headers.append((names.FLAGS, _FLAGS.pack(head.flag, head.sys & flags.KEPT)))
         if usual:
-            return found.get(names.KEYS), body, head.born, headers, False
-        path, stamp, foreign = self._tag(binding, found, head)
-        return found.get(names.KEYS), body, stamp, headers + path, foreign
+            return properties.get(names.KEYS), body, head.born, headers, False
+        path, stamp, foreign = self._tag(binding, properties, head)
+        return properties.get(names.KEYS), body, stamp, headers + path, foreign
 
     def _translated(self, binding: Binding, value: bytes, raw: bytes, head: _Head) -> _Row:
         pairs = _pairs(raw)
-        found = dict(pairs)
+        properties = dict(pairs)
         headers: list[Header]
-        if not head.flag and raw.isascii() and _plain(raw, pairs, found):
-            key = found.pop(names.KEYS, None)
-            headers = [(str(name, "ascii"), each) for name, each in found.items()]
+        if not head.flag and raw.isascii() and _plain(raw, pairs, properties):
+            key = properties.pop(names.KEYS, None)
+            headers = [(str(name, "ascii"), content) for name, content in properties.items()]
             return key, value, head.born, headers, False
         key, headers, odd = _sorted(pairs)
-        path, stamp, foreign = self._tag(binding, found, head)
+        path, stamp, foreign = self._tag(binding, properties, head)
         record = _record_in(pairs)
         if record is not None:
-            key = record.key if record.has_key and names.KEYS not in found else key
+            key = record.key if record.has_key and names.KEYS not in properties else key
             for place, header in record.headers:
                 if header[0] in _OURS:
                     foreign = True
@@ -169,21 +169,21 @@ class Decoder:
         null = record is not None and record.null and not value
         return key, None if null else value, stamp, headers + path, foreign
 
-    def _tag(self, binding: Binding, found: Mapping[bytes, bytes], head: _Head) -> tuple[list[Header], int, bool]:
+    def _tag(self, binding: Binding, properties: Mapping[bytes, bytes], head: _Head) -> tuple[list[Header], int, bool]:
         """The header for the clusters passed, the time of birth, and whether there is a foreign tag."""
-        if names.FOREIGN.isdisjoint(found):
+        if names.FOREIGN.isdisjoint(properties):
             return [], head.born, False
-        if (tag := binding.tag_of(found, head.born, head.size)) is not None:
+        if (tag := binding.tag_of(properties, head.born, head.size)) is not None:
             return [(HEADER, tag.passed)], tag.time_ms, False
-        passed = self._passed(found) if self._replicated else b""
+        passed = self._passed(properties) if self._replicated else b""
         return [(HEADER, passed)] if passed else [], head.born, not passed
 
-    def _passed(self, found: Mapping[bytes, bytes]) -> bytes:
+    def _passed(self, properties: Mapping[bytes, bytes]) -> bytes:
         """The clusters passed in the order in which RocketMQ's replicator names them. Only a tag of Trueup has bits. A
         message that has parts of one was not written by the replicator: it renames them."""
-        if names.SOURCE in found:
+        if names.SOURCE in properties:
             return b""
-        values = ((name, found.get(name, b"")) for name in names.OTHERS)
+        values = ((name, properties.get(name, b"")) for name in names.OTHERS)
         texts = (value if name == names.CONNECTED else value.replace(b"#", b"?") for name, value in values)
         tokens = (token for text in texts for token in text.split(b","))
         return b",".join(dict.fromkeys(self._called.get(token, token) for token in tokens if token))
@@ -193,16 +193,16 @@ def _opened(stored: StoredMessages, where: str, first: int) -> tuple[Sequence[me
     """The bodies for `Decoder.columns`, decompressed, and why the last one is not."""
     if not any(sys & flags.COMPRESSED for sys in stored.sys[first:]):
         return stored.bodies[first:], ""
-    found, room = list[memoryview | bytes](), ROOM
+    bodies, room = list[memoryview | bytes](), ROOM
     for body, sys in zip(stored.bodies[first:], stored.sys[first:], strict=True):
         if room <= 0:
             break
         try:
-            found.append(opened(body, sys, where))
+            bodies.append(opened(body, sys, where))
         except BadBytes as error:
-            return [*found, body], str(error)
-        room -= len(found[-1]) if sys & flags.COMPRESSED else 0
-    return found, ""
+            return [*bodies, body], str(error)
+        room -= len(bodies[-1]) if sys & flags.COMPRESSED else 0
+    return bodies, ""
 
 
 def _before_light(properties: Sequence[memoryview | bytes]) -> int | None:
@@ -239,7 +239,7 @@ class Encoder:
     def messages(self, columns: Columns, binding: Binding) -> OutgoingMessages:
         """The messages of a queue for records, up to one whose properties are too long. Copies, whose last headers are
         those that the pump adds, have the time of birth of the first record, and their own in the tag."""
-        made = OutgoingMessages([], [], [], [], [])
+        outgoing = OutgoingMessages([], [], [], [], [])
         for key, value, stamp, headers in zip(
             columns.keys, columns.values, columns.stamps, columns.headers, strict=True
         ):
@@ -254,13 +254,15 @@ class Encoder:
             if own:
                 properties += self._tag(binding, own, (born, stamp, len(value or b"")), properties)
             if len(properties) > MOST_SENT:
-                return made._replace(refused=f"{len(properties)} bytes of properties; at most {MOST_SENT} are possible")
-            made.properties.append(properties)
-            made.bodies.append(value or b"")
-            made.flags.append(flag)
-            made.sys.append(kept)
-            made.born.append(born)
-        return made
+                return outgoing._replace(
+                    refused=f"{len(properties)} bytes of properties; at most {MOST_SENT} are possible"
+                )
+            outgoing.properties.append(properties)
+            outgoing.bodies.append(value or b"")
+            outgoing.flags.append(flag)
+            outgoing.sys.append(kept)
+            outgoing.born.append(born)
+        return outgoing
 
     def _tag(self, binding: Binding, own: tuple[bytes, bytes], times: tuple[int, int, int], properties: bytes) -> bytes:
         """The tag of a copy."""
@@ -285,11 +287,11 @@ class Encoder:
 
     def _usual(self, key: bytes | None, headers: Sequence[Header]) -> bytes:
         """The properties of a record of which each part becomes one; empty if there are other parts, or none."""
-        known, given = zip(*headers, strict=True) if headers else ((), ())
-        form = self._forms.get(known)
+        titles, given = zip(*headers, strict=True) if headers else ((), ())
+        form = self._forms.get(titles)
         if form is None:
-            form = self._forms.keep(known, len(known) + sum(map(len, known)), self._form(known))
-        if (known and not form) or key == b"" or None in given:
+            form = self._forms.keep(titles, len(titles) + sum(map(len, titles)), self._form(titles))
+        if (titles and not form) or key == b"" or None in given:
             return b""
         text = b"".join((key or b"", *given))
         if not text.isascii() or _VALUE in text or _NEXT in text:
@@ -297,9 +299,9 @@ class Encoder:
         more = form % given
         return more if key is None else b"".join((names.KEYS, _VALUE, key, _NEXT, more))
 
-    def _form(self, known: tuple[str, ...]) -> bytes:
+    def _form(self, titles: tuple[str, ...]) -> bytes:
         """A format for headers of these names; empty if not all can be properties."""
-        raw = [*map(self._name, known)]
+        raw = [*map(self._name, titles)]
         if not all(raw) or len(set(raw)) < len(raw):
             return b""
         return b"".join([name.replace(b"%", b"%%") + b"%b" + _NEXT for name in raw])
@@ -320,9 +322,9 @@ class Encoder:
             if name == names.NATIVE and _is_native(content) and name not in repeated:
                 flag, native = _FLAG.unpack_from(cast("bytes", content))[0], cast("bytes", content)[_FLAG.size :]
                 continue
-            known = self._name(name)
-            if known and content is not None and name not in repeated and _is_text(content):
-                parts += known, content, _NEXT
+            title = self._name(name)
+            if title and content is not None and name not in repeated and _is_text(content):
+                parts += title, content, _NEXT
             else:
                 left.append((_LAST if last else place, (name, content)))
             place += 1
@@ -332,11 +334,11 @@ class Encoder:
 
     def _name(self, name: str) -> bytes:
         """The name of a property with its separator; empty if no property can have it."""
-        known = self._names.get(name)
-        if known is None:
+        title = self._names.get(name)
+        if title is None:
             raw = name.encode("utf-8", "surrogatepass")
-            known = self._names.keep(name, len(name), raw + _VALUE if names.is_free(raw) and _is_text(raw) else b"")
-        return known
+            title = self._names.keep(name, len(name), raw + _VALUE if names.is_free(raw) and _is_text(raw) else b"")
+        return title
 
 
 _MARK_BYTES, _OURS = 16, (HEADER, MARK)
@@ -379,13 +381,13 @@ def _joined(pair: tuple[bytes, bytes]) -> bytes:
     return pair[0] + _VALUE + pair[1] + _NEXT
 
 
-def _plain(raw: bytes, pairs: Pairs, found: Mapping[bytes, bytes]) -> bool:
+def _plain(raw: bytes, pairs: Pairs, properties: Mapping[bytes, bytes]) -> bool:
     """Whether all ASCII properties become the key and headers."""
     return (
-        _UNUSUAL.isdisjoint(found)
-        and len(found) == len(pairs) == raw.count(_VALUE)
-        and found.get(names.KEYS) != b""
-        and b"" not in found
+        _UNUSUAL.isdisjoint(properties)
+        and len(properties) == len(pairs) == raw.count(_VALUE)
+        and properties.get(names.KEYS) != b""
+        and b"" not in properties
         and names.TRANSIENT not in raw
     )
 
@@ -420,8 +422,8 @@ def _is_text(raw: bytes) -> bool:
 
 
 def _repeated(headers: Sequence[Header]) -> set[str]:
-    found = {name for name, _ in headers}
-    if len(found) == len(headers):
+    distinct = {name for name, _ in headers}
+    if len(distinct) == len(headers):
         return set()
     return {name for name, count in Counter(name for name, _ in headers).items() if count > 1}
 
@@ -449,8 +451,8 @@ def _record(null: bool, key: bytes | None, headers: Iterable[tuple[int, Header]]
 
 def _record_in(pairs: Pairs) -> _Record | None:
     """The content of the property, if there is one that is valid."""
-    found = [value for name, value in pairs if name == names.RECORD]
-    return _record_of(found[0]) if len(found) == 1 else None
+    values = [value for name, value in pairs if name == names.RECORD]
+    return _record_of(values[0]) if len(values) == 1 else None
 
 
 def _record_of(text: bytes) -> _Record | None:

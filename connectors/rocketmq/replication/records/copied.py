@@ -51,11 +51,11 @@ def tails(binding: Binding, passed: bytes, prefix: bytes, born: int, parts: Boun
     of birth, which is `datable`."""
     before, between = names.path_of(passed) + names.MARKED, names.NEXT + _TIME
     form = before + bytes(_MARK) + between + bytes(_DIGITS) + names.NEXT
-    made = np.empty((len(parts.stamps), len(form)), np.uint8)
-    made[:] = np.frombuffer(form, np.uint8)
-    made[:, len(before) : len(before) + _MARK] = _marks(binding.seed(passed, prefix), prefix, born, parts)
-    _put_digits(made[:, -_DIGITS - 1 : -1], parts.stamps)
-    return made
+    rows = np.empty((len(parts.stamps), len(form)), np.uint8)
+    rows[:] = np.frombuffer(form, np.uint8)
+    rows[:, len(before) : len(before) + _MARK] = _marks(binding.seed(passed, prefix), prefix, born, parts)
+    _put_digits(rows[:, -_DIGITS - 1 : -1], parts.stamps)
+    return rows
 
 
 def _marks(seed: int, prefix: bytes, born: int, parts: BoundParts) -> Array:
@@ -78,8 +78,8 @@ def _groups(values: Array) -> Iterator[tuple[int, Array | slice]]:
 def _put_digits(rows: Array, stamps: Array) -> None:
     """The decimal digits of numbers with as many of them as there are columns."""
     high, low = np.divmod(stamps.astype(np.int64), 10**_LOW)
-    for value, chosen in _groups(high):
-        rows[chosen, :-_LOW] = np.frombuffer(b"%d" % value, np.uint8)
+    for value, members in _groups(high):
+        rows[members, :-_LOW] = np.frombuffer(b"%d" % value, np.uint8)
     left = low.astype(np.uint32)
     for place in range(1, _LOW + 1):
         following = left // np.uint32(10)

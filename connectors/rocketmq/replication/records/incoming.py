@@ -58,23 +58,23 @@ class Incoming:
     def _batch(self, binding: Binding, rows: slice) -> MessageBatch:
         parts, count = self._parts.cut(rows), rows.stop - rows.start
         stamps, born = parts.stamps, int(parts.stamps[0])
-        made = tails(binding, self._passed, self._prefix, born, parts)
-        width = made.shape[1] - np.where(stamps == born, TIME_BYTES, 0)
-        start, more = np.arange(count) * made.shape[1], self._more[rows] + width
+        tags = tails(binding, self._passed, self._prefix, born, parts)
+        width = tags.shape[1] - np.where(stamps == born, TIME_BYTES, 0)
+        start, more = np.arange(count) * tags.shape[1], self._more[rows] + width
         heads = np.zeros((count, 5), ">i4")  # size, 0, 0, flag, length of the body
         heads[:, 0], heads[:, 4] = batch.size_of(0, 0) + self._body_bytes[rows] + more, self._body_bytes[rows]
         lengths = np.empty((count, _LENGTH + len(_KEYS)), np.uint8)
         lengths[:, 0], lengths[:, 1], lengths[:, _LENGTH:] = more >> 8, more & 0xFF, np.frombuffer(_KEYS, np.uint8)
-        chosen = np.ones(lengths.shape, bool)
-        chosen[:, _LENGTH:] = self._keyed[rows, None]
-        middles = split(lengths[chosen], np.concatenate(([0], np.cumsum(chosen.sum(axis=1)))))
+        mask = np.ones(lengths.shape, bool)
+        mask[:, _LENGTH:] = self._keyed[rows, None]
+        middles = split(lengths[mask], np.concatenate(([0], np.cumsum(mask.sum(axis=1)))))
         columns = (
             rows_of(heads),
             self._bodies[rows],
             middles,
             self._keys[rows],
             self._heads[rows],
-            ranges(made, start, start + width),
+            ranges(tags, start, start + width),
         )
         return MessageBatch(count, born, 0, joined(columns))
 
@@ -89,8 +89,8 @@ def incoming(records: Packed) -> Incoming | None:
     heads = None if keys is None else _heads(records)
     if keys is None or heads is None:
         return None
-    made = Incoming(records, keys, *heads)
-    return made if made.fits else None
+    messages = Incoming(records, keys, *heads)
+    return messages if messages.fits else None
 
 
 def _keys(records: Packed) -> Column | None:
@@ -106,8 +106,8 @@ def _keys(records: Packed) -> Column | None:
     raw = np.zeros(high - low, np.uint8)
     raw[:-1] = np.frombuffer(content.data, np.uint8, high - low - 1, low)
     raw[end[given] - low] = names.NEXT[0]
-    found = ranges(raw, np.where(given, at - low, -1), end + 1 - low)
-    return found if _is_text(bytes(whole(found)), 0, int(given.sum())) else None
+    keys = ranges(raw, np.where(given, at - low, -1), end + 1 - low)
+    return keys if _is_text(bytes(whole(keys)), 0, int(given.sum())) else None
 
 
 def _heads(records: Packed) -> tuple[Column, Array] | None:
@@ -128,8 +128,8 @@ def _heads(records: Packed) -> tuple[Column, Array] | None:
     raw[names_at], raw[values_at] = names.NEXT[0], names.VALUE[0]
     given = content.counts[rows] > 0
     raw[end[given]] = names.NEXT[0]
-    found = ranges(raw, np.where(given, at + 1, -1), end + 1)
-    text = bytes(whole(found))
+    column = ranges(raw, np.where(given, at + 1, -1), end + 1)
+    text = bytes(whole(column))
     if names.TRANSIENT in text or not _is_text(text, len(names_at), len(names_at)):
         return None
     if (names_at + 1 == values_at).any():
@@ -137,18 +137,18 @@ def _heads(records: Packed) -> tuple[Column, Array] | None:
     titles, first = titles_in(padded, names_at + 1, values_at), first - first[0]
     if _RESERVED.has(titles).any() or (content.counts[rows].max() > 1 and repeated(titles, first)):
         return None
-    return found, _uniques(padded, titles.hashes, first, values_at, np.append(names_at[1:], end[-1]), end)
+    return column, _uniques(padded, titles.hashes, first, values_at, np.append(names_at[1:], end[-1]), end)
 
 
 def _uniques(padded: Array, titles: Array, first: Array, values_at: Array, following: Array, end: Array) -> Array:
     """The hash of UNIQ_KEY of each record. ``following``: the place of the header after each header. The header after
     the last one of a record belongs to another record; the last header of a record ends at ``end``."""
-    found = np.zeros(len(end), np.uint64)
+    hashes = np.zeros(len(end), np.uint64)
     if len(at := np.flatnonzero(titles == np.uint64(hash_of(names.UNIQUE)))):
         record = np.searchsorted(first, at, side="right") - 1
         last = np.where(at + 1 == first[record + 1], end[record], following[at])
-        found[record] = titles_in(padded, values_at[at] + 1, last).hashes
-    return found
+        hashes[record] = titles_in(padded, values_at[at] + 1, last).hashes
+    return hashes
 
 
 def _is_text(raw: bytes, values: int, ends: int) -> bool:

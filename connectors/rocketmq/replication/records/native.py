@@ -50,9 +50,9 @@ class NativeRows(Native):
 
     def __new__(cls, content: MessageContent, rows: slice, passed: bytes = b"", prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
-        made = super().__new__(cls, content.block.offsets[rows], (), (), content.stamps[rows])
-        made._content, made._rows, made._passed, made._prefix = content, rows, passed, prefix
-        return made
+        instance = super().__new__(cls, content.block.offsets[rows], (), (), content.stamps[rows])
+        instance._content, instance._rows, instance._passed, instance._prefix = content, rows, passed, prefix
+        return instance
 
     _content: MessageContent
     _rows: slice
@@ -104,10 +104,10 @@ class NativeRows(Native):
         """The tag that each copy has in addition, and where it starts and ends: with the time of birth if it is not
         that of the batch."""
         parts = self._content.parts.cut(self._rows)
-        made = tails(binding, self._passed, self._prefix, born, parts)
-        width = made.shape[1]
-        start = np.arange(len(made)) * width
-        return made, start, start + width - np.where(parts.stamps == born, TIME_BYTES, 0)
+        tags = tails(binding, self._passed, self._prefix, born, parts)
+        width = tags.shape[1]
+        start = np.arange(len(tags)) * width
+        return tags, start, start + width - np.where(parts.stamps == born, TIME_BYTES, 0)
 
 
 def rows_of(block: Block, columns: Callable[[], Columns]) -> NativeRows | None:

@@ -59,7 +59,7 @@ def _packed(block: Block, parts: PropertyBlock, dropped: Array) -> Packed | None
     starts = np.cumsum(whole) - whole
     values = starts + title + 1
     lengths = title, whole - title - 2
-    if (key_at[of] == key_end[of]).any() or max(each.max(initial=0) for each in lengths) >= SHORT:
+    if (key_at[of] == key_end[of]).any() or max(column.max(initial=0) for column in lengths) >= SHORT:
         return None
     heads[starts], heads[values] = 2 * lengths[0], 2 * lengths[1]
     counts = np.diff(np.concatenate(([0], np.cumsum(~removed)))[parts.edges])
@@ -105,9 +105,9 @@ def _keys(titles: NumericNames, first: Array, values: list[bytes]) -> list[int] 
     at = np.flatnonzero(_KEYS.has(titles))
     if not all(map(values.__getitem__, at.tolist())):
         return None
-    found = np.full(len(first) - 1, -1)
-    found[np.searchsorted(first, at, side="right") - 1] = at
-    keys: list[int] = found.tolist()
+    indices = np.full(len(first) - 1, -1)
+    indices[np.searchsorted(first, at, side="right") - 1] = at
+    keys: list[int] = indices.tolist()
     return keys
 
 

@@ -97,8 +97,8 @@ class SandboxCluster(Closing):
         """Every server by name, in start order."""
         rocketmq = [server for cluster in self.rocketmq.values() for server in cluster.servers]
         kafka = [self._kafka] if self._kafka else []
-        found = [self.zookeeper, *self.bookies.values(), *kafka, *rocketmq, *self.autorecoveries]
-        return {server.name: server for server in found}
+        servers = [self.zookeeper, *self.bookies.values(), *kafka, *rocketmq, *self.autorecoveries]
+        return {server.name: server for server in servers}
 
     @property
     def rack_script(self) -> Path:

@@ -192,9 +192,9 @@ def _receive(connection: socket.socket) -> dict[str, Any]:
     with connection.makefile("rb") as stream:
         line = stream.readline()
     try:
-        found = json.loads(line)
+        message = json.loads(line)
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        message = None
+    if not isinstance(message, dict):
         raise Stop("one JSON object on a line", repr(line[:80]), "use the protocol of the control socket")
-    return found
+    return message

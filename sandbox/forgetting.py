@@ -164,9 +164,9 @@ def _protect(zookeeper: KazooClient, acls: list[ACL]) -> None:
 
 def _next_id(zookeeper: KazooClient) -> int:
     """The next ledger id, as in ZkLedgerIdGenerator: the number of a sequential znode."""
-    made = zookeeper.create(f"{LEDGERS}/idgen/ID-", ephemeral=True, sequence=True)
-    zookeeper.delete(made)
-    return int(made.rpartition("-")[2])
+    node = zookeeper.create(f"{LEDGERS}/idgen/ID-", ephemeral=True, sequence=True)
+    zookeeper.delete(node)
+    return int(node.rpartition("-")[2])
 
 
 def _number(field: int, value: int) -> bytes:
@@ -178,8 +178,8 @@ def _bytes(field: int, value: bytes) -> bytes:
 
 
 def _varint(value: int) -> bytes:
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    return bytes([*found, value])
+    return bytes([*encoded, value])

@@ -64,5 +64,5 @@ class Gateway:
 
 
 def _py4j_jar() -> Path:
-    found = [file for file in distribution("py4j").files or [] if file.name.endswith(".jar")]
-    return Path(str(found[0].locate())).resolve()
+    files = [file for file in distribution("py4j").files or [] if file.name.endswith(".jar")]
+    return Path(str(files[0].locate())).resolve()

@@ -39,8 +39,8 @@ class MessagesReadback(NamedTuple):
 
     def missing(self, numbers: range) -> list[int]:
         """Those of ``numbers`` that were not read."""
-        found = set(self.numbers)
-        return [number for number in numbers if number not in found]
+        received = set(self.numbers)
+        return [number for number in numbers if number not in received]
 
 
 class MessageClient(Closing):

@@ -190,8 +190,8 @@ class SandboxPulsar(SandboxCluster):
     @property
     def servers(self) -> dict[str, LocalServer]:
         """Every server by name, in start order."""
-        found = [*([self._objects] if self._objects else []), self.broker]
-        return {**super().servers, **{server.name: server for server in found}}
+        servers = [*([self._objects] if self._objects else []), self.broker]
+        return {**super().servers, **{server.name: server for server in servers}}
 
     @property
     def bookie_clients(self) -> list[LocalServer]:
@@ -241,8 +241,8 @@ class SandboxPulsar(SandboxCluster):
         except urllib3.exceptions.HTTPError as error:
             raise Retry(f"a response of the broker to {what}", str(error), "check that it runs, and its log") from error
         if answer.status >= 300:
-            found = f"{answer.status} {answer.data[:500].decode(errors='replace')}"
-            raise Stop(f"the broker to do {what}", found, "check its log")
+            response = f"{answer.status} {answer.data[:500].decode(errors='replace')}"
+            raise Stop(f"the broker to do {what}", response, "check its log")
         return answer.json() if answer.data else None
 
     def format(self) -> None:

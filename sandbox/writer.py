@@ -129,12 +129,12 @@ class LedgerWriter:
             java = _call(f"ledger {ledger} open", lambda: self._open(ledger))
         except _NoSuchLedger:
             return Readback(ledger, 0, lost=tuple(range(entries)))
-        found: dict[int, bytes | None] = {}
+        contents: dict[int, bytes | None] = {}
         for first, last in _chunks(0, entries):
-            found |= _read(java, first, last)
+            contents |= _read(java, first, last)
         java.close()
-        lost = [entry for entry in range(entries) if entry not in found]
-        corrupt = [entry for entry, got in found.items() if got != payload(ledger, entry, self._entry_size)]
+        lost = [entry for entry in range(entries) if entry not in contents]
+        corrupt = [entry for entry, got in contents.items() if got != payload(ledger, entry, self._entry_size)]
         return Readback(ledger, entries - len(lost) - len(corrupt), tuple(lost), tuple(sorted(corrupt)))
 
     def delete(self, ledger: int) -> None:
@@ -180,28 +180,28 @@ def _read(java: Any, first: int, last: int) -> dict[int, bytes | None]:
     try:
         return _contents(java.readUnconfirmedAsync(first, last).get(), range(first, last + 1))
     except Py4JJavaError:
-        found, failed = _read_singly(java, range(first, last + 1))
+        contents, failed = _read_singly(java, range(first, last + 1))
         again, still = _read_singly(java, failed)
         corrupt = {entry: None for entry, error in still.items() if _DIGEST_MISMATCH in _text(error)}
-        return found | again | corrupt
+        return contents | again | corrupt
 
 
 def _read_singly(java: Any, entries: Iterable[int]) -> tuple[dict[int, bytes | None], dict[int, Py4JJavaError]]:
     """Contents and errors by entry id."""
-    found: dict[int, bytes | None] = {}
+    contents: dict[int, bytes | None] = {}
     failed = {}
     for entry, future in [(entry, java.readUnconfirmedAsync(entry, entry)) for entry in entries]:
         try:
-            found |= _contents(future.get(), [entry])
+            contents |= _contents(future.get(), [entry])
         except Py4JJavaError as error:
             failed[entry] = error
-    return found, failed
+    return contents, failed
 
 
 def _contents(answer: Any, entries: Iterable[int]) -> dict[int, bytes | None]:
-    found: dict[int, bytes | None] = {entry: bytes(answer.getEntry(entry).getEntryBytes()) for entry in entries}
+    contents: dict[int, bytes | None] = {entry: bytes(answer.getEntry(entry).getEntryBytes()) for entry in entries}
     answer.close()
-    return found
+    return contents
 
 
 def _chunks(start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -214,9 +214,9 @@ def _call(expected: str, call: Callable[[], Any]) -> Any:
     try:
         return call()
     except Py4JJavaError as error:
-        found = _text(error)
-        kind = _NoSuchLedger if _NO_SUCH_LEDGER in found else Unknown
-        raise kind(expected, found, "check which bookies run, and the log of the writer") from None
+        text = _text(error)
+        kind = _NoSuchLedger if _NO_SUCH_LEDGER in text else Unknown
+        raise kind(expected, text, "check which bookies run, and the log of the writer") from None
 
 
 def _text(error: Py4JJavaError) -> str:

@@ -102,14 +102,14 @@ class NodeFeed:
 
     def _differing(self, every: Iterator[list[Node]], until_s: float) -> list[str]:
         """Paths whose state differs from the published one, among the next nodes, read for a limited time."""
-        found: list[str] = []
+        paths: list[str] = []
         for nodes in every:
-            found += [node.path for node in nodes if self._differs(node)]
+            paths += [node.path for node in nodes if self._differs(node)]
             if time.monotonic() > until_s:
-                return found
+                return paths
         self._again = None
         self._next_ms = self._now() + max(_AGAIN_MS, _SHARE * (self._now() - self._begun_ms))
-        return found
+        return paths
 
     def _differs(self, node: Node) -> bool:
         if node.stat:

@@ -105,7 +105,7 @@ class Deleter:
         done: dict[int, DeleteOutcome] = {}
         ready = self._look(orders, done)
         ready = self._look(orders, done, ready) if ready else {}
-        operations = [each.operations for each in ready.values()]
+        operations = [transaction.operations for transaction in ready.values()]
         for at, answer in zip(ready, self._client.commit(operations) if ready else (), strict=True):
             done[at] = _outcome(orders[at].ledger, answer)
         return [done[at] for at in range(len(orders))]
@@ -149,25 +149,25 @@ class Deleter:
         return ready
 
     def _nodes(
-        self, orders: Sequence[DeleteOrder], wanted: Iterable[int]
+        self, orders: Sequence[DeleteOrder], positions: Iterable[int]
     ) -> Iterator[tuple[int, Node, list[Pointers]]]:
         """The ledger of each of these orders, and the nodes of its owner, read now from an up-to-date server."""
-        ats = list(wanted)
+        ats = list(positions)
         owners = owned(self._client, self._paths, {orders[at].claim.owner for at in ats}, self._now())
         ledgers = read(self._client, [self._ledger_path(orders[at].ledger) for at in ats])
         for at, node in zip(ats, [node for nodes in ledgers for node in nodes], strict=True):
             yield at, node, owners[orders[at].claim.owner]
 
     def _read(self, orders: Sequence[DeleteOrder], done: dict[int, DeleteOutcome]) -> dict[int, _Ready]:
-        wanted: list[int] = []
+        positions: list[int] = []
         for at, order in enumerate(orders):
             problem = self._ineligible(order.claim)
             if problem:
                 done[at] = DeleteOutcome(order.ledger, "refused", problem)
             else:
-                wanted.append(at)
+                positions.append(at)
         ready: dict[int, _Ready] = {}
-        for at, node, nodes in self._nodes(orders, wanted):
+        for at, node, nodes in self._nodes(orders, positions):
             order, own = orders[at], nodes[0]
             if node.error == GONE:
                 done[at] = DeleteOutcome(order.ledger, "gone", "the ledger does not exist", node.zxid)

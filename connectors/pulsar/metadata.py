@@ -77,17 +77,17 @@ def topic_ledgers(data: bytes, where: str) -> tuple[list[LedgerInfo], str]:
     message = _parsed(messages.ManagedLedger(), data, where)
     ledgers = [
         LedgerInfo(
-            one.ledgerId,
-            one.entries,
-            one.size,
-            one.timestamp,
-            _copy(one.ledgerId, one.offloadContext) if one.offloadContext.HasField("uidMsb") else None,
-            one.offloadContext.bookkeeperDeleted,
-            one.offloadContext.timestamp,
+            info.ledgerId,
+            info.entries,
+            info.size,
+            info.timestamp,
+            _copy(info.ledgerId, info.offloadContext) if info.offloadContext.HasField("uidMsb") else None,
+            info.offloadContext.bookkeeperDeleted,
+            info.offloadContext.timestamp,
         )
-        for one in message.ledgerInfo
+        for info in message.ledgerInfo
     ]
-    return sorted(ledgers, key=lambda one: one.ledger), source
+    return sorted(ledgers, key=lambda info: info.ledger), source
 
 
 def _copy(ledger: int, context: Any) -> OffloadedCopy:
@@ -103,10 +103,10 @@ def cursor(data: bytes, where: str) -> tuple[ListedLedgers, bool]:
     stores its position in a ledger. Raises `BadBytes`."""
     data, where = compressed.opened(data, where)
     message = _parsed(messages.Cursor(), data, where)
-    found = [message.cursorsLedgerId]
-    found += [held.value for held in message.properties if held.name == COMPACTED]
-    found += [_bucket(held.value, where) for held in message.cursorProperties if held.name.startswith(BUCKET)]
-    return ListedLedgers(_in_order(found)), message.cursorsLedgerId >= 0
+    ledgers = [message.cursorsLedgerId]
+    ledgers += [held.value for held in message.properties if held.name == COMPACTED]
+    ledgers += [_bucket(held.value, where) for held in message.cursorProperties if held.name.startswith(BUCKET)]
+    return ListedLedgers(_in_order(ledgers)), message.cursorsLedgerId >= 0
 
 
 def schema(data: bytes, where: str) -> ListedLedgers:
@@ -164,7 +164,7 @@ def _parse_binary(message: Any, data: bytes, where: str) -> None:
 
 def _unknown_bytes(message: Any) -> int:
     """Bytes of the unknown fields of a message and of the messages in it."""
-    known = type(message)()
-    known.CopyFrom(message)
-    known.DiscardUnknownFields()
-    return len(message.SerializePartialToString()) - len(known.SerializePartialToString())
+    copy = type(message)()
+    copy.CopyFrom(message)
+    copy.DiscardUnknownFields()
+    return len(message.SerializePartialToString()) - len(copy.SerializePartialToString())

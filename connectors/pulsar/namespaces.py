@@ -15,12 +15,12 @@ _TOGETHER = 250
 def namespaces(client: ZooKeeperClient, paths: PulsarPaths) -> list[str]:
     """Namespaces, tenant/namespace, that have or had persistent topics. Raises `Retry`."""
     (tenants,), _ = client.listings([paths.ledgers])
-    found = list[str]()
+    full_names = list[str]()
     for at in range(0, len(tenants), _TOGETHER):
         some = [name.decode() for name in tenants[at : at + _TOGETHER]]
         lists, _ = client.listings([f"{paths.ledgers}/{tenant}" for tenant in some])
-        found += [f"{tenant}/{name.decode()}" for tenant, names in zip(some, lists, strict=True) for name in names]
-    return sorted(found)
+        full_names += [f"{tenant}/{name.decode()}" for tenant, names in zip(some, lists, strict=True) for name in names]
+    return sorted(full_names)
 
 
 def ledgers(
@@ -33,7 +33,7 @@ def ledgers(
         if node.error == GONE:
             continue
         try:
-            found, source = topic_ledgers(_data(node), node.path)
+            infos, source = topic_ledgers(_data(node), node.path)
             if source:
                 owner = topic_of(source)
                 paths.node(owner.owner)  # one that is no path is the error of this topic, not of all
@@ -42,7 +42,7 @@ def ledgers(
             bad(topic, error)
         else:
             if not source:
-                yield topic, TopicLog(topic, found)
+                yield topic, TopicLog(topic, infos)
     for (topic, owner), node in zip(shadows.items(), _nodes(client, paths, list(shadows.values())), strict=True):
         try:
             yield topic, TopicLog(owner, topic_ledgers(_data(node), node.path)[0])
@@ -50,8 +50,8 @@ def ledgers(
             bad(topic, error)
 
 
-def _nodes(client: ZooKeeperClient, paths: PulsarPaths, wanted: Sequence[PulsarTopic]) -> Iterator[Node]:
-    return (node for nodes in read(client, [paths.node(topic.owner) for topic in wanted]) for node in nodes)
+def _nodes(client: ZooKeeperClient, paths: PulsarPaths, topics: Sequence[PulsarTopic]) -> Iterator[Node]:
+    return (node for nodes in read(client, [paths.node(topic.owner) for topic in topics]) for node in nodes)
 
 
 def _data(node: Node) -> bytes:

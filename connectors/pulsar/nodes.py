@@ -41,8 +41,8 @@ def pointers_of(paths: PulsarPaths, path: str, data: bytes, stat: Stat, seen_ms:
 
 def _emptied(node: Pointers) -> Pointers:
     """A managed ledger is created empty (MetaStoreImpl), and every later write lists at least its current ledger."""
-    found = BadBytes(node.path, 0, f"a list of ledgers at version {node.version}", "no data", metadata.REMEDY)
-    return node._replace(error=str(found))
+    error = BadBytes(node.path, 0, f"a list of ledgers at version {node.version}", "no data", metadata.REMEDY)
+    return node._replace(error=str(error))
 
 
 def gone(paths: PulsarPaths, path: str, zxid: int, seen_ms: int) -> Pointers:

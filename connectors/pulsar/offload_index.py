@@ -63,10 +63,10 @@ class Index:
 
 def pair_of(key: str) -> tuple[ObjectPair, bool] | None:
     """The pair of an object, and whether it is the index; None for other names."""
-    found = _KEY.match(key)
-    if found is None or int(found[2]) >= 1 << 63:
+    match = _KEY.match(key)
+    if match is None or int(match[2]) >= 1 << 63:
         return None
-    return ObjectPair(found[1], int(found[2])), found[3] is not None
+    return ObjectPair(match[1], int(match[2])), match[3] is not None
 
 
 def uid_of(msb: int, lsb: int) -> str:
@@ -126,8 +126,8 @@ def _check(blocks: NDArray[Any], data_length: int, where: str, at: int) -> None:
     wrong[0] |= offsets[0] != 0 or firsts[0] != 0
     if wrong.any():
         row = int(np.argmax(wrong))
-        found = f"entry {firsts[row]} at {offsets[row]}, {steps[row]} bytes long"
-        raise BadBytes(where, at + row * BLOCK.itemsize, "blocks in order, without overlap", found, _TODO)
+        block = f"entry {firsts[row]} at {offsets[row]}, {steps[row]} bytes long"
+        raise BadBytes(where, at + row * BLOCK.itemsize, "blocks in order, without overlap", block, _TODO)
 
 
 def _metadata(data: bytes, where: str) -> tuple[int, int, bool, dict[str, bytes]]:
@@ -175,8 +175,8 @@ class _Window:
     def at(self, offset: int, count: int) -> tuple[bytes, int]:
         """A buffer that includes ``count`` bytes from ``offset`` on, and their position in it."""
         if offset + count > self._begin + len(self._bytes) or offset < self._begin:
-            wanted = min(WINDOW, self._size - offset)
-            self._begin, self._bytes = offset, self._read(offset, wanted) if wanted > 0 else b""
+            length = min(WINDOW, self._size - offset)
+            self._begin, self._bytes = offset, self._read(offset, length) if length > 0 else b""
             _need(len(self._bytes) >= count, self._where, offset, f"{count} more bytes", str(len(self._bytes)))
         return self._bytes, offset - self._begin
 

@@ -77,10 +77,10 @@ class OffloadReader:
 
     @cached_property
     def _index(self) -> Index:
-        found = offload_index.index_of(self._whole(self._pair.index_key), f"{self._where}-index")
-        if found.tagged:
-            self._is_of(found.claim.owner if found.claim.component is Component.DATA else "")
-        return found
+        index = offload_index.index_of(self._whole(self._pair.index_key), f"{self._where}-index")
+        if index.tagged:
+            self._is_of(index.claim.owner if index.claim.component is Component.DATA else "")
+        return index
 
     def _is_of(self, owner: str) -> None:
         if owner != self._owner:
@@ -94,15 +94,15 @@ class OffloadReader:
 
     def _fetch(self, offset: int, count: int) -> bytes:
         if self._tag:
-            found = self._store.read(self._pair.data_key, offset, count, self._tag)
+            content = self._store.read(self._pair.data_key, offset, count, self._tag)
         else:
             begun, expected = self._begun(self._pair.data_key, offset, count), self._index.data_length
             if begun.size != expected:
                 raise BadBytes(self._where, begun.size, f"{expected} bytes", f"{begun.size}", _TODO)
-            found, self._tag = begun.content, begun.tag
-        if len(found) != count:
-            raise BadBytes(self._where, offset, f"{count} more bytes", str(len(found)), _TODO)
-        return found
+            content, self._tag = begun.content, begun.tag
+        if len(content) != count:
+            raise BadBytes(self._where, offset, f"{count} more bytes", str(len(content)), _TODO)
+        return content
 
     def _whole(self, key: str) -> bytes:
         """The index object."""
@@ -113,10 +113,10 @@ class OffloadReader:
         return begun.content + (self._store.read(key, len(begun.content), rest, begun.tag) if rest else b"")
 
     def _begun(self, key: str, offset: int, count: int) -> ObjectStart:
-        found = self._store.begin(key, offset, count)
-        if found is None:
+        start = self._store.begin(key, offset, count)
+        if start is None:
             raise NoSuchObject(f"{key} in {self._store.place}", "none", _TODO)
-        return found
+        return start
 
 
 def _bounds(index: Index, first: int, last: int) -> Iterator[tuple[int, int]]:
@@ -142,16 +142,16 @@ def _in_block(take: Take, expected: int, offset: int, end: int, where: str) -> I
     """The entries of one block, which starts with ``expected``."""
     magic, header, length, entry = BLOCK_HEADER.unpack(take(offset, HEADER)[: BLOCK_HEADER.size])
     if (magic, header, length, entry) != (MAGIC_BLOCK, HEADER, end - offset, expected):
-        wanted = f"the header of a block of {end - offset} bytes with entry {expected} as its first"
-        raise BadBytes(where, offset, wanted, f"{magic:#x}, {header}, {length}, {entry}", _TODO)
+        layout = f"the header of a block of {end - offset} bytes with entry {expected} as its first"
+        raise BadBytes(where, offset, layout, f"{magic:#x}, {header}, {length}, {entry}", _TODO)
     at = offset + HEADER
     while end - at >= ENTRY.size:
         size, entry = ENTRY.unpack(take(at, ENTRY.size))
         if size < 0:
             return  # padding
         if entry != expected or size > end - at - ENTRY.size:
-            wanted = f"entry {expected} with at most {end - at - ENTRY.size} bytes"
-            raise BadBytes(where, at, wanted, f"entry {entry} with {size}", _TODO)
+            layout = f"entry {expected} with at most {end - at - ENTRY.size} bytes"
+            raise BadBytes(where, at, layout, f"entry {entry} with {size}", _TODO)
         yield entry, take(at + ENTRY.size, size)
         at, expected = at + ENTRY.size + size, expected + 1
 
@@ -185,11 +185,11 @@ class _Ahead:
         parts, end = [self._held[offset - self._begin :]], self._begin + len(self._held)
         while end < offset + count:
             assert self._next is not None
-            found = self._next.result()
+            part = self._next.result()
             self._next = self._submit()
             # The padding of a block can reach beyond what is held.
-            parts.append(memoryview(found)[max(0, offset - end) :])
-            end += len(found)
+            parts.append(memoryview(part)[max(0, offset - end) :])
+            end += len(part)
         self._held = memoryview(b"".join(parts))
         self._begin = end - len(self._held)
 

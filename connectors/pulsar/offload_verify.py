@@ -59,14 +59,14 @@ class Tiered:
             _same(where, "managed ledger", facts.owner, head.metadata.get("managedledgername", facts.owner))
             # A broker reads only objects with this metadata (DataBlockUtils).
             _same(where, "format version", "1", head.metadata.get("s3managedledgeroffloaderformatversion", "none"))
-        found = self._verified.get(copy.pair.data_key)
-        if found is None or found[:3] != (data.tag, index.tag, facts):
-            found = _Verification(data.tag, index.tag, facts, self._defect(store, copy, facts, data, index))
+        verification = self._verified.get(copy.pair.data_key)
+        if verification is None or verification[:3] != (data.tag, index.tag, facts):
+            verification = _Verification(data.tag, index.tag, facts, self._defect(store, copy, facts, data, index))
             while len(self._verified) >= self._kept:
                 del self._verified[next(iter(self._verified))]
-            self._verified[copy.pair.data_key] = found
-        if found.defect is not None:
-            raise found.defect.with_traceback(None)
+            self._verified[copy.pair.data_key] = verification
+        if verification.defect is not None:
+            raise verification.defect.with_traceback(None)
 
     def _defect(
         self, store: ObjectStore, copy: OffloadedCopy, facts: OffloadFacts, data: Head, index: Head
@@ -86,11 +86,11 @@ class Tiered:
 
     def store(self, copy: OffloadedCopy) -> ObjectStore:
         """The only store that has a copy's bucket. Raises `Stop` if there is none, or more than one."""
-        found = [store for store in self.stores.values() if is_at(store, copy)]
-        if len(found) == 1:
-            return found[0]
+        stores = [store for store in self.stores.values() if is_at(store, copy)]
+        if len(stores) == 1:
+            return stores[0]
         where = f"bucket {copy.bucket or '(not recorded)'} of {copy.endpoint or 'AWS'}, driver {copy.driver}"
-        raise Stop(f"one entry of stores: for {where}", str(len(found)), "add the store, or set its endpoint")
+        raise Stop(f"one entry of stores: for {where}", str(len(stores)), "add the store, or set its endpoint")
 
 
 def is_at(store: ObjectStore, copy: OffloadedCopy) -> bool:
@@ -102,10 +102,10 @@ def is_at(store: ObjectStore, copy: OffloadedCopy) -> bool:
 
 
 def _there(store: ObjectStore, key: str) -> Head:
-    found = store.head(key)
-    if found is None:
+    head = store.head(key)
+    if head is None:
         raise Stop(f"{key} in {store.place}", "none", _STAYS)
-    return found
+    return head
 
 
 def _verify(
@@ -114,12 +114,12 @@ def _verify(
     pair, where = copy.pair, f"{store.place}/{copy.pair.data_key}"
     if index.size > offload_index.LONGEST_INDEX:
         raise Stop(f"an index of at most {offload_index.LONGEST_INDEX} bytes", str(index.size), _STAYS)
-    found = offload_index.index_of(store.read(pair.index_key, 0, index.size, index.tag), f"{where}-index")
-    if found.tagged or not untagged:
-        _same(where, "managed ledger", (Component.DATA, facts.owner), (found.claim.component, found.claim.owner))
-    _same(where, "last entry and length", (facts.last_entry, facts.length), (found.last_entry, found.length))
-    _same(where, "state", True, found.closed)
-    offload_index.verify(lambda at, count: store.read(pair.data_key, at, count, data.tag), data.size, found, where)
+    content = offload_index.index_of(store.read(pair.index_key, 0, index.size, index.tag), f"{where}-index")
+    if content.tagged or not untagged:
+        _same(where, "managed ledger", (Component.DATA, facts.owner), (content.claim.component, content.claim.owner))
+    _same(where, "last entry and length", (facts.last_entry, facts.length), (content.last_entry, content.length))
+    _same(where, "state", True, content.closed)
+    offload_index.verify(lambda at, count: store.read(pair.data_key, at, count, data.tag), data.size, content, where)
 
 
 def _same(where: str, what: str, expected: object, found: object) -> None:

@@ -26,7 +26,7 @@ _UPLOAD = "?uploadId="
 def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
     """All references of owners, read now from an up-to-date server. Raises `Retry`."""
     client.settle(paths.ledgers)
-    found = Referenced({}, {}, {})
+    references = Referenced({}, {}, {})
     copies, listed, status = dict[ObjectPair, OffloadedCopy](), dict[int, str](), dict[str, OwnerStatus]()
     for nodes in below(client, [paths.ledgers]):
         for node in nodes:
@@ -38,7 +38,7 @@ def referenced(client: ZooKeeperClient, paths: PulsarPaths) -> Referenced:
                 status[place.owner] = pointers.status if pointers else OwnerStatus.UNREADABLE
                 copies.update((copy.pair, copy) for copy in (pointers.copies if pointers else ()))
                 listed.update((ledger, place.owner) for ledger in (pointers.ledgers if pointers else ()))
-    return found._replace(copies=copies, listed=listed, status=status)
+    return references._replace(copies=copies, listed=listed, status=status)
 
 
 class OrphanSearch:
@@ -51,10 +51,10 @@ class OrphanSearch:
     def orphans(self, read: Callable[[], Referenced]) -> list[LedgerOrphans]:
         """Objects in the store without a reference, and referenced complete copies that the store lacks."""
         before = read()
-        found, here = self._listed(before)
+        candidates, here = self._listed(before)
         now = read()
         kept, metadata = dict[int, list[StoredPart]](), dict[int, set[ObjectMetadata]]()
-        for pair, parts in found.items():
+        for pair, parts in candidates.items():
             if pair not in now.copies:
                 there = [part for part in parts if self._has_metadata(part, metadata.setdefault(pair.ledger, set()))]
                 kept.setdefault(pair.ledger, []).extend(there)
@@ -67,23 +67,23 @@ class OrphanSearch:
 
     def _listed(self, before: Referenced) -> tuple[dict[ObjectPair, list[StoredPart]], set[str]]:
         """Objects without a reference so far, and the keys of referenced ones."""
-        found, here = dict[ObjectPair, list[StoredPart]](), set[str]()
+        candidates, here = dict[ObjectPair, list[StoredPart]](), set[str]()
         for page in self._store.objects():
-            for each in page:
-                named = pair_of(each.key)
+            for stored in page:
+                named = pair_of(stored.key)
                 if named and named[0] in before.copies:
-                    here.add(each.key)
+                    here.add(stored.key)
                 elif named:
-                    place = f"{self._name}/{each.key}"
-                    found.setdefault(named[0], []).append(StoredPart(place, each.size, each.modified_ms))
+                    place = f"{self._name}/{stored.key}"
+                    candidates.setdefault(named[0], []).append(StoredPart(place, stored.size, stored.modified_ms))
         for uploads in self._store.uploads():
             for upload in uploads:
                 named = pair_of(upload.key)
                 if named and named[0] not in before.copies:
                     place = f"{self._name}/{upload.key}{_UPLOAD}{upload.id}"
                     part = StoredPart(place, sum(self._store.parts(upload)), upload.begun_ms)
-                    found.setdefault(named[0], []).append(part)
-        return found, here
+                    candidates.setdefault(named[0], []).append(part)
+        return candidates, here
 
     def _has_metadata(self, part: StoredPart, metadata: set[ObjectMetadata]) -> bool:
         """Whether the object exists; its metadata are added to ``metadata``. An upload has none."""
@@ -102,10 +102,10 @@ class OrphanSearch:
 
     def _lost(self, now: Referenced, here: set[str]) -> list[LedgerOrphans]:
         """Complete copies that belong in this bucket and lack an object."""
-        wanted = [copy.pair for copy in now.copies.values() if copy.complete and is_at(self._store, copy)]
+        pairs = [copy.pair for copy in now.copies.values() if copy.complete and is_at(self._store, copy)]
         gone = [
             (pair.ledger, key)
-            for pair in wanted
+            for pair in pairs
             for key in (pair.data_key, pair.index_key)
             if key not in here and self._store.head(key) is None
         ]
@@ -149,9 +149,9 @@ def remove(
         if named is None or named[0] in used or name not in stores:
             raise Refused("unreferenced objects", place, "it is in use, or its store is not configured")
         head = None if upload else stores[name].head(key)
-        found = head and (head.metadata.get("managedledgername", ""), head.metadata.get("pulsarclustername", ""))
-        if found and found != (owner, clusters[name]):
-            raise Refused(f"an object of {owner} in cluster {clusters[name]}", f"{place} of {found}", "it is kept")
+        origin = head and (head.metadata.get("managedledgername", ""), head.metadata.get("pulsarclustername", ""))
+        if origin and origin != (owner, clusters[name]):
+            raise Refused(f"an object of {owner} in cluster {clusters[name]}", f"{place} of {origin}", "it is kept")
     for name, store in stores.items():
         mine = [(key, upload) for at, key, upload in map(split, places) if at == name]
         store.delete([key for key, upload in mine if not upload])

@@ -54,14 +54,14 @@ class ReadableTopics(NamedTuple):
 def choice(found: Collection[PulsarTopic], of: Partitioned) -> ReadableTopics:
     """What clients read of these topics of a namespace."""
     split = {topic.whole for topic in found if topic.partition >= 0}
-    chosen = ReadableTopics([], [])
+    readable = ReadableTopics([], [])
     for topic in found:
         own, all_of = of.size(topic), of.size(topic.whole)
         if own is None and topic in split:
-            chosen.doubtful.append(topic)
+            readable.doubtful.append(topic)
         elif not own and (topic.partition < 0 or not all_of or topic.partition < all_of):
-            chosen.read.append(topic)
-    return chosen
+            readable.read.append(topic)
+    return readable
 
 
 def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> list[PulsarTopic]:
@@ -74,12 +74,12 @@ def partitions(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) 
             raise _missing(client, paths, topic)
         return [topic]
     (there,) = _managed_ledgers(client, paths, [f"{topic.tenant}/{topic.namespace}"])
-    chosen = choice([one for one in there if topic in (one, one.whole)], of)
-    if chosen.doubtful:
+    readable = choice([candidate for candidate in there if topic in (candidate, candidate.whole)], of)
+    if readable.doubtful:
         raise undecided(paths, topic)
-    if not chosen.read and not of.size(topic):
+    if not readable.read and not of.size(topic):
         raise _missing(client, paths, topic)
-    return sorted(chosen.read, key=lambda one: one.partition)
+    return sorted(readable.read, key=lambda part: part.partition)
 
 
 def topics_in(
@@ -91,31 +91,31 @@ def topics_in(
     check_namespace(namespace)
     client.settle(paths.ledgers)
     (there,) = _managed_ledgers(client, paths, [namespace])
-    found = [topic for topic in there if not topic.system and wanted(topic)]
-    chosen = choice(found, of_namespaces(client, paths, [namespace])) if found else ReadableTopics([], [])
-    for topic in chosen.doubtful:
+    candidates = [topic for topic in there if not topic.system and wanted(topic)]
+    readable = choice(candidates, of_namespaces(client, paths, [namespace])) if candidates else ReadableTopics([], [])
+    for topic in readable.doubtful:
         raise undecided(paths, topic)
-    return sorted(chosen.read)
+    return sorted(readable.read)
 
 
 def topics(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Iterator[list[PulsarTopic]]:
     """The managed ledgers of each of these namespaces, by name. Raises `Retry`."""
-    for found in _managed_ledgers(client, paths, namespaces):
-        yield sorted(found)
+    for ledgers in _managed_ledgers(client, paths, namespaces):
+        yield sorted(ledgers)
 
 
 def of_namespaces(client: ZooKeeperClient, paths: PulsarPaths, namespaces: Sequence[str]) -> Partitioned:
     """The partitioned topics of these namespaces, TENANT/NAMESPACE. Raises `Retry`."""
-    names, known = list[tuple[str, bytes]](), _known(client, paths)
+    names, complete = list[tuple[str, bytes]](), _known(client, paths)
     try:
-        for at in range(0, len(namespaces) if known else 0, _TOGETHER):
+        for at in range(0, len(namespaces) if complete else 0, _TOGETHER):
             some = namespaces[at : at + _TOGETHER]
             lists, _ = client.listings([f"{paths.partitioned}/{name}/{_DOMAIN}" for name in some])
-            names += [(name, local) for name, found in zip(some, lists, strict=True) for local in found]
+            names += [(name, local) for name, listing in zip(some, lists, strict=True) for local in listing]
     except Forbidden:
-        known = False
+        complete = False
     nodes = _read(client, [f"{paths.partitioned}/{name}/{_DOMAIN}/{local.decode()}" for name, local in names])
-    return Partitioned({_topic(*name): _count(node) for name, node in zip(names, nodes, strict=True)}, known)
+    return Partitioned({_topic(*name): _count(node) for name, node in zip(names, nodes, strict=True)}, complete)
 
 
 def _of_topic(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> Partitioned:
@@ -139,10 +139,10 @@ def _count(node: Node) -> int | None:
     if node.error == GONE:
         return 0
     try:
-        found = json.loads(node.data)
+        content = json.loads(node.data)
     except ValueError:
         return None
-    count = found.get("partitions") if isinstance(found, dict) else None
+    count = content.get("partitions") if isinstance(content, dict) else None
     return count if isinstance(count, int) and not isinstance(count, bool) and count >= 0 else None
 
 
@@ -152,8 +152,8 @@ def _managed_ledgers(
     for at in range(0, len(namespaces), _TOGETHER):
         some = namespaces[at : at + _TOGETHER]
         lists, _ = client.listings([f"{paths.ledgers}/{name}/{_DOMAIN}" for name in some])
-        for name, found in zip(some, lists, strict=True):
-            yield [_topic(name, local) for local in found]
+        for name, listing in zip(some, lists, strict=True):
+            yield [_topic(name, local) for local in listing]
 
 
 def _topic(namespace: str, node: bytes) -> PulsarTopic:
@@ -163,17 +163,17 @@ def _topic(namespace: str, node: bytes) -> PulsarTopic:
 
 def _missing(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> Refused:
     (there,) = _managed_ledgers(client, paths, [f"{topic.tenant}/{topic.namespace}"])
-    alike = sorted(one for one in there if one.whole == topic)
-    found = f"no node {paths.node(topic.owner)}"
+    alike = sorted(partition for partition in there if partition.whole == topic)
+    problem = f"no node {paths.node(topic.owner)}"
     if not alike:
-        return Refused(f"topic {topic}", found, "check its name and deletion.root")
-    found = (
+        return Refused(f"topic {topic}", problem, "check its name and deletion.root")
+    problem = (
         f"{many(len(alike), 'topic')} such as {alike[0].local}, and nothing in {paths.partitioned} that makes them one"
     )
-    return Refused(f"topic {topic}", found, "name each of them, or create the partitioned topic again")
+    return Refused(f"topic {topic}", problem, "name each of them, or create the partitioned topic again")
 
 
 def undecided(paths: PulsarPaths, topic: PulsarTopic) -> Stop:
     """The error of a doubtful topic."""
-    found = f"partitions and a topic without partitions, and no readable node of it in {paths.partitioned}"
-    return Stop(f"{topic} with or without partitions", found, "grant the right to read it, or name each partition")
+    problem = f"partitions and a topic without partitions, and no readable node of it in {paths.partitioned}"
+    return Stop(f"{topic} with or without partitions", problem, "grant the right to read it, or name each partition")

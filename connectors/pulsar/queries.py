@@ -31,14 +31,14 @@ class Node(NamedTuple):
 
 def read(client: ZooKeeperClient, paths: Iterable[str], pace: Pace = PACE) -> Iterator[list[Node]]:
     """These nodes, in their order, one list per response. Raises `Retry`."""
-    wanted = list(paths)
+    node_paths = list(paths)
     at = 0
-    for part in client.multi_read("", [path[1:].encode() for path in wanted], pace):
+    for part in client.multi_read("", [path[1:].encode() for path in node_paths], pace):
         sizes = enumerate(part.size.tolist())
         yield [
-            Node(wanted[at + row], b"", None, size, part.zxid)
+            Node(node_paths[at + row], b"", None, size, part.zxid)
             if size < 0
-            else Node(wanted[at + row], part.data(row), part.stat(row), 0, part.zxid)
+            else Node(node_paths[at + row], part.data(row), part.stat(row), 0, part.zxid)
             for row, size in sizes
         ]
         at += len(part)
@@ -69,18 +69,18 @@ def owned(
 ) -> dict[str, list[Pointers]]:
     """All current nodes of these owners, from an up-to-date server. Each has its own node first, GONE
     if it does not exist. Raises `Retry`, and `Stop` for an invalid name."""
-    found: dict[str, list[Pointers]] = {owner: [] for owner in owners}
-    tops = {paths.node(owner): owner for owner in found}
+    by_owner: dict[str, list[Pointers]] = {owner: [] for owner in owners}
+    tops = {paths.node(owner): owner for owner in by_owner}
     client.settle(paths.ledgers)
     for nodes in walk(client, list(tops)):
         for node in nodes:
             pointers = _pointers(paths, node, seen_ms)
             own = tops.get(node.path)
-            if own is not None and not found[own]:
-                found[own].append(_own(pointers, own))
-            elif pointers.status and pointers.owner in found and pointers.owner != own:
-                found[pointers.owner].append(pointers)
-    return found
+            if own is not None and not by_owner[own]:
+                by_owner[own].append(_own(pointers, own))
+            elif pointers.status and pointers.owner in by_owner and pointers.owner != own:
+                by_owner[pointers.owner].append(pointers)
+    return by_owner
 
 
 def _own(pointers: Pointers, owner: str) -> Pointers:
@@ -95,8 +95,8 @@ def _pointers(paths: PulsarPaths, node: Node, seen_ms: int) -> Pointers:
     if node.stat:
         pointers = pointers_of(paths, node.path, node.data, node.stat, seen_ms)
         return pointers or gone(paths, node.path, node.zxid, seen_ms)
-    made = gone if node.error == GONE else forbidden
-    return made(paths, node.path, node.zxid, seen_ms)
+    build = gone if node.error == GONE else forbidden
+    return build(paths, node.path, node.zxid, seen_ms)
 
 
 def _together(above: Iterable[tuple[str, int]]) -> Iterator[list[str]]:

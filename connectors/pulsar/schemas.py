@@ -73,12 +73,12 @@ class StoredSchema(NamedTuple):
 def schema_places(data: bytes, where: str) -> list[SchemaPlace]:
     """All versions in a locator, by version. Raises `BadBytes`."""
     locator = schema_locator(data, where)
-    found = {
-        one.version: SchemaPlace(one.version, one.position.ledgerId, one.position.entryId)
-        for one in (*locator.index, locator.info)
-        if one.position.ledgerId >= 0
+    places = {
+        entry.version: SchemaPlace(entry.version, entry.position.ledgerId, entry.position.entryId)
+        for entry in (*locator.index, locator.info)
+        if entry.position.ledgerId >= 0
     }
-    return [found[version] for version in sorted(found)]
+    return [places[version] for version in sorted(places)]
 
 
 def schema_of(payload: bytes, version: int, where: str) -> StoredSchema:

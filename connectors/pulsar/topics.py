@@ -74,16 +74,16 @@ def _number(text: str) -> int:
     digits of any script in UTF-16, and the length of the number without leading zeros."""
     if not text.isdecimal() or len(text) > len(str(_INT32)) or max(text) > "\uffff":
         return -1
-    found = int(text)
-    return found if found <= _INT32 and len(str(found)) == len(text) else -1
+    number = int(text)
+    return number if number <= _INT32 and len(str(number)) == len(text) else -1
 
 
 def topic_of(name: str) -> PulsarTopic:
     """The topic with this name: persistent://TENANT/NAMESPACE/NAME, TENANT/NAMESPACE/NAME, or NAME in public/default.
     Raises `Stop`."""
-    found = _DOMAIN.match(name)
-    words = found["rest"].split("/") if found else []
-    domain = found["domain"] if found else None
+    match = _DOMAIN.match(name)
+    words = match["rest"].split("/") if match else []
+    domain = match["domain"] if match else None
     words = ["public", "default", *words] if len(words) == 1 and not domain else words
     valid = len(words) == 3 and all(map(_WORD.match, words[:2])) and words[2].strip()
     if not valid or domain not in (None, "persistent"):
@@ -127,14 +127,14 @@ def log_of(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> T
 
 
 def _existing(client: ZooKeeperClient, topic: PulsarTopic, node: str) -> bytes:
-    found = client.look(node)
-    if found is None:
+    content = client.look(node)
+    if content is None:
         raise Refused(f"topic {topic}", f"no node {node}", "it was deleted")
-    return found[0]
+    return content[0]
 
 
 def schemas_of(client: ZooKeeperClient, paths: PulsarPaths, topic: PulsarTopic) -> list[SchemaPlace]:
     """The versions of a topic's schema; none if it has no schema. Raises `Retry`, `BadBytes`."""
     node = paths.node(f"{SCHEMA}{topic.schema}")
-    found = client.look(node)
-    return [] if found is None else schema_places(found[0], node)
+    content = client.look(node)
+    return [] if content is None else schema_places(content[0], node)

@@ -147,7 +147,7 @@ def _configure(root: Path, cluster: "SandboxCluster") -> None:
         "racks": {"source": "script", "script": str(cluster.rack_script)},
         "placement": {"grace_s": 10},
         "data_dir": str((root / "trueup").absolute()),
-        **_rocketmq({name: each.address for name, each in cluster.rocketmq.items()}),
+        **_rocketmq({name: rocketmq.address for name, rocketmq in cluster.rocketmq.items()}),
     }
     path.write_text(yaml.safe_dump(settings, sort_keys=False))
 

@@ -76,8 +76,8 @@ class DemoApplication:
 
     def link(self, name: str) -> dict[str, Any]:
         """All details of a link."""
-        found: dict[str, Any] = self._api.get(f"links/{name}")
-        return found
+        details: dict[str, Any] = self._api.get(f"links/{name}")
+        return details
 
     def refill(self, link: str) -> list[dict[str, Any]]:
         """Refill of a link's target, if it can begin now."""
@@ -90,8 +90,8 @@ class DemoApplication:
             ended = f"exit code {self._process.returncode}, and last in its log: {self._last()}"
             raise Stop("Trueup to run", ended, f"run the demo again alone; {machine()}")
         try:
-            found: dict[str, Any] = self._api.get("status")
-            return found
+            status: dict[str, Any] = self._api.get("status")
+            return status
         except Retry:
             return None
 
@@ -152,14 +152,14 @@ class Trueup(DemoApplication):
     def story(self, ledger: int) -> str:
         """Findings and actions of a ledger, as text."""
         try:
-            found = self._api.get(f"ledgers/{ledger}")
+            details = self._api.get(f"ledgers/{ledger}")
         except TrueupError as error:
             return str(error)
-        mark, now_ms = found["mark"], time.time_ns() // 1_000_000
+        mark, now_ms = details["mark"], time.time_ns() // 1_000_000
         holder = mark and mark["locked_by"]
         marked = f"its mark is held by {holder}" if holder else "its mark exists" if mark else "it has no mark"
-        past = (f"{event['event']} {(now_ms - event['at_ms']) // 1000} s ago" for event in found["history"])
-        return f"{found['verdict']}, {marked}; {', '.join(past) or 'no actions'}"
+        past = (f"{event['event']} {(now_ms - event['at_ms']) // 1000} s ago" for event in details["history"])
+        return f"{details['verdict']}, {marked}; {', '.join(past) or 'no actions'}"
 
     def actions(self) -> list[dict[str, Any]]:
         """Executed actions, newest first."""

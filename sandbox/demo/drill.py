@@ -219,10 +219,10 @@ class Drill:
         self._cluster.kill("/rack1")
         self._say("second loss: rack 1 is killed (SIGKILL); every entry of every closed ledger is read")
         for ledger, entries in self._closed.items():
-            found = self._writer.verify(ledger, entries)
+            readback = self._writer.verify(ledger, entries)
             self.result.entries += entries
-            self.result.lost += len(found.lost)
-            self.result.damaged += len(found.corrupt)
+            self.result.lost += len(readback.lost)
+            self.result.damaged += len(readback.corrupt)
         self.result.closed, self.result.left_open = len(self._closed), len(self._idle)
         self.result.fenced = len(self._truth.not_open({handle.ledger for handle in self._idle}))
 

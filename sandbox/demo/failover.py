@@ -115,8 +115,8 @@ class Failover(MoveDemo):
         self.say("east is refilled; orders are written there again")
         self.watch(TRAFFIC_S / 2)
         self.orders.end()
-        wanted = self.orders.wanted
-        self.wait("both clusters to have every order again", lambda: self.have(wanted))
+        acknowledged = self.orders.wanted
+        self.wait("both clusters to have every order again", lambda: self.have(acknowledged))
         self.outcome.refill_s = time.monotonic() - begun
         self.say(f"both clusters have every order, {self.outcome.refill_s:.1f} s after the refill began")
 
@@ -126,8 +126,8 @@ class Failover(MoveDemo):
         return all(row["stage"] == "copying" for row in rows)
 
     def _copies(self, link: str) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = self.trueup.link(link)["copies"]
-        return found
+        copies: list[dict[str, Any]] = self.trueup.link(link)["copies"]
+        return copies
 
 
 def screen(result: FailoverResult) -> Table:

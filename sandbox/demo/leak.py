@@ -97,8 +97,8 @@ class Deleting(DemoApplication):
 
     def rows(self, what: str) -> list[Row]:
         """Rows as `trueup get` lists them."""
-        found: list[Row] = self._api.get(what, limit=10_000)
-        return found
+        rows: list[Row] = self._api.get(what, limit=10_000)
+        return rows
 
     def approve(self) -> None:
         """Approve objects that wait for approval."""
@@ -177,27 +177,27 @@ class LeakDemo:
 
     def _tiered(self) -> int:
         """Bytes in tiered storage; also counts its unreferenced objects."""
-        found = [o for page in self._store.objects() for o in page]
-        self.result.orphans = sum(o.key.startswith(ORPHAN) for o in found)
-        return sum(o.size for o in found)
+        objects = [o for page in self._store.objects() for o in page]
+        self.result.orphans = sum(o.key.startswith(ORPHAN) for o in objects)
+        return sum(o.size for o in objects)
 
     def _delete(self) -> None:
         with Deleting(self._settings(), self._root / "trueup", self._say) as trueup:
             self._say("starting Trueup in mode observe")
             begun = time.monotonic()
-            wanted = self._going | self._staying
-            wait_for("the unreferenced ledgers to be found", lambda: _are_found(trueup, wanted), self._say)
+            leaked = self._going | self._staying
+            wait_for("the unreferenced ledgers to be found", lambda: _are_found(trueup, leaked), self._say)
             self.result.first_s = time.monotonic() - begun
-            self._note(_rows(trueup), wanted)
+            self._note(_rows(trueup), leaked)
             self._say(f"mode enforce: each is deleted after {GRACE_S:.0f} s without reference and another check")
             self._say("unreferenced objects in tiered storage require approval; the demo approves them at once")
             trueup.set("deletion.mode", "enforce")
             self._follow(trueup, len(self._going))
 
-    def _note(self, rows: list[Row], wanted: set[int]) -> None:
+    def _note(self, rows: list[Row], leaked: set[int]) -> None:
         ledgers, sizes = Counter[tuple[str, str]](), Counter[tuple[str, str]]()
         for row in rows:
-            if row["ledger"] in wanted:
+            if row["ledger"] in leaked:
                 ledgers[row["rule"], row["owner"]] += 1
                 sizes[row["rule"], row["owner"]] += row["bytes"]
         self.result.found = {what: (count, sizes[what]) for what, count in ledgers.items()}
@@ -229,13 +229,13 @@ class LeakDemo:
         self._say("reading every message of every topic")
         result = self.result
         for name, numbers in self._readable.items():
-            found = self._messages.read(name)
-            result.read += len(found.numbers)
-            result.missing += len(set(numbers) - set(found.numbers)) + found.incorrect
+            received = self._messages.read(name)
+            result.read += len(received.numbers)
+            result.missing += len(set(numbers) - set(received.numbers)) + received.incorrect
         written = live.stop()
-        found = self._messages.read(topic(LIVE))
-        result.live, result.read = len(written), result.read + len(found.numbers)
-        result.missing += len(found.missing(written)) + found.incorrect
+        received = self._messages.read(topic(LIVE))
+        result.live, result.read = len(written), result.read + len(received.numbers)
+        result.missing += len(received.missing(written)) + received.incorrect
         self._look_at_ledgers()
 
     def _look_at_ledgers(self) -> None:
@@ -284,10 +284,10 @@ def _drop(pulsar: SandboxPulsar, name: str) -> list[int]:
     return (forgetting.drop_offloaded if name == topic(OFFLOADED) else forgetting.truncate)(pulsar, name)
 
 
-def _are_found(trueup: Deleting, wanted: set[int]) -> bool:
+def _are_found(trueup: Deleting, leaked: set[int]) -> bool:
     """Whether these ledgers and objects are reported."""
     rows = _rows(trueup)
-    return wanted <= {row["ledger"] for row in rows} and any(row["rule"] in ORPHANS for row in rows)
+    return leaked <= {row["ledger"] for row in rows} and any(row["rule"] in ORPHANS for row in rows)
 
 
 def _rows(trueup: Deleting) -> list[Row]:
@@ -310,13 +310,13 @@ def instance(zookeeper: str) -> str:
 
 def screens(result: LeakResult) -> list[Table]:
     """Tables of findings and results."""
-    found = Table(title="Unreferenced ledgers", title_justify="left", box=None, pad_edge=False)
+    findings = Table(title="Unreferenced ledgers", title_justify="left", box=None, pad_edge=False)
     for name in ("RULE", "OWNER"):
-        found.add_column(name)
+        findings.add_column(name)
     for name in ("LEDGERS", "BYTES"):
-        found.add_column(name, justify="right")
+        findings.add_column(name, justify="right")
     for (rule, owner), (count, length) in sorted(result.found.items()):
-        found.add_row(short(rule), owner or "not known", str(count), size(length))
+        findings.add_row(short(rule), owner or "not known", str(count), size(length))
     done = Table(title="Result", title_justify="left", box=None, pad_edge=False)
     done.add_column("")
     done.add_column("", justify="right")
@@ -336,4 +336,4 @@ def screens(result: LeakResult) -> list[Table]:
     ]
     for title, cell in rows:
         done.add_row(title, cell)
-    return [found, done]
+    return [findings, done]

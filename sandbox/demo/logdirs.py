@@ -150,7 +150,7 @@ class LogDirsDemo:
             "spark": {"memory": "768m"},
         }
 
-    def _fill(self, topic: str, partitions: int, each: int) -> None:
+    def _fill(self, topic: str, partitions: int, length: int) -> None:
         """Create a topic and write to it."""
         client: dict[str, str | int | float | bool] = {"bootstrap.servers": self._broker.bootstrap, "log_level": 3}
         create(self._broker.bootstrap, NewTopic(topic, partitions, 1), self._say)
@@ -162,7 +162,7 @@ class LogDirsDemo:
         def left() -> str:
             return f"{many(len(producer), 'record')} left"
 
-        for number in range(each // RECORD * partitions):
+        for number in range(length // RECORD * partitions):
             while True:
                 try:
                     producer.produce(topic, self._noise, partition=number % partitions)
@@ -170,8 +170,8 @@ class LogDirsDemo:
                 except BufferError:
                     wait_for(what, lambda: producer.poll(1.0), self._say, left)
         wait_for(what, lambda: not producer.flush(1.0), self._say, left)
-        self.result.written += each // RECORD * partitions * RECORD
-        self._say(f"topic {topic}: {many(partitions, 'partition')} of {each >> 20} MiB written")
+        self.result.written += length // RECORD * partitions * RECORD
+        self._say(f"topic {topic}: {many(partitions, 'partition')} of {length >> 20} MiB written")
 
     def _level(self, trueup: WatchedApplication) -> bool:
         """Whether nothing remains to do; prints the progress."""
@@ -188,10 +188,10 @@ class LogDirsDemo:
     _printed_s = 0.0
 
     def _seen(self) -> Seen:
-        found = self._disks.look()[0]
-        if found.broker is None:
-            raise Stop("the broker to describe its log directories", found.error, f"see {self._broker.log}")
-        return found.broker
+        observation = self._disks.look()[0]
+        if observation.broker is None:
+            raise Stop("the broker to describe its log directories", observation.error, f"see {self._broker.log}")
+        return observation.broker
 
     def _homes(self, topic: str) -> list[str]:
         """The disk of each partition."""

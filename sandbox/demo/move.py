@@ -139,12 +139,12 @@ class MoveDemo:
         self.say(f"{here.name} is back; links copy the missing orders in both directions")
         self.watch(TRAFFIC_S / 2)
         self.orders.end()
-        wanted = self.orders.wanted
-        self.wait("every cluster to have every order", lambda: self.have(wanted))
+        acknowledged = self.orders.wanted
+        self.wait("every cluster to have every order", lambda: self.have(acknowledged))
         self.result.level_s = time.monotonic() - back
         self.say(f"every cluster has every order, {self.result.level_s:.1f} s after {here.name} was started")
         try:
-            self.wait("the group to have read every order", lambda: wanted <= self.billing.read.keys())
+            self.wait("the group to have read every order", lambda: acknowledged <= self.billing.read.keys())
         except Retry as error:  # what it did not read is counted
             self.result.wrong.append(str(error))
 
@@ -165,10 +165,10 @@ class MoveDemo:
         later = [site.ends() for site in self.sites]
         self._look()
         result, orders = self.result, self.orders
-        wanted = orders.wanted
+        acknowledged = orders.wanted
         result.moving += sum(map(sum, later)) - sum(map(sum, first))
-        result.acknowledged, result.unanswered = len(wanted), orders.sent - len(wanted)
-        result.lost += sum(len(wanted - keys(log)) for log in logs)
+        result.acknowledged, result.unanswered = len(acknowledged), orders.sent - len(acknowledged)
+        result.lost += sum(len(acknowledged - keys(log)) for log in logs)
         named = {site.name: log for site, log in zip(self.sites, logs, strict=True)}
         doubled, result.redelivered = duplicates(named, orders.ordered)
         result.duplicates += doubled
@@ -206,8 +206,8 @@ class MoveDemo:
     def _moves(self) -> str:
         """What shows that the move goes on."""
         copied = sum(row["copied"] for row in self._links.values())
-        read, wanted = len(self.billing.read), self.orders.count
-        return f"{many(copied, 'order')} copied, {read:,} of {wanted:,} acknowledged orders read"
+        read, acknowledged = len(self.billing.read), self.orders.count
+        return f"{many(copied, 'order')} copied, {read:,} of {acknowledged:,} acknowledged orders read"
 
     def _look(self) -> None:
         status = self.trueup.status()
@@ -236,8 +236,8 @@ def duplicates(logs: Mapping[str, Log], ordered: Callable[[str], bool]) -> tuple
     """
     counts = {name: Counter(key for part in log.values() for key in part) for name, log in logs.items()}
     doubled = redelivered = 0
-    for name, found in counts.items():
-        for key, count in found.items():
+    for name, orders in counts.items():
+        for key, count in orders.items():
             origin = key.partition("-")[0]
             if name == origin and not ordered(key):
                 redelivered += count - 1

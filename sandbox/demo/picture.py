@@ -64,7 +64,7 @@ def _bar(d: Directory) -> str:
 
 
 def _drawn(d: Directory, y: int, scale: float) -> list[str]:
-    colour = next(found for least, found in COLOURS if _share(d) >= least)
+    colour = next(shade for least, shade in COLOURS if _share(d) >= least)
     box = f'y="{y - 14}" height="18"'
     return [
         f'<text x="10" y="{y}">{escape(name(d))}</text>',

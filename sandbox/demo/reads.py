@@ -119,7 +119,7 @@ def _fall_back(pulsar: SandboxPulsar, trueup: Prioritized, root: Path, say: Say)
     """The consumer stalls, goes on after an approval, and the priority returns after another one."""
     lost = listed(pulsar, TOPIC)[1]
     store = ObjectStore(BucketLocation(BUCKET, REGION, pulsar.objects.endpoint, *CREDENTIALS))
-    keys = [one.key for page in store.objects() for one in page if f"-ledger-{lost}" in one.key]
+    keys = [stored.key for page in store.objects() for stored in page if f"-ledger-{lost}" in stored.key]
     for key in keys:
         pulsar.objects.copy(BUCKET, key, f"kept-{key}")
     store.delete(keys)

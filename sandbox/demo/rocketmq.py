@@ -128,9 +128,9 @@ class RocketMqMove(MoveDemo):
         altered = [key for site in self._all for key in site.altered()]
         self.outcome.altered = len(altered)
         self.outcome.wrong += [f"other content: {', '.join(altered[:SOME])}"] if altered else []
-        found = [order_of(key, self._begun_ms).kinds for key in self.orders.wanted]
+        order_kinds = [order_of(key, self._begun_ms).kinds for key in self.orders.wanted]
         kinds = (DELAYED, TRANSACTIONAL, COMPRESSED)
-        self.outcome.kinds = {kind: sum(kind in kinds for kinds in found) for kind in kinds}
+        self.outcome.kinds = {kind: sum(kind in kinds for kinds in order_kinds) for kind in kinds}
         return logs
 
 
@@ -143,7 +143,7 @@ def fifo_disorder(log: Log, begun_ms: int) -> int:
             if group := order_of(key, begun_ms).fifo:
                 groups[group].append(key)
                 queues[group].add(queue)
-    return sum(map(disorder, groups.values())) + sum(len(found) - 1 for found in queues.values())
+    return sum(map(disorder, groups.values())) + sum(len(group_queues) - 1 for group_queues in queues.values())
 
 
 def screen(result: RocketMqResult) -> Table:

@@ -67,10 +67,10 @@ def order_of(key: str, begun_ms: int) -> ShopOrder:
     kinds -= {TRANSACTIONAL} if DELAYED in kinds else set()
     body = f"order {key} ".encode() * 10 + bytes(range(256))
     raw, sys = closed(body, _KINDS[at // 4 % len(_KINDS)]) if COMPRESSED in kinds else (body, 0)
-    made = {"KEYS": key, "TAGS": _TAGS[at % len(_TAGS)], "UNIQ_KEY": f"{key}-unique", "note": f"ü€𝄞 a=b;c {number}"}
+    texts = {"KEYS": key, "TAGS": _TAGS[at % len(_TAGS)], "UNIQ_KEY": f"{key}-unique", "note": f"ü€𝄞 a=b;c {number}"}
     if DELAYED not in kinds:
-        made["__SHARDINGKEY"] = f"customer-{queue}-{at % _CUSTOMERS}"
-    return ShopOrder(body, raw, sys, begun_ms + number, made, frozenset(kinds))
+        texts["__SHARDINGKEY"] = f"customer-{queue}-{at % _CUSTOMERS}"
+    return ShopOrder(body, raw, sys, begun_ms + number, texts, frozenset(kinds))
 
 
 def same_message(key: str, begun_ms: int, raw: bytes, sys: int, born_ms: int, found: dict[str, str]) -> bool:
@@ -86,11 +86,11 @@ def same_record(key: str, begun_ms: int, value: bytes, born_ms: int, headers: li
     """Whether a record of Kafka is the order that was written to RocketMQ: properties are headers, and the body is not
     compressed."""
     order = order_of(key, begun_ms)
-    kept = [(name, found.decode()) for name, found in headers if name not in _OURS]
-    native = b"".join(found for name, found in headers if name == names.NATIVE)
-    wanted = sorted((name, text) for name, text in order.properties.items() if name != "KEYS")
+    kept = [(name, content.decode()) for name, content in headers if name not in _OURS]
+    native = b"".join(content for name, content in headers if name == names.NATIVE)
+    expected = sorted((name, text) for name, text in order.properties.items() if name != "KEYS")
     same = properties.encoded(order.committed) in native if order.committed else not native
-    return same and (value, born_ms, sorted(kept)) == (order.body, order.born_ms, wanted)
+    return same and (value, born_ms, sorted(kept)) == (order.body, order.born_ms, expected)
 
 
 class RocketMqSite:
@@ -140,9 +140,9 @@ class RocketMqSite:
 
     def _read(self) -> dict[int, list[tuple[str, bool]]]:
         """The key of each message, and whether it is what was written."""
-        found: dict[int, list[tuple[str, bool]]] = {}
+        parts: dict[int, list[tuple[str, bool]]] = {}
         for log, end in zip(self._logs(), self.ends(), strict=True):
-            part, at = found.setdefault(log.number, []), 0
+            part, at = parts.setdefault(log.number, []), 0
             while at < end:
                 pulled = messages.pulled(self._client.ask(log.place, messages.pull(log, at, _PULL)))
                 at, stored = max(at + 1, pulled.next), pulled.messages
@@ -152,7 +152,7 @@ class RocketMqSite:
                     texts = properties.decoded(more)
                     key = texts["KEYS"]
                     part.append((key, same_message(key, self._begun_ms, bytes(raw), sys, born, texts)))
-        return found
+        return parts
 
 
 class LakeSite(KafkaSite):
@@ -165,10 +165,12 @@ class LakeSite(KafkaSite):
     def altered(self) -> list[str]:
         """Records that are not what was written."""
         return [
-            each.key().decode()
+            record.key().decode()
             for part in self.records().values()
-            for each in part
-            if not same_record(each.key().decode(), self._begun_ms, each.value(), each.timestamp()[1], each.headers())
+            for record in part
+            if not same_record(
+                record.key().decode(), self._begun_ms, record.value(), record.timestamp()[1], record.headers()
+            )
         ]
 
 

@@ -268,14 +268,14 @@ class KafkaSite:
     def records(self) -> dict[int, list[Any]]:
         """All records of each partition."""
         consumer = _reader(self.address)
-        found: dict[int, list[Any]] = {number: [] for number in range(PARTITIONS)}
+        records: dict[int, list[Any]] = {number: [] for number in range(PARTITIONS)}
         ended: set[int] = set()
 
         def all_read() -> bool:
             messages: list[Any] = consumer.consume(TOGETHER, 0.5)
             for message in messages:
                 if message.error() is None:
-                    found[message.partition()].append(message)
+                    records[message.partition()].append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
             return len(ended) == PARTITIONS
@@ -283,10 +283,10 @@ class KafkaSite:
         try:
             consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
             what = f"all of {TOPIC} at {self.name} to be read"
-            wait_for(what, all_read, self._say, lambda: many(sum(map(len, found.values())), "record"))
+            wait_for(what, all_read, self._say, lambda: many(sum(map(len, records.values())), "record"))
         finally:
             consumer.close()
-        return found
+        return records
 
     def ends(self) -> list[int]:
         """End offset of each partition."""
@@ -298,13 +298,13 @@ class KafkaSite:
 
     def _ask(self, what: str, ask: Callable[[Any, TopicPartition], int]) -> list[int]:
         """The answer for each partition, as soon as the cluster responds."""
-        found, problem = list[int](), ""
+        answers, problem = list[int](), ""
 
         def answered() -> bool:
             nonlocal problem
             consumer = _reader(self.address)
             try:
-                found[:] = [ask(consumer, TopicPartition(TOPIC, number)) for number in range(PARTITIONS)]
+                answers[:] = [ask(consumer, TopicPartition(TOPIC, number)) for number in range(PARTITIONS)]
             except KafkaException as error:
                 problem = str(error)
                 return False
@@ -313,7 +313,7 @@ class KafkaSite:
             return True
 
         wait_for(f"{self.name} to tell {what}", answered, self._say, lambda: problem)
-        return found
+        return answers
 
 
 def create(bootstrap: str, topic: NewTopic, say: Say) -> None:
@@ -331,12 +331,12 @@ def keys(log: Log) -> set[str]:
 
 def disorder(part: Sequence[str]) -> int:
     """Positions where the orders of one cluster are not in the order of their production."""
-    found, last = 0, dict[str, int]()
+    count, last = 0, dict[str, int]()
     for key in part:
         cluster, _, number = key.partition("-")
-        found += int(number) < last.get(cluster, -1)
+        count += int(number) < last.get(cluster, -1)
         last[cluster] = int(number)
-    return found
+    return count
 
 
 def skipped(log: Log, first: dict[int, str], read: set[str]) -> int:

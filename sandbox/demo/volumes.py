@@ -85,9 +85,9 @@ class OnVolumes(Kafka):
 
     def jvm(self, name: str, root: Path, main: Sequence[object], flags: Sequence[str]) -> Process:
         """A Java process in which the volumes are mounted."""
-        made = super().jvm(name, root, main, flags)
-        made.within(self.volumes.enter)
-        return made
+        process = super().jvm(name, root, main, flags)
+        process.within(self.volumes.enter)
+        return process
 
 
 class DemoBroker(OnVolumes):

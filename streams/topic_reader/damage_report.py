@@ -21,15 +21,15 @@ def send(target: Callable[[], ApiTarget], report: ReadReport) -> str:
         {
             "ledger": ledger,
             "bookie": bookie,
-            "first": one.entry,
+            "first": damage.entry,
             "last": report.damaged_last[ledger, bookie],
-            "found": "missing" if one.missing else "digest",
+            "found": "missing" if damage.missing else "digest",
         }
-        for (ledger, bookie), one in report.damages.items()
+        for (ledger, bookie), damage in report.damages.items()
     ]
     try:
-        if (chosen := target()).url:
-            api = Api(chosen, ANSWER_S)
+        if (api_target := target()).url:
+            api = Api(api_target, ANSWER_S)
             for at in range(0, min(len(replicas), MOST), MOST_AT_ONCE):
                 api.post("replica-reports", {"replicas": replicas[at : at + MOST_AT_ONCE]})
     except TrueupError as error:

@@ -54,7 +54,7 @@ def read(
     at, failed = part.first, dict[Tier, TrueupError]()
     tiers = order(priority, part.info)
     while len(failed) < len(tiers):
-        tier = next(one for one in tiers if one not in failed)
+        tier = next(candidate for candidate in tiers if candidate not in failed)
         try:
             for entry, payload in sources[tier].read(part.info, at, part.last):
                 yield ServedEntry(entry, decode(entry, payload), tier)

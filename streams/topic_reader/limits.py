@@ -23,8 +23,8 @@ def limit_of(text: str, none: str) -> tuple[EntryPosition | None, int | None]:
     except Stop:
         pass
     try:
-        found = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(text)
     except ValueError:
         expected = f"{none}, a message id LEDGER:ENTRY or a time such as 2026-01-31T12:00:00Z"
         raise Stop(expected, repr(text[:100]), "correct it") from None
-    return None, int((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1_000)
+    return None, int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1_000)

@@ -57,22 +57,22 @@ class JoinedChunks:
     def _earlier(self, uuid: str) -> list[Message]:
         """The chunks of a message before the start, in order, from its last first chunk on. A loss or a transaction
         before the start is none of the read: it ends the search."""
-        found, missing, trimmed = list[Message](), Counter(self._losses.missing), [*self._losses.trimmed]
+        chunks, missing, trimmed = list[Message](), Counter(self._losses.missing), [*self._losses.trimmed]
         with suppress(Stop):
             for part in _backwards(self._ledgers, self._start):
                 messages = (message for served in self._entries(part) for message in served.content)
-                some = [one for one in messages if one.chunk and one.chunk.uuid == uuid]
-                found = some + found
-                if any(one.chunk is not None and one.chunk.id == 0 for one in some):
+                some = [message for message in messages if message.chunk and message.chunk.uuid == uuid]
+                chunks = some + chunks
+                if any(message.chunk is not None and message.chunk.id == 0 for message in some):
                     break
         self._losses.missing, self._losses.trimmed = missing, trimmed
-        return found
+        return chunks
 
 
 def _backwards(ledgers: Sequence[LedgerInfo], start: EntryPosition) -> Iterator[LedgerRange]:
     """Parts before a position, the last one first, of increasing size, `LOOK_BACK` entries together."""
     size, left, end = _FIRST_LOOK, LOOK_BACK, start.entry
-    for info in sorted(ledgers, key=lambda one: -one.ledger):
+    for info in sorted(ledgers, key=lambda ledger: -ledger.ledger):
         if info.ledger > start.ledger:
             continue
         if info.ledger < start.ledger:

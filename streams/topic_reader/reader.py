@@ -121,10 +121,10 @@ class TopicReader:
         `Refused` if the topic does not exist, `LostEntries`, `Retry`, `BadBytes`, and `Stop` for transactions, for
         entries whose only tiers refuse access, and for ledgers that are trimmed meanwhile, unless these are skipped."""
         ledgers = self.ledgers(topic)
-        chosen = parts(since(ledgers, wanted.from_ms), wanted.first, wanted.last)
-        start = EntryPosition(chosen[0].info.ledger, chosen[0].first) if chosen else EntryPosition(0, 0)
+        ranges = parts(since(ledgers, wanted.from_ms), wanted.first, wanted.last)
+        start = EntryPosition(ranges[0].info.ledger, ranges[0].first) if ranges else EntryPosition(0, 0)
         chunks = JoinedChunks(Chunks(str(topic)), start, ledgers, partial(self.entries, topic), self.report)
-        for part in chosen:
+        for part in ranges:
             for served in self.entries(topic, part):
                 for message in served.content:
                     whole = chunks.add(message)
@@ -169,19 +169,19 @@ class TopicReader:
         sources, at, ledger = self._sources(self.owner(topic).owner), part.first, part.info.ledger
         while part.last is None or at <= part.last:
             try:
-                chosen = part._replace(first=at)
-                for served in fallback.read(chosen, self._options.priority, sources, decode, self.report.fell_back):
+                rest = part._replace(first=at)
+                for served in fallback.read(rest, self._options.priority, sources, decode, self.report.fell_back):
                     self.report.entries[served.tier] += 1
                     yield served
                     at = served.entry + 1
                 return
             except TrueupError as error:
-                known = {info.ledger: info for info in self.ledgers(topic)}
-                if ledger not in known:
+                infos = {info.ledger: info for info in self.ledgers(topic)}
+                if ledger not in infos:
                     self.report.trimmed.append(ledger)
                     return
-                if known[ledger].complete and not part.info.complete:
-                    part = part._replace(info=known[ledger])  # it was offloaded during the read
+                if infos[ledger].complete and not part.info.complete:
+                    part = part._replace(info=infos[ledger])  # it was offloaded during the read
                 else:
                     at += self._skipped(part, at, error)
 
@@ -194,12 +194,12 @@ class TopicReader:
         self.report.missing[ledger] += count
         return count
 
-    def _of_users(self, found: list[Message]) -> list[Message]:
+    def _of_users(self, messages: list[Message]) -> list[Message]:
         # All messages of an entry have the marker and the transaction of the entry.
-        if not found or (found[0].marker is None and found[0].txn is None):
-            return found
-        users = [message for message in found if message.marker is None]
-        self.report.markers += len(found) - len(users)
+        if not messages or (messages[0].marker is None and messages[0].txn is None):
+            return messages
+        users = [message for message in messages if message.marker is None]
+        self.report.markers += len(messages) - len(users)
         if not self._options.transactions and any(message.txn for message in users):
             raise Stop(
                 f"messages without transactions in entry {users[0].entry} of ledger {users[0].ledger}",

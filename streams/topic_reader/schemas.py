@@ -21,8 +21,8 @@ class SchemaHistory:
         """The schema in force; None: the topic has none, or it was deleted. Raises as `version` does."""
         if not self._places:
             return None
-        found = self.version(max(self._places))
-        return None if found.deleted else found
+        schema = self.version(max(self._places))
+        return None if schema.deleted else schema
 
     def version(self, number: int) -> StoredSchema:
         """One version. Raises `Stop` if there is no such version, `Retry`, `BadBytes`."""

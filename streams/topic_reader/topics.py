@@ -51,10 +51,10 @@ class TopicCatalog:
     def matching(self, namespace: str, pattern: str) -> list[PulsarTopic]:
         """The topics of a namespace, and partitions of topics, whose names without the number of the partition match
         ``pattern``. Topics of Pulsar itself are left out. Raises `Stop` for more than `MOST` topics, `Retry`."""
-        found = topics_in(self._client, self._paths, namespace, lambda topic: matches([pattern], topic.whole.local))
-        if len(found) > MOST:
-            raise Stop(f"at most {MOST} topics and partitions", f"{len(found)}", "use a narrower pattern")
-        return found
+        topics = topics_in(self._client, self._paths, namespace, lambda topic: matches([pattern], topic.whole.local))
+        if len(topics) > MOST:
+            raise Stop(f"at most {MOST} topics and partitions", f"{len(topics)}", "use a narrower pattern")
+        return topics
 
     def ledgers(self, topic: PulsarTopic) -> list[LedgerInfo]:
         """The ledgers of one topic or partition, by id; see `TopicReader.ledgers`."""

@@ -59,21 +59,21 @@ class PulsarAdmin(Closing):
     def brokers(self) -> BrokerAnswers:
         """Version, priority and delay of deletions of the broker at each declared address. Raises `Retry` if none
         responds, and `Stop`."""
-        found = self.answers()
-        if not found.brokers:
-            problems = "; ".join(map(str, found.problems))
+        answers = self.answers()
+        if not answers.brokers:
+            problems = "; ".join(map(str, answers.problems))
             raise Retry("a response of a broker of read_priority.admin", problems, "check that a broker runs")
-        return found
+        return answers
 
     def answers(self) -> BrokerAnswers:
         """Like `brokers`, also if none responds. Raises `Stop`."""
-        found, problems = list[BrokerFacts](), list[Retry]()
+        brokers, problems = list[BrokerFacts](), list[Retry]()
         for address in sorted(self._http.addresses):
             try:
-                found.append(self._broker(address))
+                brokers.append(self._broker(address))
             except Retry as error:
                 problems.append(error)
-        return BrokerAnswers(tuple(found), tuple(problems))
+        return BrokerAnswers(tuple(brokers), tuple(problems))
 
     def _broker(self, address: str) -> BrokerFacts:
         version = parsed_version(str(self._http.get("brokers/version", address)))

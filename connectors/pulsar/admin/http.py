@@ -125,11 +125,11 @@ class AdminHttp(Closing):
         for address in self.addresses:
             try:
                 answer = self._asked("GET", f"{address}{BASE}brokers", None, "GET brokers")
-                found = _json("GET brokers", answer) if answer.status == 200 else None
+                brokers = _json("GET brokers", answer) if answer.status == 200 else None
             except TrueupError:
                 continue
-            if isinstance(found, list):
-                return frozenset(str(broker).rpartition(":")[0].strip("[]") for broker in found)
+            if isinstance(brokers, list):
+                return frozenset(str(broker).rpartition(":")[0].strip("[]") for broker in brokers)
         return frozenset()
 
     def _asked(self, method: str, url: str, body: object, what: str) -> AdminResponse:
@@ -143,22 +143,22 @@ class AdminHttp(Closing):
             answer = self._pool.request(
                 method, url, body=content, headers=headers, redirect=False, preload_content=False
             )
-            found = answer.read(LONGEST_BODY + 1, decode_content=False)
-            answer.release_conn() if len(found) <= LONGEST_BODY else answer.close()
+            payload = answer.read(LONGEST_BODY + 1, decode_content=False)
+            answer.release_conn() if len(payload) <= LONGEST_BODY else answer.close()
         except HTTPError as error:
             if problem := _untrusted(error):
                 todo = "set read_priority.ca to the PEM file of its authority"
                 raise Untrusted(f"a trusted certificate of {_origin(url)}", problem, todo) from None
             kind = Retry if isinstance(error, _NOT_SENT) else lost
             raise kind(where, f"no response ({type(error).__name__})", "check that the broker is reachable") from None
-        if len(found) > LONGEST_BODY:
+        if len(payload) > LONGEST_BODY:
             raise Stop(
                 where, f"a response of more than {LONGEST_BODY} bytes", "check the address in read_priority.admin"
             )
         if answer.status >= 500 or answer.status in _BUSY:
             kind = Retry if answer.status in _BUSY else lost
             raise kind(where, f"HTTP {answer.status}", "the request is retried later")
-        return AdminResponse(answer.status, found, answer.headers.get("Location", ""))
+        return AdminResponse(answer.status, payload, answer.headers.get("Location", ""))
 
 
 def _untrusted(error: BaseException) -> str:
@@ -175,8 +175,8 @@ _ADVERTISED = "declare the broker in read_priority.admin, or correct its adverti
 
 
 def _origin(url: str) -> str:
-    found = parse_url(url)
-    return f"{found.scheme}://{found.host}:{found.port or (443 if found.scheme == 'https' else 80)}"
+    address = parse_url(url)
+    return f"{address.scheme}://{address.host}:{address.port or (443 if address.scheme == 'https' else 80)}"
 
 
 def _json(what: str, answer: AdminResponse) -> Any:
@@ -207,8 +207,8 @@ def _refused(what: str, answer: AdminResponse, secrets: Iterable[str]) -> Trueup
 def _reason(body: bytes, secrets: Iterable[str]) -> str:
     """The reason in an error response, without these texts."""
     try:
-        found = json.loads(body)
-        text = str(found.get("reason", "")) if isinstance(found, Mapping) else ""
+        response = json.loads(body)
+        text = str(response.get("reason", "")) if isinstance(response, Mapping) else ""
     except (ValueError, RecursionError):
         text = ""
     for secret in secrets:

@@ -48,8 +48,8 @@ class OffloadPolicy:
 
     def secrets(self) -> list[str]:
         """Texts that no error, log line or response may repeat."""
-        found = [value for name, value in (self._raw or {}).items() if _SECRET.search(name)]
-        return [text for value in found for text in _texts(value)]
+        values = [value for name, value in (self._raw or {}).items() if _SECRET.search(name)]
+        return [text for value in values for text in _texts(value)]
 
     def with_priority(self, priority: ReadPriority | None) -> "OffloadPolicy":
         """The same policy with this priority, None: without one."""
@@ -57,8 +57,8 @@ class OffloadPolicy:
 
     def without_secrets(self) -> "OffloadPolicy":
         """The fields that have a value and are no credentials. A level that has none of these inherits them."""
-        found = {n: v for n, v in (self._raw or {}).items() if v is not None and not (v and _SECRET.search(n))}
-        return OffloadPolicy(found)
+        fields = {n: v for n, v in (self._raw or {}).items() if v is not None and not (v and _SECRET.search(n))}
+        return OffloadPolicy(fields)
 
     def keeps(self, other: "OffloadPolicy") -> bool:
         """Whether all fields of another policy but the priority have the same value here."""
@@ -90,8 +90,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         value = list(value.values())
     if isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for part in value:
+            yield from _texts(part)
     elif isinstance(value, str):
         yield value
 
@@ -99,10 +99,10 @@ def _texts(value: Any) -> Iterator[str]:
 def _priority(value: Any) -> ReadPriority | None:
     if value is None:
         return None
-    found = NAMES.get(value) if isinstance(value, str) else None
-    if found is None:
+    priority = NAMES.get(value) if isinstance(value, str) else None
+    if priority is None:
         raise Stop(f"{FIELD} {' or '.join(NAMES)}", "another value", "check the version of the broker")
-    return found
+    return priority
 
 
 def _lag(value: Any) -> int | None:

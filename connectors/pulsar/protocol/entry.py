@@ -106,7 +106,7 @@ def _end(data: memoryview | bytes, at: int, where: str) -> int:
 def _checked(data: memoryview, at: int, where: str) -> int:
     """Verify the checksum at this offset, and return the offset after it."""
     expected, start = _number(data, at, where), at + _NUMBER.size
-    found = crc32c(data[start:])
-    if found != expected:
-        raise BadBytes(where, at, f"the checksum of the entry, {found:#010x}", f"{expected:#010x}", ADVICE)
+    checksum = crc32c(data[start:])
+    if checksum != expected:
+        raise BadBytes(where, at, f"the checksum of the entry, {checksum:#010x}", f"{expected:#010x}", ADVICE)
     return start

@@ -39,13 +39,13 @@ class Fields(NamedTuple):
 def fields_of(data: Array, starts: Array, ends: Array, known: Mapping[int, str]) -> Fields:
     """The fields of the messages in these ranges of ``data`` (uint8). ``known``: the kind of each field by its number:
     ``number``, ``bytes``, or ``inner`` for at most one repeated message. Raises `UnusualError`."""
-    found, rows, at = _Found(len(starts)), np.arange(len(starts)), starts
+    columns, rows, at = _Found(len(starts)), np.arange(len(starts)), starts
     for _ in range(_STEPS):
         open_ = at < ends
         if not open_.all():
             rows, at, ends = rows[open_], at[open_], ends[open_]
         if not len(rows):
-            return found.fields()
+            return columns.fields()
         tags, after = data[at].astype(np.int64), at + 1
         if (tags >= 128).any():
             long = tags >= 128
@@ -54,12 +54,12 @@ def fields_of(data: Array, starts: Array, ends: Array, known: Mapping[int, str])
         values, after = varints(data, after)
         same = int(tags[0])
         if (tags == same).all():
-            at = found.add(same, known, rows, values, after, ends)
+            at = columns.add(same, known, rows, values, after, ends)
             continue
         at = np.empty_like(after)
         for tag in np.unique(tags).tolist():  # an unknown one is refused
             some = tags == tag
-            at[some] = found.add(tag, known, rows[some], values[some], after[some], ends[some])
+            at[some] = columns.add(tag, known, rows[some], values[some], after[some], ends[some])
     raise UnusualError
 
 
@@ -120,6 +120,6 @@ class _Found:
         if not self._inner:
             nothing = np.zeros(0, np.int64)
             return Fields(self._numbers, self._spans, self._there, (nothing, nothing, nothing))
-        rows, starts, ends = (np.concatenate(each) for each in zip(*self._inner, strict=True))
+        rows, starts, ends = (np.concatenate(arrays) for arrays in zip(*self._inner, strict=True))
         order = np.argsort(rows, kind="stable")
         return Fields(self._numbers, self._spans, self._there, (rows[order], starts[order], ends[order]))

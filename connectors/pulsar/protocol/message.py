@@ -138,26 +138,26 @@ def _batch(payload: bytes, whole: Message, metadata: Any, where: str) -> list[Me
     ledger, entry, _, size, _, _, _, _, publish, event, deliver, producer, sequence, schema, origin = whole[:15]
     last, broker_ms, txn, marker = whole.index, whole.broker_ms, whole.txn, whole.marker
     no_value, no_key, first = metadata.null_value, metadata.null_partition_key, last - size + 1
-    one, found = fields.SingleMessageMetadata(), list[Message]()
-    has, add, new = one.HasField, found.append, tuple.__new__
-    for at, (start, end) in enumerate(_parts(payload, size, one, where)):
-        if one.compacted_out:
+    single, messages = fields.SingleMessageMetadata(), list[Message]()
+    has, add, new = single.HasField, messages.append, tuple.__new__
+    for at, (start, end) in enumerate(_parts(payload, size, single, where)):
+        if single.compacted_out:
             continue
-        null, pairs = one.null_value or (no_value and not has("null_value")), one.properties
+        null, pairs = single.null_value or (no_value and not has("null_value")), single.properties
         row = (
             ledger,
             entry,
             at,
             size,
-            key_of(one, no_key),
-            one.ordering_key or (b"" if has("ordering_key") else None),
+            key_of(single, no_key),
+            single.ordering_key or (b"" if has("ordering_key") else None),
             None if null else payload[start:end],
-            _complete(pairs, one, where) if pairs else (),
+            _complete(pairs, single, where) if pairs else (),
             publish,
-            one.event_time or (0 if has("event_time") else event),
+            single.event_time or (0 if has("event_time") else event),
             deliver,
             producer,
-            one.sequence_id or (0 if has("sequence_id") else sequence),
+            single.sequence_id or (0 if has("sequence_id") else sequence),
             schema,
             origin,
             -1 if last < 0 else first + at,
@@ -168,20 +168,20 @@ def _batch(payload: bytes, whole: Message, metadata: Any, where: str) -> list[Me
             None,
         )
         add(new(Message, row))
-    return found
+    return messages
 
 
-def _complete(pairs: Any, one: Any, where: str) -> Pairs:
+def _complete(pairs: Any, single: Any, where: str) -> Pairs:
     """Properties, the only part of a message's metadata with required fields besides ``payload_size``: the check of all
     takes as long as everything else."""
-    if not one.IsInitialized():
+    if not single.IsInitialized():
         raise _bad(where, 0, "properties with names and values", "others")
     return pairs_of(pairs)
 
 
-def _parts(payload: bytes, count: int, one: Any, where: str) -> Iterator[tuple[int, int]]:
-    """For each message of a batch: its metadata, in ``one``, and where its value is."""
-    at, whole, has = 0, len(payload), one.HasField
+def _parts(payload: bytes, count: int, single: Any, where: str) -> Iterator[tuple[int, int]]:
+    """For each message of a batch: its metadata, in ``single``, and where its value is."""
+    at, whole, has = 0, len(payload), single.HasField
     if not 0 <= count <= MOST_MESSAGES:
         raise _bad(where, at, f"0 to {MOST_MESSAGES} messages", str(count))
     for _ in range(count):
@@ -192,12 +192,12 @@ def _parts(payload: bytes, count: int, one: Any, where: str) -> Iterator[tuple[i
         if after > whole:
             raise _bad(where, at, f"a length of at most {whole - start} bytes", str(after - start))
         try:
-            one.ParseFromString(payload[start:after])
+            single.ParseFromString(payload[start:after])
         except DecodeError as error:
             raise _bad(where, start, "SingleMessageMetadata", "other bytes") from error
-        at = after + one.payload_size
+        at = after + single.payload_size
         if not after <= at <= whole or not has("payload_size"):
-            raise _bad(where, start, f"a message of at most {whole - after} bytes", str(one.payload_size))
+            raise _bad(where, start, f"a message of at most {whole - after} bytes", str(single.payload_size))
         yield after, at
     if at != whole:
         raise _bad(where, at, f"the end after {many(count, 'message')}", f"{whole - at} bytes")

@@ -147,9 +147,9 @@ def rows_of(held: EntryBytes) -> MessageRows:
 
 
 def _bases(pieces: Sequence[bytes]) -> Array:
-    found = np.zeros(len(pieces) + 1, np.int64)
-    np.cumsum([len(one) for one in pieces], out=found[1:])
-    return found
+    bases = np.zeros(len(pieces) + 1, np.int64)
+    np.cumsum([len(piece) for piece in pieces], out=bases[1:])
+    return bases
 
 
 class _Numbers:
@@ -162,10 +162,10 @@ class _Numbers:
         return self._fields.numbers.get(number, self._nothing)
 
     def int32(self, number: int) -> Array:
-        found = self.of(number)
-        if (found > _LARGEST).any():
+        numbers = self.of(number)
+        if (numbers > _LARGEST).any():
             raise UnusualError  # protobuf cuts it
-        return found
+        return numbers
 
     def there(self, number: int) -> Array:
         return self._fields.there.get(number, self._never)
@@ -183,44 +183,44 @@ def _required(fields: Fields, count: int, *numbers: int) -> None:
 def _pairs(data: Array, fields: Fields) -> Pairs:
     """The properties of messages, which must have names and values."""
     rows, starts, ends = fields.inner
-    found = fields_of(data, starts, ends, _PAIR)
-    _required(found, len(starts), 1, 2)
-    every, parsed = np.ones(len(rows), bool), _Numbers(found, len(rows))
+    inner = fields_of(data, starts, ends, _PAIR)
+    _required(inner, len(starts), 1, 2)
+    every, parsed = np.ones(len(rows), bool), _Numbers(inner, len(rows))
     return Pairs(rows, Span(*parsed.span(1), every), Span(*parsed.span(2), every))
 
 
 def _moved_pairs(pairs: Pairs, by: Array) -> Pairs:
-    each = by[pairs.rows]
-    names, values = (Span(one.starts + each, one.ends + each, one.there) for one in (pairs.names, pairs.values))
+    shifts = by[pairs.rows]
+    names, values = (Span(span.starts + shifts, span.ends + shifts, span.there) for span in (pairs.names, pairs.values))
     return Pairs(pairs.rows, names, values)
 
 
 def _chosen(pairs: Pairs, which: Array, rows: Array) -> Pairs:
     """Some properties, with other rows."""
-    names, values = (Span(*(each[which] for each in one)) for one in (pairs.names, pairs.values))
+    names, values = (Span(*(array[which] for array in span)) for span in (pairs.names, pairs.values))
     return Pairs(rows[which], names, values)
 
 
-def _merged(one: Pairs, other: Pairs) -> Pairs:
-    if not len(one.rows) or not len(other.rows):
-        return other if len(other.rows) else one
-    order = np.argsort(np.concatenate([one.rows, other.rows]), kind="stable")
+def _merged(pairs: Pairs, other: Pairs) -> Pairs:
+    if not len(pairs.rows) or not len(other.rows):
+        return other if len(other.rows) else pairs
+    order = np.argsort(np.concatenate([pairs.rows, other.rows]), kind="stable")
 
     def joined(mine: Array, its: Array) -> Array:
         return np.concatenate([mine, its])[order]
 
     names, values = (
-        Span(*map(joined, mine, its)) for mine, its in ((one.names, other.names), (one.values, other.values))
+        Span(*map(joined, mine, its)) for mine, its in ((pairs.names, other.names), (pairs.values, other.values))
     )
-    return Pairs(joined(one.rows, other.rows), names, values)
+    return Pairs(joined(pairs.rows, other.rows), names, values)
 
 
 def _decompressed(held: EntryBytes, layouts: Array, codec: Array, sizes: Array) -> tuple[bytes, Array, Array, Array]:
     """The same bytes with decompressed payloads; where metadata and payloads end, and entries start, in them."""
     pieces, total = list[bytes](), 0
     meta_ends, limits, begins = [], [], []
-    each = zip(held.stored, layouts[:, 2].tolist(), codec.tolist(), sizes.tolist(), strict=True)
-    for stored, meta_end, kind, size in each:
+    entries = zip(held.stored, layouts[:, 2].tolist(), codec.tolist(), sizes.tolist(), strict=True)
+    for stored, meta_end, kind, size in entries:
         try:
             plain = stored[meta_end:] if kind == codecs.NONE else opened(memoryview(stored)[meta_end:], kind, size, "")
         except BadBytes:
@@ -232,8 +232,8 @@ def _decompressed(held: EntryBytes, layouts: Array, codec: Array, sizes: Array) 
         limits.append(total)
         if total > MOST_TOGETHER and len(begins) > 1:
             raise TooMuchError
-    found = [np.array(one, np.int64) for one in (meta_ends, limits, begins)]
-    return b"".join([*pieces, PADDING]), found[0], found[1], found[2]
+    arrays = [np.array(offsets, np.int64) for offsets in (meta_ends, limits, begins)]
+    return b"".join([*pieces, PADDING]), arrays[0], arrays[1], arrays[2]
 
 
 def _moved(fields: Fields, by: Array) -> Fields:
@@ -272,20 +272,20 @@ def _rows(
     alone = ~batched[at]
     # Properties of a batch are not those of its messages.
     properties = _merged(_pairs(raw, single), _chosen(pairs, ~batched[pairs.rows], np.searchsorted(at, pairs.rows)))
-    one = _Numbers(single, len(at))
-    if not ((one.int32(3) == after - ends) & one.there(3) | alone).all():
+    messages = _Numbers(single, len(at))
+    if not ((messages.int32(3) == after - ends) & messages.there(3) | alone).all():
         raise UnusualError
 
     def either(own: Array, of_entry: Array) -> Array:
         return np.where(alone, of_entry[at], own)
 
     def span(own: int, of_entry: int, no: Array) -> Span:
-        mine, its = one.span(own), entries.span(of_entry)
-        there = either(one.there(own), entries.there(of_entry)) & ~no
+        mine, its = messages.span(own), entries.span(of_entry)
+        there = either(messages.there(own), entries.there(of_entry)) & ~no
         return Span(either(mine[0], its[0]), either(mine[1], its[1]), there)
 
     def inherited(own: int, of_entry: int) -> Array:
-        return np.where(one.there(own), one.of(own), entries.of(of_entry)[at])
+        return np.where(messages.there(own), messages.of(own), entries.of(of_entry)[at])
 
     no_key, null = inherited(10, 30) != 0, inherited(9, 25) != 0
     rows = MessageRows(
@@ -297,22 +297,22 @@ def _rows(
         inherited(5, 12),
         inherited(8, 2),
         span(2, 6, no_key),
-        either(one.of(6), entries.of(17)) != 0,
+        either(messages.of(6), entries.of(17)) != 0,
         span(7, 18, np.zeros(len(at), bool)),
         Span(ends, after, ~null),
         producer,
         schema,
         properties,
     )
-    removed = one.of(4) != 0
+    removed = messages.of(4) != 0
     return kept(rows, ~removed) if removed.any() else rows
 
 
 def kept(rows: MessageRows, which: Array) -> MessageRows:
     """Some of the messages."""
 
-    def span(one: Span) -> Span:
-        return Span(*(each[which] for each in one))
+    def span(column: Span) -> Span:
+        return Span(*(array[which] for array in column))
 
     return MessageRows(
         rows.data,
@@ -355,8 +355,8 @@ def _walked(
     size = np.array(sizes, np.int64)
     at = np.repeat(np.arange(len(size)), size)
     index = np.arange(len(at)) - np.repeat(np.cumsum(size) - size, size)
-    found = [np.array(one, np.int64) for one in (starts, ends, after)]
-    return at, np.where(batched[at], index, -1), found[0], found[1], found[2]
+    arrays = [np.array(offsets, np.int64) for offsets in (starts, ends, after)]
+    return at, np.where(batched[at], index, -1), arrays[0], arrays[1], arrays[2]
 
 
 def _walk(data: bytes, at: int, limit: int, count: int, starts: list[int], ends: list[int], after: list[int]) -> None:
@@ -372,8 +372,8 @@ def _walk(data: bytes, at: int, limit: int, count: int, starts: list[int], ends:
         size = following - at
         if size == before and left and tries:
             alike = _alike(data, at, size, min(left, (limit - following) // size), sized - at, end - at)
-            for found, first in ((starts, start), (ends, end), (after, following)):
-                found.extend(range(first + size, first + size * (alike + 1), size))
+            for offsets, first in ((starts, start), (ends, end), (after, following)):
+                offsets.extend(range(first + size, first + size * (alike + 1), size))
             left -= alike
             following += size * alike
             tries -= alike < _SHORTEST_RUN
@@ -418,8 +418,8 @@ def _alike(data: bytes, at: int, size: int, most: int, sized: int, end: int) -> 
     ``sized``, ``end``: where, in each, the size of the value is, and where the metadata end."""
     if most < 1:
         return 0
-    each = np.frombuffer(data, np.uint8, (most + 1) * size, at).reshape(most + 1, size)
+    messages = np.frombuffer(data, np.uint8, (most + 1) * size, at).reshape(most + 1, size)
     last = min(end, sized + _LONGEST_SIZE)
-    same = (each[1:, : _SIZE.size] == each[0, : _SIZE.size]).all(axis=1)
-    same &= (each[1:, sized:last] == each[0, sized:last]).all(axis=1)
+    same = (messages[1:, : _SIZE.size] == messages[0, : _SIZE.size]).all(axis=1)
+    same &= (messages[1:, sized:last] == messages[0, sized:last]).all(axis=1)
     return most if same.all() else int(np.argmin(same))

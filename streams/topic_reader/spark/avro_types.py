@@ -55,16 +55,16 @@ def parsed(definition: bytes, where: str) -> Any:
 
 def _plain(schema: object) -> object:
     if isinstance(schema, list):
-        return [_plain(each) for each in schema]
+        return [_plain(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {
-        name: _plain(each) if name in ("type", "items", "values", "fields") else each for name, each in schema.items()
+    plain = {
+        name: _plain(part) if name in ("type", "items", "values", "fields") else part for name, part in schema.items()
     }
-    logical = found.get("logicalType")
-    if logical is not None and logical != "decimal" and (found.get("type"), logical) not in _LOGICAL:
-        del found["logicalType"]
-    return found
+    logical = plain.get("logicalType")
+    if logical is not None and logical != "decimal" and (plain.get("type"), logical) not in _LOGICAL:
+        del plain["logicalType"]
+    return plain
 
 
 def full_name(name: str, space: str) -> str:
@@ -85,7 +85,7 @@ class AvroTypes:
         if len(self._open) > _DEPTH:
             raise self._unfit("a schema of fewer levels")
         if isinstance(schema, list):
-            some = [each for each in schema if each != "null"]
+            some = [branch for branch in schema if branch != "null"]
             if len(some) != 1:
                 raise self._unfit("a union of null and one type")
             return self.of(some[0], space)
@@ -127,11 +127,11 @@ class AvroTypes:
         else:
             self._open.append(full)
             fields = schema.get("fields")
-            if not isinstance(fields, list) or not fields or not all(isinstance(each, dict) for each in fields):
+            if not isinstance(fields, list) or not fields or not all(isinstance(field, dict) for field in fields):
                 raise self._unfit("a record with fields")
-            found = [StructField(str(each.get("name")), self.of(each.get("type"), space)) for each in fields]
+            columns = [StructField(str(field.get("name")), self.of(field.get("type"), space)) for field in fields]
             self._open.pop()
-            self._named[full] = StructType(found)
+            self._named[full] = StructType(columns)
         return self._named[full]
 
     def _decimal(self, schema: Row) -> DataType:

@@ -48,7 +48,7 @@ class OutputColumns:
                 continue
             last = tier
             rows += some
-            size += sum([len(one.value or b"") for one in some])
+            size += sum([len(message.value or b"") for message in some])
         if rows:
             yield self._batch(rows, last)
 
@@ -65,7 +65,7 @@ class OutputColumns:
             if name == "value" and self._values.typed:
                 return self._values.column(self._rows_of(rows), kind)
             if name == "message_id":
-                return _ids([pa.array(each) for each in (ledger, rows.entry, rows.batch_index)], kind)
+                return _ids([pa.array(numbers) for numbers in (ledger, rows.entry, rows.batch_index)], kind)
             return column(name, rows, kind)
 
         count = len(rows.at)
@@ -76,23 +76,23 @@ class OutputColumns:
 
     def _built(self, build: Callable[[str, pa.DataType], pa.Array], count: int, tier: Tier | None) -> pa.RecordBatch:
         same = {**self._same, "tier": str(tier)}
-        made = [
+        arrays = [
             pa.repeat(pa.scalar(same[field.name], field.type), count)
             if field.name in same
             else build(field.name, field.type)
             for field in self._schema
         ]
-        return pa.RecordBatch.from_arrays(made, schema=self._schema)
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
     def _rows_of(self, rows: Together) -> list[ValueRow]:
         versions = column("schema_version", rows, pa.binary()).to_pylist()
-        each = zip(values(rows).to_pylist(), versions, rows.entry.tolist(), strict=True)
+        triples = zip(values(rows).to_pylist(), versions, rows.entry.tolist(), strict=True)
         at = f"the value of {self._topic}, {self._same['ledger']}:"
-        return [ValueRow(value, False, version, f"{at}{entry}") for value, version, entry in each]
+        return [ValueRow(value, False, version, f"{at}{entry}") for value, version, entry in triples]
 
     def _rows(self, rows: Rows) -> list[ValueRow]:
         at = f"the value of {self._topic}, "
-        return [ValueRow(one.value, one.encrypted, one.schema_version, f"{at}{one.ledger}:{one.entry}") for one in rows]
+        return [ValueRow(row.value, row.encrypted, row.schema_version, f"{at}{row.ledger}:{row.entry}") for row in rows]
 
 
 Build = Callable[[Rows, pa.DataType], pa.Array]
@@ -110,12 +110,12 @@ def _text(name: str) -> Build:
     return lambda rows, kind: _texts(_column(rows, name), kind)
 
 
-def _texts(found: Sequence[str | None], kind: pa.DataType) -> pa.Array:
+def _texts(texts: Sequence[str | None], kind: pa.DataType) -> pa.Array:
     try:
-        return pa.array(found, kind)
+        return pa.array(texts, kind)
     except UnicodeEncodeError:  # surrogate escapes
-        raw = [None if text is None else text.encode(errors="surrogateescape") for text in found]
-        return pa.array([None if one is None else one.decode(errors="replace") for one in raw], kind)
+        raw = [None if text is None else text.encode(errors="surrogateescape") for text in texts]
+        return pa.array([None if encoded is None else encoded.decode(errors="replace") for encoded in raw], kind)
 
 
 def _time(name: str) -> Build:
@@ -135,12 +135,12 @@ def _message_ids(rows: Rows, kind: pa.DataType) -> pa.Array:
 
 def _properties(rows: Rows, kind: pa.DataType) -> pa.Array:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
-    found = _column(rows, "properties")
-    pairs = [tuple(dict(each).items()) if len(each) > 1 else each for each in found] if any(found) else found
+    maps = _column(rows, "properties")
+    pairs = [tuple(dict(group).items()) if len(group) > 1 else group for group in maps] if any(maps) else maps
     bounds = np.zeros(len(pairs) + 1, np.int32)
-    np.cumsum([len(each) for each in pairs], out=bounds[1:])
+    np.cumsum([len(group) for group in pairs], out=bounds[1:])
     flat = list(chain.from_iterable(pairs))
-    names, values = ([one[at] for one in flat] for at in (0, 1))
+    names, values = ([pair[at] for pair in flat] for at in (0, 1))
     return pa.MapArray.from_arrays(
         pa.array(bounds), _texts(names, kind.key_type), _texts(values, kind.item_type), type=kind
     )

@@ -50,11 +50,11 @@ def read(options: SourceOptions, columns: RequestedColumns, wanted: EntryRange) 
     with opened(options.settings(), options.read, keep=True) as topics:
         history = topics.schemas(wanted.topic) if columns.value.kind is SchemaType.AVRO else None
         values = Values(columns.value, history, options.strict)
-        found = RangeReader(topics, wanted, options.read.skip_missing).messages()
+        groups = RangeReader(topics, wanted, options.read.skip_missing).messages()
         if options.range.from_ms is not None or options.range.to_ms is not None:
-            found = ((_within(options.range, some), tier) for some, tier in found)
+            groups = ((_within(options.range, some), tier) for some, tier in groups)
         try:
-            for batch in OutputColumns(columns.schema, wanted, values).batches(found):
+            for batch in OutputColumns(columns.schema, wanted, values).batches(groups):
                 topics.report.messages += batch.num_rows
                 yield batch
         finally:
@@ -62,13 +62,13 @@ def read(options: SourceOptions, columns: RequestedColumns, wanted: EntryRange) 
             damage_report.send(options.report_target, topics.report)
 
 
-def _within(wanted: Range, some: MessageRows | list[Message]) -> MessageRows | list[Message]:
+def _within(limits: Range, some: MessageRows | list[Message]) -> MessageRows | list[Message]:
     if isinstance(some, MessageRows):
-        return kept(some, within(wanted, some.publish_ms))
-    return [one for one in some if within(wanted, one.publish_ms)]
+        return kept(some, within(limits, some.publish_ms))
+    return [message for message in some if within(limits, message.publish_ms)]
 
 
-def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:
+def _tell(entries: EntryRange, report: ReadReport, undecoded: int) -> None:
     """Log what happened. A Python worker of Spark has no handler of its own; its standard error is the executor's."""
     if not log.hasHandlers():
         handler = logging.StreamHandler(sys.stderr)
@@ -76,7 +76,7 @@ def _tell(wanted: EntryRange, report: ReadReport, undecoded: int) -> None:
         log.addHandler(handler)
     log.setLevel(logging.INFO)
     amiss = report.fallbacks or report.damages or report.missing or report.trimmed or report.chunks or undecoded
-    log.log(logging.WARNING if amiss else logging.INFO, "%s", line_of(wanted, report, undecoded))
+    log.log(logging.WARNING if amiss else logging.INFO, "%s", line_of(entries, report, undecoded))
 
 
 def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
@@ -93,7 +93,12 @@ def line_of(wanted: EntryRange, report: ReadReport, undecoded: int = 0) -> str:
         "undecoded": undecoded,
     }
     counters = " ".join(f"{name}={number}" for name, number in numbers.items())
-    notes = [f"not from {one.tier} from entry {one.entry} on: {one.reason}" for one in report.fallbacks.values()]
-    notes += [f"entry {one.entry} not from bookie {one.bookie}: {one.found}" for one in report.damages.values()]
+    notes = [
+        f"not from {fallback.tier} from entry {fallback.entry} on: {fallback.reason}"
+        for fallback in report.fallbacks.values()
+    ]
+    notes += [
+        f"entry {damage.entry} not from bookie {damage.bookie}: {damage.found}" for damage in report.damages.values()
+    ]
     first = f"{wanted.topic} ledger={wanted.ledger} entries={wanted.first}-{wanted.last} {counters}"
     return "; ".join([first, *(" ".join(note.split())[:_LONGEST] for note in notes)])

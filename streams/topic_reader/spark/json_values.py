@@ -34,7 +34,7 @@ def reader_of(schema: Any) -> Read:
 def _reader(schema: Any, named: dict[str, Read], space: str) -> Read:
     """``named``: the types that are defined before, by full name; ``space``: the enclosing namespace."""
     if isinstance(schema, list):
-        return _reader(next(each for each in schema if each != "null"), named, space)
+        return _reader(next(branch for branch in schema if branch != "null"), named, space)
     if isinstance(schema, str):
         return _PLAIN.get(schema) or named[full_name(schema, space)]
     kind = schema["type"]
@@ -63,77 +63,77 @@ def _defined(kind: str, schema: Row, named: dict[str, Read], space: str) -> Read
 
 
 def _only(kind: type, but: type | None = None) -> Read:
-    def read(found: object) -> object:
-        if found is None or (isinstance(found, kind) and not (but and isinstance(found, but))):
-            return found
-        raise TypeError(type(found).__name__)
+    def read(value: object) -> object:
+        if value is None or (isinstance(value, kind) and not (but and isinstance(value, but))):
+            return value
+        raise TypeError(type(value).__name__)
 
     return read
 
 
-def _float(found: object) -> object:
-    return None if found is None else float(_number(found))
+def _float(value: object) -> object:
+    return None if value is None else float(_number(value))
 
 
-def _bytes(found: object) -> object:
-    if isinstance(found, str | None):
-        return None if found is None else base64.b64decode(found, validate=True)
-    raise TypeError(type(found).__name__)
+def _bytes(value: object) -> object:
+    if isinstance(value, str | None):
+        return None if value is None else base64.b64decode(value, validate=True)
+    raise TypeError(type(value).__name__)
 
 
-def _number(found: object) -> int | float | decimal.Decimal:
-    if isinstance(found, int | float | decimal.Decimal) and not isinstance(found, bool):
-        return found
-    raise TypeError(type(found).__name__)
+def _number(value: object) -> int | float | decimal.Decimal:
+    if isinstance(value, int | float | decimal.Decimal) and not isinstance(value, bool):
+        return value
+    raise TypeError(type(value).__name__)
 
 
-def _amount(found: object) -> int | float:
+def _amount(value: object) -> int | float:
     """A number of units of time, which are exact if it has no fraction."""
-    number = _number(found)
+    number = _number(value)
     return float(number) if isinstance(number, decimal.Decimal) else number
 
 
-def _date(found: object) -> object:
-    return None if found is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=_amount(found))
+def _date(value: object) -> object:
+    return None if value is None else datetime.date(1970, 1, 1) + datetime.timedelta(days=_amount(value))
 
 
 def _time(unit: str) -> Read:
     begin = datetime.datetime.fromtimestamp(0, datetime.UTC)
-    return lambda found: None if found is None else begin + datetime.timedelta(**{unit: _amount(found)})
+    return lambda value: None if value is None else begin + datetime.timedelta(**{unit: _amount(value)})
 
 
-def _decimal(found: object) -> object:
-    return None if found is None else decimal.Decimal(str(_number(found)))
+def _decimal(value: object) -> object:
+    return None if value is None else decimal.Decimal(str(_number(value)))
 
 
 def _list(read: Read) -> Read:
-    return lambda found: None if found is None else [read(each) for each in _sequence(found)]
+    return lambda value: None if value is None else [read(element) for element in _sequence(value)]
 
 
 def _map(read: Read) -> Read:
-    return lambda found: None if found is None else [(name, read(each)) for name, each in _mapping(found).items()]
+    return lambda value: None if value is None else [(name, read(element)) for name, element in _mapping(value).items()]
 
 
 def _record(fields: Mapping[str, Read]) -> Read:
-    def convert(found: object) -> object:
-        if found is None:
+    def convert(value: object) -> object:
+        if value is None:
             return None
-        values = _mapping(found)
+        values = _mapping(value)
         return {name: read(values.get(name)) for name, read in fields.items()}
 
     return convert
 
 
-def _sequence(found: object) -> list[object]:
-    if isinstance(found, list):
-        return found
-    raise TypeError(type(found).__name__)
+def _sequence(value: object) -> list[object]:
+    if isinstance(value, list):
+        return value
+    raise TypeError(type(value).__name__)
 
 
-def _mapping(found: object) -> dict[str, object]:
-    if isinstance(found, dict):
-        return found
-    raise TypeError(type(found).__name__)
+def _mapping(value: object) -> dict[str, object]:
+    if isinstance(value, dict):
+        return value
+    raise TypeError(type(value).__name__)
 
 
 _PLAIN: Mapping[str, Read] = {

@@ -45,19 +45,19 @@ class StreamOffsets:
     def first(self, latest: bool) -> Offset:
         """The offset at which the stream begins. ``latest``: whether the stream begins with entries that become
         readable from now on."""
-        found = {}
+        positions = {}
         for topic in self._planner.topics():
             ledgers, end = self._planner.now(topic)
-            found[str(topic)] = offsets.shown(end if latest else min(end, self._planner.begin(ledgers)))
-        return found
+            positions[str(topic)] = offsets.shown(end if latest else min(end, self._planner.begin(ledgers)))
+        return positions
 
     def newest(self) -> Offset:
         """The end of every topic that exists now."""
-        found = {}
+        ends = {}
         for topic in self._planner.topics():
             ledgers, end = self._planner.now(topic)
-            found[str(topic)] = offsets.shown(offsets.settled(ledgers, end))
-        return found
+            ends[str(topic)] = offsets.shown(offsets.settled(ledgers, end))
+        return ends
 
     def next(self, start: Mapping[str, str], most: int | None, until: Mapping[str, str] | None) -> Offset:
         """The offset after the next micro-batch of at most ``most`` entries, not beyond ``until``. A new topic is noted
@@ -65,7 +65,7 @@ class StreamOffsets:
         there = {str(topic): topic for topic in self._planner.topics()}
         for name in start.keys() - there.keys():
             self._lost(name, start[name], "the topic was deleted")
-        found, ahead = dict[str, EntryPosition](), dict[str, tuple[list[LedgerInfo], EntryPosition, EntryPosition]]()
+        stops, ahead = dict[str, EntryPosition](), dict[str, tuple[list[LedgerInfo], EntryPosition, EntryPosition]]()
         for name, topic in there.items():
             if name in start:
                 ledgers, end = self._planner.now(topic)
@@ -74,21 +74,21 @@ class StreamOffsets:
                     end = min(end, position_of(until[name])) if name in until else at
                 ahead[name] = ledgers, at, max(at, end)
             elif until is None or name in until:
-                found[name] = offsets.begin_of(self._planner.ledgers(topic))
+                stops[name] = offsets.begin_of(self._planner.ledgers(topic))
         self.ends = {name: offsets.shown(end) for name, (_, _, end) in ahead.items()}
-        found |= _ends(ahead, most)
-        return {name: offsets.shown(at) for name, at in sorted(found.items())}
+        stops |= _ends(ahead, most)
+        return {name: offsets.shown(at) for name, at in sorted(stops.items())}
 
     def partitions(self, start: Mapping[str, str], end: Mapping[str, str]) -> list[InputPartition]:
         """The ranges between two offsets."""
-        found: list[InputPartition] = []
+        ranges: list[InputPartition] = []
         for name in sorted(end):
             if name in start and start[name] != end[name]:
                 topic = topic_of(name)
                 ledgers = self._ledgers(topic, start[name])
                 at = self._begin(name, position_of(start[name]), ledgers)
-                found += self._planner.ranges(topic, ledgers, at, position_of(end[name]))
-        return found
+                ranges += self._planner.ranges(topic, ledgers, at, position_of(end[name]))
+        return ranges
 
     def _ledgers(self, topic: PulsarTopic, start: str) -> list[LedgerInfo]:
         try:
@@ -116,13 +116,13 @@ def _ends(
 ) -> dict[str, EntryPosition]:
     """Where to stop in each topic."""
     parts: dict[str, list[LedgerRange]] = {name: offsets.between(*topic) for name, topic in ahead.items()}
-    backlogs = {name: offsets.count(found) for name, found in parts.items()}
+    backlogs = {name: offsets.count(ranges) for name, ranges in parts.items()}
     shares = backlogs if most is None else offsets.shares(backlogs, most)
-    found = {}
+    stops = {}
     for name, (ledgers, at, end) in ahead.items():
         stop = offsets.limited(ledgers, at, end, shares[name]) if shares[name] < backlogs[name] else end
-        found[name] = offsets.settled(ledgers, stop)
-    return found
+        stops[name] = offsets.settled(ledgers, stop)
+    return stops
 
 
 class MicroBatchReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

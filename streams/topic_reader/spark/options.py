@@ -94,8 +94,8 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     names, pattern = _topics(values["topics"].strip(), values["namespace"], problems)
     latest = values["from"] == "latest"
     begin = "earliest" if latest else values["from"]
-    wanted = _parsed(lambda: range_of(begin, values["to"]), Range(), "from, to", problems)
-    priority = _one_of(values, "priority", [each.value for each in ReadPriority], problems)
+    limits = _parsed(lambda: range_of(begin, values["to"]), Range(), "from, to", problems)
+    priority = _one_of(values, "priority", [member.value for member in ReadPriority], problems)
     skip = _one_of(values, "missing", ["error", "skip"], problems) == "skip"
     transactions = _one_of(values, "transactions", ["false", "true"], problems) == "true"
     size, most = _number(values, "partition_mb", 1, problems), _number(values, "max_entries_per_batch", 0, problems)
@@ -111,27 +111,27 @@ def options_of(given: Mapping[str, str]) -> SourceOptions:
     if problems:
         raise BadSettings(problems)
     read = ReadOptions(ReadPriority(priority), skip, transactions)
-    found = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), wanted, latest, read
+    head = names, pattern, values["namespace"], values["config"], tuple(sorted(keys.items())), limits, latest, read
     report = values["report_to"], values["report_token_file"]
-    return SourceOptions(*found, size << 20, most, value, strict, *report)
+    return SourceOptions(*head, size << 20, most, value, strict, *report)
 
 
 def _keys(given: Mapping[str, str], problems: list[str]) -> dict[str, str]:
     """The options that are keys of the configuration."""
     secret = [name for name, spec, _ in possible_keys(sections()) if spec.metadata["secret"]]
-    found = {}
+    keys = {}
     for name, value in given.items():
         key = _SHORT.get(name, name)
         if "." in key:
-            found[key] = value
-            if any(key == one or key.startswith(f"{one}.") for one in secret):
+            keys[key] = value
+            if any(key == secret_key or key.startswith(f"{secret_key}.") for secret_key in secret):
                 problems.append(
                     f"{name}: expected it in the file of the option config, or in an environment variable; "
                     "found it as an option, which Spark shows"
                 )
         elif name not in DEFAULTS and name not in _OTHER:
             problems.append(f"{name}: expected an option of pulsar-ledgers; found this one{near(name, [*DEFAULTS])}")
-    return found
+    return keys
 
 
 def _topics(given: str, namespace: str, problems: list[str]) -> tuple[tuple[str, ...], str]:

@@ -57,13 +57,13 @@ class Planner:
 
     def begin(self, ledgers: Sequence[LedgerInfo]) -> EntryPosition:
         """The first position to read, as the option ``from`` says: in a ledger that the topic has, or after all."""
-        wanted = self._options.range
-        chosen = since(list(ledgers), wanted.from_ms)
-        if wanted.first is not None:
-            if not offsets.trimmed(ledgers, wanted.first):
-                return wanted.first
-            chosen = [info for info in chosen if info.ledger > wanted.first.ledger]
-        return offsets.begin_of(chosen) if chosen else offsets.end_of(ledgers, -1)
+        limits = self._options.range
+        remaining = since(list(ledgers), limits.from_ms)
+        if limits.first is not None:
+            if not offsets.trimmed(ledgers, limits.first):
+                return limits.first
+            remaining = [info for info in remaining if info.ledger > limits.first.ledger]
+        return offsets.begin_of(remaining) if remaining else offsets.end_of(ledgers, -1)
 
     def now(self, topic: PulsarTopic) -> tuple[list[LedgerInfo], EntryPosition]:
         """The ledgers of a topic, and the position after the last entry to read now: the last readable one, or that of
@@ -79,12 +79,12 @@ class Planner:
             return again, offsets.end_of(again, -1) if again == ledgers else self._end(again)
 
     def _end(self, ledgers: Sequence[LedgerInfo]) -> EntryPosition:
-        newest, wanted = max(ledgers, key=lambda info: info.ledger, default=None), self._options.range.last
-        if newest is None or newest.closed_ms or (wanted is not None and wanted.ledger < newest.ledger):
+        newest, last = max(ledgers, key=lambda info: info.ledger, default=None), self._options.range.last
+        if newest is None or newest.closed_ms or (last is not None and last.ledger < newest.ledger):
             end = offsets.end_of(ledgers, -1)
         else:
             end = offsets.end_of(ledgers, self._topics.bookkeeper.last(newest.ledger))
-        return end if wanted is None else min(end, EntryPosition(wanted.ledger, wanted.entry + 1))
+        return end if last is None else min(end, EntryPosition(last.ledger, last.entry + 1))
 
     def ranges(
         self, topic: PulsarTopic, ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosition
@@ -92,12 +92,12 @@ class Planner:
         """The partitions of one topic between two positions."""
         sizes = [info.size / info.entries for info in ledgers if info.entries]
         usual = sum(sizes) / len(sizes) if sizes else _USUAL_BYTES
-        found = []
+        partitions = []
         for part in offsets.between(ledgers, start, end):
             for piece in offsets.cut(part, self._entries_per_partition(part.info, usual)):
                 assert piece.last is not None
-                found.append(RangePartition(EntryRange(topic, part.info.ledger, piece.first, piece.last)))
-        return found
+                partitions.append(RangePartition(EntryRange(topic, part.info.ledger, piece.first, piece.last)))
+        return partitions
 
     def _entries_per_partition(self, info: LedgerInfo, usual: float) -> int:
         size = info.size / info.entries if info.entries else usual
@@ -105,8 +105,8 @@ class Planner:
 
     def batch(self) -> list[RangePartition]:
         """The partitions of a read from ``from`` to ``to``."""
-        found = []
+        partitions = []
         for topic in self.topics():
             ledgers, end = self.now(topic)
-            found += self.ranges(topic, ledgers, self.begin(ledgers), end)
-        return found
+            partitions += self.ranges(topic, ledgers, self.begin(ledgers), end)
+        return partitions

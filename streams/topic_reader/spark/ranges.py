@@ -40,24 +40,24 @@ class RangeReader:
 
     def messages(self) -> Iterator[Found]:
         """The messages, of some entries together or of one entry at a time, and the tier that served them."""
-        wanted, ledgers = self.wanted, self._ledgers()
-        info = next((info for info in ledgers if info.ledger == wanted.ledger), None)
+        part, ledgers = self.wanted, self._ledgers()
+        info = next((info for info in ledgers if info.ledger == part.ledger), None)
         if info is None:
-            self.topics.report.trimmed.append(wanted.ledger)
+            self.topics.report.trimmed.append(part.ledger)
         else:
             chunks = self._joined(ledgers)
-            for group in _groups(self.topics.stored(wanted.topic, LedgerRange(info, wanted.first, wanted.last))):
+            for group in _groups(self.topics.stored(part.topic, LedgerRange(info, part.first, part.last))):
                 yield from self._of(group, info, chunks)
             self.topics.report.chunks += chunks.dropped
         if self.topics.report.trimmed and not self.skip:
-            expected = f"entries {wanted.first} to {wanted.last} of ledger {wanted.ledger} in {wanted.topic}"
+            expected = f"entries {part.first} to {part.last} of ledger {part.ledger} in {part.topic}"
             raise was_trimmed(expected)
 
     def _joined(self, ledgers: list[LedgerInfo]) -> JoinedChunks:
-        topics, wanted = self.topics, self.wanted
-        start = EntryPosition(wanted.ledger, wanted.first)
-        entries = partial(topics.entries, wanted.topic)
-        return JoinedChunks(Chunks(str(wanted.topic)), start, ledgers, entries, topics.report)
+        topics, part = self.topics, self.wanted
+        start = EntryPosition(part.ledger, part.first)
+        entries = partial(topics.entries, part.topic)
+        return JoinedChunks(Chunks(str(part.topic)), start, ledgers, entries, topics.report)
 
     def _of(self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo, chunks: JoinedChunks) -> Iterator[Found]:
         """The messages of entries: together, or each on its own if that is refused."""
@@ -72,23 +72,23 @@ class RangeReader:
         except UnusualError:
             pass
         for served in self._apart(group, info):
-            found = served.content
-            if found and found[0].chunk is not None:
-                whole = chunks.add(found[0])
-                found = [] if whole is None else [whole]
-            yield found, served.tier
+            messages = served.content
+            if messages and messages[0].chunk is not None:
+                whole = chunks.add(messages[0])
+                messages = [] if whole is None else [whole]
+            yield messages, served.tier
 
     def _apart(self, group: list[ServedEntry[StoredEntry]], info: LedgerInfo) -> Iterator[ServedEntry[list[Message]]]:
         """The messages of each entry. From one on that cannot be parsed, entries are read again, from any tier."""
         for at, served in enumerate(group):
             try:
-                found = self.topics.parsed(info.ledger, served.entry, served.content.data)
+                messages = self.topics.parsed(info.ledger, served.entry, served.content.data)
             except BadBytes:
                 self.topics.report.entries[served.tier] -= len(group) - at
                 again = LedgerRange(info, served.entry, group[-1].entry)
                 yield from self.topics.entries(self.wanted.topic, again)
                 return
-            yield ServedEntry(served.entry, found, served.tier)
+            yield ServedEntry(served.entry, messages, served.tier)
 
     def _ledgers(self) -> list[LedgerInfo]:
         try:
@@ -99,10 +99,10 @@ class RangeReader:
             return []
 
 
-def _groups(found: Iterable[ServedEntry[StoredEntry]]) -> Iterator[list[ServedEntry[StoredEntry]]]:
+def _groups(entries: Iterable[ServedEntry[StoredEntry]]) -> Iterator[list[ServedEntry[StoredEntry]]]:
     """Consecutive entries of one tier."""
     group, size, most = list[ServedEntry[StoredEntry]](), 0, _FIRST_BYTES
-    for served in found:
+    for served in entries:
         if group and (
             size >= most
             or len(group) == TOGETHER
@@ -120,5 +120,5 @@ def _groups(found: Iterable[ServedEntry[StoredEntry]]) -> Iterator[list[ServedEn
 def _held(group: list[ServedEntry[StoredEntry]]) -> EntryBytes:
     content = [served.content for served in group]
     return EntryBytes(
-        [served.entry for served in group], [one.data for one in content], [one.layout for one in content]
+        [served.entry for served in group], [entry.data for entry in content], [entry.layout for entry in content]
     )

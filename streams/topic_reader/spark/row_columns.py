@@ -34,10 +34,10 @@ def column(name: str, rows: MessageRows, kind: pa.DataType) -> pa.Array:
 
 
 def _keys(rows: MessageRows, kind: pa.DataType) -> pa.Array:
-    found = binary(rows.data, rows.key)
+    keys = binary(rows.data, rows.key)
     if not (rows.encoded & rows.key.there).any():
-        return found
-    pairs = zip(found.to_pylist(), rows.encoded.tolist(), strict=True)
+        return keys
+    pairs = zip(keys.to_pylist(), rows.encoded.tolist(), strict=True)
     return pa.array([decoded(key) if encoded and key is not None else key for key, encoded in pairs], kind)
 
 
@@ -48,11 +48,11 @@ def _producers(rows: MessageRows, kind: pa.DataType) -> pa.Array:
 def _properties(rows: MessageRows, kind: pa.DataType) -> pa.Array:
     """Maps; of a repeated name the last value applies, as in Pulsar's client (MessageImpl.getProperties)."""
     at, names, values = rows.properties
-    found = binary(rows.data, names), binary(rows.data, values)
-    if len(at) > len(np.unique(at)) and _repeated(at, found[0]):
-        return _unique(rows, found, kind)
+    columns = binary(rows.data, names), binary(rows.data, values)
+    if len(at) > len(np.unique(at)) and _repeated(at, columns[0]):
+        return _unique(rows, columns, kind)
     bounds = np.searchsorted(at, np.arange(len(rows.at) + 1)).astype(np.int32)
-    texts = (_text(one, each) for one, each in zip(found, (kind.key_type, kind.item_type), strict=True))
+    texts = (_text(array, text_type) for array, text_type in zip(columns, (kind.key_type, kind.item_type), strict=True))
     return pa.MapArray.from_arrays(pa.array(bounds), *texts, type=kind)
 
 
@@ -63,19 +63,19 @@ def _repeated(at: Array, names: pa.Array) -> bool:
     return len(np.unique(ids)) < len(ids)
 
 
-def _unique(rows: MessageRows, found: tuple[pa.Array, pa.Array], kind: pa.DataType) -> pa.Array:
+def _unique(rows: MessageRows, columns: tuple[pa.Array, pa.Array], kind: pa.DataType) -> pa.Array:
     maps: list[dict[bytes, bytes]] = [{} for _ in rows.at]
-    for row, name, value in zip(rows.properties.rows.tolist(), *(one.to_pylist() for one in found), strict=True):
+    for row, name, value in zip(rows.properties.rows.tolist(), *(array.to_pylist() for array in columns), strict=True):
         maps[row][name] = value
-    shown = [[tuple(text.decode(errors="replace") for text in pair) for pair in each.items()] for each in maps]
+    shown = [[tuple(text.decode(errors="replace") for text in pair) for pair in pairs.items()] for pairs in maps]
     return pa.array(shown, kind)
 
 
-def _text(found: pa.Array, kind: pa.DataType) -> pa.Array:
+def _text(array: pa.Array, kind: pa.DataType) -> pa.Array:
     try:
-        return found.cast(kind)
+        return array.cast(kind)
     except pa.ArrowInvalid:  # not UTF-8
-        return pa.array([None if one is None else one.decode(errors="replace") for one in found.to_pylist()], kind)
+        return pa.array([None if raw is None else raw.decode(errors="replace") for raw in array.to_pylist()], kind)
 
 
 BUILD: dict[str, Callable[[MessageRows, pa.DataType], pa.Array]] = {

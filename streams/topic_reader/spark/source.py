@@ -119,7 +119,9 @@ def value_schema_of(options: SourceOptions) -> ValueSchema:
         return value_schema(options.value_type, {})
     with opened(options.settings(), options.read, keep=True) as topics:
         one_each = {topic.schema: topic for topic in Planner(topics, options).topics()}
-        return value_schema(options.value_type, {name: topics.schemas(one).latest() for name, one in one_each.items()})
+        return value_schema(
+            options.value_type, {name: topics.schemas(topic).latest() for name, topic in one_each.items()}
+        )
 
 
 def arrow_schema(wanted: StructType, known: Mapping[str, DataType]) -> pa.Schema:

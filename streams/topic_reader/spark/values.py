@@ -86,7 +86,7 @@ def value_schema(wanted: str, found: Mapping[str, StoredSchema | None]) -> Value
         return BYTES
     if wanted == "string":
         return ValueSchema(SchemaType.STRING)
-    kinds = {name: _checked(name, one, wanted) for name, one in found.items()}
+    kinds = {name: _checked(name, schema, wanted) for name, schema in found.items()}
     first = next(iter(kinds.items()), None)
     for name, kind in kinds.items():
         if first is not None and spark_type(kind) != spark_type(first[1]):
@@ -94,14 +94,16 @@ def value_schema(wanted: str, found: Mapping[str, StoredSchema | None]) -> Value
     return first[1] if first is not None else BYTES
 
 
-def _checked(name: str, found: StoredSchema | None, wanted: str) -> ValueSchema:
-    kind = SchemaType.NONE if found is None else found.kind
-    known = kind == SchemaType.NONE or kind == SchemaType.STRING or kind in _NUMBERS or kind in _RECORDS
+def _checked(name: str, schema: StoredSchema | None, value_type: str) -> ValueSchema:
+    kind = SchemaType.NONE if schema is None else schema.kind
+    readable = kind == SchemaType.NONE or kind == SchemaType.STRING or kind in _NUMBERS or kind in _RECORDS
     shown = SchemaType(kind).name if kind in [*SchemaType] else f"type {kind}"
-    if not known or (wanted != "auto" and shown.lower() != wanted):
-        expected = "a schema that is not KEYVALUE, PROTOBUF or a time of day" if wanted == "auto" else wanted.upper()
+    if not readable or (value_type != "auto" and shown.lower() != value_type):
+        expected = (
+            "a schema that is not KEYVALUE, PROTOBUF or a time of day" if value_type == "auto" else value_type.upper()
+        )
         raise Refused(f"{expected} as the schema of {name}", shown, "read its values as bytes (value_type: bytes)")
-    return ValueSchema(SchemaType(kind), found.definition if found is not None and kind in _RECORDS else b"")
+    return ValueSchema(SchemaType(kind), schema.definition if schema is not None and kind in _RECORDS else b"")
 
 
 def spark_type(schema: ValueSchema) -> DataType:
@@ -139,14 +141,14 @@ class Values:
         """The values of these rows, as this Arrow type."""
         numbers = _NUMBERS.get(self._schema.kind)
         if numbers is not None:
-            found = self._numbers(rows, np.dtype(numbers[0]), kind)
-            if found is not None:
-                return found
+            array = self._numbers(rows, np.dtype(numbers[0]), kind)
+            if array is not None:
+                return array
         values = [self._value(row) for row in rows]
         try:
             return pa.array(values, kind)
         except _BAD:
-            return pa.array([self._fitting(*each, kind) for each in zip(rows, values, strict=True)], kind)
+            return pa.array([self._fitting(*pair, kind) for pair in zip(rows, values, strict=True)], kind)
 
     def _fitting(self, row: ValueRow, value: object, kind: pa.DataType) -> object:
         """A value that has the type, which one of a batch has not."""
@@ -181,8 +183,8 @@ class Values:
     def _unfit(self, row: ValueRow, error: Exception) -> None:
         self.undecoded += 1
         if self._strict:
-            found = f"other bytes ({type(error).__name__})"
-            raise BadBytes(row.where, 0, f"a value of type {self._schema.kind.name}", found, _TODO) from error
+            problem = f"other bytes ({type(error).__name__})"
+            raise BadBytes(row.where, 0, f"a value of type {self._schema.kind.name}", problem, _TODO) from error
 
     def _reader(self, raw: bytes | None) -> Callable[[bytes], object]:
         """The reader for values written with this version; without a version, with the schema in force."""
@@ -205,10 +207,10 @@ class Values:
         """The schema with which a value was written."""
         if raw is None or self._history is None:
             return self._schema.definition
-        found = self._history.version(version_of(raw))
-        if found.kind != SchemaType.AVRO:
-            raise Stop(f"version {found.version} of the schema to be AVRO", f"type {found.kind}", _TODO)
-        return found.definition
+        schema = self._history.version(version_of(raw))
+        if schema.kind != SchemaType.AVRO:
+            raise Stop(f"version {schema.version} of the schema to be AVRO", f"type {schema.kind}", _TODO)
+        return schema.definition
 
     def _alone(self, value: bytes) -> object:
         """One number beside values of another size."""
@@ -236,6 +238,6 @@ def _typed(numbers: Array, of: SchemaType, kind: pa.DataType, absent: NDArray[np
 def _avro(writer: bytes, reader: bytes) -> Callable[[bytes], object]:
     """Reads values of one schema as another one (schema resolution of Avro)."""
     where = "the schema of the values"
-    written, wanted = (fastavro.parse_schema(parsed(one, where)) for one in (writer, reader))
-    resolved = None if writer == reader else wanted
+    written, target = (fastavro.parse_schema(parsed(schema, where)) for schema in (writer, reader))
+    resolved = None if writer == reader else target
     return lambda value: fastavro.schemaless_reader(io.BytesIO(value), written, resolved)

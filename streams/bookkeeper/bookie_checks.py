@@ -31,10 +31,10 @@ def connections(
             by_problem[isinstance(error, Retry), error.found, error.todo].append(bookie)
     if good := errors.count(None):
         yield ok(NAME, f"{good} of {many(len(bookies), 'bookie')} responded, {'TLS' if tls else 'no TLS'}")
-    for (transient, found, todo), named in by_problem.items():
+    for (transient, problem, todo), named in by_problem.items():
         judged = warn if transient else fail
         others = f" and {len(named) - 1} more" if len(named) > 1 else ""
-        yield judged(NAME, f"{named[0]}{others}: {found}", todo)
+        yield judged(NAME, f"{named[0]}{others}: {problem}", todo)
 
 
 def _error(bookie: str, place: Address | Forbidden | None, tls: ssl.SSLContext | None) -> TrueupError | None:

@@ -44,11 +44,11 @@ def all_of(settings: Settings) -> Iterator[Check]:
 
 
 def _cluster(settings: Settings) -> Iterator[Check]:
-    chosen = settings.cluster
-    client = client_of(chosen)
+    cluster = settings.cluster
+    client = client_of(cluster)
     client.open(OPEN_S)
     try:
-        yield ok("zookeeper", f"session {client.session:#x} with {chosen.zookeeper}, {_identity(chosen)}")
+        yield ok("zookeeper", f"session {client.session:#x} with {cluster.zookeeper}, {_identity(cluster)}")
         yield from tried("bookkeeper", lambda: _bookkeeper(settings, client))
     finally:
         client.shut()
@@ -58,9 +58,9 @@ def _identity(cluster: ClusterSettings) -> str:
     """How the server knows this client."""
     security = cluster.security
     named = {"SASL user": "sasl.username", "digest user": "digest.username", "certificate": "tls.certificate"}
-    found = [f"{name} {security[key]}" for name, key in named.items() if key in security]
-    found += [f"{scheme} of cluster.auth" for scheme in cluster.auth]
-    return f"{'TLS' if uses_tls(security) else 'no TLS'}, {', '.join(found) or 'no identity'}"
+    identities = [f"{name} {security[key]}" for name, key in named.items() if key in security]
+    identities += [f"{scheme} of cluster.auth" for scheme in cluster.auth]
+    return f"{'TLS' if uses_tls(security) else 'no TLS'}, {', '.join(identities) or 'no identity'}"
 
 
 def _bookkeeper(settings: Settings, client: ZooKeeperClient) -> Iterator[Check]:
@@ -74,22 +74,22 @@ def _bookkeeper(settings: Settings, client: ZooKeeperClient) -> Iterator[Check]:
 
 
 def _bookies(seen: OpenCluster) -> Iterator[Check]:
-    found = queries.registered(seen.client, seen.paths)
-    yield bookies(found)
-    if found.hidden:
-        yield hidden(found)
-    yield from tried(bookie_checks.NAME, lambda: _connections(seen, found))
-    places = locations(seen, found)
+    registered = queries.registered(seen.client, seen.paths)
+    yield bookies(registered)
+    if registered.hidden:
+        yield hidden(registered)
+    yield from tried(bookie_checks.NAME, lambda: _connections(seen, registered))
+    places = locations(seen, registered)
     yield racks(seen, places)
     if not seen.settings.cluster.autorecovery:
         yield worker_checks.none_named()
     for address in seen.settings.cluster.autorecovery:
-        yield from worker_checks.worker(seen.settings, address, places, found.hosts)
+        yield from worker_checks.worker(seen.settings, address, places, registered.hosts)
 
 
-def _connections(seen: OpenCluster, found: queries.Registered) -> Iterator[Check]:
+def _connections(seen: OpenCluster, registered: queries.Registered) -> Iterator[Check]:
     tls = bookie_tls(seen.settings.cluster.bookies)
-    members = [*found.writable, *found.readonly]
+    members = [*registered.writable, *registered.readonly]
     return bookie_checks.connections(members, Addresses(seen.client, seen.paths), tls)
 
 
@@ -102,27 +102,27 @@ def layout(seen: OpenCluster) -> Check:
 def owners(seen: OpenCluster) -> Iterator[Check]:
     """If deletion is configured: the cluster has the INSTANCEID of deletion.instance, and the owners of ledgers are
     readable."""
-    chosen = seen.settings.section(DeletionSettings)
-    if chosen.owners == "none":
+    policy = seen.settings.section(DeletionSettings)
+    if policy.owners == "none":
         return
-    found = queries.instance(seen.client, seen.paths.root) or "none"
-    if chosen.instance == found:
-        yield ok("deletion: instance", found)
-    elif chosen.instance:
+    instance = queries.instance(seen.client, seen.paths.root) or "none"
+    if policy.instance == instance:
+        yield ok("deletion: instance", instance)
+    elif policy.instance:
         yield fail(
             "deletion: instance",
-            f"{found}, not {chosen.instance}",
+            f"{instance}, not {policy.instance}",
             "check that this is the right cluster; no ledger is deleted until they match",
         )
     else:
         yield warn(
             "deletion: instance",
-            found,
+            instance,
             "check that this is the right cluster, then set deletion.instance to this value",
         )
-    if chosen.owners == OPERATOR:
+    if policy.owners == OPERATOR:
         return
-    top = Owners(chosen.root).ledgers
+    top = Owners(policy.root).ledgers
     if seen.client.look(top) is None:
         yield fail("deletion: owners", f"no {top}", "set deletion.root; Pulsar's metadata must be in this ZooKeeper")
     else:
@@ -146,17 +146,19 @@ def rights(seen: OpenCluster) -> Iterator[Check]:
     """Marks and votes can be written. Each znode is created and deleted in one transaction, so no other client observes
     it."""
     for name, parent in (("marks", seen.paths.marks), ("vote", seen.paths.election)):
-        found = _may_create(seen, parent)
-        if found == "":
+        problem = _may_create(seen, parent)
+        if problem == "":
             yield ok(f"right: {name}", f"can create znodes below {parent}")
         elif seen.settings.section(PlacementSettings).mode == "observe":
             yield warn(
-                f"right: {name}", found, "grant it to the identity of cluster.security: approve and enforce require it"
+                f"right: {name}",
+                problem,
+                "grant it to the identity of cluster.security: approve and enforce require it",
             )
         else:
             yield fail(
                 f"right: {name}",
-                found,
+                problem,
                 "grant it to the identity of cluster.security, or set placement.mode to observe",
             )
 
@@ -192,12 +194,12 @@ def locations(seen: OpenCluster, found: queries.Registered) -> dict[str, str]:
     """Rack of every bookie according to these settings; the default rack if none is known."""
     from trueup.streams.bookkeeper.cluster import rack_map
 
-    known = rack_map(seen.settings.racks)
-    if known.znode:
-        there = seen.client.look(known.znode)
-        known.load(there[0] if there else None)
+    mapping = rack_map(seen.settings.racks)
+    if mapping.znode:
+        there = seen.client.look(mapping.znode)
+        mapping.load(there[0] if there else None)
     bookies = sorted(found.cookies | set(found.writable) | set(found.readonly))
-    places = racks_of(known, bookies, found.hosts, found.hidden)
+    places = racks_of(mapping, bookies, found.hosts, found.hidden)
     return {bookie: rack or DEFAULT_RACK for bookie, rack in places.items()}
 
 
@@ -217,9 +219,9 @@ def racks(seen: OpenCluster, places: dict[str, str]) -> Check:
 
 def auditor(seen: OpenCluster) -> Iterator[Check]:
     """Which process holds the Auditor's vote, and whether replication is enabled."""
-    holder, chosen = _holder(seen), seen.settings.section(PlacementSettings)
-    wanted = chosen.hold_vote and chosen.mode != "observe"
-    if wanted and holder and not holder.startswith("trueup"):
+    holder, placement = _holder(seen), seen.settings.section(PlacementSettings)
+    voting = placement.hold_vote and placement.mode != "observe"
+    if voting and holder and not holder.startswith("trueup"):
         todo = "restart this daemon while Trueup runs, so that the vote passes to Trueup"
         yield warn("auditor", f"{holder} holds the vote", todo)
     else:
@@ -235,6 +237,6 @@ def _holder(seen: OpenCluster) -> str:
     names = seen.client.listings([seen.paths.election])[0][0]
     votes = sorted(name for name in names if name.startswith(b"V_"))
     for name in votes:
-        if found := seen.client.look(f"{seen.paths.election}/{name.decode()}"):
-            return mark_codec.holder(found[0])
+        if node := seen.client.look(f"{seen.paths.election}/{name.decode()}"):
+            return mark_codec.holder(node[0])
     return ""

@@ -86,11 +86,11 @@ class BookKeeper:
         for published in self.published:
             published(observations)
 
-    def _rack_map(self, chosen: settings.RackSettings) -> RackMap:
-        found = rack_map(chosen)
-        if not isinstance(found, Script):
-            return found
-        return RackSource(found, chosen.refresh_s * 1000, lambda: self._capture.racks_changed(), self._clock)
+    def _rack_map(self, racks: settings.RackSettings) -> RackMap:
+        mapping = rack_map(racks)
+        if not isinstance(mapping, Script):
+            return mapping
+        return RackSource(mapping, racks.refresh_s * 1000, lambda: self._capture.racks_changed(), self._clock)
 
     def connect(self) -> ZooKeeperClient:
         """A client of the cluster's ZooKeeper, not opened yet."""
@@ -166,11 +166,11 @@ class BookKeeper:
     def problems(self) -> list[str]:
         """Invalid znodes of BookKeeper, which are skipped, and those that may not be read."""
         health = self._capture.health()
-        found = [
+        problems = [
             f"expected the id of a ledger or mark, below 2^63; found {path[:SHOWN]}; delete this znode"
             for path in health.invalid_paths
         ]
-        return found + hidden(health)
+        return problems + hidden(health)
 
     def unseen(self) -> str:
         """Why the view of the cluster is not current; empty if it is."""
@@ -201,8 +201,8 @@ class BookKeeper:
         """Current rows of the first ``limit`` ledgers of the cluster."""
         client, paths, left, parts = self.session(), self._capture.paths, limit, []
         for listing in queries.ledgers_of(client, paths):
-            for ids, found in queries.read(client, paths, listing.ids[:left], listing.names[:left]):
-                parts.append(bulk.decode(ids, found, paths.ledger, self._clock()).ledgers)
+            for ids, nodes in queries.read(client, paths, listing.ids[:left], listing.names[:left]):
+                parts.append(bulk.decode(ids, nodes, paths.ledger, self._clock()).ledgers)
             left -= len(listing.ids)
             if left <= 0:
                 break
@@ -232,10 +232,10 @@ class BookKeeper:
         reasons: dict[tuple[int, str], str] = {}
         client, paths = self.session(), self._capture.paths
         addresses = Addresses(client, paths)
-        found = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls())
+        by_ledger = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls())
         silent = {
             bookie
-            for answers in found.values()
+            for answers in by_ledger.values()
             for bookie, answer in answers.items()
             if answer is PresenceAnswer.SILENT
         }
@@ -249,7 +249,7 @@ class BookKeeper:
                 for bookie, answer in answers.items()
                 if answer is not PresenceAnswer.GONE and bookie not in retired
             }
-            for ledger, answers in found.items()
+            for ledger, answers in by_ledger.items()
         }
 
     def replica(self, replica: ReplicaRange) -> ReplicaRead:
@@ -266,10 +266,10 @@ class BookKeeper:
 
     def describe(self, ledger: int) -> tuple[LedgerRecord, Ledgers]:
         """Current metadata of one ledger, as record and as row. Raises `Refused` if it does not exist."""
-        found = self._capture.read_one(ledger)
-        if found is None:
+        described = self._capture.read_one(ledger)
+        if described is None:
             raise Refused(f"ledger {ledger}", "no such ledger", "see `trueup get ledgers --all`")
-        return found[0], self.read([ledger])
+        return described[0], self.read([ledger])
 
 
 def bookkeeper(context: Context) -> BookKeeper:

@@ -29,19 +29,19 @@ def ledger_bodies(batch: "LedgerBatch") -> list[bytes]:
     size = rows.ensemble.astype(np.int64)
     block = fragments * (size + 3)  # first entry, number of members, members, end
     some = fragments > 0
-    made = BodyWriter(len(scalars) + some + block + 3)  # number of fragments, block; end, custom metadata, error
+    writer = BodyWriter(len(scalars) + some + block + 3)  # number of fragments, block; end, custom metadata, error
     for place, column in enumerate(scalars):
-        made.longs(made.starts + place, column)
-    at = made.starts + len(scalars)
-    made.longs(at[some], fragments[some])
+        writer.longs(writer.starts + place, column)
+    at = writer.starts + len(scalars)
+    writer.longs(at[some], fragments[some])
     owner = np.repeat(np.arange(len(rows)), fragments)
     fragment = np.arange(len(owner)) - np.repeat(np.cumsum(fragments) - fragments, fragments)
     begin = (at + some)[owner] + fragment * (size + 3)[owner]
-    made.longs(begin, batch.first_entry)
-    made.longs(begin + 1, size[owner])
-    made.blobs(spans(begin + 2, begin + 2 + size[owner]), rows.members, [text(name) for name in rows.names])
-    made.blobs(at + some + block + 1, *_customs(batch))
-    bodies = made.bytes()
+    writer.longs(begin, batch.first_entry)
+    writer.longs(begin + 1, size[owner])
+    writer.blobs(spans(begin + 2, begin + 2 + size[owner]), rows.members, [text(name) for name in rows.names])
+    writer.blobs(at + some + block + 1, *_customs(batch))
+    bodies = writer.bytes()
     for row, record in batch.alone.items():
         bodies[row] = encode(LEDGERS, record)
     return bodies
@@ -148,5 +148,5 @@ def topology_from(body: bytes, signer: Signer | None = None) -> Topology:
     where = "a record of the topic topology"
     if signer is not None:
         signer.verify(TOPOLOGY_KEY, body, b"", where)
-    found: Topology = checked(TOPOLOGY, TOPOLOGY_KEY, body, where)
-    return found
+    topology: Topology = checked(TOPOLOGY, TOPOLOGY_KEY, body, where)
+    return topology

@@ -43,14 +43,14 @@ def alone_with(settings: Settings) -> Iterator[Journal]:
 
 @contextmanager
 def _opened(settings: Settings, data: Path) -> Iterator[Journal]:
-    chosen = settings.journal
-    if chosen.bootstrap:
-        yield Journal(chosen.bootstrap, chosen, settings.cluster.name)
+    journal = settings.journal
+    if journal.bootstrap:
+        yield Journal(journal.bootstrap, journal, settings.cluster.name)
         return
     broker = EmbeddedKafka(data / "journal")
     broker.start()
     try:
         patiently("the embedded journal", broker.wait_ready, threading.Event())
-        yield Journal(broker.bootstrap, replace(chosen, security=broker.security), settings.cluster.name)
+        yield Journal(broker.bootstrap, replace(journal, security=broker.security), settings.cluster.name)
     finally:
         broker.stop()

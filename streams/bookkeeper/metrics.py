@@ -26,7 +26,7 @@ class ZooKeeperMetrics(StreamMetrics):
             before, states[0] = states[0], state.lower()
             if states[0] == "connected" and before:
                 self.reconnects.at().inc()
-            for known in SESSION_STATES:
-                self.sessions.at(known).inc((states[0] == known) - (before == known))
+            for name in SESSION_STATES:
+                self.sessions.at(name).inc((states[0] == name) - (before == name))
 
         return on_state

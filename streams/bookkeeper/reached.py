@@ -31,8 +31,8 @@ class ReachedWriter:
 
     def observe(self, health: CaptureHealth) -> None:
         """Periodically write the zxid and the identity of a cluster that is followed."""
-        now_ms, found = self._clock(), (health.last_zxid, health.instance)
-        if not health.synced or health.problem or now_ms < self._next_ms or found == self._last:
+        now_ms, reached = self._clock(), (health.last_zxid, health.instance)
+        if not health.synced or health.problem or now_ms < self._next_ms or reached == self._last:
             return
         self._next_ms = now_ms + EVERY_MS
         value = json.dumps({"zxid": health.last_zxid, "instance": health.instance})
@@ -41,7 +41,7 @@ class ReachedWriter:
         except TrueupError as error:
             log.warning("last observed zxid not written to the journal", extra={"problem": str(error)})
         else:
-            self._last = found
+            self._last = reached
 
 
 def known(journal: Journal, now_ms: int) -> JournalContent:
@@ -67,8 +67,8 @@ def known(journal: Journal, now_ms: int) -> JournalContent:
 
 
 def _observed(journal: Journal) -> tuple[int, str]:
-    found: tuple[int, str] = journal.newest(REACHED).get(KEY, (0, ""))
-    return found
+    reached: tuple[int, str] = journal.newest(REACHED).get(KEY, (0, ""))
+    return reached
 
 
 def observed(record: Record) -> tuple[int, str]:

@@ -51,33 +51,33 @@ def search(client: ZooKeeperClient, paths: BookKeeperPaths, limit: int, where: L
 def select(client: ZooKeeperClient, paths: BookKeeperPaths, ledgers: Column, where: LedgerSelection) -> Column:
     """Those of these ledgers that match, from current reads, in ascending order: int64."""
     asked = np.unique(ledgers)
-    chosen = np.zeros(len(asked), bool)
-    for ids, found in queries.read(client, paths, asked) if len(asked) else ():
-        batch = bulk.decode(ids, found, paths.ledger, 0)
-        chosen |= np.isin(asked, batch.ledgers.ledger[matching(batch, where)])
-    return asked[chosen]
+    selected = np.zeros(len(asked), bool)
+    for ids, nodes in queries.read(client, paths, asked) if len(asked) else ():
+        batch = bulk.decode(ids, nodes, paths.ledger, 0)
+        selected |= np.isin(asked, batch.ledgers.ledger[matching(batch, where)])
+    return asked[selected]
 
 
 def matching(batch: bulk.LedgerBatch, where: LedgerSelection) -> Column:
     """Whether each row of a batch matches: bool."""
-    found = np.ones(len(batch), bool)
+    matches = np.ones(len(batch), bool)
     if where.bookie is not None:
-        found &= _held(batch.ledgers, where.bookie)
+        matches &= _held(batch.ledgers, where.bookie)
     if where.namespace is not None:
-        found &= _owned(batch, where.namespace)
-    return found
+        matches &= _owned(batch, where.namespace)
+    return matches
 
 
 def _held(ledgers: Ledgers, bookie: str) -> Column:
     codes = [code for code, name in enumerate(ledgers.names) if name == bookie]
     rows = np.repeat(np.arange(len(ledgers)), np.diff(ledgers.starts))
-    found: Column = np.bincount(rows[np.isin(ledgers.members, codes)], minlength=len(ledgers)) > 0
-    return found
+    held: Column = np.bincount(rows[np.isin(ledgers.members, codes)], minlength=len(ledgers)) > 0
+    return held
 
 
 def _owned(batch: bulk.LedgerBatch, namespace: str) -> Column:
     codes, forms = batch.customs()
-    found: Column = np.array([namespace_of(claim_of(form).owner) == namespace for form in forms])[codes]
+    owned: Column = np.array([namespace_of(claim_of(form).owner) == namespace for form in forms])[codes]
     for row, record in batch.alone.items():
-        found[row] = namespace_of(claim_of(record["custom"]).owner) == namespace
-    return found
+        owned[row] = namespace_of(claim_of(record["custom"]).owner) == namespace
+    return owned

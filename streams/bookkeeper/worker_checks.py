@@ -39,16 +39,16 @@ def none_named() -> Check:
 def worker(settings: Settings, address: str, places: Mapping[str, str], hosts: Mapping[str, str]) -> Iterator[Check]:
     """Checks of one daemon. ``places``: rack of every bookie in Trueup; ``hosts``: what bookies published."""
     name = f"worker {short(address)}"
-    found = _configuration(address)
-    if isinstance(found, str):
-        yield fail(name, found, "start it with httpServerEnabled=true, or correct cluster.autorecovery")
+    conf = _configuration(address)
+    if isinstance(conf, str):
+        yield fail(name, conf, "start it with httpServerEnabled=true, or correct cluster.autorecovery")
         return
-    wrong = list(_settings(settings, found))
+    wrong = list(_settings(settings, conf))
     if wrong:
         yield fail(name, "; ".join(wrong), "change its configuration or Trueup's, and restart it")
     else:
         yield ok(name, "repairs placement with the same minimum of racks")
-    yield _racks(f"racks of {short(address)}", settings, found, places, hosts)
+    yield _racks(f"racks of {short(address)}", settings, conf, places, hosts)
 
 
 def short(address: str) -> str:
@@ -62,12 +62,12 @@ def _configuration(address: str) -> Conf | str:
     try:
         with urllib3.PoolManager(timeout=TIMEOUT, retries=False) as pool:
             response = pool.request("GET", f"{base}/api/v1/config/server_config")
-            found = json.loads(response.data)
+            conf = json.loads(response.data)
     except HTTPError as error:
         return str(getattr(error, "reason", None) or error).rpartition(": ")[2]
     except ValueError:
         return f"HTTP {response.status} without JSON"
-    return found if isinstance(found, dict) and response.status == 200 else f"HTTP {response.status}"
+    return conf if isinstance(conf, dict) and response.status == 200 else f"HTTP {response.status}"
 
 
 def _settings(settings: Settings, conf: Conf) -> Iterator[str]:
@@ -111,8 +111,8 @@ def _pulsar(name: str, settings: Settings, resolver: str) -> Check:
     both = settings.racks.source == "pulsar" and resolver.endswith("BookieRackAffinityMapping")
     if both:
         return ok(name, "both use Pulsar's /bookies")
-    found = f"{RESOLVER} is {resolver}, racks.source is {settings.racks.source}"
-    return fail(name, found, "use the same rack source in both; otherwise repairs never end")
+    difference = f"{RESOLVER} is {resolver}, racks.source is {settings.racks.source}"
+    return fail(name, difference, "use the same rack source in both; otherwise repairs never end")
 
 
 def _compared(name: str, ours: Mapping[str, str], theirs: Mapping[str, str]) -> Check:

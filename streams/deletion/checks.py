@@ -19,10 +19,10 @@ def all_of(settings: Settings) -> Iterator[Check]:
 def _check(name: str, declared: StoreSettings) -> Check:
     store = store_of(declared)
     objects, uploads = next(store.objects(), []), next(store.uploads(), [])
-    pairs = sum(pair_of(each.key) is not None for each in objects)
-    found = f"{store.place}: of the first {many(len(objects), 'object')} {pairs} are of ledgers"
-    found += f"; {many(len(uploads), 'upload')} not completed" if uploads else ""
+    pairs = sum(pair_of(stored.key) is not None for stored in objects)
+    summary = f"{store.place}: of the first {many(len(objects), 'object')} {pairs} are of ledgers"
+    summary += f"; {many(len(uploads), 'upload')} not completed" if uploads else ""
     if not declared.cluster:
         todo = f"set {name}.cluster to the clusterName of the only Pulsar cluster that offloads to this store"
-        return warn(name, f"{found}; unreferenced objects are only reported", todo)
-    return ok(name, found)
+        return warn(name, f"{summary}; unreferenced objects are only reported", todo)
+    return ok(name, summary)

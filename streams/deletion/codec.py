@@ -27,9 +27,11 @@ def owned_rows(bodies: Sequence[bytes]) -> OwnedLedgerTable:
     )
     fragment_members(read, read.counts(read.all), ensemble)
     codes, maps = read.maps(read.all)
-    found = [_claim(encoded) for encoded in maps]
-    read.check(np.array([claim is not None for claim in found])[codes], read.all, "custom metadata with names in UTF-8")
-    claims = [claim for claim in found if claim is not None]
+    decoded = [_claim(encoded) for encoded in maps]
+    read.check(
+        np.array([claim is not None for claim in decoded])[codes], read.all, "custom metadata with names in UTF-8"
+    )
+    claims = [claim for claim in decoded if claim is not None]
     names: dict[str, int] = {"": 0}
     table = np.array(
         [
@@ -93,12 +95,12 @@ def node_rows(bodies: Sequence[bytes], keys: Sequence[bytes] | None = None) -> O
     return OwnedLedgerTable(rows, tuple(names), listed)
 
 
-def _among(counts: Rows, items: Rows, others: Rows, wanted: Rows) -> Rows:
+def _among(counts: Rows, items: Rows, others: Rows, members: Rows) -> Rows:
     """Whether each item of lists is in the other list of its row. ``counts``, ``others``: the lengths of
     these lists by row."""
-    if not len(wanted):
+    if not len(members):
         return np.zeros(len(items), bool)
-    distinct, codes = np.unique(np.concatenate([items, wanted]), return_inverse=True)
+    distinct, codes = np.unique(np.concatenate([items, members]), return_inverse=True)
     row = np.concatenate([np.repeat(np.arange(len(counts)), counts), np.repeat(np.arange(len(others)), others)])
     pairs = row * len(distinct) + codes
     return np.isin(pairs[: len(items)], pairs[len(items) :])

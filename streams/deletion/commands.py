@@ -87,17 +87,17 @@ def _now(app: Api, row: Row) -> Row:
     return {**row, "stage": ended["outcome"], "detail": ended["detail"], "pending": []} if ended else row
 
 
-def _shown(found: Row, output: str) -> int:
+def _shown(row: Row, output: str) -> int:
     if output == "json":
-        out.as_json(found)
+        out.as_json(row)
     else:
-        out.table([found], SHOWN, "")
+        out.table([row], SHOWN, "")
         click.echo("\nA deletion cannot be undone. To execute it, add --yes.")
     return codes.CHANGES
 
 
-def _bookies(found: Row) -> str:
-    return ", ".join(sorted({member["bookie"] for fragment in found["fragments"] for member in fragment["bookies"]}))
+def _bookies(row: Row) -> str:
+    return ", ".join(sorted({member["bookie"] for fragment in row["fragments"] for member in fragment["bookies"]}))
 
 
 SHOWN = (

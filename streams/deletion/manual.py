@@ -77,7 +77,7 @@ class NoOwners:
 
     def delete(self, deletions: Sequence[Deletion]) -> list[DeletionResult]:
         """Delete these ledgers, each if its metadata has not changed."""
-        return [DeletionResult(*each) for each in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in deletions])]
+        return [DeletionResult(*row) for row in self._ledgers.remove([RemovalOrder(*_birth(m)) for m in deletions])]
 
     def seek(self, owners: Collection[str]) -> None:
         """There are no owners."""
@@ -167,10 +167,10 @@ class OrderedDeletions:
 
     def _look(self, *fresh: tuple[int, ...]) -> None:
         """Update the view to the current state of the ledgers of pending orders, and of these."""
-        known = {m.ledger: m for m in self.reconciler.deletions.values() if m.stage is not DeletionStage.GONE}
-        there = self._ledgers.read(list(known))
+        pending = {m.ledger: m for m in self.reconciler.deletions.values() if m.stage is not DeletionStage.GONE}
+        there = self._ledgers.read(list(pending))
         rows = [
-            (ledger, known[ledger].since_ms, known[ledger].ctime_ms, known[ledger].length, version)
+            (ledger, pending[ledger].since_ms, pending[ledger].ctime_ms, pending[ledger].length, version)
             for ledger, version in zip(there.ledger.tolist(), there.version.tolist(), strict=True)
         ]
         self.reconciler.apply(0, 0, _leaks([*rows, *fresh]))
@@ -178,10 +178,10 @@ class OrderedDeletions:
 
 def _leaks(rows: Sequence[tuple[int, ...]]) -> Leaks:
     """The leading fields of `LEAK`, as a view of closed ledgers whose deletion was ordered."""
-    made = np.zeros(len(rows), LEAK)
+    leaks = np.zeros(len(rows), LEAK)
     for at, row in enumerate(rows):
-        made[at] = (*row, 0, 0, LedgerState.CLOSED, Component.UNKNOWN, Verdict.DRIFTED, _CODE)
-    return Leaks(made, ("",), len(rows))
+        leaks[at] = (*row, 0, 0, LedgerState.CLOSED, Component.UNKNOWN, Verdict.DRIFTED, _CODE)
+    return Leaks(leaks, ("",), len(rows))
 
 
 def _birth(deletion: Deletion) -> tuple[int, int, int]:

@@ -40,14 +40,14 @@ class DeletionMetrics(StreamMetrics):
 
     def status(self, status: Row) -> None:
         """Set all gauges, if the stream runs."""
-        if (found := DeletionFields.of(status).deletion) is None:
+        if (deletion := DeletionFields.of(status).deletion) is None:
             return
         for family in (self.forgotten, self.forgotten_bytes):
             family.metric.clear()
-        for row in found.forgotten:
+        for row in deletion.forgotten:
             self.forgotten.at(row.namespace, row.rule).set(row.ledgers)
             self.forgotten_bytes.at(row.namespace, row.rule).set(row.bytes)
         for stage in lifecycle.DeletionStage:
             if stage not in lifecycle.ENDS:
-                self.deletions.at(stage).set(found.deletions.get(stage, 0))
-        self.oldest_deletion.at().set((found.executing_ms or 0) / 1000)
+                self.deletions.at(stage).set(deletion.deletions.get(stage, 0))
+        self.oldest_deletion.at().set((deletion.executing_ms or 0) / 1000)

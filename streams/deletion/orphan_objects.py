@@ -120,29 +120,29 @@ class OrphanObjects:
             self._failures[name] += 1
             return
         self.problems.pop(name, None)
-        known = self._since.keys()
-        if any(orphan.rule == LOST and orphan.ledger not in known for orphan in self._found[name]):
+        earlier = self._since.keys()
+        if any(orphan.rule == LOST and orphan.ledger not in earlier for orphan in self._found[name]):
             every_ms = min(every_ms, int(policy.missing_s * 1000))  # a second listing must confirm it
         self._failures[name], self._due_ms[name] = 0, self._clock() + every_ms
         self._report()
 
     def _all(self) -> dict[int, LedgerOrphans]:
         """Findings by ledger. Missing objects rank before orphan objects, undeletable ones before deletable ones."""
-        found: dict[int, LedgerOrphans] = {}
-        for orphan in (each for some in self._found.values() for each in some):
-            before = found.setdefault(orphan.ledger, orphan)
+        orphans: dict[int, LedgerOrphans] = {}
+        for orphan in (finding for some in self._found.values() for finding in some):
+            before = orphans.setdefault(orphan.ledger, orphan)
             if (before.rule, before.owner) != (orphan.rule, orphan.owner):
-                found[orphan.ledger] = max(before, orphan, key=lambda each: _ORDER.get(each.rule, 1))
+                orphans[orphan.ledger] = max(before, orphan, key=lambda finding: _ORDER.get(finding.rule, 1))
             elif before is not orphan:
-                found[orphan.ledger] = before._replace(parts=before.parts + orphan.parts)
-        return found
+                orphans[orphan.ledger] = before._replace(parts=before.parts + orphan.parts)
+        return orphans
 
     def _report(self) -> None:
-        found = self._all()
+        orphans = self._all()
         now_ms = self._clock()
-        self._since = {ledger: self._since.get(ledger, now_ms) for ledger in found}
-        rows, names = np.zeros(len(found), LEAK), {"": 0}
-        for at, (ledger, orphan) in enumerate(sorted(found.items())):
+        self._since = {ledger: self._since.get(ledger, now_ms) for ledger in orphans}
+        rows, names = np.zeros(len(orphans), LEAK), {"": 0}
+        for at, (ledger, orphan) in enumerate(sorted(orphans.items())):
             code = LEAK_RULES.code(orphan.rule)
             since_ms = max(part.since_ms for part in orphan.parts) or self._since[ledger]
             row = {
@@ -161,8 +161,8 @@ class OrphanObjects:
 
     def shown(self, ledger: int) -> list[str]:
         """Orphan and missing objects of a ledger, with their size."""
-        found = self._all().get(ledger)
-        return [f"{part.place}: {part.size} bytes, {found.rule}" for part in found.parts] if found else []
+        orphans = self._all().get(ledger)
+        return [f"{part.place}: {part.size} bytes, {orphans.rule}" for part in orphans.parts] if orphans else []
 
     def places(self, ledger: int) -> tuple[str, ...]:
         """Places of the objects of a ledger's deletion, now or when they were found."""
@@ -180,10 +180,10 @@ class OrphanObjects:
 
     def find(self, ledgers: Sequence[int]) -> dict[int, DeletionItem]:
         """Those of which an object exists now, with the places of all."""
-        found = {i: self.places(i) for i in ledgers}
+        by_ledger = {i: self.places(i) for i in ledgers}
         return {
             i: DeletionItem(VERSION, tuple(sorted(set(places))))
-            for i, places in found.items()
+            for i, places in by_ledger.items()
             if orphan_objects.left(self._stores, places)
         }
 

@@ -79,8 +79,8 @@ class Pulsar:
 
     def health(self) -> tuple[bool, int, str]:
         """Whether all nodes are read and followed, time of the last observation (ms since the epoch), problem."""
-        found = self._capture.health()
-        return found.synced, found.complete_ms, found.problem
+        health = self._capture.health()
+        return health.synced, health.complete_ms, health.problem
 
     def seek(self, owners: Collection[str]) -> None:
         """Read these owners soon: ledgers name them, and no node has been observed."""
@@ -191,15 +191,15 @@ def referencing(nodes: Iterable[Pointers], before: Mapping[bytes, Record]) -> li
 def known(journal: Journal) -> tuple[dict[str, int], dict[str, int], int]:
     """The journal's state, for the capture to compare with: the mzxid of readable nodes, -1 for others; the zxids of
     nodes that are gone; and the highest zxid of all records."""
-    found, ended = dict[str, int](), dict[str, int]()
+    mzxids, ended = dict[str, int](), dict[str, int]()
     reached = 0
     for value in journal.newest(OWNERS).values():
         reached, path = max(reached, value["mzxid"]), value["path"]
         if value["status"] == OwnerStatus.GONE:
             ended[path] = value["mzxid"]
         else:
-            found[path] = value["mzxid"] if value["status"] == OwnerStatus.READABLE else -1
-    return found, ended, reached
+            mzxids[path] = value["mzxid"] if value["status"] == OwnerStatus.READABLE else -1
+    return mzxids, ended, reached
 
 
 def node_of(record: Record) -> Record:

@@ -53,13 +53,13 @@ def route(buckets: int, signer: Signer | None = None) -> Callable[[Iterator[pa.R
 
     def sorted_(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            found = [
+            rows = [
                 *(row for part in good(_of(batch, LEDGER), _ledgers) for row in _parted(part, LEDGER, buckets)),
                 *(row for part in good(_of(batch, OWNER), _nodes) for row in _parted(part, OWNER, buckets)),
                 *_asked([body for _, body in _of(batch, TOPOLOGY)], buckets, signer),
             ]
-            if found:
-                yield pa.RecordBatch.from_arrays(list(zip(*found, strict=True)), schema=_ROUTED)
+            if rows:
+                yield pa.RecordBatch.from_arrays(list(zip(*rows, strict=True)), schema=_ROUTED)
 
     return sorted_
 
@@ -69,17 +69,17 @@ Pair = tuple[bytes, bytes]
 
 
 def _of(batch: pa.RecordBatch, kind: int) -> list[Pair]:
-    wanted = pc.equal(batch["kind"], kind)
-    keys, bodies = (batch[name].filter(wanted) for name in ("key", "value"))
+    mask = pc.equal(batch["kind"], kind)
+    keys, bodies = (batch[name].filter(mask) for name in ("key", "value"))
     return list(zip(keys.fill_null(b"").to_pylist(), bodies.to_pylist(), strict=True))
 
 
 def _ledgers(records: Sequence[Pair]) -> OwnedLedgerTable:
     """The ledgers of these records. Raises `BadBytes`, also for a record with the key of another ledger."""
     keys, bodies = zip(*records, strict=True)
-    found = owned_rows(bodies)
-    check_keys(keys, found.rows["ledger"], "a record of the topic ledgers")
-    return found
+    ledgers = owned_rows(bodies)
+    check_keys(keys, ledgers.rows["ledger"], "a record of the topic ledgers")
+    return ledgers
 
 
 def _nodes(records: Sequence[Pair]) -> OwnedLedgerTable:

@@ -236,11 +236,11 @@ class DeletionReconciler:
         """Of deletions that depend on an offloaded ledger, those whose offload is verified now, and those whose offload
         is invalid. The others wait for the next reconcile."""
         for before, after in islice(resting, VERIFIED_AT_ONCE):
-            (found,) = self._check([after])
-            if found.result == "ready":
+            (result,) = self._check([after])
+            if result.result == "ready":
                 yield after
-            elif found.result != "gone":
-                refused = advance(after, DeletionEvent.REFUSE, self._clock(), found.detail)
+            elif result.result != "gone":
+                refused = advance(after, DeletionEvent.REFUSE, self._clock(), result.detail)
                 yield again(refused._replace(attempts=before.attempts), self._clock(), retry_ms)
             if self._clock() - begun_ms > VERIFYING_MS:
                 return
@@ -269,20 +269,20 @@ class DeletionReconciler:
         policy = self._policy.current
         if policy.paused or policy.mode == "observe":
             return
-        chosen = due(self.deletions.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
-        if not chosen:
+        deletions = due(self.deletions.values(), policy.mode, min(AT_ONCE, self._rate(policy, now_ms)), now_ms)
+        if not deletions:
             return
-        ordered = {m.ledger: advance(m, DeletionEvent.ORDER, now_ms) for m in chosen}
+        ordered = {m.ledger: advance(m, DeletionEvent.ORDER, now_ms) for m in deletions}
         self._take(ordered.values())
         self._tokens.take(len(ordered))
         results = self._target.delete(list(ordered.values()))
-        self._take(self._became(ordered[each.ledger], each, int(policy.retry_s * 1000)) for each in results)
+        self._take(self._became(ordered[result.ledger], result, int(policy.retry_s * 1000)) for result in results)
 
-    def _became(self, deletion: Deletion, found: DeletionResult, retry_ms: int) -> Deletion:
-        event, now_ms = OUTCOMES.get(found.result), self._clock()
+    def _became(self, deletion: Deletion, result: DeletionResult, retry_ms: int) -> Deletion:
+        event, now_ms = OUTCOMES.get(result.result), self._clock()
         if event is None:
-            return deletion._replace(detail=found.detail)
-        after = advance(deletion, event, now_ms, found.detail)
+            return deletion._replace(detail=result.detail)
+        after = advance(deletion, event, now_ms, result.detail)
         return after if event is DeletionEvent.DONE else again(after, now_ms, retry_ms)
 
     def _confirm(self, now_ms: int) -> None:
@@ -312,17 +312,17 @@ class DeletionReconciler:
     def _take(self, changed: Iterable[Deletion]) -> None:
         """Write these to the journal, then apply them. Raises `Retry` and applies none; what the journal accepted of
         them is corrected by the next write."""
-        made = {deletion.ledger: deletion for deletion in changed}
+        deletions = {deletion.ledger: deletion for deletion in changed}
         doubted = {ledger: self.deletions.get(ledger) for ledger in self._doubted}
-        if not made and not doubted:
+        if not deletions and not doubted:
             return
-        self._doubted |= made.keys()
+        self._doubted |= deletions.keys()
         self._journal.put(
-            [(self._topic, *_record(ledger, deletion)) for ledger, deletion in {**doubted, **made}.items()]
+            [(self._topic, *_record(ledger, deletion)) for ledger, deletion in {**doubted, **deletions}.items()]
         )
         self._doubted = set()
         with self.lock:
-            for deletion in made.values():
+            for deletion in deletions.values():
                 self._report(deletion)
                 if deletion.stage in ENDS:
                     self.deletions.pop(deletion.ledger, None)

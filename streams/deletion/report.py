@@ -59,9 +59,11 @@ class DeletionReport:
         """Its field of the status."""
         policy, now_ms = self._policy.current, self._clock()
         counts, sizes = self._totals()
-        known, retry_ms = self._known(), int(policy.retry_s * 1000)
-        since = [deletion.since_ms for deletion in known]
-        executing = [at_ms for each in known if (at_ms := executing_since(each, retry_ms, now_ms)) is not None]
+        pending, retry_ms = self._known(), int(policy.retry_s * 1000)
+        since = [deletion.since_ms for deletion in pending]
+        executing = [
+            at_ms for deletion in pending if (at_ms := executing_since(deletion, retry_ms, now_ms)) is not None
+        ]
         return DeletionStatus(
             policy.mode,
             policy.paused,
@@ -88,11 +90,11 @@ class DeletionReport:
 
     def _known(self) -> list[Deletion]:
         """Pending deletions."""
-        found = list[Deletion]()
+        deletions = list[Deletion]()
         for loop in self._loops:
             with loop.lock:
-                found += loop.deletions.values()
-        return found
+                deletions += loop.deletions.values()
+        return deletions
 
     def not_ready(self) -> list[str]:
         """Why findings are not reliable yet."""
@@ -125,13 +127,13 @@ class DeletionReport:
     def rows(self, limit: int, namespace: str | None = None) -> LimitedRows:
         """Unreferenced ledgers, oldest finding first; with ``namespace`` those whose owner is in it."""
         every = [
-            each
+            leak
             for loop in self._loops
-            for each in loop.forgotten()
-            if namespace is None or namespace_of(each[1]) == namespace
+            for leak in loop.forgotten()
+            if namespace is None or namespace_of(leak[1]) == namespace
         ]
-        found = nsmallest(limit, every, key=lambda each: each[0][["since_ms", "ledger"]].item())
-        return LimitedRows((self._row(*each) for each in found), len(every))
+        oldest = nsmallest(limit, every, key=lambda leak: leak[0][["since_ms", "ledger"]].item())
+        return LimitedRows((self._row(*leak) for leak in oldest), len(every))
 
     def _row(self, row: Rows, owner: str, name: str) -> Row:
         rule, ledger = LEAK_RULES[int(row["rule"])], int(row["ledger"])
@@ -157,7 +159,7 @@ class DeletionReport:
         """Unreferenced ledgers as findings."""
         all_wanted = wanted.verdict is None and wanted.rule is None
         every = self.rows(wanted.limit if all_wanted else 1 << 30, wanted.namespace)
-        found = [
+        findings = [
             Finding(
                 {"ledger": row["ledger"]},
                 row["verdict"],
@@ -170,17 +172,17 @@ class DeletionReport:
             for row in every
             if wanted.verdict in (None, row["verdict"]) and wanted.rule in (None, row["rule"])
         ]
-        return found[: wanted.limit], every.total if all_wanted else len(found)
+        return findings[: wanted.limit], every.total if all_wanted else len(findings)
 
     def deletions(self, namespace: str | None = None) -> list[Row]:
         """Pending deletions, oldest first; with ``namespace`` those whose owner is in it."""
-        chosen = [m for m in self._known() if namespace is None or namespace_of(m.owner) == namespace]
-        return [deletion_row(m) for m in sorted(chosen, key=lambda m: (m.since_ms, m.ledger))]
+        deletions = [m for m in self._known() if namespace is None or namespace_of(m.owner) == namespace]
+        return [deletion_row(m) for m in sorted(deletions, key=lambda m: (m.since_ms, m.ledger))]
 
     def deletion(self, ledger: int) -> Row:
         """The pending deletion of a ledger. Raises `Refused` without one."""
-        if found := next((deletion for deletion in self._known() if deletion.ledger == ledger), None):
-            return deletion_row(found)
+        if pending := next((deletion for deletion in self._known() if deletion.ledger == ledger), None):
+            return deletion_row(pending)
         raise Refused(f"a deletion of ledger {ledger} in progress", "none", "see `trueup get deletions`")
 
     def grouped(self) -> dict[str, int]:
@@ -193,16 +195,16 @@ class DeletionReport:
     def ledger(self, ledger: int, claim: Claim) -> Row:
         """Owner of a ledger according to its metadata, and why it may or may not be deleted."""
         component, owner, name = claim
-        found = next((self._row(*each) for each in self._deletions.forgotten(ledger)), None)
+        row = next((self._row(*leak) for leak in self._deletions.forgotten(ledger)), None)
         deletion = self._deletions.deletions.get(ledger)
         nodes = self._owners.nodes(owner) if owner else []
         return {
             "component": component.name.lower(),
             "owner": owner,
             "cursor": name,
-            "rule": found["rule"] if found else "",
-            "reason": found["reason"] if found else "",
-            "since_ms": found["since_ms"] if found else None,
+            "rule": row["rule"] if row else "",
+            "reason": row["reason"] if row else "",
+            "since_ms": row["since_ms"] if row else None,
             "nodes": [_node(node, ledger) for node in nodes],
             "deletion": deletion_row(deletion) if deletion else None,
             "objects": self._orphans.shown(ledger) if self._orphans else [],
@@ -217,8 +219,8 @@ class DeletionReport:
 
     def plan(self) -> list[PlanRow]:
         """Deletions that wait and that are in progress; in mode observe those that would be created."""
-        mode, known = self._policy.current.mode, self._known()
-        rows = [_planned(deletion, mode) for deletion in known if deletion.stage is not DeletionStage.GONE]
+        mode, pending = self._policy.current.mode, self._known()
+        rows = [_planned(deletion, mode) for deletion in pending if deletion.stage is not DeletionStage.GONE]
         fresh = [row for row in self.rows(1 << 30) if row["verdict"] == "drifted"] if mode == "observe" else []
         begun = {row.id for row in rows}
         return [*rows, *(row for row in map(_suspected, fresh) if row.id not in begun)]
@@ -273,8 +275,8 @@ def _planned(deletion: Deletion, mode: str) -> PlanRow:
 
 
 def _suspected(row: Row) -> PlanRow:
-    made = action_name(row["ledger"], row["version"], row["rule"])
-    return _action({**row, "id": made, "next_ms": None}, "suspected")
+    name = action_name(row["ledger"], row["version"], row["rule"])
+    return _action({**row, "id": name, "next_ms": None}, "suspected")
 
 
 def _action(row: Row, stage: str) -> PlanRow:

@@ -47,18 +47,18 @@ class DeletionFields(StatusFields):
 
     def signs(self) -> Signs:
         """The health of deletions."""
-        if (found := self.deletion) is None:
+        if (deletion := self.deletion) is None:
             return Signs()
-        text = f"{many(found.unreferenced, 'unreferenced ledger')}, {size(found.bytes)}, mode {found.mode}"
-        stages = ", ".join(f"{count:,} {stage}" for stage, count in found.deletions.items() if count)
-        paused = ", paused" if found.paused else ""
+        text = f"{many(deletion.unreferenced, 'unreferenced ledger')}, {size(deletion.bytes)}, mode {deletion.mode}"
+        stages = ", ".join(f"{count:,} {stage}" for stage, count in deletion.deletions.items() if count)
+        paused = ", paused" if deletion.paused else ""
         return Signs(blinding=["owners"], lines=[("Deletion", text + paused + (f"; {stages}" if stages else ""))])
 
     def trends(self) -> Mapping[str, float]:
         """Unreferenced ledgers, their bytes, and deletions in progress."""
-        found = self.deletion
+        deletion = self.deletion
         return {
-            "unreferenced": found.unreferenced if found else 0,
-            "unreferenced bytes": found.bytes if found else 0,
-            "deletions in progress": sum(found.deletions.values()) if found else 0,
+            "unreferenced": deletion.unreferenced if deletion else 0,
+            "unreferenced bytes": deletion.bytes if deletion else 0,
+            "deletions in progress": sum(deletion.deletions.values()) if deletion else 0,
         }

@@ -78,8 +78,8 @@ class DeletionStream(Stream):
         """Start the query that finds unreferenced ledgers, and the loops that delete."""
         supervisor, context = self._context.supervisor, self._context
         if self._orders is None:
-            made = view(spark, context.journal, context.settings.spark)
-            context.query(made, self._deletions.batch, self._lose_view, self._keeper.publish_again)
+            ledger_view = view(spark, context.journal, context.settings.spark)
+            context.query(ledger_view, self._deletions.batch, self._lose_view, self._keeper.publish_again)
         supervisor.loop("delete", (self._orders or self._deletions).reconcile, DELETE_S)
         if self._orphans and context.settings.table(StoreSettings):
             supervisor.loop("objects", self._orphans.reconcile, DELETE_S)
@@ -102,16 +102,16 @@ class DeletionStream(Stream):
     def status(self, now_ms: int) -> StreamStatus:
         """Ledgers by namespace and rule, deletions by stage, and problems."""
         report = self._report
-        found = report.status()
+        deletions = report.status()
         return StreamStatus(
-            found.mode,
-            found.paused,
-            found.deletions,
-            found.oldest_ms,
+            deletions.mode,
+            deletions.paused,
+            deletions.deletions,
+            deletions.oldest_ms,
             report.sources(now_ms),
             report.stopped(),
             report.not_ready(),
-            fields=DeletionFields(found),
+            fields=DeletionFields(deletions),
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:
@@ -143,8 +143,8 @@ class DeletionStream(Stream):
         """Delete a ledger by an operator's order; returns its row of the list of deletions."""
         row = self._report.order(int(names["ledger"]))
         now_ms = self._context.clock()
-        made = HistoryRow(now_ms, row["id"], "deletion", "ordered", row["ledger"], rule=row["rule"])
-        self._context.history.add(made)
+        entry = HistoryRow(now_ms, row["id"], "deletion", "ordered", row["ledger"], rule=row["rule"])
+        self._context.history.add(entry)
         return row
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:

@@ -55,14 +55,14 @@ def checked(topic: str, key: bytes, body: bytes, where: str) -> Any:
     try:
         if (check := _ranges(topic)) is not None:
             check(record)
-        wanted = declared.key(record) if declared.key else key
-        found = declared.formed(record) if declared.form else record
+        own_key = declared.key(record) if declared.key else key
+        value = declared.formed(record) if declared.form else record
     except WRONG as error:
         text = str(error)[:200] or type(error).__name__
         raise BadBytes(where, 0, f"values of an Avro {declared.kind}", text, REMOVE) from error
-    if wanted != key:
-        raise BadBytes(where, 0, f"the key of this record, {wanted!r:.100}", f"the key {key!r:.100}", REMOVE)
-    return found
+    if own_key != key:
+        raise BadBytes(where, 0, f"the key of this record, {own_key!r:.100}", f"the key {key!r:.100}", REMOVE)
+    return value
 
 
 @cache

@@ -45,7 +45,7 @@ def readable(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> Iterator[t
 
 def good(items: Sequence[T], rows: Callable[[Sequence[T]], R]) -> list[R]:
     """`readable`, without the errors: the parts that are readable."""
-    return [found for _, found in readable(items, rows) if not isinstance(found, BadBytes)]
+    return [part for _, part in readable(items, rows) if not isinstance(part, BadBytes)]
 
 
 def check_keys(keys: Sequence[bytes], ids: Array, where: str) -> None:
@@ -80,9 +80,9 @@ class BodyReader:
     def counts(self, rows: Array) -> Array:
         """The next length of each of these rows, of items or bytes. Raises `BadBytes` for a negative length or one
         that exceeds the body."""
-        found = self.longs(rows)
-        self.check((found >= 0) & (found <= self._ends[rows] - self.at[rows]), rows, "a length within the record")
-        return found
+        lengths = self.longs(rows)
+        self.check((lengths >= 0) & (lengths <= self._ends[rows] - self.at[rows]), rows, "a length within the record")
+        return lengths
 
     def ends(self, rows: Array) -> None:
         """Consume the end of an array in each of these rows. Raises `BadBytes`."""
@@ -121,11 +121,11 @@ class BodyReader:
     def texts(self, starts: Array, sizes: Array) -> tuple[Array, tuple[str, ...]]:
         """Strings as codes (uint32) into a tuple of distinct strings."""
         codes, distinct = self._distinct(starts, sizes, pa.large_binary())
-        found = distinct.to_pylist()
+        strings = distinct.to_pylist()
         try:
-            return codes, tuple(text.decode() for text in found)
+            return codes, tuple(text.decode() for text in strings)
         except UnicodeDecodeError:
-            good = np.array([text.decode(errors="ignore").encode() == text for text in found])[codes]
+            good = np.array([text.decode(errors="ignore").encode() == text for text in strings])[codes]
             at = starts[np.argmin(good) : np.argmin(good) + 1]
             self.check(np.zeros(1, bool), np.searchsorted(self._ends, at, "right"), "strings of UTF-8")
             raise
@@ -153,8 +153,8 @@ class BodyReader:
         edges = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=edges[1:])
         content = self._raw[spans(starts, starts + sizes)]
-        found = pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(edges), pa.py_buffer(content)])
-        encoded = found.dictionary_encode()
+        array = pa.Array.from_buffers(kind, len(sizes), [None, pa.py_buffer(edges), pa.py_buffer(content)])
+        encoded = array.dictionary_encode()
         return encoded.indices.to_numpy().astype(np.uint32), encoded.dictionary
 
     @property
@@ -195,8 +195,8 @@ def _varints(words: Array) -> tuple[Array, Array]:
 
 def _signed(value: Array) -> Array:
     """The longs that Avro encodes as these unsigned numbers."""
-    found: Array = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
-    return found
+    longs: Array = (value >> np.uint64(1)).view(np.int64) ^ -(value & np.uint64(1)).view(np.int64)
+    return longs
 
 
 def _varint(content: list[int]) -> tuple[int, int]:

@@ -126,27 +126,27 @@ def encode_columns(topic: str, columns: Mapping[str, Sequence[object] | Array]) 
         for field in fields
         if field.optional
     }
-    made = BodyWriter(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
-    at = made.starts
+    writer = BodyWriter(sum((1 + present for present in some.values()), np.full(count, len(fields) - len(some))))
+    at = writer.starts
     for name, kind, optional in fields:
         places, values = at, columns[name]
         if optional:
-            made.longs(at, some[name])
+            writer.longs(at, some[name])
             at = at + some[name]
             places, values = at[some[name]], [value for value in values if value is not None]
-        _column(made, places, kind, values)
+        _column(writer, places, kind, values)
         at = at + 1
-    return made.bytes()
+    return writer.bytes()
 
 
-def _column(made: BodyWriter, at: Array, kind: str, values: Sequence[Any] | Array) -> None:
+def _column(writer: BodyWriter, at: Array, kind: str, values: Sequence[Any] | Array) -> None:
     """Set these tokens to values of a type without null."""
     if kind == "string":
-        made.blobs(at, *coded(values))
+        writer.blobs(at, *coded(values))
     elif kind == "strings":
-        made.blobs(at, *coded([tuple(value) for value in values], texts))
+        writer.blobs(at, *coded([tuple(value) for value in values], texts))
     else:
-        made.longs(at, np.asarray(values, np.int64))
+        writer.longs(at, np.asarray(values, np.int64))
 
 
 @cache

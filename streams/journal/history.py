@@ -48,21 +48,21 @@ class History:
     def add(self, *rows: HistoryRow) -> None:
         """Add rows, oldest first."""
         who = WHO.get()
-        made = [
+        added = [
             row
             if row.who and len(row.detail) <= DETAIL  # `_replace` would dominate the time of many repairs
             else row._replace(who=row.who or who, detail=row.detail[:DETAIL])
             for row in rows
         ]
         if actions.isEnabledFor(logging.INFO):
-            for row in made:
+            for row in added:
                 actions.info(
                     "action", extra={name: value for name, value in row._asdict().items() if value is not None}
                 )
         with self._lock:
-            self._rows.extend(made)
+            self._rows.extend(added)
             if self._journal is not None:
-                self._unsaved += made[: max(0, UNSAVED - len(self._unsaved))]
+                self._unsaved += added[: max(0, UNSAVED - len(self._unsaved))]
 
     def save(self, within_s: float = 30.0) -> None:
         """Write unsaved rows to the journal. Rows that could not be written are retried later, with the same key."""
@@ -87,10 +87,10 @@ class History:
         if limit > len(rows) == KEPT and not wanted:
             self.save()
             rows = self._read(limit) or rows
-        found = sorted(rows, key=lambda row: -row.at_ms)
+        newest = sorted(rows, key=lambda row: -row.at_ms)
         if wanted is None:
-            return [row._asdict() for row in found[:limit]]
-        return list(islice(filter(wanted, (row._asdict() for row in found)), limit))
+            return [row._asdict() for row in newest[:limit]]
+        return list(islice(filter(wanted, (row._asdict() for row in newest)), limit))
 
     def rows(self, ledger: int | None = None) -> list[HistoryRow]:
         """The rows in memory, oldest first, of one ledger or of all."""
@@ -103,8 +103,8 @@ class History:
             return []
         offsets = limit
         while True:
-            found = {record.key: record.value for record in self._journal.read(HISTORY, last=offsets)}
-            rows = [row for row in found.values() if row is not None]
+            records = {record.key: record.value for record in self._journal.read(HISTORY, last=offsets)}
+            rows = [row for row in records.values() if row is not None]
             # Transactions also occupy offsets, so there may be more rows among more offsets.
             if len(rows) >= limit or offsets >= self._journal.span(HISTORY):
                 return rows

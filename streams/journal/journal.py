@@ -69,16 +69,16 @@ class Journal:
         """Create missing topics of those that are declared, and wait until all partitions have leaders. Returns the
         full names of the created ones."""
         expires = {"cleanup.policy": "delete", "retention.ms": str(self.settings.history_days * DAY_MS)}
-        chosen = self.settings
+        settings = self.settings
         created = self.topics.create(
             [
                 TopicSpec(
-                    self.topic(each.name),
-                    chosen.partitions if each.partitioned else 1,
-                    chosen.replication,
-                    expires if each.name == HISTORY else each.configs,
+                    self.topic(topic.name),
+                    settings.partitions if topic.partitioned else 1,
+                    settings.replication,
+                    expires if topic.name == HISTORY else topic.configs,
                 )
-                for each in declared()
+                for topic in declared()
             ],
             timeout_s,
         )
@@ -111,15 +111,15 @@ class Journal:
     def identity(self, topics: Iterable[str]) -> str:
         """A name for the ids of these topics; it changes if one of them is lost and recreated. Raises `Retry`."""
         names = [self.topic(what) for what in topics]
-        found = self.topics.identities(names)
-        ids = "\n".join(found.get(name, "") for name in names)
+        identities = self.topics.identities(names)
+        ids = "\n".join(identities.get(name, "") for name in names)
         return hashlib.sha256(ids.encode()).hexdigest()[:22]
 
     def states(self) -> dict[str, JournalTopicState]:
         """The declared topics that exist, by full name. Raises `Retry`."""
-        found = self.topics.identities([self.topic(each.name) for each in declared()])
-        configs = self.topics.configs(list(found))
-        return {name: _state(identity, configs[name]) for name, identity in found.items()}
+        identities = self.topics.identities([self.topic(topic.name) for topic in declared()])
+        configs = self.topics.configs(list(identities))
+        return {name: _state(identity, configs[name]) for name, identity in identities.items()}
 
     def begin(self, what: str) -> int:
         """The first offset of partition 0 of a topic. Raises `Retry`."""
@@ -156,14 +156,14 @@ class Journal:
     def newest(self, what: str, problems: MutableMapping[bytes, str] | None = None) -> dict[bytes, Any]:
         """The newest readable record of each key of a topic. ``problems`` receives, by key, why the newest record is
         not readable."""
-        found: dict[bytes, Any] = {}
+        records: dict[bytes, Any] = {}
         unread = {} if problems is None else problems
         for record in self.read(what, lambda bad, error: unread.update({bad.key: str(error)})):
             unread.pop(record.key, None)
-            found.pop(record.key, None)
+            records.pop(record.key, None)
             if record.value is not None:
-                found[record.key] = record.value
-        return found
+                records[record.key] = record.value
+        return records
 
     def entries(self, what: str, last: int | None = None) -> Iterator[TopicRecord]:
         """Like `read`, without decoding: whatever was written."""
@@ -217,13 +217,13 @@ class Journal:
     def inspect(self, stop: threading.Event) -> None:
         """Find the records of all topics that are not readable: those that no method has read yet, and new ones until
         ``stop``. Blocks. Raises `Retry`."""
-        names = {self.topic(each.name): each.name for each in declared()}
+        names = {self.topic(topic.name): topic.name for topic in declared()}
         begins = dict.fromkeys(self.topics.partitions(names), 0)
 
         def seen(entries: Sequence[TopicRecord]) -> None:
             for name, some in groupby(sorted(entries, key=attrgetter("topic")), attrgetter("topic")):
                 self.look(names[name], list(some))
-            self._read |= {(each.topic, each.partition): each.offset + 1 for each in entries}
+            self._read |= {(entry.topic, entry.partition): entry.offset + 1 for entry in entries}
 
         self.topics.follow_all({**begins, **self._read}, stop, seen)
 

@@ -17,12 +17,12 @@ def check_of(kind: Any, name: str = "", field: Row | None = None) -> Check | Non
     """The check of values of an Avro type; None if there is nothing to check. ``field``: the field with the type."""
     field = field or {}
     if isinstance(kind, list):
-        return _optional(check_of(next(each for each in kind if each != "null"), name, field))
+        return _optional(check_of(next(branch for branch in kind if branch != "null"), name, field))
     if not isinstance(kind, Mapping):
         return _number(str(kind), name, field)
     match kind["type"]:
         case "record":
-            return _record({each["name"]: check_of(each["type"], each["name"], each) for each in kind["fields"]})
+            return _record({child["name"]: check_of(child["type"], child["name"], child) for child in kind["fields"]})
         case "array":
             return _each(check_of(kind["items"], name), list)
         case "map":

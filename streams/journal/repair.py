@@ -39,14 +39,14 @@ def find(journal: Journal, within_s: float = inf) -> tuple[list[UnreadableRecord
 
 def plan(journal: Journal) -> list[RecordRepair]:
     """The repair of each record that is not readable. Raises `Retry`."""
-    found, _ = find(journal)
-    made: list[RecordRepair] = []
+    records, _ = find(journal)
+    repairs: list[RecordRepair] = []
     for what in _existing(journal):
-        mine = [bad for bad in found if bad.topic == journal.topic(what)]
+        mine = [bad for bad in records if bad.topic == journal.topic(what)]
         if mine:
             before = _before(journal, what, mine)
-            made += [RecordRepair(bad, what, before.get((bad.partition, bad.key))) for bad in mine]
-    return made
+            repairs += [RecordRepair(bad, what, before.get((bad.partition, bad.key))) for bad in mine]
+    return repairs
 
 
 def execute(journal: Journal, repairs: Iterable[RecordRepair]) -> None:
@@ -57,15 +57,15 @@ def execute(journal: Journal, repairs: Iterable[RecordRepair]) -> None:
 
 def _existing(journal: Journal) -> Iterator[str]:
     states = journal.states()
-    return (each.name for each in declared() if journal.topic(each.name) in states)
+    return (topic.name for topic in declared() if journal.topic(topic.name) in states)
 
 
-def _before(journal: Journal, what: str, found: Iterable[UnreadableRecord]) -> dict[tuple[int, bytes], TopicRecord]:
+def _before(journal: Journal, what: str, records: Iterable[UnreadableRecord]) -> dict[tuple[int, bytes], TopicRecord]:
     """The newest readable record of each of these keys."""
-    wanted = {(bad.partition, bad.key) for bad in found}
-    known: dict[tuple[int, bytes], TopicRecord] = {}
+    places = {(bad.partition, bad.key) for bad in records}
+    newest: dict[tuple[int, bytes], TopicRecord] = {}
     for entry in journal.entries(what):
         place = entry.partition, entry.key
-        if place in wanted and journal.look(what, [entry]):
-            known[place] = entry
-    return known
+        if place in places and journal.look(what, [entry]):
+            newest[place] = entry
+    return newest

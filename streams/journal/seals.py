@@ -60,14 +60,14 @@ class Seals:
             self._number = max(self._number, number)
             if not topic_of(topic).ordered:
                 return
-            known = self._newest.setdefault(topic, {})
-            newest, offset = known.get(entry.key, (-1, -1))
+            numbers = self._newest.setdefault(topic, {})
+            newest, offset = numbers.get(entry.key, (-1, -1))
             if entry.offset <= offset:
                 return
             if number <= newest:
                 todo = "it is skipped; if nobody restored the topic, check who may write it"
                 raise BadBytes(entry.where, 0, f"a record newer than the one at offset {offset}", "an older one", todo)
-            known.pop(entry.key, None)  # the oldest keys are first
-            known[entry.key] = number, entry.offset
-            while len(known) > REMEMBERED:
-                del known[next(iter(known))]
+            numbers.pop(entry.key, None)  # the oldest keys are first
+            numbers[entry.key] = number, entry.offset
+            while len(numbers) > REMEMBERED:
+                del numbers[next(iter(numbers))]

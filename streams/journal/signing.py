@@ -96,9 +96,9 @@ def signature(key: bytes, place: SignatureScope, number: int, body: bytes | None
 def verify(keys: Sequence[bytes], place: SignatureScope, body: bytes | None, header: bytes, where: str) -> int:
     """The number of a signed record. ``body``: the body with its signature; None: the record is a deletion, and its
     signature is in ``header``. Raises `BadBytes` if it has no signature of any of these keys."""
-    content, found = (None, header) if body is None else (body[:-SIZE], body[-SIZE:])
-    counted, mac = found[:NUMBER], found[NUMBER:]
-    if not any(hmac.compare_digest(_mac(each, place, counted, content), mac) for each in keys):
+    content, seal = (None, header) if body is None else (body[:-SIZE], body[-SIZE:])
+    counted, mac = seal[:NUMBER], seal[NUMBER:]
+    if not any(hmac.compare_digest(_mac(key, place, counted, content), mac) for key in keys):
         what = "deletion" if body is None else "record"
         todo = "it is skipped; set or order it again; if nobody did, check who may write the topic"
         expected = f"a signature of journal.key_file for this journal and {what}"

@@ -82,8 +82,8 @@ class JournalTopic(NamedTuple):
 def _function(place: str) -> Callable[[Any], Any]:
     """Imported when it is needed: the command line knows the topics, and needs no records."""
     module, _, name = place.partition(":")
-    found: Callable[[Any], Any] = getattr(import_module(f"trueup.streams.{module}"), name)
-    return found
+    function: Callable[[Any], Any] = getattr(import_module(f"trueup.streams.{module}"), name)
+    return function
 
 
 def name_of(record: Record) -> bytes:

@@ -39,13 +39,13 @@ class Unreadable:
         """A record is not readable."""
         place = (entry.topic, entry.partition, entry.key)
         with self._lock:
-            known = self._found.get(place)
-            if known is None and self._bounded and len(self._found) >= KNOWN:
+            record = self._found.get(place)
+            if record is None and self._bounded and len(self._found) >= KNOWN:
                 count, last = self._beyond.get(place[:2], (0, -1))
                 if entry.offset > last:  # several methods read a record
                     self._beyond[place[:2]] = count + 1, entry.offset
                 return
-            if known and known.offset >= entry.offset:
+            if record and record.offset >= entry.offset:
                 return
             self._found[place] = UnreadableRecord(*place, entry.offset, str(error), entry.where)
         log.warning("record not readable", extra={"where": entry.where, "problem": str(error)})
@@ -54,9 +54,9 @@ class Unreadable:
         """A record is readable: an older one of its key does not matter any more."""
         if self._found:
             with self._lock:
-                known = self._found.get((entry.topic, entry.partition, entry.key))
-                if known and known.offset < entry.offset:
-                    del self._found[known.topic, known.partition, known.key]
+                record = self._found.get((entry.topic, entry.partition, entry.key))
+                if record and record.offset < entry.offset:
+                    del self._found[record.topic, record.partition, record.key]
 
     def forget(self, topics: set[str]) -> None:
         """These topics were emptied."""
@@ -80,9 +80,9 @@ class Unreadable:
 
     def problems(self) -> list[str]:
         """A problem for each, up to `SHOWN`, and one for the others."""
-        known, beyond = self.all(), self.beyond
-        shown = [f"journal record not readable: {bad.problem}" for bad in known[:SHOWN]]
-        if more := max(0, len(known) - SHOWN) + beyond:
+        records, beyond = self.all(), self.beyond
+        shown = [f"journal record not readable: {bad.problem}" for bad in records[:SHOWN]]
+        if more := max(0, len(records) - SHOWN) + beyond:
             rest = f" ({beyond} are not held, and count until compaction and a restart)" if beyond else ""
             others = many(more, "more journal record is", "more journal records are")
             shown.append(f"{others} not readable{rest}; `trueup journal repair` lists all of them")

@@ -40,16 +40,16 @@ def _check(row: str, seen: DescribedBroker, strategy: str) -> Check:
         )
     if not broker.sized:
         return warn(row, "it does not report sizes", "no replica is moved on it; brokers of version 3.3 or later do")
-    found = _found(broker)
+    summary = _found(broker)
     if len(broker.dirs) == 1:
-        return ok(row, f"{found}; with one directory there is nothing to balance")
+        return ok(row, f"{summary}; with one directory there is nothing to balance")
     if strategy == SIZE and not broker.cordons:
         return warn(
             row,
-            f"{found}; it does not support cordons",
+            f"{summary}; it does not support cordons",
             "new partitions follow its own rule; 4.3 or later supports them",
         )
-    return ok(row, found)
+    return ok(row, summary)
 
 
 def _found(broker: Broker) -> str:

@@ -100,17 +100,17 @@ def dirs(api: ApiTarget, output: str, kafka: str | None) -> int:
     \b
     Example:  trueup get dirs --kafka east
     """
-    found = Api(api).rows("directories")
+    listing = Api(api).rows("directories")
     if kafka is not None:
-        rows = [row for row in found.rows if row["kafka"] == kafka]
-        found = found._replace(rows=rows, total=len(rows))
+        rows = [row for row in listing.rows if row["kafka"] == kafka]
+        listing = listing._replace(rows=rows, total=len(rows))
     columns = [
         Column("BROKER", lambda r: f"{r['kafka']}/{r['broker']}"),
         *DIRECTORY,
         Column("RULE", lambda r: short(r["rule"])),
         Column("REASON", lambda r: r["reason"], clips=True),
     ]
-    return out.listing(output, found, columns, "No log directories are declared, or none has been observed yet.")
+    return out.listing(output, listing, columns, "No log directories are declared, or none has been observed yet.")
 
 
 @click.command(short_help="Log directories of a broker, and planned moves.")
@@ -128,33 +128,30 @@ def broker(api: ApiTarget, output: str, broker: str) -> None:
     if not kafka or not number.isdecimal():
         raise click.BadParameter(f"expected CLUSTER/ID, for example east/1; found {broker!r}", param_hint="CLUSTER/ID")
     app = Api(api)
-    found = app.get(f"brokers/{segment(kafka)}/{number}")
+    details = app.get(f"brokers/{segment(kafka)}/{number}")
     if output == "json":
-        out.as_json(found)
+        out.as_json(details)
         return
-    out.titled(_broker_head(found, app.now_ms))
+    out.titled(_broker_head(details, app.now_ms))
     for title, rows, columns in (
-        ("Directories", found["directories"], DIRECTORY),
-        ("Moves", found["moves"], MOVES),
-        ("Largest replicas", found["largest"], LARGEST),
+        ("Directories", details["directories"], DIRECTORY),
+        ("Moves", details["moves"], MOVES),
+        ("Largest replicas", details["largest"], LARGEST),
     ):
         click.echo(f"\n{title}")
         out.table(rows, columns, "None.")
-    if found["rule"]:
-        out.note(f"trueup explain {found['rule']}")
+    if details["rule"]:
+        out.note(f"trueup explain {details['rule']}")
 
 
-def _broker_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield (
-        "Broker",
-        f"{found['kafka']}/{found['broker']}, mode {found['mode']}, observed {since(now_ms, found['at_ms'])} ago",
-    )
-    yield "Strategy", found["strategy"]
-    yield "Skew", f"{found['skew']:.1%}" + (f", {found['after']:.1%} after the plan" if found["moves"] else "")
-    if found["rule"]:
-        yield "Rule", f"{found['rule']}: {found['reason']}"
-    if found["throttles"]:
-        yield "Throttle", f"{size(max(found['throttles']))}/s, set by Trueup"
+def _broker_head(row: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield ("Broker", f"{row['kafka']}/{row['broker']}, mode {row['mode']}, observed {since(now_ms, row['at_ms'])} ago")
+    yield "Strategy", row["strategy"]
+    yield "Skew", f"{row['skew']:.1%}" + (f", {row['after']:.1%} after the plan" if row["moves"] else "")
+    if row["rule"]:
+        yield "Rule", f"{row['rule']}: {row['reason']}"
+    if row["throttles"]:
+        yield "Throttle", f"{size(max(row['throttles']))}/s, set by Trueup"
 
 
 COMMANDS = Commands(get=(dirs,), describe=(broker,), groups=(topic,))

@@ -143,11 +143,11 @@ class DirectoryBalancer:
     ) -> OwnChanges:
         if decision.cordon is None:
             return intended
-        wanted = decision.cordon | _hidden(levers, broker, ours)
-        levers.cordon(broker.id, sorted(wanted))
-        self._alter(broker.id, now_ms, cordoned=wanted)
+        paths = decision.cordon | _hidden(levers, broker, ours)
+        levers.cordon(broker.id, sorted(paths))
+        self._alter(broker.id, now_ms, cordoned=paths)
         now = decision.cordon - _others(broker, ours)
-        closed = ", ".join(sorted(wanted)) or "no directory"
+        closed = ", ".join(sorted(paths)) or "no directory"
         self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
         return intended._replace(cordoned=now)
 
@@ -162,16 +162,16 @@ class DirectoryBalancer:
         failed = [o for o in levers.place([*going, *back]) if o.result in ("refused", "failed")]
         refused = {(o.place.topic, o.place.partition): o for o in failed}
         sent = {move.what for move in decision.start}
-        chosen = {move.what: move for move in ours.moves if (move.topic, move.partition) in refused}
+        moves = {move.what: move for move in ours.moves if (move.topic, move.partition) in refused}
         changed = {
             what: advance(move, MoveEvent.REFUSE, now_ms, refused[move.topic, move.partition].detail)
-            for what, move in chosen.items()
+            for what, move in moves.items()
             if move.at_ms == now_ms and what in sent
         }
-        found = after(ours, changed)
-        self._remember(broker, found)
-        self._report(broker, ours, found)
-        return found, failed
+        current = after(ours, changed)
+        self._remember(broker, current)
+        self._report(broker, ours, current)
+        return current, failed
 
     def _report(self, broker: int, before: OwnChanges, now: OwnChanges) -> None:
         """Note the moves whose stage changed."""
@@ -226,10 +226,10 @@ def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: i
         if m.stage is MoveStage.FORGOTTEN and m.what not in planned
     }
     back = {m.what: advance(m, MoveEvent.CANCEL, now_ms) for m in decision.cancel if m.stage is not MoveStage.LEAVING}
-    made = after(ours, {**lapsed, **back})._replace(cordoned=cordoned, throttles=throttles)
+    intended = after(ours, {**lapsed, **back})._replace(cordoned=cordoned, throttles=throttles)
     for move in decision.start:
-        made = ordered(made, move, int(broker.beside[broker.volumes[broker.place[move.source]]]), now_ms)
-    return made
+        intended = ordered(intended, move, int(broker.beside[broker.volumes[broker.place[move.source]]]), now_ms)
+    return intended
 
 
 def _home(broker: int, move: Relocation) -> ReplicaLocation:

@@ -67,9 +67,12 @@ class LogDirsManager:
             if brokers and name not in declared
         ]
         seen = self._journal.newest(DIRECTORIES) if declared else {}
-        for kafka, found in seen.values():
+        for kafka, observation in seen.values():
             if (dirs := self.by_name.get(kafka)) is not None:
-                dirs.known = {**dirs.known, found.broker: BrokerState(found, None, dirs.balancer.of(found.broker))}
+                dirs.known = {
+                    **dirs.known,
+                    observation.broker: BrokerState(observation, None, dirs.balancer.of(observation.broker)),
+                }
 
     def _dirs(self, name: str, ours: dict[int, OwnChanges]) -> LogDirsReconciler:
         say, settings = partial(self.note, name), self._live.now
@@ -101,9 +104,9 @@ class LogDirsManager:
     def _publish(self, dirs: LogDirsReconciler) -> None:
         """Write changed observations to the journal."""
         records = []
-        for broker, known in dirs.known.items():
-            if known.observed is not None and known.decision is not None:
-                key, record = f"{dirs.name}/{broker}".encode(), observed_record(dirs.name, known.observed)
+        for broker, state in dirs.known.items():
+            if state.observed is not None and state.decision is not None:
+                key, record = f"{dirs.name}/{broker}".encode(), observed_record(dirs.name, state.observed)
                 if {**record, "at_ms": 0} != self._published.get(key):
                     records.append((DIRECTORIES, key, record))
         self._journal.put(records)
@@ -120,18 +123,18 @@ class LogDirsManager:
 
     def problems(self) -> list[str]:
         """Changes that cannot be reverted now."""
-        return [f"logdirs: {each}" for dirs in self._all() for each in dirs.left()]
+        return [f"logdirs: {problem}" for dirs in self._all() for problem in dirs.left()]
 
     def sources(self, now_ms: int) -> list[ObservationSource]:
         """The sources of observations, one per cluster."""
-        found = []
+        sources = []
         for dirs in self._all():
             age_ms = now_ms - dirs.at_ms if dirs.at_ms else None
             slow = age_ms is None or age_ms > 3_000 * dirs.policy.poll_s + 10_000
             state = "down" if dirs.problem else "slow" if slow else "up"
             detail = dirs.problem or many(len(dirs.known), "broker")
-            found.append(ObservationSource(f"logdirs {dirs.name}", state, age_ms, detail))
-        return found
+            sources.append(ObservationSource(f"logdirs {dirs.name}", state, age_ms, detail))
+        return sources
 
     def status(self) -> list[LogDirsStatus]:
         """The status of every cluster."""
@@ -140,19 +143,19 @@ class LogDirsManager:
     def directories(self) -> list[Row]:
         """One row per directory."""
         return [
-            directory_row(dirs, known, d)
+            directory_row(dirs, state, d)
             for dirs in self._all()
-            for known in dirs.known.values()
-            if known.observed is not None
-            for d in known.observed.directories
+            for state in dirs.known.values()
+            if state.observed is not None
+            for d in state.observed.directories
         ]
 
     def broker(self, name: str, broker: int) -> Row:
         """The details of one broker; its largest replicas are queried now. Raises `Refused`, and errors of the
         broker."""
         dirs = self._named(name)
-        known = dirs.known.get(broker)
-        if known is None or known.observed is None:
+        state = dirs.known.get(broker)
+        if state is None or state.observed is None:
             ids = ", ".join(map(str, dirs.known)) or "none yet"
             raise Refused(f"a broker {broker} of {name}", f"brokers {ids}", "see `trueup get dirs`")
         now = dirs.client.look([broker])[0]
@@ -160,33 +163,37 @@ class LogDirsManager:
             "kafka": name,
             "broker": broker,
             "mode": dirs.policy.mode,
-            "strategy": strategy_of(dirs, known),
-            "skew": known.observed.skew,
-            "after": known.decision.after if known.decision else known.observed.skew,
-            "rule": known.rule,
-            "reason": known.reason,
-            "at_ms": known.observed.at_ms,
-            "throttles": sorted(known.ours.throttles),
-            "directories": [directory_row(dirs, known, d) for d in known.observed.directories],
+            "strategy": strategy_of(dirs, state),
+            "skew": state.observed.skew,
+            "after": state.decision.after if state.decision else state.observed.skew,
+            "rule": state.rule,
+            "reason": state.reason,
+            "at_ms": state.observed.at_ms,
+            "throttles": sorted(state.ours.throttles),
+            "directories": [directory_row(dirs, state, d) for d in state.observed.directories],
             "moves": [plan_json(row) for row in plan_rows(dirs) if row.evidence["broker"] == broker],
             "largest": [r._asdict() for r in largest(now.broker, LARGEST)] if now.broker else [],
         }
 
     def findings(self, wanted: Filter) -> list[Finding]:
         """Brokers that violate a rule."""
-        found = [
+        findings = [
             Finding(
                 {"broker": f"{dirs.name}/{number}"},
                 rule.verdict.name.lower(),
                 rule.id,
-                one.reason,
-                one.observed.at_ms if one.observed else None,
+                state.reason,
+                state.observed.at_ms if state.observed else None,
             )
             for dirs in self._all()
-            for number, one in dirs.known.items()
-            if (rule := LOGDIR_RULES.find(one.rule))
+            for number, state in dirs.known.items()
+            if (rule := LOGDIR_RULES.find(state.rule))
         ]
-        return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+        return [
+            finding
+            for finding in findings
+            if wanted.verdict in (None, finding.verdict) and wanted.rule in (None, finding.rule)
+        ]
 
     def plan(self) -> list[PlanRow]:
         """Moves in progress, and changes that are due or wait for approval."""
@@ -207,26 +214,26 @@ class LogDirsManager:
             raise Refused(f"mode approve or enforce of logdirs.{name}", "mode observe, which changes nothing", todo)
         client = dirs.client
         racks = client.brokers()
-        seen = [one.broker for one in client.look(racks) if one.broker is not None]
+        seen = [described.broker for described in client.look(racks) if described.broker is not None]
         if any(topic in broker.replicas.topics for broker in seen):  # selecting directories would move its replicas
             raise Refused(f"a new topic on {name}", f"{topic}, which exists", "use another name")
-        chosen = seats(seen, racks, partitions, replicas, dirs.policy.strategy, dirs.policy.exclude_dirs)
-        places = [ReplicaLocation(b, topic, number, path) for number, row in enumerate(chosen) for b, path in row]
+        assigned = seats(seen, racks, partitions, replicas, dirs.policy.strategy, dirs.policy.exclude_dirs)
+        places = [ReplicaLocation(b, topic, number, path) for number, row in enumerate(assigned) for b, path in row]
         for outcome in client.place(places):
             if outcome.result not in ("started", "recorded"):
                 where = (
                     f"broker {outcome.place.broker} to accept {topic}-{outcome.place.partition} in {outcome.place.path}"
                 )
                 raise Refused(where, outcome.detail, "the topic was not created; try again")
-        client.create_topic(topic, {number: [b for b, _ in row] for number, row in enumerate(chosen)}, configs)
+        client.create_topic(topic, {number: [b for b, _ in row] for number, row in enumerate(assigned)}, configs)
         self.note(name, -1, "topic", "created", "", f"{topic}, {many(partitions, 'partition')} of {replicas}")
         return [{"partition": p.partition, "broker": p.broker, "path": p.path} for p in places]
 
     def note(self, name: str, broker: int, kind: str, outcome: str, rule: str, detail: str) -> None:
         """Add a row to the history."""
         about = f"{name}/{broker}" if broker >= 0 else name
-        made = HistoryRow(self._clock(), f"{kind}-{about}", kind, str(outcome), broker=about, rule=rule, detail=detail)
-        self.history.add(made)
+        entry = HistoryRow(self._clock(), f"{kind}-{about}", kind, str(outcome), broker=about, rule=rule, detail=detail)
+        self.history.add(entry)
         log.info(kind, extra={"broker": about, "outcome": str(outcome), "detail": detail})
 
     def _all(self) -> list[LogDirsReconciler]:
@@ -234,6 +241,6 @@ class LogDirsManager:
 
     def _named(self, name: str) -> LogDirsReconciler:
         if name not in self.by_name:
-            known = ", ".join(self.by_name) or "none"
-            raise Refused(f"log directories of a cluster {name}", f"clusters {known}", "declare it in section logdirs")
+            names = ", ".join(self.by_name) or "none"
+            raise Refused(f"log directories of a cluster {name}", f"clusters {names}", "declare it in section logdirs")
         return self.by_name[name]

@@ -109,23 +109,25 @@ class LogDirsReconciler:
         """One pass over all brokers."""
         try:
             registered = self.client.brokers()
-            seen = {one.id: one for one in self.client.look(registered)}
+            seen = {response.id: response for response in self.client.look(registered)}
         except TrueupError as error:
             self.problem = str(error)
             self._part()
             return
-        found = {}
+        states = {}
         for broker in sorted({*seen, *self.balancer.ours}):
-            one = seen.get(broker, DescribedBroker(broker, None, "it is not registered"))
-            found[broker] = self._one(one, self._clock())
-        self.known, self.problem, self.at_ms = found, "", self._clock()
+            described = seen.get(broker, DescribedBroker(broker, None, "it is not registered"))
+            states[broker] = self._one(described, self._clock())
+        self.known, self.problem, self.at_ms = states, "", self._clock()
 
-    def _one(self, one: DescribedBroker, now_ms: int) -> BrokerState:
+    def _one(self, described: DescribedBroker, now_ms: int) -> BrokerState:
         """The state of one broker after this pass."""
-        if one.broker is None:
-            before = self.known.get(one.id)
-            return BrokerState(before.observed if before else None, None, self.balancer.of(one.id), one.error)
-        return self._unsettled(one.broker, now_ms) or self._settled(one.broker, now_ms)
+        if described.broker is None:
+            before = self.known.get(described.id)
+            return BrokerState(
+                before.observed if before else None, None, self.balancer.of(described.id), described.error
+            )
+        return self._unsettled(described.broker, now_ms) or self._settled(described.broker, now_ms)
 
     def _unsettled(self, broker: Broker, now_ms: int) -> BrokerState | None:
         """The state of a broker that does not show its changed settings yet; nothing is decided about it. None: it
@@ -134,9 +136,9 @@ class LogDirsReconciler:
             if self.balancer.shows(broker, self._throttled, now_ms):
                 return None
             before, error = self.known.get(broker.id), None
-        except TrueupError as found:
-            self._failed(broker, found, None, now_ms)
-            before, error = None, str(found)
+        except TrueupError as failure:
+            self._failed(broker, failure, None, now_ms)
+            before, error = None, str(failure)
         decision = before.decision if before else None
         why = "" if decision else error or "it does not show its changed settings yet"
         return BrokerState(observed(broker, now_ms), decision, self.balancer.of(broker.id), why)
@@ -187,28 +189,28 @@ class LogDirsReconciler:
 
     def approve(self, names: Iterable[str]) -> None:
         """Approve these actions. The next pass executes them."""
-        chosen = set(names)
+        approved = set(names)
         with self._lock:
-            for broker, known in self.known.items():
-                if known.decision is not None and (mine := _names(known.decision) & chosen):
+            for broker, state in self.known.items():
+                if state.decision is not None and (mine := _names(state.decision) & approved):
                     self._approved[broker] = self._approved.get(broker, frozenset()) | mine
 
     def left(self) -> list[str]:
         """Changes of Trueup on brokers that cannot be reverted now, with the reason."""
-        found = []
+        problems = []
         for broker, ours in sorted(dict(self.balancer.ours).items()):
             parts = (("a throttle", ours.throttles), ("cordons", ours.cordoned), ("moves", ours.moves))
             what = " and ".join(name for name, some in parts if some)
-            known = self.known.get(broker)
-            why = self.problem or (_blocked_reason(known, ours) if known else "it was not observed since the start")
+            state = self.known.get(broker)
+            why = self.problem or (_blocked_reason(state, ours) if state else "it was not observed since the start")
             if what and why:
-                found.append(f"broker {broker} of {self.name} still has {what} of Trueup: {why}")
-        return found
+                problems.append(f"broker {broker} of {self.name} still has {what} of Trueup: {why}")
+        return problems
 
     def waits(self, broker: int, name: str) -> bool:
         """Whether this action waits for approval."""
-        known = self.known[broker]
-        return self.policy.mode == "approve" and name not in known.ours.approved | self._approved.get(
+        state = self.known[broker]
+        return self.policy.mode == "approve" and name not in state.ours.approved | self._approved.get(
             broker, frozenset()
         )
 
@@ -231,11 +233,11 @@ def directories_of(record: Record) -> tuple[str, ObservedBroker]:
     return record["kafka"], ObservedBroker(**{**values, "directories": directories, "copying": copying})
 
 
-def _blocked_reason(known: BrokerState, ours: OwnChanges) -> str:
+def _blocked_reason(state: BrokerState, ours: OwnChanges) -> str:
     """Why the changes of Trueup on a broker cannot be reverted now. An offline directory does not report its moves,
     whose throttle remains until then."""
-    stuck = known.rule == "logdirs.offline" and any(move.stage in UNDER_WAY for move in ours.moves)
-    return known.error or (known.reason if stuck else "")
+    stuck = state.rule == "logdirs.offline" and any(move.stage in UNDER_WAY for move in ours.moves)
+    return state.error or (state.reason if stuck else "")
 
 
 def _names(decision: Decision) -> frozenset[str]:

@@ -21,24 +21,24 @@ def strategy_of(dirs: LogDirsReconciler, known: BrokerState) -> str:
 
 def cluster_status(dirs: LogDirsReconciler) -> LogDirsStatus:
     """The status of one cluster."""
-    policy, known = dirs.policy, list(dirs.known.values())
-    reasons = (f"broker {broker}: {one.reason}" for broker, one in dirs.known.items() if one.rule or one.error)
-    rules = Counter(one.rule for one in known if one.rule)
-    decisions = [one.decision for one in known if one.decision]
+    policy, states = dirs.policy, list(dirs.known.values())
+    reasons = (f"broker {broker}: {state.reason}" for broker, state in dirs.known.items() if state.rule or state.error)
+    rules = Counter(state.rule for state in states if state.rule)
+    decisions = [state.decision for state in states if state.decision]
     planned = [move for decision in decisions for move in decision.moves]
-    seen = [one.observed for one in known if one.observed]
+    seen = [state.observed for state in states if state.observed]
     return LogDirsStatus(
         kafka=dirs.name,
         mode=policy.mode,
         strategy=policy.strategy,
         paused=policy.paused,
-        brokers=len(known),
-        directories=sum(len(one.directories) for one in seen),
-        skew=max((one.skew for one in seen), default=0.0),
+        brokers=len(states),
+        directories=sum(len(observation.directories) for observation in seen),
+        skew=max((observation.skew for observation in seen), default=0.0),
         rules=dict(rules),
         planned=len(planned),
         planned_bytes=sum(move.bytes for move in planned),
-        moving=sum(len(one.copying) for one in seen),
+        moving=sum(len(observation.copying) for observation in seen),
         at_ms=dirs.at_ms,
         reason=dirs.problem or next(reasons, ""),
     )
@@ -65,22 +65,22 @@ def directory_row(dirs: LogDirsReconciler, known: BrokerState, d: Directory) -> 
 def plan_rows(dirs: LogDirsReconciler) -> list[PlanRow]:
     """Moves in progress, and changes that are due or wait for approval."""
     rows = list[PlanRow]()
-    for broker, known in dirs.known.items():
+    for broker, state in dirs.known.items():
         rows += [
-            _under_way(dirs.name, broker, move, known.observed) for move in known.ours.moves if move.stage in UNDER_WAY
+            _under_way(dirs.name, broker, move, state.observed) for move in state.ours.moves if move.stage in UNDER_WAY
         ]
-        if known.decision is not None:
-            rows += _cordons(dirs, broker, known.decision, known)
-            sooner = known.decision.skew
-            for move in known.decision.moves:
-                rows.append(_due(dirs, move, sooner, known))
+        if state.decision is not None:
+            rows += _cordons(dirs, broker, state.decision, state)
+            sooner = state.decision.skew
+            for move in state.decision.moves:
+                rows.append(_due(dirs, move, sooner, state))
                 sooner = move.skew
     return rows
 
 
-def _due(dirs: LogDirsReconciler, move: Move, sooner: float, known: BrokerState) -> PlanRow:
+def _due(dirs: LogDirsReconciler, move: Move, sooner: float, state: BrokerState) -> PlanRow:
     name = move_name(move.broker, move)
-    refused = any(m.what == move.what and m.stage == "refused" for m in known.ours.moves)
+    refused = any(m.what == move.what and m.stage == "refused" for m in state.ours.moves)
     stage = "refused" if refused else AWAITING if dirs.waits(move.broker, name) else "planned"
     text = f"{size(move.bytes)} from {move.source} to {move.target}; skew {sooner:.0%}, then {move.skew:.0%}"
     evidence = {
@@ -111,9 +111,9 @@ def _copy(move: Relocation, copying: Iterable[Copying]) -> int:
     return next((c.copied for c in copying if (c.topic, c.partition) == (move.topic, move.partition)), 0)
 
 
-def _cordons(dirs: LogDirsReconciler, broker: int, decision: Decision, known: BrokerState) -> list[PlanRow]:
-    present = {d.path for d in known.observed.directories if d.cordoned} if known.observed else set()
-    done = decision.cordon == decision.steer and not known.error
+def _cordons(dirs: LogDirsReconciler, broker: int, decision: Decision, state: BrokerState) -> list[PlanRow]:
+    present = {d.path for d in state.observed.directories if d.cordoned} if state.observed else set()
+    done = decision.cordon == decision.steer and not state.error
     if decision.steer == present or dirs.policy.paused or done:
         return []
     name = cordon_name(broker, decision.steer)

@@ -31,16 +31,16 @@ class LogDirsStream(Stream):
 
     def status(self, now_ms: int) -> StreamStatus:
         """The status, with the one of every cluster."""
-        found, clusters = self.logdirs, self.logdirs.status()
-        modes = {each.mode for each in clusters}
-        rules = {rule: sum(e.rules.get(rule, 0) for e in clusters) for each in clusters for rule in each.rules}
+        manager, clusters = self.logdirs, self.logdirs.status()
+        modes = {cluster.mode for cluster in clusters}
+        rules = {rule: sum(e.rules.get(rule, 0) for e in clusters) for cluster in clusters for rule in cluster.rules}
         return StreamStatus(
             modes.pop() if len(modes) == 1 else "",
-            all(each.paused for each in clusters) and bool(clusters),
+            all(cluster.paused for cluster in clusters) and bool(clusters),
             rules,
-            sources=found.sources(now_ms),
-            problems=[*found.left, *found.problems()],
-            not_ready=found.not_ready(),
+            sources=manager.sources(now_ms),
+            problems=[*manager.left, *manager.problems()],
+            not_ready=manager.not_ready(),
             fields=LogDirFields(clusters),
         )
 
@@ -62,8 +62,8 @@ class LogDirsStream(Stream):
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Brokers that violate a rule of log directories."""
-        found = self.logdirs.findings(wanted)
-        return found[: wanted.limit], len(found)
+        findings = self.logdirs.findings(wanted)
+        return findings[: wanted.limit], len(findings)
 
     def plan(self) -> list[PlanRow]:
         """Moves in progress, and changes that are due or wait for approval."""

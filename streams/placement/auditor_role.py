@@ -28,15 +28,15 @@ class AuditorRole:
     def tick(self) -> None:
         """Take or return the vote according to the mode."""
         policy = self._policy.current
-        wanted = policy.hold_vote and policy.mode != "observe"
+        voting = policy.hold_vote and policy.mode != "observe"
         with self._lock:
-            if wanted and self._vote is None:
+            if voting and self._vote is None:
                 name = f"trueup-{socket.gethostname()}"
                 self._vote = Vote(
                     self._cluster.connect, self._cluster.root, name, self._follow_orders, int(policy.grace_s)
                 )
                 self._vote.start(self._run)
-            elif not wanted and self._vote is not None:
+            elif not voting and self._vote is not None:
                 self._vote.close()
                 self._vote = None
                 self._cluster.keeper.wait_for(0)
@@ -57,8 +57,8 @@ class AuditorRole:
         """Voters for the Auditor, without this process; the name of the vote if it may not be read. Raises `Retry`."""
         client, vote = self._cluster.session(), self._vote
         votes = queries.voters(client, self._cluster.paths)
-        others = votes if vote is None else [each for each in votes if not vote.owns(each)]
-        return [each.name.decode() if each.session is None else each.bookie for each in others]
+        others = votes if vote is None else [voter for voter in votes if not vote.owns(voter)]
+        return [voter.name.decode() if voter.session is None else voter.bookie for voter in others]
 
     def vote_holder(self) -> str:
         """State of the Auditor's vote, as text."""

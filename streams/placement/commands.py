@@ -49,9 +49,9 @@ def ledgers(
     """
     app, where = Api(api), {"bookie": bookie, "namespace": namespace}
     if unreferenced:
-        found = app.rows("unreferenced", limit=limit, **where)
-        return out.listing(output, found, _unreferenced(app), "No unreferenced ledgers.")
-    found = app.rows("ledgers", all="true" if every else None, limit=limit, **where)
+        listing = app.rows("unreferenced", limit=limit, **where)
+        return out.listing(output, listing, _unreferenced(app), "No unreferenced ledgers.")
+    listing = app.rows("ledgers", all="true" if every else None, limit=limit, **where)
     columns = [
         Column("LEDGER", lambda r: str(r["ledger"])),
         Column("VERDICT", lambda r: r["verdict"]),
@@ -64,7 +64,7 @@ def ledgers(
         Column("SINCE", out.ago(app, "since_ms")),
     ]
     empty = "No ledgers." if every or bookie or namespace else "Every ledger is true; --all shows them."
-    return out.listing(output, found, columns, empty)
+    return out.listing(output, listing, columns, empty)
 
 
 def _unreferenced(app: Api) -> list[Column]:
@@ -97,10 +97,10 @@ def bookies(api: ApiTarget, output: str) -> int:
         Column("STATUS", lambda r: r["status"]),
         Column("SINCE", out.ago(app, "since_ms")),
     ]
-    found = app.rows("bookies")
-    if any(row.get("ledgers") is not None for row in found.rows):
+    listing = app.rows("bookies")
+    if any(row.get("ledgers") is not None for row in listing.rows):
         columns.insert(3, Column("LEDGERS", lambda r: r["ledgers"], number=True))
-    return out.listing(output, found, columns, "No bookie has ever registered.")
+    return out.listing(output, listing, columns, "No bookie has ever registered.")
 
 
 @click.command(short_help="Under-replication marks.")
@@ -136,50 +136,50 @@ def ledger(api: ApiTarget, output: str, ledger: int) -> None:
     Example:  trueup describe ledger 21
     """
     app = Api(api)
-    found = app.get(f"ledgers/{ledger}")
+    details = app.get(f"ledgers/{ledger}")
     if output == "json":
-        out.as_json(found)
+        out.as_json(details)
         return
-    out.titled(_head(found, app.now_ms))
-    if found["owned"] is not None:
-        _owned(found["owned"], app.now_ms)
-    _fragments(found["fragments"])
-    out.bullets("What would change the verdict", found["changes"])
-    out.bullets("Replicas reported as damaged", [_damage(one, app.now_ms) for one in found["damages"]])
-    out.bullets("History", [_event(event, app.now_ms) for event in found["history"]])
-    out.note(f"trueup explain {found['rule']}")
+    out.titled(_head(details, app.now_ms))
+    if details["owned"] is not None:
+        _owned(details["owned"], app.now_ms)
+    _fragments(details["fragments"])
+    out.bullets("What would change the verdict", details["changes"])
+    out.bullets("Replicas reported as damaged", [_damage(damage, app.now_ms) for damage in details["damages"]])
+    out.bullets("History", [_event(event, app.now_ms) for event in details["history"]])
+    out.note(f"trueup explain {details['rule']}")
 
 
-def _owned(found: Row, now_ms: int) -> None:
+def _owned(owned: Row, now_ms: int) -> None:
     """Owner of the ledger, and why it may or may not be deleted."""
-    use = f"{found['reason']}, for {since(now_ms, found['since_ms'])}" if found["rule"] else "its owner references it"
-    out.titled([("Owner", found["owner"] or "not known"), ("For", found["component"]), ("In use", use)])
-    deletion = found["deletion"]
+    use = f"{owned['reason']}, for {since(now_ms, owned['since_ms'])}" if owned["rule"] else "its owner references it"
+    out.titled([("Owner", owned["owner"] or "not known"), ("For", owned["component"]), ("In use", use)])
+    deletion = owned["deletion"]
     if deletion is not None:
         asked = f"; not confirmed by {many(len(deletion['pending']), 'bookie')}" if deletion["pending"] else ""
         detail = f": {deletion['detail']}" if deletion["detail"] else ""
         out.titled([("Deletion", f"{deletion['stage']}{asked}{detail}")])
     click.echo()
-    out.table(found["nodes"], NODES, "Its owner has no nodes.")
-    out.bullets("Objects that no owner references, or that do not exist", found["objects"])
+    out.table(owned["nodes"], NODES, "Its owner has no nodes.")
+    out.bullets("Objects that no owner references, or that do not exist", owned["objects"])
 
 
-def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "Ledger", str(found["ledger"])
-    yield "Verdict", f"{styled(found['verdict'])}, {found['rule']}"
-    yield "Reason", found["reason"] + (f": {found['error']}" if found.get("error") else "")
-    if found.get("since_ms"):
-        yield "Since", since(now_ms, found["since_ms"])
-    created = f", created {since(now_ms, found['ctime_ms'])} ago" if found["ctime_ms"] > 0 else ""
-    yield "State", f"{found['state']}, version {found['version']}, mzxid {found['mzxid']:#x}{created}"
-    entries = f", {many(found['last_entry'] + 1, 'entry', 'entries')}, {found['length']:,} bytes"
-    shape = f"E={found['ensemble']} Qw={found['quorum']} Qa={found['ack_quorum']}"
-    yield "Shape", shape + (entries if found["last_entry"] >= 0 or found["state"] == "closed" else "")
-    if found["owned"] is None and found["claim"]["owner"]:
-        yield "Owner", f"{found['claim']['owner']}, according to its metadata"
-    if found["stage"]:
-        yield "Repair", found["stage"]
-    if mark := found["mark"]:
+def _head(details: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Ledger", str(details["ledger"])
+    yield "Verdict", f"{styled(details['verdict'])}, {details['rule']}"
+    yield "Reason", details["reason"] + (f": {details['error']}" if details.get("error") else "")
+    if details.get("since_ms"):
+        yield "Since", since(now_ms, details["since_ms"])
+    created = f", created {since(now_ms, details['ctime_ms'])} ago" if details["ctime_ms"] > 0 else ""
+    yield "State", f"{details['state']}, version {details['version']}, mzxid {details['mzxid']:#x}{created}"
+    entries = f", {many(details['last_entry'] + 1, 'entry', 'entries')}, {details['length']:,} bytes"
+    shape = f"E={details['ensemble']} Qw={details['quorum']} Qa={details['ack_quorum']}"
+    yield "Shape", shape + (entries if details["last_entry"] >= 0 or details["state"] == "closed" else "")
+    if details["owned"] is None and details["claim"]["owner"]:
+        yield "Owner", f"{details['claim']['owner']}, according to its metadata"
+    if details["stage"]:
+        yield "Repair", details["stage"]
+    if mark := details["mark"]:
         worker = f"held by {mark['locked_by']}" if mark["locked_by"] else "not taken yet"
         whose = {True: "ours", False: "not ours", None: "not readable"}[mark["ours"]]
         yield "Mark", f"{whose}, {worker}, {since(now_ms, mark['ctime_ms'])} old"
@@ -217,11 +217,11 @@ def _distinct(windows: list[Row]) -> Iterator[Row]:
             yield window
 
 
-def _damage(one: Row, now_ms: int) -> str:
-    what = "missing" if one["found"] == "missing" else "with a wrong digest"
-    known = f"confirmed, {one['detail']}" if one["confirmed"] else f"not confirmed: {one['detail'] or 'not read yet'}"
-    seen = f"reported {since(now_ms, one['at_ms'])} ago by {one['reporter']}"
-    return f"{one['bookie']}: entries {one['first']} to {one['last']} {what}, {seen}; {known}"
+def _damage(row: Row, now_ms: int) -> str:
+    what = "missing" if row["found"] == "missing" else "with a wrong digest"
+    state = f"confirmed, {row['detail']}" if row["confirmed"] else f"not confirmed: {row['detail'] or 'not read yet'}"
+    seen = f"reported {since(now_ms, row['at_ms'])} ago by {row['reporter']}"
+    return f"{row['bookie']}: entries {row['first']} to {row['last']} {what}, {seen}; {state}"
 
 
 def _event(event: Row, now_ms: int) -> str:

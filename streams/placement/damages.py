@@ -54,28 +54,28 @@ class DamageReports:
 
     def load(self) -> None:
         """Load the reports of earlier runs. Each replica is read again before its damage is confirmed."""
-        self._known = {one.replica: one for one in self._journal.newest(DAMAGES).values()}
+        self._known = {damage.replica: damage for damage in self._journal.newest(DAMAGES).values()}
 
     def report(self, found: Iterable[tuple[ReplicaRange, bool]], reporter: str) -> int:
         """Remember reported replicas; returns the number of new ones. Raises `Retry` if the journal does not accept
         them."""
         now_ms = self._clock()
         with self._writing:
-            known = {one.replica: one for one in self._all()}
+            earlier = {damage.replica: damage for damage in self._all()}
             fresh = {
                 replica: ReplicaDamage(replica, missing, reporter, now_ms)
                 for replica, missing in found
-                if replica not in known
+                if replica not in earlier
             }
-            dropped = crowded_out([*known.values(), *fresh.values()])
-            records = [(DAMAGES, damage_key(replica._asdict()), _record(one)) for replica, one in fresh.items()]
+            dropped = crowded_out([*earlier.values(), *fresh.values()])
+            records = [(DAMAGES, damage_key(replica._asdict()), _record(damage)) for replica, damage in fresh.items()]
             self._journal.put(
-                [*records, *((DAMAGES, damage_key(one.replica._asdict()), None) for one in dropped)], REPORT_S
+                [*records, *((DAMAGES, damage_key(damage.replica._asdict()), None) for damage in dropped)], REPORT_S
             )
             with self._lock:
                 self._known |= fresh
-                for one in dropped:
-                    self._known.pop(one.replica, None)
+                for excess in dropped:
+                    self._known.pop(excess.replica, None)
         self._metrics.damage("reported", len(fresh))
         self._metrics.damage("dropped", len(dropped))
         return len(fresh)
@@ -85,94 +85,98 @@ class DamageReports:
         writes."""
         now_ms = self._clock()
         with self._lock:
-            due = sorted((one for one in self._known.values() if one.due(now_ms)), key=lambda one: one.checked_ms)
-        for one in due[:AT_ONCE]:
-            self._check(one)
+            due = sorted(
+                (damage for damage in self._known.values() if damage.due(now_ms)), key=lambda damage: damage.checked_ms
+            )
+        for before in due[:AT_ONCE]:
+            self._check(before)
 
     def _check(self, before: ReplicaDamage) -> None:
         checked = before._replace(checked_ms=self._clock())
         try:
-            found = self._cluster.replica(before.replica)
+            reading = self._cluster.replica(before.replica)
         except Refused as error:
             self._forget(before, str(error))
         except TrueupError as error:
             self._keep(checked._replace(detail=str(error)))
         else:
-            if found.whole:
-                self._forget(before, found.detail)
+            if reading.whole:
+                self._forget(before, reading.detail)
                 return
-            self._keep(checked._replace(confirmed=True, detail=found.detail))
+            self._keep(checked._replace(confirmed=True, detail=reading.detail))
             if not before.confirmed:
                 self._metrics.damage("confirmed")
-                log.warning("damaged replica", extra={**before.replica._asdict(), "found": found.detail})
+                log.warning("damaged replica", extra={**before.replica._asdict(), "found": reading.detail})
 
-    def _keep(self, one: ReplicaDamage) -> None:
+    def _keep(self, damage: ReplicaDamage) -> None:
         with self._lock:
-            if one.replica in self._known:
-                self._known[one.replica] = one
+            if damage.replica in self._known:
+                self._known[damage.replica] = damage
 
-    def _forget(self, one: ReplicaDamage, why: str) -> None:
-        self._journal.put([(DAMAGES, damage_key(one.replica._asdict()), None)])
+    def _forget(self, damage: ReplicaDamage, why: str) -> None:
+        self._journal.put([(DAMAGES, damage_key(damage.replica._asdict()), None)])
         with self._lock:
-            self._known.pop(one.replica, None)
-        self._metrics.damage("repaired" if one.confirmed else "refuted")
-        log.info("replica not damaged", extra={**one.replica._asdict(), "found": why})
+            self._known.pop(damage.replica, None)
+        self._metrics.damage("repaired" if damage.confirmed else "refuted")
+        log.info("replica not damaged", extra={**damage.replica._asdict(), "found": why})
 
     def counts(self) -> dict[str, int]:
         """Replicas by state: reported, or confirmed by a read of Trueup."""
-        known = self._all()
-        confirmed = sum(one.confirmed for one in known)
-        return {"reported": len(known) - confirmed, "confirmed": confirmed}
+        damages = self._all()
+        confirmed = sum(damage.confirmed for damage in damages)
+        return {"reported": len(damages) - confirmed, "confirmed": confirmed}
 
     def findings(self, wanted: Filter, confirmed: bool) -> list[Finding]:
         """The findings about confirmed or about other replicas, the oldest first. Their bookie is the one of the
         replica."""
-        chosen = [
-            one for one in self._all() if one.confirmed is confirmed and wanted.bookie in (None, one.replica.bookie)
+        damages = [
+            damage
+            for damage in self._all()
+            if damage.confirmed is confirmed and wanted.bookie in (None, damage.replica.bookie)
         ]
-        if wanted.namespace is not None and chosen:
-            ledgers = np.array([one.replica.ledger for one in chosen], np.int64)
+        if wanted.namespace is not None and damages:
+            ledgers = np.array([damage.replica.ledger for damage in damages], np.int64)
             within = {*self._cluster.select(ledgers, LedgerSelection(namespace=wanted.namespace)).tolist()}
-            chosen = [one for one in chosen if one.replica.ledger in within]
-        found = map(_finding, sorted(chosen, key=lambda one: one.at_ms))
-        return [f for f in found if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]
+            damages = [damage for damage in damages if damage.replica.ledger in within]
+        findings = map(_finding, sorted(damages, key=lambda damage: damage.at_ms))
+        return [f for f in findings if wanted.verdict in (None, f.verdict) and wanted.rule in (None, f.rule)]
 
     def of(self, ledger: int) -> list[Row]:
         """The reported replicas of a ledger."""
-        return [_row(one) for one in self._all() if one.replica.ledger == ledger]
+        return [_row(damage) for damage in self._all() if damage.replica.ledger == ledger]
 
     def _all(self) -> Sequence[ReplicaDamage]:
         with self._lock:
             return list(self._known.values())
 
 
-def _finding(one: ReplicaDamage) -> Finding:
-    replica, kind = one.replica, "missing" if one.missing else "with a wrong digest"
-    reason = f"entries {replica.first} to {replica.last} {kind} on {replica.bookie}; {' '.join(_reasons(one))}"
+def _finding(damage: ReplicaDamage) -> Finding:
+    replica, kind = damage.replica, "missing" if damage.missing else "with a wrong digest"
+    reason = f"entries {replica.first} to {replica.last} {kind} on {replica.bookie}; {' '.join(_reasons(damage))}"
     about = {"ledger": replica.ledger, "bookie": replica.bookie}
-    more = {**_NO_LEDGER, **_row(one)}
-    return Finding(about, one.rule.verdict.name.lower(), one.rule.id, reason, one.at_ms, more=more)
+    more = {**_NO_LEDGER, **_row(damage)}
+    return Finding(about, damage.rule.verdict.name.lower(), damage.rule.id, reason, damage.at_ms, more=more)
 
 
-def _reasons(one: ReplicaDamage) -> Iterator[str]:
-    yield one.detail or "not read by Trueup yet;"
-    yield f"reported by {one.reporter}"
+def _reasons(damage: ReplicaDamage) -> Iterator[str]:
+    yield damage.detail or "not read by Trueup yet;"
+    yield f"reported by {damage.reporter}"
 
 
-def _row(one: ReplicaDamage) -> Row:
+def _row(damage: ReplicaDamage) -> Row:
     return {
-        **one.replica._asdict(),
-        "found": "missing" if one.missing else "digest",
-        "confirmed": one.confirmed,
-        "reporter": one.reporter,
-        "at_ms": one.at_ms,
-        "checked_ms": one.checked_ms,
-        "detail": one.detail,
+        **damage.replica._asdict(),
+        "found": "missing" if damage.missing else "digest",
+        "confirmed": damage.confirmed,
+        "reporter": damage.reporter,
+        "at_ms": damage.at_ms,
+        "checked_ms": damage.checked_ms,
+        "detail": damage.detail,
     }
 
 
-def _record(one: ReplicaDamage) -> dict[str, object]:
-    return {**one.replica._asdict(), "missing": one.missing, "reporter": one.reporter, "at_ms": one.at_ms}
+def _record(damage: ReplicaDamage) -> dict[str, object]:
+    return {**damage.replica._asdict(), "missing": damage.missing, "reporter": damage.reporter, "at_ms": damage.at_ms}
 
 
 def damage_of(record: Record) -> ReplicaDamage:

@@ -36,8 +36,8 @@ def _view(spark: "Session", journal: "Journal", settings: "Settings") -> "View |
 def _replicas(body: Row) -> Row | None:
     from trueup.state.placement.damage import reported
 
-    found = reported(body)
-    return None if found is None else {"replicas": found}
+    replicas = reported(body)
+    return None if replicas is None else {"replicas": replicas}
 
 
 PLACEMENT = Descriptor(

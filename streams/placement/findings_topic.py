@@ -33,9 +33,9 @@ class FindingsTopic:
 
     def load(self) -> FindingAges:
         """Load the findings of earlier runs, before any caller waits. Returns their ages."""
-        found = {record["ledger"]: record["since_ms"] for record in self._journal.newest(FINDINGS).values()}
-        self._there = {*found}
-        rows = np.array(sorted(found.items()), np.int64).reshape(-1, 2)
+        since = {record["ledger"]: record["since_ms"] for record in self._journal.newest(FINDINGS).values()}
+        self._there = {*since}
+        rows = np.array(sorted(since.items()), np.int64).reshape(-1, 2)
         return FindingAges(rows[:, 0], rows[:, 1])
 
     def publish(

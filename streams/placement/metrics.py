@@ -97,23 +97,23 @@ class PlacementMetrics(StreamMetrics):
 
     def status(self, status: Row) -> None:
         """Set all gauges."""
-        found = PlacementFields.of(status)
-        self.mode.one_of(MODES, found.mode)
-        self.paused.at().set(found.paused)
-        self.held.at().set(bool(found.held))
-        for verdict, count in found.counts.items():
+        fields = PlacementFields.of(status)
+        self.mode.one_of(MODES, fields.mode)
+        self.paused.at().set(fields.paused)
+        self.held.at().set(bool(fields.held))
+        for verdict, count in fields.counts.items():
             self.ledgers.at(verdict).set(count)
-        self.not_judged.at().set(found.not_judged)
-        self.without_copies.at().set(found.without_copies)
-        self.unbound.at().set(bool(found.unbound))
-        self.unknown.at("stale").set(max(0, found.counts["unknown"] - found.not_judged - self._unreadable))
-        self.oldest.at().set((found.oldest_drift_ms or 0) / 1000)
-        marks = found.marks
+        self.not_judged.at().set(fields.not_judged)
+        self.without_copies.at().set(fields.without_copies)
+        self.unbound.at().set(bool(fields.unbound))
+        self.unknown.at("stale").set(max(0, fields.counts["unknown"] - fields.not_judged - self._unreadable))
+        self.oldest.at().set((fields.oldest_drift_ms or 0) / 1000)
+        marks = fields.marks
         self.marks.at("ours").set(marks.ours)
         self.marks.at("others").set(max(0, marks.outstanding - marks.ours))
         self.cap.at().set(marks.cap)
         self.marks_idle.at().set(marks.idle_ms / 1000)
-        for state, count in found.damages.items():
+        for state, count in fields.damages.items():
             self.damages.at(state).set(count)
-        for name, bookies in found.bookies.items():
+        for name, bookies in fields.bookies.items():
             self.bookies.at(name).set(len(bookies))

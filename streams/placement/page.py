@@ -12,14 +12,14 @@ def racks(bookies: list[Row]) -> list[Row]:
     """Bookies by rack, those that are not writable first: rack, counts by status, rows shown, number of others."""
     order = {"lost": 0, "pending": 1, "readonly": 2, "writable": 3}
     rows = sorted(bookies, key=lambda b: (b["rack"] or "", order.get(b["status"], 0), b["bookie"]))
-    made = []
+    by_rack = []
     for rack, group in groupby(rows, key=lambda b: b["rack"] or ""):
         members = list(group)
         writable = [b for b in members if b["status"] == "writable"]
         few = writable if len(writable) <= CHIPS else writable[:CHIPS_OF_MANY]
         shown = [b for b in members if b["status"] != "writable"] + few
         counts = {status: sum(b["status"] == status for b in members) for status in reversed(order)}
-        made.append(
+        by_rack.append(
             {
                 "rack": rack or "unknown rack (/default-rack)",
                 "shown": shown,
@@ -27,7 +27,7 @@ def racks(bookies: list[Row]) -> list[Row]:
                 "counts": {status: count for status, count in counts.items() if count},
             }
         )
-    return made
+    return by_rack
 
 
 PAGE = (

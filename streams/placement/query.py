@@ -83,16 +83,18 @@ def split(frames: Iterator["pd.DataFrame"], signer: Signer | None = None) -> tup
         kind, key, value = (frame[name].to_numpy() for name in ("kind", "key", "value"))
         rows: Any = np.flatnonzero(kind == LEDGER)
         ledgers += good(rows, partial(_ledgers, key, value))
-        found = [*chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw), signer) for raw in some]))]
-        topology = max([*found, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
+        topologies = [
+            *chain(*good(value[kind == TOPOLOGY], lambda some: [_topology(bytes(raw), signer) for raw in some]))
+        ]
+        topology = max([*topologies, *([topology] if topology else [])], key=lambda t: t.epoch, default=None)
     return concat(ledgers), topology
 
 
 def _ledgers(keys: Any, bodies: Any, rows: Any) -> Ledgers:
     """The ledgers of these rows of two columns. Raises `BadBytes`, also for a record with the key of another ledger."""
-    found = ledger_rows(bodies[rows])
-    check_keys(keys[rows], found.ledger, "a record of the topic ledgers")
-    return found
+    ledgers = ledger_rows(bodies[rows])
+    check_keys(keys[rows], ledgers.ledger, "a record of the topic ledgers")
+    return ledgers
 
 
 def answer_of(row: AnswerRow) -> tuple[int, BucketAnswer]:

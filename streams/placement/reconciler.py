@@ -139,8 +139,8 @@ class PlacementReconciler:
     def lose_view(self) -> None:
         """The view was lost: nothing is known until every bucket has answered again."""
         with self._acting, self.lock:
-            known = self.board.findings
-            self.board, self._cleared = Board(FindingAges(known["ledger"], known["since_ms"])), []
+            findings = self.board.findings
+            self.board, self._cleared = Board(FindingAges(findings["ledger"], findings["since_ms"])), []
             self._topic.restart()
             self.blocked_reason = "the view is not complete yet"
 
@@ -229,12 +229,12 @@ class PlacementReconciler:
             return frozenset()
         self._looked_ms = now_ms
         try:
-            found = self._cluster.marked(late)
+            marks = self._cluster.marked(late)
         except TrueupError as error:
             log.warning("marks not read", extra={"problem": str(error)})
             return frozenset()
         # A mark that may not be read may be ours.
-        present = {i for i, mark in found.items() if mark is None or mark.ctime_ms == self.repairs[i].mark_ctime_ms}
+        present = {i for i, mark in marks.items() if mark is None or mark.ctime_ms == self.repairs[i].mark_ctime_ms}
         return frozenset(late) - present
 
     def approve(self, versions: Mapping[int, int]) -> list[int]:
@@ -330,16 +330,16 @@ class PlacementReconciler:
         """Judge current reads of the ledgers and write the orders to the journal."""
         topology = self._keeper.topology
         assert topology is not None, "a view is complete only after a topology"
-        found = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
+        findings = rows[np.searchsorted(rows["ledger"], fresh.ledger)]
         # The decision, and an approval, hold for one version of the ledger; the view judges later versions.
         with self.lock:
             former = self.board.former.at(now_ms)
         now = judge(fresh, topology, former)
-        due = (found["version"] == fresh.version) & (now.verdict == Verdict.DRIFTED) & ~now.held
+        due = (findings["version"] == fresh.version) & (now.verdict == Verdict.DRIFTED) & ~now.held
         orders, repairs = [], []
-        for known, lost in zip(self._fresh(found[due]), lost_members(fresh.take(due), topology), strict=True):
+        for prior, lost in zip(self._fresh(findings[due]), lost_members(fresh.take(due), topology), strict=True):
             # The mark of an abandoned order may exist unobserved; the same ctime identifies it as ours.
-            repair = advance(known, RepairEvent.ORDER, now_ms, mark_ctime_ms=known.mark_ctime_ms or now_ms)
+            repair = advance(prior, RepairEvent.ORDER, now_ms, mark_ctime_ms=prior.mark_ctime_ms or now_ms)
             repairs.append(repair)
             orders.append(MarkOrder(repair.ledger, repair.version, lost, repair.mark_ctime_ms))
         self._take(repairs)
@@ -385,11 +385,11 @@ class PlacementReconciler:
         """The repair of each finding, with the state of earlier attempts for the same reason."""
         columns = (findings[name].tolist() for name in ("ledger", "rule", "version", "since_ms"))
         for ledger, code, version, since_ms in zip(*columns, strict=True):
-            known, rule = self.repairs.get(ledger), RULES[code].id
-            if known is not None and renewed(known, rule):
-                known = known._replace(attempts=0, next_ms=0)
+            prior, rule = self.repairs.get(ledger), RULES[code].id
+            if prior is not None and renewed(prior, rule):
+                prior = prior._replace(attempts=0, next_ms=0)
             yield (
-                Repair(ledger, rule, version, since_ms) if known is None else known._replace(rule=rule, version=version)
+                Repair(ledger, rule, version, since_ms) if prior is None else prior._replace(rule=rule, version=version)
             )
 
     def _take(self, repairs: Iterable[Repair]) -> None:
@@ -434,10 +434,10 @@ def lost_members(ledgers: Ledgers, topology: Topology) -> list[tuple[str, ...]]:
     lost = np.array([name in gone for name in ledgers.names], bool)
     hits = np.flatnonzero(lost[ledgers.members]) if len(lost) else np.zeros(0, np.int64)
     owners = np.repeat(np.arange(len(ledgers)), np.diff(ledgers.starts))[hits]
-    found: list[dict[str, None]] = [{} for _ in range(len(ledgers))]
+    members: list[dict[str, None]] = [{} for _ in range(len(ledgers))]
     for row, code in zip(owners.tolist(), ledgers.members[hits].tolist(), strict=True):
-        found[row][ledgers.names[code]] = None
-    return [tuple(names) for names in found]
+        members[row][ledgers.names[code]] = None
+    return [tuple(names) for names in members]
 
 
 def _record(repair: Repair) -> Put:

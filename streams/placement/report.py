@@ -174,8 +174,8 @@ class PlacementReport:
             ObservationSource("vote", "up", age_ms, self._auditor.vote_holder()),
             *_racks(self._cluster.racks, health.rack_problem, now_ms),
             *(
-                ObservationSource(*each)
-                for each in self._workers.source(now_ms, self._policy.current.mode != "observe")
+                ObservationSource(*fields)
+                for fields in self._workers.source(now_ms, self._policy.current.mode != "observe")
             ),
         ]
 
@@ -249,18 +249,18 @@ class PlacementReport:
         """Ledgers with a verdict other than true, highest risk first; with ``every`` then the others, by id. Current
         reads."""
         with self._reconciler.lock:
-            found = self._board.findings
-        found = riskiest(self._matching(found, where))["ledger"]
-        rows, total = self._cluster.readable(found[:limit].tolist()), len(found)
+            findings = self._board.findings
+        findings = riskiest(self._matching(findings, where))["ledger"]
+        rows, total = self._cluster.readable(findings[:limit].tolist()), len(findings)
         if every:
             others, total = self._cluster.search(limit, where) if where else self._first(limit)
             rows = concat([rows, others.take(~np.isin(others.ledger, rows.ledger))])
-        place = {ledger: at for at, ledger in enumerate(found[:limit].tolist())}
+        place = {ledger: at for at, ledger in enumerate(findings[:limit].tolist())}
         order = sorted(range(len(rows)), key=lambda at: (place.get(int(rows.ledger[at]), limit), rows.ledger[at]))
-        chosen = rows.take(np.array(order[:limit], np.int64))
+        ledgers = rows.take(np.array(order[:limit], np.int64))
         unjudged = self._unjudged()
         with self._reconciler.lock:
-            return LimitedRows(self._judged(chosen, unjudged), total)
+            return LimitedRows(self._judged(ledgers, unjudged), total)
 
     def _first(self, limit: int) -> tuple[Ledgers, int]:
         rows = self._cluster.first(limit)
@@ -301,9 +301,9 @@ class PlacementReport:
             history = self._reconciler.history.rows(ledger)
         component, owner, cursor = claim_of(record["custom"])
         shown = evidence(row, 0, self._topology, former)
-        found = RULES.find(shown["rule"])
-        assert found is not None, "evidence names a rule of the table"
-        rule = found
+        match = RULES.find(shown["rule"])
+        assert match is not None, "evidence names a rule of the table"
+        rule = match
         verdict, reason = rule.verdict.name.lower(), rule.title
         if self._unjudged()(ledger):
             verdict, reason = "unknown", f"not judged yet; by this reading: {reason}"
@@ -352,8 +352,8 @@ class PlacementReport:
 
     def bookie(self, bookie: str) -> Row:
         """One bookie. Raises `Refused` if it never registered."""
-        if found := next((row for row in self.bookies() if row["bookie"] == bookie), None):
-            return found
+        if match := next((row for row in self.bookies() if row["bookie"] == bookie), None):
+            return match
         raise Refused(f"a bookie {bookie[:200]}", "none that ever registered", "see `trueup get bookies`")
 
     def marks(self) -> list[Row]:
@@ -369,8 +369,8 @@ class PlacementReport:
         owners = self._auditor.locks(rows["ledger"][rows["locked"] > 0].tolist())
         with self._reconciler.lock:
             repairs = self._reconciler.repairs
-            made = [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
-        return [row | {"verdict": "unknown"} if unjudged(row["ledger"]) else row for row in made]
+            marks = [self._mark(row, repairs.get(int(row["ledger"])), owners, written) for row in rows]
+        return [row | {"verdict": "unknown"} if unjudged(row["ledger"]) else row for row in marks]
 
     def _mark(self, row: Rows, repair: Repair | None, owners: dict[int, str], written: dict[int, Mark | None]) -> Row:
         ledger, mark = int(row["ledger"]), written.get(int(row["ledger"]))
@@ -394,13 +394,13 @@ class PlacementReport:
             now_ms, repairs = self._clock(), dict(self._reconciler.repairs)
             due = wanted(self._board, repairs, now_ms)
             under_way = [r for r in repairs.values() if r.stage is not RepairStage.APPROVED]
-            found = {
+            findings = {
                 int(row["ledger"]): row
                 for row in self._board.findings[np.isin(self._board.findings["ledger"], [r.ledger for r in under_way])]
             }
         ask = self._policy.current.mode == "approve"
         rows = [self._planned(row, repairs.get(int(row["ledger"])), ask) for row in due]
-        return rows + [self._under_way(r, found.get(r.ledger)) for r in under_way]
+        return rows + [self._under_way(r, findings.get(r.ledger)) for r in under_way]
 
     def _planned(self, row: Rows, repair: Repair | None, ask: bool) -> PlanRow:
         rule, ledger, at = RULES[int(row["rule"])], int(row["ledger"]), int(row["version"])
@@ -466,10 +466,10 @@ def _seen(health: CaptureHealth) -> str:
 
 def _bookies(topology: Topology | None) -> dict[str, list[str]]:
     """Names of bookies by status."""
-    found: dict[str, list[str]] = {status.name.lower(): [] for status in Status}
+    names: dict[str, list[str]] = {status.name.lower(): [] for status in Status}
     for bookie in topology.bookies if topology else ():
-        found[bookie.status.name.lower()].append(bookie.id)
-    return found
+        names[bookie.status.name.lower()].append(bookie.id)
+    return names
 
 
 def _racks(asked: RackHealth | None, problem: str, now_ms: int) -> list[ObservationSource]:

@@ -58,11 +58,11 @@ class PlacementFields(StatusFields):
     @classmethod
     def absent(cls, settings: Settings) -> Self:
         """The fields without a BookKeeper cluster."""
-        chosen = settings.section(PlacementSettings)
+        policy = settings.section(PlacementSettings)
         return cls(
             watches_ledgers=False,
-            mode=chosen.mode,
-            paused=chosen.paused,
+            mode=policy.mode,
+            paused=policy.paused,
             damages={"reported": 0, "confirmed": 0},
             counts={"true": 0, "drifted": 0, "blocked": 0, "unknown": 0},
             not_judged=0,

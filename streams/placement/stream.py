@@ -83,9 +83,9 @@ class PlacementStream(Stream):
 
     def begin(self, spark: Session) -> None:
         """Start the query and the loops."""
-        supervisor, journal, chosen = self._context.supervisor, self._context.journal, self._context.settings.spark
-        made = view(spark, journal, chosen)
-        self._context.query(made, self._reconciler.batch, self._lose_view, self._keeper.publish_again)
+        supervisor, journal, options = self._context.supervisor, self._context.journal, self._context.settings.spark
+        ledger_view = view(spark, journal, options)
+        self._context.query(ledger_view, self._reconciler.batch, self._lose_view, self._keeper.publish_again)
         supervisor.loop("reconcile", self._tick, TICK_S)
         supervisor.loop("judging", lambda: self._report.tick(self._runs()), TICK_S)
         supervisor.loop("autorecovery", self._workers.look, LOOK_S)
@@ -172,13 +172,13 @@ class PlacementStream(Stream):
         confirmed, reported = (self.damages.findings(wanted, confirmed) for confirmed in (True, False))
         where = LedgerSelection(wanted.bookie, wanted.namespace)
         some, total = self._report.findings(wanted.verdict, wanted.rule, wanted.limit, where)
-        found = [*confirmed, *some, *reported]
-        return found[: wanted.limit], total + len(confirmed) + len(reported)
+        findings = [*confirmed, *some, *reported]
+        return findings[: wanted.limit], total + len(confirmed) + len(reported)
 
     def grouped(self) -> Mapping[str, int]:
         """The number of findings by rule."""
         replicas = Counter(
-            one.rule for confirmed in (True, False) for one in self.damages.findings(Filter(), confirmed)
+            finding.rule for confirmed in (True, False) for finding in self.damages.findings(Filter(), confirmed)
         )
         return dict((Counter(self._report.grouped()) + replicas).most_common())
 

@@ -60,12 +60,14 @@ def chosen(kind: str, names: Sequence[str], places: Mapping[str, str]) -> dict[s
         return {name: groups[name] for name in sorted(groups)}
     together = set[str]()
     for name in names:
-        found = {one for group, some in groups.items() if group == name or group.startswith(f"{name}/") for one in some}
-        if not found:
+        bookies = {
+            member for group, some in groups.items() if group == name or group.startswith(f"{name}/") for member in some
+        }
+        if not bookies:
             raise Refused(
                 f"a {kind} {name}", f"{kind}s {', '.join(sorted(groups)[:10])}", f"name a {kind} of the cluster"
             )
-        together |= found
+        together |= bookies
     return {" ".join(names): together}
 
 

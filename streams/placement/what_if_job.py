@@ -64,58 +64,58 @@ class WhatIfJob:
         if kind not in self._results:
             raise Refused(f"one of {', '.join(KINDS)}", kind[:100], "name one of them")
         with self._lock:
-            found = self._results[kind]
-            found.wanted = found.wanted or found.due(self._clock())
-            return _row(kind, found)
+            computation = self._results[kind]
+            computation.wanted = computation.wanted or computation.due(self._clock())
+            return _row(kind, computation)
 
     def loss(self, bookie: str) -> Row:
         """The loss of one bookie in the newest result: at_ms and error as in `describe`, and loss, None if it is not
         known or the bookie has no rack."""
-        found = self.describe(BOOKIE)
-        loss = next((row for row in found["failures"] if row["name"] == bookie), None)
-        return {"at_ms": found["at_ms"], "error": found["error"], "loss": loss}
+        result = self.describe(BOOKIE)
+        loss = next((row for row in result["failures"] if row["name"] == bookie), None)
+        return {"at_ms": result["at_ms"], "error": result["error"], "loss": loss}
 
     def step(self) -> None:
         """Compute what was asked for."""
-        for kind, found in self._results.items():
-            if found.wanted:
-                self._compute(kind, found)
+        for kind, computation in self._results.items():
+            if computation.wanted:
+                self._compute(kind, computation)
 
-    def _compute(self, kind: str, found: _Computation) -> None:
-        began_ms, made, error = self._clock(), None, "the reading ended with a defect; see the log"
+    def _compute(self, kind: str, computation: _Computation) -> None:
+        began_ms, result, error = self._clock(), None, "the reading ended with a defect; see the log"
         try:
-            made, error = self._read(self._settings, kind, (), found.has_read), ""
+            result, error = self._read(self._settings, kind, (), computation.has_read), ""
         except TrueupError as failed:
             error = str(failed)
         finally:
             with self._lock:
-                found.wanted, found.read, found.error = False, 0, error
-                found.tried_ms, found.took_ms = began_ms, self._clock() - began_ms
-                if made is not None:
-                    found.answer, found.at_ms = made, began_ms
+                computation.wanted, computation.read, computation.error = False, 0, error
+                computation.tried_ms, computation.took_ms = began_ms, self._clock() - began_ms
+                if result is not None:
+                    computation.answer, computation.at_ms = result, began_ms
 
 
-def _row(kind: str, found: _Computation) -> Row:
-    state = "failed" if found.error else "ready" if found.answer else "computing"
+def _row(kind: str, computation: _Computation) -> Row:
+    state = "failed" if computation.error else "ready" if computation.answer else "computing"
     shown: Row = {"ledgers": None, "missing": [], "writable": None, "unread": None}
     losses: list[Row] = []
-    if found.answer:
-        known = found.answer
+    if computation.answer:
+        result = computation.answer
         shown = {
-            "ledgers": known.ledgers,
-            "missing": [*known.missing],
-            "writable": known.writable,
-            "unread": known.unread,
+            "ledgers": result.ledgers,
+            "missing": [*result.missing],
+            "writable": result.writable,
+            "unread": result.unread,
         }
-        losses = [asdict(loss) for loss in known.losses.values()]
+        losses = [asdict(loss) for loss in result.losses.values()]
     return {
         "kind": kind,
         "state": state,
-        "at_ms": found.at_ms or None,
-        "took_ms": found.took_ms,
-        "again": found.wanted,
-        "read": found.read,
-        "error": found.error,
+        "at_ms": computation.at_ms or None,
+        "took_ms": computation.took_ms,
+        "again": computation.wanted,
+        "read": computation.read,
+        "error": computation.error,
         **shown,
         "now": next((row for row in losses if row["name"] == NOW), None),
         "failures": sorted((row for row in losses if row["name"] != NOW), key=worst_first),

@@ -18,20 +18,20 @@ _DEFAULT = ReadPriority.TIERED_STORAGE_FIRST
 
 def all_of(settings: Settings) -> Iterator[Check]:
     """A check per broker, if the stream is declared."""
-    chosen = settings.section(ReadPrioritySettings)
-    if chosen.admin:
-        yield from tried("read_priority.admin", lambda: _brokers(chosen))
+    section = settings.section(ReadPrioritySettings)
+    if section.admin:
+        yield from tried("read_priority.admin", lambda: _brokers(section))
 
 
-def _brokers(chosen: ReadPrioritySettings) -> Iterator[Check]:
+def _brokers(section: ReadPrioritySettings) -> Iterator[Check]:
     from trueup.connectors.pulsar.admin.http import Unauthorized, Untrusted
     from trueup.streams.read_priority.stream import admin_of
 
-    if chosen.token_env and any(address.startswith("http:") for address in chosen.admin):
+    if section.token_env and any(address.startswith("http:") for address in section.admin):
         yield warn("read_priority.admin", "the token is sent without TLS", "use https addresses")
     try:
-        with admin_of(chosen) as admin:
-            found = admin.answers()
+        with admin_of(section) as admin:
+            answers = admin.answers()
     except Unauthorized as error:
         yield fail("read_priority.token_env", f"expected {error.expected}; found {error.found}", error.todo)
         return
@@ -40,12 +40,12 @@ def _brokers(chosen: ReadPrioritySettings) -> Iterator[Check]:
             "read_priority.ca", f"expected a readable PEM file; found {error.problems[0]}", "correct read_priority.ca"
         )
         return
-    for problem in found.problems:
+    for problem in answers.problems:
         key = "read_priority.ca" if isinstance(problem, Untrusted) else "read_priority.admin"
         yield fail(key, f"expected {problem.expected}; found {problem.found}", _TODO[key])
-    for broker in found.brokers:
+    for broker in answers.brokers:
         yield _broker(broker)
-    if len({broker.priority for broker in found.brokers}) > 1:
+    if len({broker.priority for broker in answers.brokers}) > 1:
         yield fail(
             "read_priority.admin", "brokers differ in managedLedgerDataReadPriority", "give all brokers the same value"
         )

@@ -62,30 +62,30 @@ def topic(api: ApiTarget, output: str, name: str) -> None:
     Example:  trueup describe topic public/default/orders
     """
     app = Api(api)
-    found = app.get(f"read-priorities/{quote(name.removeprefix('persistent://'), safe='/')}")
+    details = app.get(f"read-priorities/{quote(name.removeprefix('persistent://'), safe='/')}")
     if output == "json":
-        out.as_json(found)
+        out.as_json(details)
         return
-    out.titled(_head(found, app.now_ms))
-    out.bullets("Findings", [f"{one['rule']}: {one['reason']}" for one in found["findings"]])
-    out.bullets("History", [_event(one, app.now_ms) for one in found["history"]])
+    out.titled(_head(details, app.now_ms))
+    out.bullets("Findings", [f"{finding['rule']}: {finding['reason']}" for finding in details["findings"]])
+    out.bullets("History", [_event(event, app.now_ms) for event in details["history"]])
     click.echo("\nLedgers")
-    out.table(found["copies"], LEDGERS, "None is closed.")
-    if found["findings"]:
-        out.note(f"trueup explain {found['findings'][0]['rule']}")
+    out.table(details["copies"], LEDGERS, "None is closed.")
+    if details["findings"]:
+        out.note(f"trueup explain {details['findings'][0]['rule']}")
 
 
-def _head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "Topic", f"{found['name']}, observed {since(now_ms, found['at_ms'])} ago"
-    declared = f"{found['declared']}, by {found['pattern']}" if found["declared"] else "unmanaged"
+def _head(details: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Topic", f"{details['name']}, observed {since(now_ms, details['at_ms'])} ago"
+    declared = f"{details['declared']}, by {details['pattern']}" if details["declared"] else "unmanaged"
     yield "Declared", declared
-    yield "In force", found["in_force"] + (f", set by the {found['origin']}" if found["origin"] else "")
-    if found["why"]:
-        yield "Reason", found["why"]
-    if found["switched_ms"]:
-        unloaded = ", unloaded since" if found["unloaded"] else ""
-        yield "Switched", f"{since(now_ms, found['switched_ms'])} ago{unloaded}"
-    yield "Deletion", f"from BookKeeper {_delay(found['lag_ms'])}"
+    yield "In force", details["in_force"] + (f", set by the {details['origin']}" if details["origin"] else "")
+    if details["why"]:
+        yield "Reason", details["why"]
+    if details["switched_ms"]:
+        unloaded = ", unloaded since" if details["unloaded"] else ""
+        yield "Switched", f"{since(now_ms, details['switched_ms'])} ago{unloaded}"
+    yield "Deletion", f"from BookKeeper {_delay(details['lag_ms'])}"
 
 
 def _delay(lag_ms: int | None) -> str:

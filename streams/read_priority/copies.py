@@ -80,25 +80,27 @@ class CopyChecker:
         """Check at most about ``most`` of these ledgers: those of the topics that come ``first``, then those that were
         checked longest ago. Forgets others. Objects that were not read yet are read until ``verify_bytes``. Raises
         `Retry` if ZooKeeper does not respond."""
-        known = {one.key: self._known.get(one.key, _NEVER) for one in wanted}
-        self._known = known
-        hot = [one for one in wanted if first(one.name)]
-        rest = sorted((one for one in wanted if not first(one.name)), key=lambda one: known[one.key][0].at_ms)
-        chosen = [*hot, *rest[: max(0, most - len(hot))]]
-        for at in range(0, len(chosen), most):
-            self._bookkeeper(chosen[at : at + most])
+        checks = {ledger.key: self._known.get(ledger.key, _NEVER) for ledger in wanted}
+        self._known = checks
+        hot = [ledger for ledger in wanted if first(ledger.name)]
+        rest = sorted(
+            (ledger for ledger in wanted if not first(ledger.name)), key=lambda ledger: checks[ledger.key][0].at_ms
+        )
+        due = [*hot, *rest[: max(0, most - len(hot))]]
+        for at in range(0, len(due), most):
+            self._bookkeeper(due[at : at + most])
         left = verify_bytes
-        for one in chosen:
-            left -= self._offloaded(one, left)
+        for ledger in due:
+            left -= self._offloaded(ledger, left)
 
     def of(self, wanted: Iterable[LedgerToCheck]) -> tuple[LedgerCopies, ...]:
         """These ledgers with the results of their checks."""
-        return tuple(LedgerCopies(one.part, one.info, *self._known.get(one.key, _NEVER)) for one in wanted)
+        return tuple(LedgerCopies(ledger.part, ledger.info, *self._known.get(ledger.key, _NEVER)) for ledger in wanted)
 
-    def _bookkeeper(self, chosen: Sequence[LedgerToCheck]) -> None:
-        found = self._cluster.read(list(dict.fromkeys(one.info.ledger for one in chosen)))
-        rows = {int(ledger): row for row, ledger in enumerate(found.ledger)}
-        there = {ledger: found.ensembles(row) for ledger, row in rows.items()}
+    def _bookkeeper(self, due: Sequence[LedgerToCheck]) -> None:
+        ledgers = self._cluster.read(list(dict.fromkeys(subject.info.ledger for subject in due)))
+        rows = {int(ledger): row for row, ledger in enumerate(ledgers.ledger)}
+        there = {ledger: ledgers.ensembles(row) for ledger, row in rows.items()}
         client, paths = self._cluster.session(), self._cluster.paths
         asked = {ledger: sorted({b for members in some for b in members}) for ledger, some in there.items()}
         reasons: dict[tuple[int, str], str] = {}
@@ -106,30 +108,30 @@ class CopyChecker:
         answers = presence(asked, addresses, ASK_S, reasons=reasons, tls=self._tls())
         seen = queries.registered(client, paths)
         registered, now_ms = {*seen.writable, *seen.readonly}, self._clock()
-        for one in chosen:
-            ledger = one.info.ledger
+        for subject in due:
+            ledger = subject.info.ledger
             if ledger not in rows:
-                made = CopyCheck(CopyState.GONE, "no metadata", now_ms)
-            elif found.state[rows[ledger]] == LedgerState.UNREADABLE:
-                made = CopyCheck(CopyState.UNKNOWN, "unreadable metadata", now_ms)
+                check = CopyCheck(CopyState.GONE, "no metadata", now_ms)
+            elif ledgers.state[rows[ledger]] == LedgerState.UNREADABLE:
+                check = CopyCheck(CopyState.UNKNOWN, "unreadable metadata", now_ms)
             else:
                 states = {b: _state(answer, b in registered) for b, answer in answers[ledger].items()}
-                entries = int(found.entries[rows[ledger]])
-                known = None if entries == MANY else entries
-                worst = stored(there[ledger], int(found.quorum[rows[ledger]]), states, known)
-                made = CopyCheck(worst, _detail(ledger, states, reasons), now_ms)
-            self._known[one.key] = made, self._known[one.key][1]
+                entries = int(ledgers.entries[rows[ledger]])
+                count = None if entries == MANY else entries
+                worst = stored(there[ledger], int(ledgers.quorum[rows[ledger]]), states, count)
+                check = CopyCheck(worst, _detail(ledger, states, reasons), now_ms)
+            self._known[subject.key] = check, self._known[subject.key][1]
 
-    def _offloaded(self, one: LedgerToCheck, left: int) -> int:
+    def _offloaded(self, ledger: LedgerToCheck, left: int) -> int:
         """Check the copy in tiered storage; returns the bytes that were read."""
-        copy, before = one.info.copy, self._known[one.key]
-        if copy is None or not one.info.complete:
-            self._known[one.key] = before[0], ABSENT._replace(at_ms=self._clock())
+        copy, before = ledger.info.copy, self._known[ledger.key]
+        if copy is None or not ledger.info.complete:
+            self._known[ledger.key] = before[0], ABSENT._replace(at_ms=self._clock())
             return 0
-        read = 0 if self._tiered.read(copy) else one.info.size
+        read = 0 if self._tiered.read(copy) else ledger.info.size
         if read > 0 >= left:
             return 0
-        facts = OffloadFacts(one.owner, one.info.entries - 1, one.info.size)
+        facts = OffloadFacts(ledger.owner, ledger.info.entries - 1, ledger.info.size)
         state, detail = CopyState.WHOLE, ""
         try:
             self._tiered.store(copy)
@@ -143,7 +145,7 @@ class CopyChecker:
             except Stop as error:
                 state = CopyState.GONE if error.found == "none" else CopyState.DAMAGED
                 detail = f"expected {error.expected}; found {error.found}"
-        self._known[one.key] = before[0], CopyCheck(state, detail, self._clock())
+        self._known[ledger.key] = before[0], CopyCheck(state, detail, self._clock())
         return read
 
 

@@ -96,8 +96,8 @@ class PolicyWriter:
         if change.purpose is not Purpose.SWITCH:
             return kept._replace(change=ordered)
         assert change.want is not None, "a switch sets a priority"
-        made = write.policy.view().digest if write.made and write.policy is not None else ""
-        return PriorityState(ordered, Switch(change.before, change.want, now_ms, made))
+        digest = write.policy.view().digest if write.made and write.policy is not None else ""
+        return PriorityState(ordered, Switch(change.before, change.want, now_ms, digest))
 
     def _sent(
         self, scope: PolicyScope, ordered: PriorityState, before: OffloadPolicy, write: PolicyWrite
@@ -118,8 +118,8 @@ class PolicyWriter:
             return ordered
         if _as_written(after, write) or after.view() == before.view():  # brokers apply it after a while
             return ordered
-        found = "after the write the policy is neither the one before nor the written one"
-        return refused(ordered, found, CHANGED, self._clock(), lost=True)
+        problem = "after the write the policy is neither the one before nor the written one"
+        return refused(ordered, problem, CHANGED, self._clock(), lost=True)
 
     def _unload(self, change: Change, kept: PriorityState) -> PriorityState:
         """Unload a topic, at most once after a switch."""
@@ -135,10 +135,10 @@ class PolicyWriter:
             return refused(ordered, str(error), "read_priority.refused", self._clock())
         return ordered._replace(change=advance(ordered.change, ChangeEvent.CONFIRM, self._clock()))
 
-    def _ended(self, change: Change, kept: PriorityState, found: str, rule: str) -> PriorityState:
+    def _ended(self, change: Change, kept: PriorityState, problem: str, rule: str) -> PriorityState:
         """A change that was not sent."""
         ordered = kept._replace(change=advance(change, ChangeEvent.ORDER, self._clock()))
-        return refused(ordered, found, rule, self._clock())
+        return refused(ordered, problem, rule, self._clock())
 
 
 def _as_decided(view: PolicyView, change: Change) -> bool:

@@ -40,12 +40,12 @@ class ReadPriorityMetrics(StreamMetrics):
 
     def status(self, status: Row) -> None:
         """Set all gauges, if the stream runs."""
-        if (found := ReadPriorityFields.of(status).read_priority) is None:
+        if (priorities := ReadPriorityFields.of(status).read_priority) is None:
             return
         for rule in READ_RULES:
-            self.findings.at(rule.id).set(found.rules.get(rule.id, 0))
+            self.findings.at(rule.id).set(priorities.rules.get(rule.id, 0))
         for tier in Tier:
             for state in CopyState:
-                self.copies.at(tier, state).set(found.copies.get(f"{tier}:{state}", 0))
-        self.switched.at().set(found.switched)
-        self.due.at().set(found.due)
+                self.copies.at(tier, state).set(priorities.copies.get(f"{tier}:{state}", 0))
+        self.switched.at().set(priorities.switched)
+        self.due.at().set(priorities.due)

@@ -54,14 +54,14 @@ class Observer:
         every_name = (name for name in namespaces(self._session(), self._paths) if not of_service(name))
         names = [name for name in every_name if _concerned(chosen, name, remembered)]
         parts, bad, incomplete = self._parts(chosen, names, remembered)
-        every = [one for some in parts.values() for part in some for one in part.wanted]
+        every = [ledger for some in parts.values() for part in some for ledger in part.wanted]
         self._checker.check(every, chosen.checks, chosen.verify_bytes, hot)
         answers, problem = self._brokers()
         seen = {} if problem else {name: self._namespace(chosen, name) for name in names}
         # Of a topic whose other parts are not readable or not decided, nothing is known.
-        found = [self._topic(chosen, name, some, problem) for name, some in parts.items() if name not in bad]
-        found += [TopicView(*_split(name), _declared(chosen, name), None, problem=why) for name, why in bad.items()]
-        return PriorityObservation(began_ms, self._clock(), answers.brokers, seen, found, problem, incomplete)
+        views = [self._topic(chosen, name, some, problem) for name, some in parts.items() if name not in bad]
+        views += [TopicView(*_split(name), _declared(chosen, name), None, problem=why) for name, why in bad.items()]
+        return PriorityObservation(began_ms, self._clock(), answers.brokers, seen, views, problem, incomplete)
 
     def _brokers(self) -> tuple[BrokerAnswers, str]:
         try:
@@ -70,12 +70,12 @@ class Observer:
             return BrokerAnswers(()), str(error)
 
     def _parts(
-        self, chosen: ReadPrioritySettings, names: Sequence[str], kept: frozenset[str]
+        self, settings: ReadPrioritySettings, names: Sequence[str], kept: frozenset[str]
     ) -> tuple[dict[str, list[ObservedTopic]], dict[str, str], str]:
         """Parts of the topics that are observed, by name; topics that are not readable, with the reason; why topics
         are missing."""
         client, bad = self._session(), dict[str, str]()
-        found: dict[str, list[ObservedTopic]] = {}
+        parts: dict[str, list[ObservedTopic]] = {}
         of, every = of_namespaces(client, self._paths, names), list[PulsarTopic]()
 
         def unreadable(topic: PulsarTopic, error: Stop) -> None:
@@ -88,28 +88,28 @@ class Observer:
                 unreadable(topic, undecided(self._paths, topic))
         for topic, log in ledgers(client, self._paths, every, unreadable):
             name, part = name_of(of.named(topic)), name_of(topic)
-            wanted = tuple(LedgerToCheck(name, part, log.topic.owner, info) for info in log.ledgers if info.closed_ms)
-            found.setdefault(name, []).append(ObservedTopic(topic, wanted))
-        observed = {name: some for name, some in found.items() if name in kept or _matters(chosen, name, some)}
-        dropped = [name for name in sorted(observed) if name not in kept][chosen.max_topics :]
+            closed = tuple(LedgerToCheck(name, part, log.topic.owner, info) for info in log.ledgers if info.closed_ms)
+            parts.setdefault(name, []).append(ObservedTopic(topic, closed))
+        observed = {name: some for name, some in parts.items() if name in kept or _matters(settings, name, some)}
+        dropped = [name for name in sorted(observed) if name not in kept][settings.max_topics :]
         for name in dropped:
             del observed[name]
         left = f"{many(len(dropped), 'topic is', 'topics are')} not observed: {first(dropped)}"
-        return observed, bad, f"read_priority.max_topics is {chosen.max_topics}; {left}" if dropped else ""
+        return observed, bad, f"read_priority.max_topics is {settings.max_topics}; {left}" if dropped else ""
 
-    def _namespace(self, chosen: ReadPrioritySettings, name: str) -> NamespaceView:
-        declared = declared_of(chosen.declared, name)
+    def _namespace(self, settings: ReadPrioritySettings, name: str) -> NamespaceView:
+        declared = declared_of(settings.declared, name)
         try:
             return NamespaceView(name, declared, self._admin.policy(scope_of(name)).view())
         except TrueupError as error:
             return NamespaceView(name, declared, None, str(error))
 
     def _topic(
-        self, chosen: ReadPrioritySettings, name: str, parts: Sequence[ObservedTopic], problem: str
+        self, settings: ReadPrioritySettings, name: str, parts: Sequence[ObservedTopic], problem: str
     ) -> TopicView:
         namespace, local = _split(name)
-        copies = self._checker.of(one for part in parts for one in part.wanted)
-        view = TopicView(namespace, local, _declared(chosen, name), None, None, copies, problem)
+        copies = self._checker.of(ledger for part in parts for ledger in part.wanted)
+        view = TopicView(namespace, local, _declared(settings, name), None, None, copies, problem)
         if problem:
             return view
         try:
@@ -137,27 +137,27 @@ def _split(name: str) -> tuple[str, str]:
     return f"{tenant}/{namespace}", local
 
 
-def _declared(chosen: ReadPrioritySettings, name: str) -> Declared | None:
-    return declared_of(chosen.declared, *_split(name))
+def _declared(settings: ReadPrioritySettings, name: str) -> Declared | None:
+    return declared_of(settings.declared, *_split(name))
 
 
-def _concerned(chosen: ReadPrioritySettings, namespace: str, kept: frozenset[str]) -> bool:
+def _concerned(settings: ReadPrioritySettings, namespace: str, kept: frozenset[str]) -> bool:
     """Whether a priority may be declared for a namespace or for topics of it."""
-    if declared_of(chosen.declared, namespace) is not None or any(_within(name, namespace) for name in kept):
+    if declared_of(settings.declared, namespace) is not None or any(_within(name, namespace) for name in kept):
         return True
-    return any(regex_of(pattern) is not None or _within(pattern, namespace) for pattern in chosen.declared)
+    return any(regex_of(pattern) is not None or _within(pattern, namespace) for pattern in settings.declared)
 
 
 def _within(name: str, namespace: str) -> bool:
     return name == namespace or name.startswith(f"{namespace}/")
 
 
-def _matters(chosen: ReadPrioritySettings, name: str, parts: Sequence[ObservedTopic]) -> bool:
+def _matters(settings: ReadPrioritySettings, name: str, parts: Sequence[ObservedTopic]) -> bool:
     """Whether the priority has an effect on a topic, and may be declared for it or for its namespace."""
     namespace, _ = _split(name)
-    declared = _declared(chosen, name)
+    declared = _declared(settings, name)
     if declared is not None and declared.level is Level.TOPIC:
         return True
-    if declared is None and declared_of(chosen.declared, namespace) is None:
+    if declared is None and declared_of(settings.declared, namespace) is None:
         return False
-    return any(one.info.complete for part in parts for one in part.wanted)
+    return any(ledger.info.complete for part in parts for ledger in part.wanted)

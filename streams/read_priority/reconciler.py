@@ -73,9 +73,9 @@ class ReadPriorityReconciler:
 
     def load(self) -> None:
         """Load what earlier runs remembered."""
-        found = self._journal.newest(PRIORITIES)
-        self.kept = dict(found.values())
-        self._stored = {target: record for target, kept in found.values() if (record := record_of(target, kept))}
+        records = self._journal.newest(PRIORITIES)
+        self.kept = dict(records.values())
+        self._stored = {target: record for target, kept in records.values() if (record := record_of(target, kept))}
 
     def reconcile(self) -> None:
         """One pass. A server that does not respond is reported; the next pass tries again."""
@@ -84,18 +84,18 @@ class ReadPriorityReconciler:
         except Retry as error:
             self.problem = str(error)
 
-    def _pass(self, chosen: ReadPrioritySettings) -> None:
-        hot = {one.target for one in self.decided.findings if one.rule in HOT}
+    def _pass(self, settings: ReadPrioritySettings) -> None:
+        hot = {finding.target for finding in self.decided.findings if finding.rule in HOT}
         hot |= {name for name, kept in self.kept.items() if kept.switch or kept.change or kept.stalls}
-        remembered = [name for name, one in self.kept.items() if not one.empty]
-        seen = self._observer.observe(chosen, remembered, hot.__contains__)
-        decided = decide(seen, self.kept, chosen)
+        remembered = [name for name, state in self.kept.items() if not state.empty]
+        seen = self._observer.observe(settings, remembered, hot.__contains__)
+        decided = decide(seen, self.kept, settings)
         self._reached(self.kept, decided.kept)
         kept = dict(decided.kept)
         self._approve(decided, kept)
         self.kept = kept
         error: Retry | None = None
-        for change in _permitted(decided, kept, chosen):
+        for change in _permitted(decided, kept, settings):
             try:
                 done = self._writer.execute(change, kept.get(change.target, NOTHING))
             except Retry as failed:
@@ -153,21 +153,23 @@ class ReadPriorityReconciler:
         )
 
 
-def _permitted(decided: PassResult, kept: Mapping[str, PriorityState], chosen: ReadPrioritySettings) -> list[Change]:
+def _permitted(decided: PassResult, kept: Mapping[str, PriorityState], settings: ReadPrioritySettings) -> list[Change]:
     """The changes to execute in this pass. What a topic inherits must not change at the same time: topics wait until
     the change of their namespace is done."""
-    if chosen.mode == "observe":
+    if settings.mode == "observe":
         return []
-    approved = {one.change.id for one in kept.values() if one.change and one.change.stage is ChangeStage.APPROVED}
+    approved = {
+        state.change.id for state in kept.values() if state.change and state.change.stage is ChangeStage.APPROVED
+    }
     due = [
         change._replace(stage=ChangeStage.APPROVED) if change.id in approved else change
         for change in decided.due
-        if chosen.mode == "enforce" or change.id in approved
+        if settings.mode == "enforce" or change.id in approved
     ]
-    moving = {name for name, one in kept.items() if one.change and one.change.stage is ChangeStage.ORDERED}
+    moving = {name for name, state in kept.items() if state.change and state.change.stage is ChangeStage.ORDERED}
     moving |= {change.target for change in due}
     due = [change for change in due if _namespace(change.target) not in moving]
-    return sorted(due, key=lambda change: (change.purpose is not Purpose.SWITCH, change.target))[: chosen.at_once]
+    return sorted(due, key=lambda change: (change.purpose is not Purpose.SWITCH, change.target))[: settings.at_once]
 
 
 def _namespace(target: str) -> str:

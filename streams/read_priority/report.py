@@ -30,22 +30,23 @@ def rows(found: ReadPriorityReconciler) -> list[Row]:
     seen = found.seen
     if seen is None:
         return []
-    findings = {one.target: one for one in reversed(found.decided.findings)}
-    made = [
-        _row(found, one.name, "namespace", one.declared, one.policy, seen.of_namespace(one.name), findings)
-        for one in seen.namespaces.values()
-        if one.declared is not None
+    findings = {finding.target: finding for finding in reversed(found.decided.findings)}
+    listed = [
+        _row(found, view.name, "namespace", view.declared, view.policy, seen.of_namespace(view.name), findings)
+        for view in seen.namespaces.values()
+        if view.declared is not None
     ]
-    made += [
-        _row(found, one.name, "topic", one.declared, one.policy, seen.of_topic(one), findings) | _tiers(one.ledgers)
-        for one in seen.topics
-        if one.declared is not None or found.kept.get(one.name, NOTHING).switch
+    listed += [
+        _row(found, view.name, "topic", view.declared, view.policy, seen.of_topic(view), findings)
+        | _tiers(view.ledgers)
+        for view in seen.topics
+        if view.declared is not None or found.kept.get(view.name, NOTHING).switch
     ]
-    return made
+    return listed
 
 
 def _row(
-    found: ReadPriorityReconciler,
+    reconciler: ReadPriorityReconciler,
     name: str,
     level: str,
     declared: Declared | None,
@@ -53,17 +54,17 @@ def _row(
     force: InForce | Contradiction,
     findings: dict[str, ReadFinding],
 ) -> Row:
-    finding, kept = findings.get(name), found.kept.get(name, NOTHING)
-    known = force if isinstance(force, InForce) else None
+    finding, kept = findings.get(name), reconciler.kept.get(name, NOTHING)
+    in_force = force if isinstance(force, InForce) else None
     return {
         "name": name,
         "level": level,
         "declared": declared.priority if declared else "",
         "declared_at": declared.level if declared else "",
         "pattern": declared.pattern if declared else "",
-        "in_force": known.priority if known else "unknown",
-        "origin": known.origin if known else "",
-        "masks": list(known.masked) if known else [],
+        "in_force": in_force.priority if in_force else "unknown",
+        "origin": in_force.origin if in_force else "",
+        "masks": list(in_force.masked) if in_force else [],
         "own": (policy.priority or "") if policy else "unknown",
         "switched_ms": kept.switch.at_ms if kept.switch else None,
         "ledgers": 0,
@@ -77,10 +78,14 @@ def _row(
 def _tiers(ledgers: tuple[LedgerCopies, ...]) -> Row:
     states = Counter(
         f"{tier}:{check.state}"
-        for one in ledgers
-        for tier, check in (("bookkeeper", one.bookkeeper), ("tiered", one.tiered))
+        for ledger in ledgers
+        for tier, check in (("bookkeeper", ledger.bookkeeper), ("tiered", ledger.tiered))
     )
-    return {"ledgers": len(ledgers), "offloaded": sum(one.info.complete for one in ledgers), "tiers": dict(states)}
+    return {
+        "ledgers": len(ledgers),
+        "offloaded": sum(ledger.info.complete for ledger in ledgers),
+        "tiers": dict(states),
+    }
 
 
 def described(
@@ -88,18 +93,18 @@ def described(
 ) -> Row:
     """One topic: what is declared and in force, its ledgers, and the actions on it in ``history``."""
     force = seen.of_topic(topic)
-    findings = {one.target: one for one in reversed(found.decided.findings)}
+    findings = {finding.target: finding for finding in reversed(found.decided.findings)}
     kept = found.kept.get(topic.name, NOTHING)
     head = _row(found, topic.name, "topic", topic.declared, topic.policy, force, findings)
-    wanted = force.priority if isinstance(force, InForce) else None
+    priority = force.priority if isinstance(force, InForce) else None
     return {
         **head,
         **_tiers(topic.ledgers),
         "why": force.why if isinstance(force, InForce) else force.reason,
         "lag_ms": seen.lag_ms(topic),
         "at_ms": seen.at_ms,
-        "findings": [one._asdict() for one in found.decided.findings if one.target == topic.name],
-        "copies": [_ledger(one, wanted) for one in topic.ledgers],
+        "findings": [finding._asdict() for finding in found.decided.findings if finding.target == topic.name],
+        "copies": [_ledger(ledger, priority) for ledger in topic.ledgers],
         "unloaded": kept.switch and kept.switch.unloaded,
         "history": _history(topic.name, history),
     }
@@ -108,33 +113,33 @@ def described(
 def _history(name: str, rows: Iterable[HistoryRow]) -> list[Row]:
     """The newest actions on a topic, oldest first. Their ids are PURPOSE/TOPIC/PRIORITY."""
     of_topic = [
-        one
-        for one in rows
-        if one.kind in (POLICY, UNLOAD, APPROVAL) and one.id.partition("/")[2].rpartition("/")[0] == name
+        row
+        for row in rows
+        if row.kind in (POLICY, UNLOAD, APPROVAL) and row.id.partition("/")[2].rpartition("/")[0] == name
     ]
     return [
-        {"at_ms": one.at_ms, "event": f"{one.id.partition('/')[0]} {one.outcome}", "who": one.who, "detail": one.detail}
-        for one in of_topic[-SHOWN:]
+        {"at_ms": row.at_ms, "event": f"{row.id.partition('/')[0]} {row.outcome}", "who": row.who, "detail": row.detail}
+        for row in of_topic[-SHOWN:]
     ]
 
 
-def _ledger(one: LedgerCopies, priority: ReadPriority | None) -> Row:
-    info = one.info
+def _ledger(copies: LedgerCopies, priority: ReadPriority | None) -> Row:
+    info = copies.info
     broker = opened_by_broker(priority, info) if priority else None
     return {
         "ledger": info.ledger,
-        "part": one.part,
+        "part": copies.part,
         "entries": info.entries,
         "bytes": info.size,
         "offloaded": info.complete,
         "dropped": info.dropped,
-        "bookkeeper": one.bookkeeper.state,
-        "bookkeeper_detail": one.bookkeeper.detail,
-        "tiered": one.tiered.state,
-        "tiered_detail": one.tiered.detail,
-        "checked_ms": one.checked_ms,
+        "bookkeeper": copies.bookkeeper.state,
+        "bookkeeper_detail": copies.bookkeeper.detail,
+        "tiered": copies.tiered.state,
+        "tiered_detail": copies.tiered.detail,
+        "checked_ms": copies.checked_ms,
         "broker": broker or "unknown",
-        "stalls": None if broker is None else _stalls(one.of(broker).state),
+        "stalls": None if broker is None else _stalls(copies.of(broker).state),
         "reader": [str(tier) for tier in order(priority or ReadPriority.BOOKKEEPER_FIRST, info)],
     }
 
@@ -146,12 +151,12 @@ def _stalls(state: CopyState) -> bool | None:
 def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> ReadPriorityStatus:
     """Its field of the status."""
     seen, listed = found.seen, rows(found)
-    rules = Counter(one.rule for one in found.decided.findings)
+    rules = Counter(finding.rule for finding in found.decided.findings)
     ledgers = Counter(
         f"{tier}:{check.state}"
         for topic in (seen.topics if seen else ())
-        for one in topic.ledgers
-        for tier, check in (("bookkeeper", one.bookkeeper), ("tiered", one.tiered))
+        for ledger in topic.ledgers
+        for tier, check in (("bookkeeper", ledger.bookkeeper), ("tiered", ledger.tiered))
     )
     return ReadPriorityStatus(
         mode=chosen.mode,
@@ -170,9 +175,13 @@ def status(found: ReadPriorityReconciler, chosen: ReadPrioritySettings) -> ReadP
 
 def findings(every: Iterable[ReadFinding], wanted: Filter) -> list[Finding]:
     """The findings that a filter selects, without its limit."""
-    some = (one for one in every if wanted.namespace in (None, namespace_of(one.target)))
-    found = map(finding_of, some)
-    return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+    some = (finding for finding in every if wanted.namespace in (None, namespace_of(finding.target)))
+    converted = map(finding_of, some)
+    return [
+        finding
+        for finding in converted
+        if wanted.verdict in (None, finding.verdict) and wanted.rule in (None, finding.rule)
+    ]
 
 
 def finding_of(one: ReadFinding) -> Finding:
@@ -184,16 +193,16 @@ def finding_of(one: ReadFinding) -> Finding:
 
 def plan_rows(found: ReadPriorityReconciler) -> list[PlanRow]:
     """Changes that are due, and those that were sent or refused."""
-    made = [_due(found, change) for change in found.decided.due]
-    return made + [
+    due = [_due(found, change) for change in found.decided.due]
+    return due + [
         _plan_row(kept.change, str(kept.change.stage))
         for kept in found.kept.values()
         if kept.change is not None and kept.change.stage in (ChangeStage.ORDERED, ChangeStage.REFUSED)
     ]
 
 
-def _due(found: ReadPriorityReconciler, change: Change) -> PlanRow:
-    return _plan_row(change, AWAITING if found.waits(change) else str(change.stage))
+def _due(reconciler: ReadPriorityReconciler, change: Change) -> PlanRow:
+    return _plan_row(change, AWAITING if reconciler.waits(change) else str(change.stage))
 
 
 def _plan_row(change: Change, stage: str) -> PlanRow:

@@ -40,19 +40,19 @@ class ReadPriorityFields(StatusFields):
 
     def signs(self) -> Signs:
         """The health of read priorities."""
-        if (found := self.read_priority) is None:
+        if (status := self.read_priority) is None:
             return Signs()
-        wrong = ", ".join(f"{short(rule)} {count:,}" for rule, count in found.rules.items())
+        wrong = ", ".join(f"{short(rule)} {count:,}" for rule, count in status.rules.items())
         attention = [f"read priorities: {wrong}"] if wrong else []
-        attention += [f"read priorities: {found.problem}"] if found.problem else []
-        declared = f"{many(found.namespaces, 'namespace')}, {many(found.topics, 'topic')}"
+        attention += [f"read priorities: {status.problem}"] if status.problem else []
+        declared = f"{many(status.namespaces, 'namespace')}, {many(status.topics, 'topic')}"
         return Signs(
-            well=f"read priority of {many(found.topics, 'topic')} as declared" if found.topics else "",
+            well=f"read priority of {many(status.topics, 'topic')} as declared" if status.topics else "",
             attention=attention,
-            lines=[("Reads", f"{declared}, {found.switched:,} switched, {found.due:,} due, mode {found.mode}")],
+            lines=[("Reads", f"{declared}, {status.switched:,} switched, {status.due:,} due, mode {status.mode}")],
         )
 
     def trends(self) -> Mapping[str, float]:
         """Changes that are due, and topics whose priority was switched."""
-        found = self.read_priority
-        return {"changes due": found.due if found else 0, "switched": found.switched if found else 0}
+        status = self.read_priority
+        return {"changes due": status.due if status else 0, "switched": status.switched if status else 0}

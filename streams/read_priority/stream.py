@@ -62,8 +62,8 @@ class ReadPriorityStream(Stream):
         """Add a transition to the history and the metrics."""
         self._metrics.step(change.purpose, change.stage)
         now_ms, detail = self._context.clock(), f"{change.target}: {change.detail}"
-        made = HistoryRow(now_ms, change.id, report.POLICY, str(change.stage), rule=change.rule, detail=detail)
-        self._context.history.add(made)
+        entry = HistoryRow(now_ms, change.id, report.POLICY, str(change.stage), rule=change.rule, detail=detail)
+        self._context.history.add(entry)
 
     def load(self) -> None:
         """Load the changes and switches of earlier runs."""
@@ -79,15 +79,15 @@ class ReadPriorityStream(Stream):
 
     def status(self, now_ms: int) -> StreamStatus:
         """Counts by rule and by state of copies, and problems."""
-        chosen, found, seen = self._policy.current, self.found, self.found.seen
-        status = report.status(found, chosen)
+        settings, reconciler, seen = self._policy.current, self.found, self.found.seen
+        status = report.status(reconciler, settings)
         age_ms = now_ms - seen.at_ms if seen else None
-        late = age_ms is None or age_ms > SILENT_FACTOR * 1000 * chosen.interval_s
+        late = age_ms is None or age_ms > SILENT_FACTOR * 1000 * settings.interval_s
         state = "down" if status.problem else "slow" if late else "up"
         source = ObservationSource("pulsar admin", state, age_ms, status.problem or many(status.brokers, "broker"))
-        not_ready = [] if seen else [f"read_priority: {found.problem or 'not observed yet'}"]
+        not_ready = [] if seen else [f"read_priority: {reconciler.problem or 'not observed yet'}"]
         return StreamStatus(
-            chosen.mode, counts=status.rules, sources=[source], not_ready=not_ready, fields=ReadPriorityFields(status)
+            settings.mode, counts=status.rules, sources=[source], not_ready=not_ready, fields=ReadPriorityFields(status)
         )
 
     def incomplete(self, noun: str) -> Sequence[str]:
@@ -117,8 +117,8 @@ class ReadPriorityStream(Stream):
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """Findings about namespaces and topics."""
-        found = report.findings(self.found.decided.findings, wanted)
-        return found[: wanted.limit], len(found)
+        findings = report.findings(self.found.decided.findings, wanted)
+        return findings[: wanted.limit], len(findings)
 
     def plan(self) -> list[PlanRow]:
         """Changes that are due, that wait for approval, or that were sent."""

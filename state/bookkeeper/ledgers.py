@@ -138,8 +138,8 @@ def entries_of(closed: Column, first_entry: Column, last_entry: Column) -> Colum
     """Compute the column ``entries`` from the first entry of each last fragment and the last entry of each ledger."""
     # Unsigned subtraction cannot overflow.
     beyond = np.minimum(last_entry.astype(np.uint64) - first_entry.astype(np.uint64), np.uint64(MANY - 1))
-    found = np.where(last_entry < first_entry, 0, beyond.astype(np.int64) + 1)
-    return np.where(closed & ((found == 0) | (first_entry == 0)), found, MANY).astype(np.uint8)
+    entries = np.where(last_entry < first_entry, 0, beyond.astype(np.int64) + 1)
+    return np.where(closed & ((entries == 0) | (first_entry == 0)), entries, MANY).astype(np.uint8)
 
 
 def concat(parts: Sequence[Ledgers]) -> Ledgers:

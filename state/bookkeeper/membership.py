@@ -68,9 +68,9 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
     ``before`` None: there is no earlier state, and unregistered bookies count as having gone away just now. Too many
     of them are held like any other loss, because Trueup itself may be disconnected.
     """
-    known = {bookie.id: bookie for bookie in before.bookies} if before else {}
+    old_bookies = {bookie.id: bookie for bookie in before.bookies} if before else {}
     sightings = {sighting.bookie: sighting for sighting in seen}
-    bookies = [_step(known.get(name), sightings.get(name), now_ms) for name in sorted({*known, *sightings})]
+    bookies = [_step(old_bookies.get(name), sightings.get(name), now_ms) for name in sorted({*old_bookies, *sightings})]
     if policy.unnamed:
         bookies = [bookie for bookie in bookies if not _decommissioned(bookie, sightings.get(bookie.id))]
     held = _held(bookies, policy)
@@ -93,7 +93,7 @@ def settle(seen: Sequence[Sighting], before: Topology | None, policy: Membership
         collect_ms=policy.collect_ms,
         restarted=policy.restarted,
     )
-    notes = (*_notes(known, bookies, now_ms), *_held_notes(before.held if before else "", held, let_go))
+    notes = (*_notes(old_bookies, bookies, now_ms), *_held_notes(before.held if before else "", held, let_go))
     if before is not None and replace(after, epoch=before.epoch, at_ms=before.at_ms) == before:
         return SettledTopology(before, False, _next(before, policy), notes)
     return SettledTopology(after, True, _next(after, policy), notes)
@@ -165,11 +165,11 @@ def _next(topology: Topology, policy: MembershipPolicy) -> int | None:
     return min(pending) + policy.grace_ms if pending else None
 
 
-def _notes(known: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> list[str]:
+def _notes(old_bookies: dict[str, Bookie], bookies: Sequence[Bookie], now_ms: int) -> list[str]:
     left = {bookie.id for bookie in bookies}
-    out = [f"{name} was decommissioned" for name in sorted(known) if name not in left]
+    out = [f"{name} was decommissioned" for name in sorted(old_bookies) if name not in left]
     for bookie in bookies:
-        before = known.get(bookie.id)
+        before = old_bookies.get(bookie.id)
         if before is None or before.status is bookie.status:
             restarted = before is not None and bookie.registered_zxid != before.registered_zxid
             out += [f"{bookie.id} registered again"] if restarted and bookie.status < Status.PENDING else []

@@ -30,8 +30,8 @@ def present(voters: Sequence[str], named: int) -> tuple[str, str]:
 
     ``voters``: the voters except this application; ``named``: the number of daemons in the settings.
     """
-    count, wanted = len(voters), max(1, named)
+    count, least = len(voters), max(1, named)
     of = f"{count} of {named}" if named else str(count)
     names = f": {', '.join(sorted(voters)[:3])}" if voters else ""
-    state = "up" if count >= wanted else "slow" if count else "down"
+    state = "up" if count >= least else "slow" if count else "down"
     return state, f"{of} AutoRecovery {'daemon is' if count == 1 and not named else 'daemons are'} registered{names}"

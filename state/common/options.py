@@ -109,12 +109,12 @@ def keys_of(cls: Any) -> tuple[Field[Any], ...]:
 def value(spec: Field[Any], kind: Any, raw: Any, path: str, problems: list[str]) -> Any:
     """Validate one value and convert it to float if required. Problems are added to ``problems``."""
     base = get_origin(kind) or kind
-    found: Any = _float(raw) if base is float else raw
-    if not _fits(spec.metadata, kind, base, found):
+    candidate: Any = _float(raw) if base is float else raw
+    if not _fits(spec.metadata, kind, base, candidate):
         given = "something else" if spec.metadata.get("secret") else shown(raw)
-        wanted = _wanted(spec, kind) if _sendable(raw) else _TEXT
-        problems.append(f"{path}: expected {wanted}; found {given}")
-    return found
+        expected = _wanted(spec, kind) if _sendable(raw) else _TEXT
+        problems.append(f"{path}: expected {expected}; found {given}")
+    return candidate
 
 
 def _float(raw: Any) -> Any:
@@ -124,12 +124,12 @@ def _float(raw: Any) -> Any:
         return raw
 
 
-def _fits(meta: Mapping[str, Any], kind: Any, base: Any, found: Any) -> bool:
-    if not isinstance(found, base) or (base is int and isinstance(found, bool)):
+def _fits(meta: Mapping[str, Any], kind: Any, base: Any, candidate: Any) -> bool:
+    if not isinstance(candidate, base) or (base is int and isinstance(candidate, bool)):
         return False
-    if base is float and not isfinite(found):
+    if base is float and not isfinite(candidate):
         return False
-    items = [*found, *found.values()] if base is dict else found if base is list else [found]
+    items = [*candidate, *candidate.values()] if base is dict else candidate if base is list else [candidate]
     if get_args(kind) and not all(isinstance(item, str) for item in items):
         return False
     if len(items) > _ITEMS or not _sendable(items):
@@ -137,12 +137,12 @@ def _fits(meta: Mapping[str, Any], kind: Any, base: Any, found: Any) -> bool:
     if meta.get("one_of") and not set(items) <= set(meta["one_of"]):
         return False
     least, most = meta.get("least"), meta.get("most")
-    return (least is None or found >= least) and (most is None or found <= most)
+    return (least is None or candidate >= least) and (most is None or candidate <= most)
 
 
-def _sendable(found: Any) -> bool:
+def _sendable(raw: Any) -> bool:
     """Whether this text, or every text in this list, can be passed to other programs."""
-    texts = [text for text in (found if isinstance(found, list) else [found]) if isinstance(text, str)]
+    texts = [text for text in (raw if isinstance(raw, list) else [raw]) if isinstance(text, str)]
     return all(len(text) <= _LONGEST and not _UNSENDABLE.search(text) for text in texts)
 
 
@@ -176,8 +176,8 @@ _LISTED = 16
 
 def near(name: str, known: Iterable[str]) -> str:
     """A suggestion for an unknown name, as the end of a message."""
-    found = get_close_matches(name[:_LONGEST_NAME], list(known), 1, 0.75)
-    return f"; did you mean {found[0]}?" if found else ""
+    matches = get_close_matches(name[:_LONGEST_NAME], list(known), 1, 0.75)
+    return f"; did you mean {matches[0]}?" if matches else ""
 
 
 class _Shown(Repr):

@@ -56,17 +56,17 @@ def judged(
 ) -> LedgerOrphans:
     """Judge the orphan objects of a ledger. ``metadata``: the metadata of the objects that have any;
     ``clusters``: the names of this Pulsar cluster."""
-    owners = {each.owner for each in metadata} or {now.listed.get(ledger, "")}
+    owners = {meta.owner for meta in metadata} or {now.listed.get(ledger, "")}
     owner = min(owners)
-    known = len(owners) == 1 and owner != "" and bool(clusters) and {each.cluster for each in metadata} <= clusters
-    return LedgerOrphans(ledger, _rule(ledger, owner, known, now), owner, parts)
+    owned = len(owners) == 1 and owner != "" and bool(clusters) and {meta.cluster for meta in metadata} <= clusters
+    return LedgerOrphans(ledger, _rule(ledger, owner, owned, now), owner, parts)
 
 
-def _rule(ledger: int, owner: str, known: bool, now: Referenced) -> str:
+def _rule(ledger: int, owner: str, owned: bool, now: Referenced) -> str:
     status = now.status.get(owner)
-    if known and status is None and not now.status.keys().isdisjoint(above(owner)):
+    if owned and status is None and not now.status.keys().isdisjoint(above(owner)):
         status = OwnerStatus.UNREADABLE
-    if not known or status in (None, OwnerStatus.GONE):
+    if not owned or status in (None, OwnerStatus.GONE):
         return UNOWNED
     if status is not OwnerStatus.READABLE:
         return "deletion.owner-unreadable"

@@ -110,10 +110,10 @@ def joined(tables: Sequence[OwnedLedgerTable]) -> OwnedLedgerTable:
 
 def nodes_of(pointers: Iterable[Pointers]) -> OwnedLedgerTable:
     """Nodes in columns."""
-    made = list(pointers)
+    nodes = list(pointers)
     names: dict[str, int] = {}
-    rows, listed = np.zeros(len(made), NODE), []
-    for at, node in enumerate(made):
+    rows, listed = np.zeros(len(nodes), NODE), []
+    for at, node in enumerate(nodes):
         dropped = set(node.dropped)
         texts = (node.path, node.owner, node.name, node.error.replace("\n", " "))
         codes = (names.setdefault(text, len(names)) for text in texts)
@@ -180,8 +180,8 @@ def newest_ledgers(table: OwnedLedgerTable) -> OwnedLedgerTable:
 
 def unclaimed(rows: Rows) -> Rows:
     """Whether each `OWNED` row is of a ledger whose metadata cannot be read, and whose owner is not known."""
-    found: Rows = (rows["state"] == LedgerState.UNREADABLE) & (rows["component"] == Component.UNKNOWN)
-    return found
+    mask: Rows = (rows["state"] == LedgerState.UNREADABLE) & (rows["component"] == Component.UNKNOWN)
+    return mask
 
 
 def packed(table: OwnedLedgerTable) -> OwnedLedgerTable:

@@ -165,9 +165,9 @@ def is_directory(owner: str) -> bool:
 def managed_ledger(topic: str) -> str:
     """The managed ledger of a topic, ``domain://tenant/namespace/name`` (TopicName.getPersistenceNamingEncoding). Old
     names have a cluster before the namespace, segments a range after the name; any other form is returned as it is."""
-    domain, found, rest = topic.partition("://")
+    domain, separator, rest = topic.partition("://")
     parts = rest.split("/", 3)
-    if not found or len(parts) < 3:
+    if not separator or len(parts) < 3:
         return topic
     at = 2 if domain == "segment" else len(parts) - 1
     return "/".join([*parts[:at], domain, encoded(parts[at]), *parts[at + 1 :]])

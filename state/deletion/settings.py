@@ -83,17 +83,17 @@ class DeletionSettings:
 
 def check(draft: Draft) -> Iterator[str]:
     """The problems of the section: key, expected, found."""
-    chosen, cluster = draft.section(DeletionSettings), draft.section(ClusterSettings)
-    if chosen is None:
+    settings, cluster = draft.section(DeletionSettings), draft.section(ClusterSettings)
+    if settings is None:
         return
-    if chosen.owners != "none" and cluster and not cluster.zookeeper:
-        yield "deletion.owners: expected none without cluster.zookeeper; found " + chosen.owners
-    if chosen.mode != "observe" and not chosen.instance:
-        found = f"because deletion.mode is {chosen.mode}; found nothing; `trueup doctor` shows it"
-        yield f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster {found}"
-    if chosen.owners == "pulsar" and chosen.mode != "observe" and not chosen.exclusive:
-        found = "found false; ledgers of other Pulsar clusters could be deleted"
-        yield f"deletion.exclusive: expected true because deletion.mode is {chosen.mode}; {found}"
+    if settings.owners != "none" and cluster and not cluster.zookeeper:
+        yield "deletion.owners: expected none without cluster.zookeeper; found " + settings.owners
+    if settings.mode != "observe" and not settings.instance:
+        detail = f"because deletion.mode is {settings.mode}; found nothing; `trueup doctor` shows it"
+        yield f"deletion.instance: expected the INSTANCEID of the BookKeeper cluster {detail}"
+    if settings.owners == "pulsar" and settings.mode != "observe" and not settings.exclusive:
+        detail = "found false; ledgers of other Pulsar clusters could be deleted"
+        yield f"deletion.exclusive: expected true because deletion.mode is {settings.mode}; {detail}"
 
 
 DELETION = Section("deletion", DeletionSettings, check=check)

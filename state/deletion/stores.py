@@ -31,7 +31,7 @@ class StoreSettings:
 
 def check(draft: Draft) -> Iterator[str]:
     """The problems of the stores: key, expected, found. Addresses are not shown, as they can contain a secret."""
-    known: dict[tuple[str, str], str] = {}
+    buckets: dict[tuple[str, str], str] = {}
     for name, store in _valid(draft):
         where = f"stores.{name}"
         if not _BUCKET.fullmatch(store.bucket):
@@ -44,7 +44,7 @@ def check(draft: Draft) -> Iterator[str]:
         if bool(store.key_env) != bool(store.secret_env):
             given, other = ("key_env", "secret_env") if store.key_env else ("secret_env", "key_env")
             yield f"{where}.{other}: expected the name of a variable because {given} is set; found nothing"
-        before = known.setdefault((store.bucket, store.endpoint.rstrip("/")), name)
+        before = buckets.setdefault((store.bucket, store.endpoint.rstrip("/")), name)
         if before != name:
             yield f"{where}: expected another bucket or endpoint than stores.{before}; found the same"
 

@@ -60,12 +60,12 @@ def judge(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> tuple[Rows, Row
     dropped[at[readable[entries]]] = True  # nodes that are not readable now have what they last showed
     dropped &= (rule != _CODE["owner-unreadable"]) & (rows["state"] != LedgerState.UNREADABLE)
     rule = np.where(dropped, _CODE["dropped"], rule)
-    found = np.where(np.isin(rows["ledger"], needed), -1, rule)
-    out = np.zeros(int((found >= 0).sum()), LEAK)
-    picked = rows[found >= 0]
+    codes = np.where(np.isin(rows["ledger"], needed), -1, rule)
+    out = np.zeros(int((codes >= 0).sum()), LEAK)
+    picked = rows[codes >= 0]
     for name in ("ledger", "ctime_ms", "length", "version", "owner", "name", "state", "component"):
         out[name] = picked[name]
-    out["rule"] = found[found >= 0]
+    out["rule"] = codes[codes >= 0]
     seen = np.zeros(len(ledgers.names) + 1, np.int64)
     np.maximum.at(seen, _ledger_codes(ledgers, nodes), nodes.rows["seen_ms"])
     out["since_ms"] = np.maximum(picked["seen_ms"], seen[:-1][picked["owner"]] if len(picked) else 0)
@@ -94,28 +94,28 @@ def _hidden(ledgers: OwnedLedgerTable, nodes: OwnedLedgerTable) -> Rows:
     if not closed or not len(ledgers):
         return np.zeros(len(ledgers), bool)
     names = np.fromiter((not closed.isdisjoint(above(name)) for name in ledgers.names), bool, len(ledgers.names))
-    found: Rows = names[ledgers.rows["owner"]]
-    return found
+    hidden: Rows = names[ledgers.rows["owner"]]
+    return hidden
 
 
 def _unlisted(rows: Rows, owner: Rows, nodes: OwnedLedgerTable, of_node: Rows, data: Rows, hidden: Rows) -> Rows:
     """The rule for each ledger if no node references it. ``owner``: its code among the nodes' names, or -1."""
     size = len(nodes.names) + 1  # the last element is for owners without a node
-    top, unreadable, known = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
+    top, unreadable, present = np.full(size, -1, np.int64), np.zeros(size, bool), np.zeros(size, bool)
     owners = nodes.rows["owner"]
     np.maximum.at(top, owners[of_node][data[of_node]], nodes.listed["ledger"][data[of_node]])
     unreadable[owners[nodes.rows["status"] == OwnerStatus.UNREADABLE]] = True
-    known[owners[data]] = True
+    present[owners[data]] = True
     empty = (rows["state"] == LedgerState.CLOSED) & (rows["last_entry"] < 0)
     later = top[owner] > rows["ledger"]
     settled = np.isin(rows["state"], (LedgerState.CLOSED, LedgerState.OPEN))
     rule = np.where(
         later & settled, np.where(empty, _CODE["forgotten-empty"], _CODE["forgotten"]), _CODE["not-superseded"]
     )
-    rule = np.where(known[owner], rule, _CODE["owner-gone"])
+    rule = np.where(present[owner], rule, _CODE["owner-gone"])
     for component, name in _REPORTED.items():
         rule = np.where(rows["component"] == component, _CODE[name], rule)
-    blind = (unreadable[owner] | (hidden & ~known[owner])) & (rows["component"] != Component.UNKNOWN)
+    blind = (unreadable[owner] | (hidden & ~present[owner])) & (rows["component"] != Component.UNKNOWN)
     return np.where(blind, _CODE["owner-unreadable"], rule)
 
 

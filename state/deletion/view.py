@@ -51,21 +51,21 @@ def agreed(parts: Sequence[Leaks]) -> Sequence[Leaks]:
     referenced by an owner that it does not name: it is neither unreferenced nor missing."""
     parts = _unclaimed_once(parts)
     rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
-    found = np.unique(rows["ledger"][rows["version"] >= 0])
-    used = np.zeros(len(found), bool)
+    ledgers = np.unique(rows["ledger"][rows["version"] >= 0])
+    used = np.zeros(len(ledgers), bool)
     for part in parts:  # far more ledgers are referenced than found
-        used |= _among(found, part.elsewhere)
+        used |= _among(ledgers, part.elsewhere)
     if not used.any():
         return parts
-    return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], found[used])]) for part in parts]
+    return [replace(part, rows=part.rows[~np.isin(part.rows["ledger"], ledgers[used])]) for part in parts]
 
 
-def _among(wanted: Rows, ids: Rows) -> Rows:
+def _among(ledgers: Rows, ids: Rows) -> Rows:
     """Whether each of these is in ordered ids."""
     if not len(ids):
-        return np.zeros(len(wanted), bool)
-    found: Rows = ids[np.minimum(np.searchsorted(ids, wanted), len(ids) - 1)] == wanted
-    return found
+        return np.zeros(len(ledgers), bool)
+    hits: Rows = ids[np.minimum(np.searchsorted(ids, ledgers), len(ids) - 1)] == ledgers
+    return hits
 
 
 def _unclaimed_once(parts: Sequence[Leaks]) -> Sequence[Leaks]:
@@ -96,15 +96,15 @@ def entered(parts: Sequence[Leaks], before: Sequence[Leaks], now_ms: int) -> Seq
     """The same. A ledger that may be deleted, and might not in ``before``, the previous view, counts as unreferenced
     since ``now_ms`` (ms since the epoch) at the earliest: the time of its row is of itself and its owner, and does not
     show that another node referenced it until now."""
-    known = _deletable(before)
-    known = known[np.argsort(known["ledger"], kind="stable")]
-    return [_not_before(part, known, now_ms) for part in parts]
+    deletable = _deletable(before)
+    deletable = deletable[np.argsort(deletable["ledger"], kind="stable")]
+    return [_not_before(part, deletable, now_ms) for part in parts]
 
 
 def departed(parts: Sequence[Leaks], before: Sequence[Leaks]) -> set[int]:
     """Ids of ledgers that might be deleted in ``before``, the previous view, and may not in ``parts``."""
-    found: list[int] = np.setdiff1d(_deletable(before)["ledger"], _deletable(parts)["ledger"]).tolist()
-    return set(found)
+    ids: list[int] = np.setdiff1d(_deletable(before)["ledger"], _deletable(parts)["ledger"]).tolist()
+    return set(ids)
 
 
 def confirmed(part: Leaks, absent: Set[int]) -> Leaks:
@@ -142,8 +142,8 @@ class OwnerBucket:
         if len(nodes):
             self.nodes = packed(newest_nodes(joined([self.nodes, nodes])))
             self._store.put("nodes", self.nodes.to_bytes())
-        found, elsewhere = judge(self.ledgers, self.nodes)
-        leaks = _since(_gone_since(found, ledgers.rows), self._leaks)
+        findings, elsewhere = judge(self.ledgers, self.nodes)
+        leaks = _since(_gone_since(findings, ledgers.rows), self._leaks)
         same = np.array_equal(leaks[_COMPARED], self._leaks[_COMPARED]) and np.array_equal(elsewhere, self._elsewhere)
         if not same:
             self._store.put("leaks", leaks.tobytes())
@@ -159,8 +159,8 @@ class OwnerBucket:
 
     def _fold(self, arrived: OwnedLedgerTable) -> None:
         ids, alive = arrived.rows["ledger"], arrived.rows["state"] != LedgerState.GONE
-        known = np.isin(ids, np.concatenate([self.ledgers.rows["ledger"], ids[alive]]))
-        fresh = OwnedLedgerTable(arrived.rows[known | alive], arrived.names)
+        held = np.isin(ids, np.concatenate([self.ledgers.rows["ledger"], ids[alive]]))
+        fresh = OwnedLedgerTable(arrived.rows[held | alive], arrived.names)
         if len(fresh):
             self.ledgers = _present(joined([self.ledgers, fresh]))
             if self._log.append(fresh.to_bytes(), len(fresh)):
@@ -179,18 +179,18 @@ _COMPARED = ["ledger", "since_ms", "version", "state", "length", "rule"]
 
 def _deletable(parts: Sequence[Leaks]) -> Rows:
     rows = np.concatenate([np.zeros(0, LEAK), *(part.rows for part in parts)])
-    found: Rows = rows[rows["verdict"] == Verdict.DRIFTED]
-    return found
+    deletable: Rows = rows[rows["verdict"] == Verdict.DRIFTED]
+    return deletable
 
 
-def _not_before(part: Leaks, known: Rows, now_ms: int) -> Leaks:
+def _not_before(part: Leaks, deletable: Rows, now_ms: int) -> Leaks:
     at = np.flatnonzero(part.rows["verdict"] == Verdict.DRIFTED)
     if not len(at):
         return part
     rows, earliest = part.rows.copy(), np.full(len(at), now_ms, np.int64)
-    if len(known):
-        place = np.minimum(np.searchsorted(known["ledger"], rows["ledger"][at]), len(known) - 1)
-        earliest = np.where(known["ledger"][place] == rows["ledger"][at], known["since_ms"][place], earliest)
+    if len(deletable):
+        place = np.minimum(np.searchsorted(deletable["ledger"], rows["ledger"][at]), len(deletable) - 1)
+        earliest = np.where(deletable["ledger"][place] == rows["ledger"][at], deletable["since_ms"][place], earliest)
     rows["since_ms"][at] = np.maximum(rows["since_ms"][at], earliest)
     return replace(part, rows=rows)
 
@@ -200,25 +200,25 @@ def _present(table: OwnedLedgerTable) -> OwnedLedgerTable:
     return OwnedLedgerTable(newest.rows[newest.rows["state"] != LedgerState.GONE], newest.names)
 
 
-def _gone_since(found: Rows, arrived: Rows) -> Rows:
+def _gone_since(findings: Rows, arrived: Rows) -> Rows:
     """A ledger is missing since its deletion was observed: its owner may have listed it for years."""
     gone = arrived[arrived["state"] == LedgerState.GONE]
-    missing = np.flatnonzero(found["version"] < 0)
+    missing = np.flatnonzero(findings["version"] < 0)
     if not len(gone) or not len(missing):
-        return found
+        return findings
     gone = gone[np.lexsort((gone["seen_ms"], gone["ledger"]))]
-    ids = found["ledger"][missing]
+    ids = findings["ledger"][missing]
     last = np.maximum(np.searchsorted(gone["ledger"], ids, side="right") - 1, 0)
     seen_ms = np.where(gone["ledger"][last] == ids, gone["seen_ms"][last], 0)
-    found["since_ms"][missing] = np.maximum(found["since_ms"][missing], seen_ms)
-    return found
+    findings["since_ms"][missing] = np.maximum(findings["since_ms"][missing], seen_ms)
+    return findings
 
 
-def _since(found: Rows, before: Rows) -> Rows:
+def _since(findings: Rows, before: Rows) -> Rows:
     """The present findings; a finding that existed before keeps its time."""
-    if not len(before) or not len(found):
-        return found
-    at = np.minimum(np.searchsorted(before["ledger"], found["ledger"]), len(before) - 1)
-    same = (before["ledger"][at] == found["ledger"]) & (before["rule"][at] == found["rule"])
-    found["since_ms"] = np.where(same, before["since_ms"][at], found["since_ms"])
-    return found
+    if not len(before) or not len(findings):
+        return findings
+    at = np.minimum(np.searchsorted(before["ledger"], findings["ledger"]), len(before) - 1)
+    same = (before["ledger"][at] == findings["ledger"]) & (before["rule"][at] == findings["rule"])
+    findings["since_ms"] = np.where(same, before["since_ms"][at], findings["since_ms"])
+    return findings

@@ -37,8 +37,8 @@ class JournalTopicState(NamedTuple):
         if "delete" not in self.policy:
             return ""
         limits = {"retention.ms": self.retention_ms, "retention.bytes": self.retention_bytes}
-        found = " and ".join(f"{name}={limit}" for name, limit in limits.items() if limit >= 0)
-        return f"cleanup.policy={self.policy} with {found}" if found else ""
+        text = " and ".join(f"{name}={limit}" for name, limit in limits.items() if limit >= 0)
+        return f"cleanup.policy={self.policy} with {text}" if text else ""
 
 
 def expiring(topics: Mapping[str, JournalTopicState], bootstrap: str) -> list[str]:
@@ -70,13 +70,13 @@ def lost(config: JournalTopicState, confirmed: str, remembered: str) -> str:
         return ""
     if confirmed == UNCONFIRMED:
         return "the topic was missing at an earlier start"
-    known = confirmed or remembered
-    if known == config.place:
+    place = confirmed or remembered
+    if place == config.place:
         return "the record of journal.confirmed is missing"
-    if known:
-        replaced = known.rpartition("@")[0] != config.id
+    if place:
+        replaced = place.rpartition("@")[0] != config.id
         why = "the topic was deleted and created again" if replaced else "its oldest records were deleted"
-        return f"{why}: expected {known}; found {config.place}"
+        return f"{why}: expected {place}; found {config.place}"
     return f"records before offset {config.begin} were deleted" if config.begin else ""
 
 
@@ -87,8 +87,8 @@ def replaced(before: Mapping[str, str], now: Mapping[str, JournalTopicState]) ->
 
 def missing(before: Iterable[str], now: Iterable[str]) -> list[str]:
     """The topics that are gone."""
-    found = set(now)
-    return [name for name in before if name not in found]
+    topics = set(now)
+    return [name for name in before if name not in topics]
 
 
 def change_of(gone: list[str], new: list[str]) -> str:

@@ -75,10 +75,10 @@ def _chosen(order: Sequence[int], racks: Mapping[int, str], number: int, replica
     """Brokers of one partition, in different racks while possible. Each round of leaders shifts the followers by one,
     so that the followers of a broker's partitions are spread."""
     begin, shift = number % len(order), number // len(order)
-    chosen, rest = [order[begin]], [*order[begin + 1 :], *order[:begin]]
+    brokers, rest = [order[begin]], [*order[begin + 1 :], *order[:begin]]
     rest = rest[shift % max(1, len(rest)) :] + rest[: shift % max(1, len(rest))]
-    while len(chosen) < replicas:
-        used = {racks.get(id_, "") for id_ in chosen}
-        chosen.append(next((id_ for id_ in rest if racks.get(id_, "") not in used), rest[0]))
-        rest.remove(chosen[-1])
-    return chosen
+    while len(brokers) < replicas:
+        used = {racks.get(id_, "") for id_ in brokers}
+        brokers.append(next((id_ for id_ in rest if racks.get(id_, "") not in used), rest[0]))
+        rest.remove(brokers[-1])
+    return brokers

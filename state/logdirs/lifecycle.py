@@ -128,13 +128,13 @@ def follow(moves: Sequence[Relocation], broker: Broker, now_ms: int) -> tuple[tu
     left, by_dir = _left(placed, broker), [0] * len(broker.dirs)
     for at, count in left.items():
         by_dir[broker.place[placed[at].source]] += count
-    found = tuple(
+    relocations = tuple(
         _stepped(move, MoveEvent.FREE, now_ms)
         if moves[at].stage is MoveStage.ARRIVED and (at not in left or now_ms - move.at_ms > FREED_MS)
         else move
         for at, move in enumerate(placed)
     )
-    return found, tuple(by_dir)
+    return relocations, tuple(by_dir)
 
 
 def _stepped(move: Relocation, event: MoveEvent | None, now_ms: int) -> Relocation:
@@ -173,22 +173,22 @@ def _places(move: Relocation, broker: Broker) -> tuple[str | None, str | None]:
     if move.topic not in rows.topics:
         return None, None
     code = rows.topics.index(move.topic)
-    found: list[str | None] = [None, None]
+    places: list[str | None] = [None, None]
     for row in np.flatnonzero((rows.topic == code) & (rows.partition == move.partition)).tolist():
-        found[bool(rows.future[row])] = broker.dirs[rows.home[row]].path
-    return found[0], found[1]
+        places[bool(rows.future[row])] = broker.dirs[rows.home[row]].path
+    return places[0], places[1]
 
 
 def _left(moves: Sequence[Relocation], broker: Broker) -> dict[int, int]:
     """Bytes that arrived moves have yet to free, by index in ``moves``; small amounts count as none. The source of the
     last move is deleted last."""
-    found: dict[int, int] = {}
+    left: dict[int, int] = {}
     arrived = [(at, m) for at, m in enumerate(moves) if m.stage is MoveStage.ARRIVED and m.source in broker.place]
     for volume in {int(broker.volumes[broker.place[m.source]]) for _, m in arrived} if broker.sized else ():
         mine = [(at, m) for at, m in arrived if broker.volumes[broker.place[m.source]] == volume]
         more = int(broker.beside[volume]) - min(m.beside for _, m in mine)
-        for at, move in sorted(mine, key=lambda one: -one[1].at_ms):
+        for at, move in sorted(mine, key=lambda pair: -pair[1].at_ms):
             if more > move.bytes // 4:
-                found[at] = min(more, move.bytes)
-                more -= found[at]
-    return found
+                left[at] = min(more, move.bytes)
+                more -= left[at]
+    return left

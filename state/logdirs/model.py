@@ -114,9 +114,9 @@ class Broker:
     @cached_property
     def held(self) -> NDArray[np.int64]:
         """Bytes of replicas, by directory."""
-        found = np.zeros(len(self.dirs), np.int64)
-        np.add.at(found, self.replicas.home, np.maximum(0, self.replicas.size))
-        return found
+        by_dir = np.zeros(len(self.dirs), np.int64)
+        np.add.at(by_dir, self.replicas.home, np.maximum(0, self.replicas.size))
+        return by_dir
 
     @cached_property
     def beside(self) -> NDArray[np.int64]:
@@ -130,30 +130,30 @@ class Broker:
     def moving(self) -> tuple[Moving, ...]:
         """Moves in progress."""
         rows = self.replicas
-        found = []
+        moves = []
         for future in np.flatnonzero(rows.future).tolist():
             same = (rows.topic == rows.topic[future]) & (rows.partition == rows.partition[future]) & ~rows.future
             current = np.flatnonzero(same)
-            found.append(Moving(future, int(current[0]) if len(current) else -1))
-        return tuple(found)
+            moves.append(Moving(future, int(current[0]) if len(current) else -1))
+        return tuple(moves)
 
     @cached_property
     def incoming(self) -> NDArray[np.int64]:
         """Bytes that moves in progress have yet to write, by directory."""
-        rows, found = self.replicas, np.zeros(len(self.dirs), np.int64)
+        rows, by_dir = self.replicas, np.zeros(len(self.dirs), np.int64)
         for future, current in self.moving:
             if current >= 0:
-                found[rows.home[future]] += max(0, int(rows.size[current] - rows.size[future]))
-        return found
+                by_dir[rows.home[future]] += max(0, int(rows.size[current] - rows.size[future]))
+        return by_dir
 
     @cached_property
     def outgoing(self) -> NDArray[np.int64]:
         """Bytes that moves will free, by directory (after file.delete.delay.ms)."""
-        rows, found = self.replicas, np.zeros(len(self.dirs), np.int64)
+        rows, by_dir = self.replicas, np.zeros(len(self.dirs), np.int64)
         for _, current in self.moving:
             if current >= 0:
-                found[rows.home[current]] += int(rows.size[current])
-        return found + np.array(self.freeing or 0, np.int64)
+                by_dir[rows.home[current]] += int(rows.size[current])
+        return by_dir + np.array(self.freeing or 0, np.int64)
 
 
 def rank(broker: Broker, strategy: str, excluded: Iterable[str] = ()) -> Ranking:
@@ -230,9 +230,9 @@ def spread(after: NDArray[Any], total: NDArray[Any]) -> float:
 
 def per_volume(broker: Broker, by_dir: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sums by volume number."""
-    found = np.zeros(broker.volumes.max(initial=-1) + 1, np.int64)
-    np.add.at(found, broker.volumes, by_dir)
-    return found
+    sums = np.zeros(broker.volumes.max(initial=-1) + 1, np.int64)
+    np.add.at(sums, broker.volumes, by_dir)
+    return sums
 
 
 def _by_count(broker: Broker, passed: frozenset[str]) -> tuple[str, ...]:
@@ -248,17 +248,17 @@ def _volumes(dirs: Sequence[LogDir]) -> NDArray[np.int64]:
     Two equal disks with equal contents are also grouped. This is harmless: nothing needs to move between them, and
     their free space is underestimated rather than overestimated.
     """
-    found: list[int] = []
+    numbers: list[int] = []
     first: list[LogDir] = []
     for d in dirs:
         near = (n for n, other in enumerate(first) if _one_volume(d, other))
         number = next(near, len(first))
         if number == len(first):
             first.append(d)
-        found.append(number)
-    return np.array(found, np.int64)
+        numbers.append(number)
+    return np.array(numbers, np.int64)
 
 
-def _one_volume(one: LogDir, other: LogDir) -> bool:
-    known = one.online and other.online and one.total > 0
-    return known and one.total == other.total and abs(one.usable - other.usable) <= one.total * _SAME_VOLUME
+def _one_volume(log_dir: LogDir, other: LogDir) -> bool:
+    sized = log_dir.online and other.online and log_dir.total > 0
+    return sized and log_dir.total == other.total and abs(log_dir.usable - other.usable) <= log_dir.total * _SAME_VOLUME

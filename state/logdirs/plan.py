@@ -69,10 +69,12 @@ def plan(broker: Broker, policy: Balance) -> MovePlan:
         return MovePlan((), now, now, "a directory is offline: the broker refuses every move until it returns")
     if now <= policy.target:
         return MovePlan((), now, now)
-    made = _Balancing(broker, policy)
-    moves = made.run()
-    reason = "" if made.skew <= policy.target else "no movable replica fits into another directory within the headroom"
-    return MovePlan(tuple(moves), now, made.skew, reason)
+    balancing = _Balancing(broker, policy)
+    moves = balancing.run()
+    reason = (
+        "" if balancing.skew <= policy.target else "no movable replica fits into another directory within the headroom"
+    )
+    return MovePlan(tuple(moves), now, balancing.skew, reason)
 
 
 def startable(broker: Broker, moves: Sequence[Move], policy: Balance) -> list[Move]:
@@ -83,16 +85,16 @@ def startable(broker: Broker, moves: Sequence[Move], policy: Balance) -> list[Mo
     rows = broker.replicas
     busy = {broker.dirs[rows.home[row]].path for pair in broker.moving for row in pair if row >= 0}
     free, left = usable_after(broker), policy.at_once - len(broker.moving)
-    chosen: list[Move] = []
+    starts: list[Move] = []
     for move in moves:
         place = broker.place.get(move.target)
-        if len(chosen) >= left or place is None:
+        if len(starts) >= left or place is None:
             continue
         room = free[place] - move.bytes >= headroom(policy, broker.dirs[place].total)
         if room and not broker.dirs[place].cordoned and not busy & {move.source, move.target}:
-            chosen.append(move)
+            starts.append(move)
             busy |= {move.source, move.target}
-    return chosen
+    return starts
 
 
 def fewest_bytes(after: NDArray[np.int64], total: NDArray[np.int64], target: float) -> tuple[float, float]:
@@ -236,8 +238,8 @@ class _Balancing:
             free = ~rows.future & (rows.size >= max(1, policy.least_bytes)) & ~np.isin(rows.topic, excluded)
             free[under_way] = False
             free &= np.isin(rows.home, [at for at in self._dirs if self._broker.volumes[at] == volume])
-            found = np.flatnonzero(free)
-            self._shelves[volume] = sorted(zip(rows.size[found].tolist(), found.tolist(), strict=True))
+            movable = np.flatnonzero(free)
+            self._shelves[volume] = sorted(zip(rows.size[movable].tolist(), movable.tolist(), strict=True))
         return self._shelves[volume]
 
     def _room(self) -> NDArray[np.float64]:

@@ -85,9 +85,9 @@ def within(windows: list[str], now_ms: int) -> bool:
         return True
     minute = now_ms // 60_000 % 1_440
     for window in windows:
-        found = WINDOW.fullmatch(window)
-        if found:
-            begin, end = (int(found[at]) * 60 + int(found[at + 1]) for at in (1, 3))
+        match = WINDOW.fullmatch(window)
+        if match:
+            begin, end = (int(match[at]) * 60 + int(match[at + 1]) for at in (1, 3))
             if begin <= minute < end or (end <= begin and (minute >= begin or minute < end)):
                 return True
     return False
@@ -96,12 +96,12 @@ def within(windows: list[str], now_ms: int) -> bool:
 def check(draft: Draft) -> Iterator[str]:
     """The problems of all entries: key, expected, found."""
     clusters = draft.table(KafkaCluster)
-    for name, chosen in draft.table(LogDirsSettings).items():
+    for name, entry in draft.table(LogDirsSettings).items():
         if name not in clusters:
-            known = ", ".join(clusters) or "nothing is there"
-            yield f"logdirs.{name}: expected one of kafka: {known}; found {shown(name)}"
-        if chosen:
-            yield from check_entry(name, chosen, draft)
+            names = ", ".join(clusters) or "nothing is there"
+            yield f"logdirs.{name}: expected one of kafka: {names}; found {shown(name)}"
+        if entry:
+            yield from check_entry(name, entry, draft)
 
 
 def check_entry(name: str, chosen: LogDirsSettings, _draft: Draft) -> Iterator[str]:
@@ -112,8 +112,8 @@ def check_entry(name: str, chosen: LogDirsSettings, _draft: Draft) -> Iterator[s
         if not place.startswith("/"):
             yield f"{path}.exclude_dirs: expected absolute paths, as the broker reports them; found {shown(place)}"
     for window in chosen.windows:
-        found = WINDOW.fullmatch(window)
-        if not found or found.groups()[:2] == found.groups()[2:]:
+        match = WINDOW.fullmatch(window)
+        if not match or match.groups()[:2] == match.groups()[2:]:
             yield f"{path}.windows: expected two different times, for example 22:00-06:00; found {shown(window)}"
 
 

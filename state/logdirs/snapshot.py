@@ -86,16 +86,16 @@ def cordoned(found: ObservedBroker, paths: frozenset[str] | None) -> ObservedBro
 def largest(broker: Broker, count: int) -> list[Replica]:
     """The largest replicas, largest first."""
     rows = broker.replicas
-    found = np.argsort(-rows.size, kind="stable")[:count].tolist()
-    return [Replica(*rows.name(row), broker.dirs[rows.home[row]].path, int(rows.size[row])) for row in found]
+    order = np.argsort(-rows.size, kind="stable")[:count].tolist()
+    return [Replica(*rows.name(row), broker.dirs[rows.home[row]].path, int(rows.size[row])) for row in order]
 
 
 def _copying(broker: Broker) -> tuple[Copying, ...]:
-    rows, found = broker.replicas, []
+    rows, copies = broker.replicas, []
     for future, current in broker.moving:
         source = broker.dirs[rows.home[current]].path if current >= 0 else ""
         size = int(rows.size[current]) if current >= 0 else -1
-        found.append(
+        copies.append(
             Copying(*rows.name(future), source, broker.dirs[rows.home[future]].path, size, int(rows.size[future]))
         )
-    return tuple(found)
+    return tuple(copies)

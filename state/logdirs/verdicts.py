@@ -138,11 +138,11 @@ def ordered(ours: OwnChanges, move: Move, beside: int, now_ms: int) -> OwnChange
     """
     same = next((m for m in ours.moves if m.what == move.what), None)
     begun = same if same and (same.stage, MoveEvent.ORDER) in TRANSITIONS else Relocation(*move[1:6])
-    made = replace(advance(begun, MoveEvent.ORDER, now_ms), bytes=move.bytes, beside=beside)
+    relocation = replace(advance(begun, MoveEvent.ORDER, now_ms), bytes=move.bytes, beside=beside)
     others = tuple(
         m for m in ours.moves if (m.topic, m.partition) != (move.topic, move.partition) or m.stage is MoveStage.ARRIVED
     )
-    return ours._replace(moves=(*others, made))
+    return ours._replace(moves=(*others, relocation))
 
 
 def after(ours: OwnChanges, changed: Mapping[tuple[str, int, str, str], Relocation]) -> OwnChanges:
@@ -166,10 +166,10 @@ def limits_of(broker: Broker, policy: LogDirsSettings) -> Balance:
 
 def _may(policy: LogDirsSettings, ours: OwnChanges, move: Move) -> bool:
     """Whether this move may be ordered, which includes an approved one that its broker forgot."""
-    known = next((m for m in ours.moves if m.what == move.what), None)
-    if policy.paused or policy.mode == "observe" or (known and known.stage is MoveStage.REFUSED):
+    relocation = next((m for m in ours.moves if m.what == move.what), None)
+    if policy.paused or policy.mode == "observe" or (relocation and relocation.stage is MoveStage.REFUSED):
         return False
-    forgotten = known is not None and known.stage is MoveStage.FORGOTTEN
+    forgotten = relocation is not None and relocation.stage is MoveStage.FORGOTTEN
     return policy.mode == "enforce" or forgotten or move_name(move.broker, move) in ours.approved
 
 
@@ -212,8 +212,8 @@ def _steer(
     # A move is cancelled by a request to move the replica to its source, which a broker refuses if that is cordoned.
     back = {move.source for move in cancellable(free, cancel)}
     kept = {*best, *(move.target for move in moves), *going, *back}
-    wanted = others | frozenset(d.path for d in free.dirs if d.online and d.path not in kept)
-    return wanted if any(d.online and d.path not in wanted for d in free.dirs) else others
+    cordoned = others | frozenset(d.path for d in free.dirs if d.online and d.path not in kept)
+    return cordoned if any(d.online and d.path not in cordoned for d in free.dirs) else others
 
 
 def _cordon(broker: Broker, policy: LogDirsSettings, ours: OwnChanges, steer: frozenset[str]) -> frozenset[str] | None:
@@ -246,7 +246,7 @@ def _cancelled(broker: Broker, ours: OwnChanges, limits: Balance, now_ms: int) -
 def _throttle(policy: LogDirsSettings, ours: OwnChanges, starting: bool, now_set: int) -> int | None:
     if now_set and now_set not in ours.throttles:
         return 0  # set by another client
-    wanted = policy.throttle_bytes_per_s
-    if not wanted or not (starting or any(move.stage in UNDER_WAY for move in ours.moves)):
+    rate = policy.throttle_bytes_per_s
+    if not rate or not (starting or any(move.stage in UNDER_WAY for move in ours.moves)):
         return None if ours.throttles else 0
-    return wanted if wanted != now_set else 0
+    return rate if rate != now_set else 0

@@ -51,11 +51,11 @@ class FindingAges:
     def of(self, findings: Rows) -> Rows:
         """The findings, each with the earlier of both times."""
         at = lookup(self._rows, findings["ledger"])
-        known = at >= 0
-        if not known.any():
+        hits = at >= 0
+        if not hits.any():
             return findings
         aged = findings.copy()
-        aged["since_ms"][known] = np.minimum(findings["since_ms"][known], self._rows["since_ms"][at[known]])
+        aged["since_ms"][hits] = np.minimum(findings["since_ms"][hits], self._rows["since_ms"][at[hits]])
         return aged
 
     def forget(self, ledgers: Rows) -> None:
@@ -112,9 +112,9 @@ class Board:
         if answer.ledgers >= 0:
             self._ledgers[bucket] = answer.ledgers
         deleted = answer.findings[answer.findings["rule"] == RULES.code(GONE_RULE)]
-        known = before[~np.isin(before["ledger"], after["ledger"])]
+        cleared = before[~np.isin(before["ledger"], after["ledger"])]
         # A finding of an earlier run whose ledger was deleted was never on this board: only its bucket knows it.
-        gone = np.concatenate([known, deleted[~np.isin(deleted["ledger"], known["ledger"])]])
+        gone = np.concatenate([cleared, deleted[~np.isin(deleted["ledger"], cleared["ledger"])]])
         self._ages.forget(gone["ledger"])
         wrong = ~np.isin(gone["verdict"], [Verdict.UNKNOWN, Verdict.TRUE])
         return ClearedFindings(gone["ledger"], gone["since_ms"], np.isin(gone["ledger"], deleted["ledger"]), wrong)
@@ -248,8 +248,8 @@ def _room(board: Board, repairs: Mapping[int, Repair], policy: PlacementSettings
     either, because a worker removes them at once.
     """
     marks = board.marks[board.marks["version"] >= 0]
-    found = lookup(board.findings, marks["ledger"])
-    marks, verdict = marks[found >= 0], board.findings["verdict"][found[found >= 0]]
+    at = lookup(board.findings, marks["ledger"])
+    marks, verdict = marks[at >= 0], board.findings["verdict"][at[at >= 0]]
     pairs = zip(marks["ledger"].tolist(), marks["ctime_ms"].tolist(), strict=True)
     ours = np.array([i in repairs and repairs[i].mark_ctime_ms == ctime_ms for i, ctime_ms in pairs], bool)
     others = ~ours & np.isin(verdict, [Verdict.DRIFTED, Verdict.UNKNOWN])

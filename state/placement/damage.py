@@ -82,26 +82,26 @@ class ReplicaRead(NamedTuple):
     def detail(self) -> str:
         """What was found, as text."""
         parts = [("missing", self.missing), ("with a wrong digest", self.damaged)]
-        words = [f"{len(found):,} {what}, first {found[0]}" for what, found in parts if found]
+        words = [f"{len(entries):,} {what}, first {entries[0]}" for what, entries in parts if entries]
         return f"of {many(self.read, 'entry', 'entries')} that Trueup read: {'; '.join(words) or 'all intact'}"
 
 
 def reported(body: Mapping[str, Any]) -> list[tuple[ReplicaRange, bool]] | None:
     """The replicas of a report, and whether their entries were missing; None if the report is malformed."""
-    found = body.get("replicas")
-    if set(body) != {"replicas"} or not isinstance(found, list) or not 1 <= len(found) <= MOST_AT_ONCE:
+    replicas = body.get("replicas")
+    if set(body) != {"replicas"} or not isinstance(replicas, list) or not 1 <= len(replicas) <= MOST_AT_ONCE:
         return None
-    parsed = [_replica(one) for one in found]
-    return None if None in parsed else [one for one in parsed if one is not None]
+    parsed = [_replica(replica) for replica in replicas]
+    return None if None in parsed else [replica for replica in parsed if replica is not None]
 
 
-def _replica(found: Any) -> tuple[ReplicaRange, bool] | None:
-    if not isinstance(found, dict) or set(found) != {"ledger", "bookie", "first", "last", "found"}:
+def _replica(fields: Any) -> tuple[ReplicaRange, bool] | None:
+    if not isinstance(fields, dict) or set(fields) != {"ledger", "bookie", "first", "last", "found"}:
         return None
-    ids = [found["ledger"], found["first"], found["last"]]
-    if not all(type(one) is int and 0 <= one <= _LARGEST for one in ids) or ids[1] > ids[2]:
+    ids = [fields["ledger"], fields["first"], fields["last"]]
+    if not all(type(number) is int and 0 <= number <= _LARGEST for number in ids) or ids[1] > ids[2]:
         return None
-    bookie, kind = found["bookie"], found["found"]
+    bookie, kind = fields["bookie"], fields["found"]
     if not isinstance(bookie, str) or not _BOOKIE.fullmatch(bookie) or kind not in ("missing", "digest"):
         return None
     return ReplicaRange(ids[0], bookie, ids[1], ids[2]), _KINDS[kind]
@@ -110,5 +110,5 @@ def _replica(found: Any) -> tuple[ReplicaRange, bool] | None:
 def crowded_out(known: Iterable[ReplicaDamage], most: int = MOST) -> list[ReplicaDamage]:
     """What to forget so that at most ``most`` remain: the oldest reports without confirmation, and only then the oldest
     confirmed ones. Forged reports therefore displace no confirmed damage before they are confirmed themselves."""
-    every = sorted(known, key=lambda one: (one.confirmed, one.at_ms))
+    every = sorted(known, key=lambda report: (report.confirmed, report.at_ms))
     return every[: max(0, len(every) - most)]

@@ -45,7 +45,7 @@ class EvidenceFinding:
 def members(bench: FragmentJudge, names: list[str]) -> list[dict[str, Any]]:
     """Members in ring order: bookie, rack, status, whether BookKeeper's rule counts its rack."""
     classes = bench.bookie_classes
-    known = bench.classes(tuple(names))
+    codes = bench.classes(tuple(names))
     return [
         {
             "bookie": name,
@@ -53,7 +53,7 @@ def members(bench: FragmentJudge, names: list[str]) -> list[dict[str, Any]]:
             "status": _STATUS[BookieClass(int(classes.kind[at]))],
             "counts": bool(KNOWN[classes.kind[at]]),
         }
-        for name, at in zip(names, known.tolist(), strict=True)
+        for name, at in zip(names, codes.tolist(), strict=True)
     ]
 
 
@@ -80,8 +80,8 @@ def unjudged(bench: FragmentJudge, names: list[str], code: int) -> dict[str, Any
     return {"bookies": members(bench, names), "rule": what.id, "verdict": what.verdict.name.lower(), **nothing}
 
 
-def _failing(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
-    kinds, racks = found.facts.kinds[0], found.facts.names[0]
+def _failing(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> Iterator[dict[str, Any]]:
+    kinds, racks = finding.facts.kinds[0], finding.facts.names[0]
     need, names = min(quorum, bench.topology.min_racks), bench.bookie_classes.racks
     for window in windows(len(kinds), quorum):
         at = list(window)
@@ -89,15 +89,15 @@ def _failing(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> Itera
         copies = int((~DEAD[kinds[at]]).sum())
         forbidden = bench.topology.enforce_min_racks and DEFAULT_RACK in given
         if copies < quorum or len(given) < need or forbidden:
-            yield {"bookies": [found.bookies[i] for i in at], "racks": given, "copies": copies}
+            yield {"bookies": [finding.bookies[i] for i in at], "racks": given, "copies": copies}
 
 
-def _chance(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> str:
+def _chance(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> str:
     """How certain a repair by a worker is; empty if no repair is necessary or possible."""
-    if found.rule == rule.LOST:
-        chance = bench.refill(found.facts, 0, found.excluded)
-    elif found.rule in (rule.RACKS, rule.READONLY, rule.DEFAULT, rule.NO_WALK):
-        chance = bench.reach(found.facts, 0, quorum, found.excluded)
+    if finding.rule == rule.LOST:
+        chance = bench.refill(finding.facts, 0, finding.excluded)
+    elif finding.rule in (rule.RACKS, rule.READONLY, rule.DEFAULT, rule.NO_WALK):
+        chance = bench.reach(finding.facts, 0, quorum, finding.excluded)
     else:
         return ""
     if chance.sure is Certainty.NEVER:
@@ -117,29 +117,29 @@ def changes(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[s
     return [*(say(bench, found, quorum) if say else ()), what.remedy]
 
 
-def _away(found: EvidenceFinding) -> list[str]:
-    gone = np.flatnonzero(DEAD[found.facts.kinds[0]] | ABSENT[found.facts.kinds[0]])
-    return [found.bookies[at] for at in gone.tolist()]
+def _away(finding: EvidenceFinding) -> list[str]:
+    gone = np.flatnonzero(DEAD[finding.facts.kinds[0]] | ABSENT[finding.facts.kinds[0]])
+    return [finding.bookies[at] for at in gone.tolist()]
 
 
-def _returns(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
-    return [f"the return of {' or '.join(_away(found))}"]
+def _returns(_: FragmentJudge, finding: EvidenceFinding, __: int) -> list[str]:
+    return [f"the return of {' or '.join(_away(finding))}"]
 
 
-def _unwritable(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
-    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.READONLY).tolist()]
+def _unwritable(_: FragmentJudge, finding: EvidenceFinding, __: int) -> list[str]:
+    names = [finding.bookies[at] for at in np.flatnonzero(finding.facts.kinds[0] == BookieClass.READONLY).tolist()]
     return [f"{' or '.join(names)} becoming writable again"]
 
 
-def _unmapped(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
-    here = (found.facts.names[0] == bench.bookie_classes.default) & KNOWN[found.facts.kinds[0]]
-    names = [found.bookies[at] for at in np.flatnonzero(here).tolist()]
+def _unmapped(bench: FragmentJudge, finding: EvidenceFinding, _: int) -> list[str]:
+    here = (finding.facts.names[0] == bench.bookie_classes.default) & KNOWN[finding.facts.kinds[0]]
+    names = [finding.bookies[at] for at in np.flatnonzero(here).tolist()]
     return [f"a rack for {' and '.join(names)} in the rack map"]
 
 
-def _deep(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
+def _deep(bench: FragmentJudge, finding: EvidenceFinding, _: int) -> list[str]:
     classes = bench.bookie_classes
-    odd = [bookie for bookie in found.bookies if classes.kind[classes.of.get(bookie, -1)] == BookieClass.ODD]
+    odd = [bookie for bookie in finding.bookies if classes.kind[classes.of.get(bookie, -1)] == BookieClass.ODD]
     # Bookies outside the ensemble also matter: any of them may have joined first.
     odd = odd or [bookie for bookie, at in classes.of.items() if classes.kind[at] == BookieClass.ODD]
     places = [(bookie, classes.racks[classes.rack[classes.of[bookie]]]) for bookie in odd[:MOST_NAMED]]
@@ -153,32 +153,34 @@ def _deep(bench: FragmentJudge, found: EvidenceFinding, _: int) -> list[str]:
     ]
 
 
-def _unseen(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
-    names = [found.bookies[at] for at in np.flatnonzero(found.facts.kinds[0] == BookieClass.UNKNOWN).tolist()]
+def _unseen(_: FragmentJudge, finding: EvidenceFinding, __: int) -> list[str]:
+    names = [finding.bookies[at] for at in np.flatnonzero(finding.facts.kinds[0] == BookieClass.UNKNOWN).tolist()]
     return [f"a cookie or a registration of {' and '.join(names)}"]
 
 
-def _refused(_: FragmentJudge, found: EvidenceFinding, __: int) -> list[str]:
-    names = " or ".join(found.refusing)
+def _refused(_: FragmentJudge, finding: EvidenceFinding, __: int) -> list[str]:
+    names = " or ".join(finding.refusing)
     restart = f"a restart of {names}, then an increase of placement.restarted by one (a restart cannot be observed)"
     return [restart, "a writable bookie that never held the ledger"]
 
 
-def _more_for_loss(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[str]:
-    more = _more(bench, found, lambda more: bench.refill(found.facts, 0, {}, more))
-    return [*_returns(bench, found, quorum), *more]
+def _more_for_loss(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> list[str]:
+    more = _more(bench, finding, lambda more: bench.refill(finding.facts, 0, {}, more))
+    return [*_returns(bench, finding, quorum), *more]
 
 
-def _more_for_racks(bench: FragmentJudge, found: EvidenceFinding, quorum: int) -> list[str]:
-    more = _more(bench, found, lambda more: bench.reach(found.facts, 0, quorum, {}, more))
+def _more_for_racks(bench: FragmentJudge, finding: EvidenceFinding, quorum: int) -> list[str]:
+    more = _more(bench, finding, lambda more: bench.reach(finding.facts, 0, quorum, {}, more))
     return more or ["no tried number of bookies lets BookKeeper reach an ensemble that adheres; rewrite the ledger"]
 
 
-def _more(bench: FragmentJudge, found: EvidenceFinding, try_it: Callable[[dict[Rack, int]], RepairReach]) -> list[str]:
+def _more(
+    bench: FragmentJudge, finding: EvidenceFinding, try_it: Callable[[dict[Rack, int]], RepairReach]
+) -> list[str]:
     """The smallest number of additional writable bookies in one rack that permits a repair, for each such rack."""
     out: list[str] = []
     for rack in [NEW_RACK, *bench.bookie_classes.racks_in_use]:
-        for count in range(1, len(found.bookies) + 1):
+        for count in range(1, len(finding.bookies) + 1):
             if try_it({rack: count}):
                 where = "a new rack" if rack == NEW_RACK else rack
                 out.append(f"{count} more writable {'bookie' if count == 1 else 'bookies'} in {where}")

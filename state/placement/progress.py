@@ -117,7 +117,7 @@ def counted(findings: Rows, waiting: WaitingLedgers, ledgers: int, outdated: Row
         unknown = np.concatenate([waiting.ledgers, hidden])
         at = np.minimum(np.searchsorted(findings["ledger"], unknown), len(findings) - 1)
         current[at[findings["ledger"][at] == unknown]] = False
-    found = np.bincount(findings["verdict"][current], minlength=len(Verdict))
-    counts = {v.name.lower(): int(found[v]) for v in Verdict if v is not Verdict.TRUE}
+    totals = np.bincount(findings["verdict"][current], minlength=len(Verdict))
+    counts = {v.name.lower(): int(totals[v]) for v in Verdict if v is not Verdict.TRUE}
     counts["unknown"] += min(waiting.present + len(hidden), ledgers)
     return {"true": max(0, ledgers - sum(counts.values())), **counts}

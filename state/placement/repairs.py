@@ -65,15 +65,15 @@ def _resting(board: Board, repairs: Sequence[Repair], finding: Rows, mark: Rows,
     """Repairs that cannot have changed, usually most of them: those that workers declined, ordered ones whose mark is
     not visible yet, and marked ones that wait for a worker."""
     count = len(repairs)
-    found: Rows = np.fromiter((r.stage is RepairStage.DECLINED for r in repairs), bool, count) & (finding >= 0)
-    found = (found | np.fromiter((r.stage is RepairStage.ORDERED for r in repairs), bool, count)) & (mark < 0)
+    resting: Rows = np.fromiter((r.stage is RepairStage.DECLINED for r in repairs), bool, count) & (finding >= 0)
+    resting = (resting | np.fromiter((r.stage is RepairStage.ORDERED for r in repairs), bool, count)) & (mark < 0)
     waits = np.fromiter((r.stage is RepairStage.MARKED and not 0 < r.next_ms <= now_ms for r in repairs), bool, count)
     rows = np.flatnonzero(waits & (finding >= 0) & (mark >= 0))
     marks, ctime_ms = board.marks[mark[rows]], np.array([repairs[at].mark_ctime_ms for at in rows.tolist()], np.int64)
     ours = (marks["version"] >= 0) & (marks["ctime_ms"] == ctime_ms) & (marks["locked"] == 0)
-    known = board.findings[finding[rows]]
-    found[rows] = ours & (known["verdict"] == Verdict.DRIFTED) & (known["held"] == 0)
-    return found
+    findings = board.findings[finding[rows]]
+    resting[rows] = ours & (findings["verdict"] == Verdict.DRIFTED) & (findings["held"] == 0)
+    return resting
 
 
 _LAPSE = (RepairStage.APPROVED, RepairStage.MARKED, RepairStage.WORKING, RepairStage.UNMARKED, RepairStage.STUCK)

@@ -88,8 +88,8 @@ def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORME
             for part in _slices(size, ring):
                 rings = classes[ledgers.members[part.start * ring : part.stop * ring]].reshape(-1, ring)
                 stage = stages(ledgers.state[part], ledgers.entries[part], ring)
-                rule[part], found, racks[part] = bench.judge(rings, stage, quorum)
-                copies[part] = np.minimum(found, quorum)
+                rule[part], counts, racks[part] = bench.judge(rings, stage, quorum)
+                copies[part] = np.minimum(counts, quorum)
         else:
             for piece in _pieces(ledgers, rows, ring):
                 several = _several(bench, ledgers, piece, classes, ring, quorum)
@@ -101,12 +101,12 @@ def judge(ledgers: Ledgers, topology: Topology, former: FormerMembers = NO_FORME
 
 def _held(ledgers: Ledgers, bench: FragmentJudge) -> Column:
     """Whether each row names a bookie of the mass loss that is held: bool."""
-    found = np.zeros(len(ledgers), bool)
+    held = np.zeros(len(ledgers), bool)
     if bench.topology.held and len(ledgers):
         classes = bench.bookie_classes
         hits = np.flatnonzero(classes.held[classes.classes(ledgers.names)][ledgers.members])
-        found[np.searchsorted(ledgers.starts, hits, "right") - 1] = True
-    return found
+        held[np.searchsorted(ledgers.starts, hits, "right") - 1] = True
+    return held
 
 
 def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Column:
@@ -125,8 +125,8 @@ def order(verdicts: Verdicts, ledgers: Ledgers, limit: int | None = None) -> Col
 
 def unregistered(ledgers: Ledgers, topology: Topology) -> tuple[str, ...]:
     """Bookies named by ledgers that exist but absent from the topology, ordered by name."""
-    known = {bookie.id for bookie in topology.bookies}
-    odd = np.array([name not in known for name in ledgers.names], bool)
+    bookies = {bookie.id for bookie in topology.bookies}
+    odd = np.array([name not in bookies for name in ledgers.names], bool)
     if not odd.any():
         return ()
     live = ledgers.take(ledgers.state != LedgerState.GONE)
@@ -146,8 +146,8 @@ def _shapes(ledgers: Ledgers) -> Iterator[tuple[Column | None, int, int]]:
         return
     rows = np.flatnonzero(good)
     shape = size[rows].astype(np.int64) << 16 | quorum[rows]
-    for one in np.unique(shape).tolist():
-        yield rows[shape == one], one >> 16, one & 0xFFFF
+    for code in np.unique(shape).tolist():
+        yield rows[shape == code], code >> 16, code & 0xFFFF
 
 
 def _slices(size: int, ring: int) -> Iterator[slice]:
@@ -193,15 +193,15 @@ def _remembered(ledgers: Ledgers, former: FormerMembers, rule: Column) -> list[i
     if not len(former):
         return []
     rows = np.flatnonzero(_VERDICT[rule] == Verdict.DRIFTED)
-    found: list[int] = rows[np.isin(ledgers.ledger[rows], former.ledger)].tolist()
-    return found
+    remembered: list[int] = rows[np.isin(ledgers.ledger[rows], former.ledger)].tolist()
+    return remembered
 
 
 def _again(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerMembers) -> tuple[int, int]:
     """(rule, fragment) of one row that some of its targets may refuse."""
-    found = _fragments(bench, ledgers, row, former)
-    worst = _worst(found)
-    return found[worst].rule, worst
+    findings = _fragments(bench, ledgers, row, former)
+    worst = _worst(findings)
+    return findings[worst].rule, worst
 
 
 def _fragments(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerMembers) -> list[EvidenceFinding]:
@@ -228,8 +228,8 @@ def _fragments(bench: FragmentJudge, ledgers: Ledgers, row: int, former: FormerM
     return out
 
 
-def _worst(found: Sequence[EvidenceFinding]) -> int:
-    return max(range(len(found)), key=lambda at: (_RANK[found[at].rule], -at))
+def _worst(findings: Sequence[EvidenceFinding]) -> int:
+    return max(range(len(findings)), key=lambda at: (_RANK[findings[at].rule], -at))
 
 
 def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembers = NO_FORMER) -> dict[str, Any]:
@@ -244,15 +244,18 @@ def evidence(ledgers: Ledgers, row: int, topology: Topology, former: FormerMembe
         rule = GONE if ledgers.state[row] == LedgerState.GONE else UNREADABLE
         plain = [unjudged(bench, bookies, rule) for bookies in ledgers.ensembles(row)]
         return {"rule": RULES[rule].id, "fragments": plain, "held": False, "changes": [RULES[rule].remedy]}
-    found = list(_fragments(bench, ledgers, row, former))
+    findings = list(_fragments(bench, ledgers, row, former))
     quorum = int(ledgers.quorum[row])
-    worst = _worst(found)
+    worst = _worst(findings)
     held = bool(_held(ledgers.take(np.array([row])), bench)[0])
     return {
-        "rule": RULES[found[worst].rule].id,
+        "rule": RULES[findings[worst].rule].id,
         "fragment": worst,
         "held": held,
         "needed_racks": min(quorum, topology.min_racks),
-        "fragments": [shown(bench, one, quorum) for one in found],
-        "changes": [*([f"repairs are held: {topology.held}"] if held else []), *changes(bench, found[worst], quorum)],
+        "fragments": [shown(bench, finding, quorum) for finding in findings],
+        "changes": [
+            *([f"repairs are held: {topology.held}"] if held else []),
+            *changes(bench, findings[worst], quorum),
+        ],
     }

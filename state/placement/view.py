@@ -118,8 +118,8 @@ class Bucket:
         if not len(fresh):
             return NO_FINDINGS
         verdicts = judge(fresh, topology, self.former.at(int(fresh.seen_ms.max())))
-        known = np.isin(fresh.ledger, self.findings["ledger"])
-        findings = _findings(fresh, verdicts, fresh.seen_ms, self.findings, also=known)
+        reported = np.isin(fresh.ledger, self.findings["ledger"])
+        findings = _findings(fresh, verdicts, fresh.seen_ms, self.findings, also=reported)
         if len(findings):
             self._keep(merged(self.findings, findings))
         return findings
@@ -156,9 +156,9 @@ class Bucket:
             return fresh, EMPTY
         at = np.minimum(np.searchsorted(view.ledger, fresh.ledger, sorter=order), len(view) - 1)
         before = order[at]
-        known = view.ledger[before] == fresh.ledger
-        newer = ~known | (fresh.mzxid > view.mzxid[before])
-        return fresh.take(newer), view.take(before[known & newer])
+        in_view = view.ledger[before] == fresh.ledger
+        newer = ~in_view | (fresh.mzxid > view.mzxid[before])
+        return fresh.take(newer), view.take(before[in_view & newer])
 
     def _know(self, former: FormerMembers) -> None:
         if former is not self.former:
@@ -200,8 +200,8 @@ def _over(base: Ledgers, tail: Ledgers) -> Ledgers:
 
 def _findings(rows: Ledgers, verdicts: Verdicts, since: Rows, before: Rows, also: Rows | None = None) -> Rows:
     """Findings of the rows that are not true (and of ``also``); a ledger keeps the time of its first drift."""
-    wanted = verdicts.verdict != Verdict.TRUE
-    pick = np.flatnonzero(wanted if also is None else wanted | also)
+    untrue = verdicts.verdict != Verdict.TRUE
+    pick = np.flatnonzero(untrue if also is None else untrue | also)
     out = np.zeros(len(pick), FINDING)
     for name in ("ledger", "mzxid", "ctime_ms", "version"):
         out[name] = getattr(rows, name)[pick]

@@ -74,11 +74,11 @@ class WhatIf:
         rings = _Rings.of(rows, last_entry, length, first_entry)
         named = np.zeros(len(rows.names), bool)
         named[rows.members] = True
-        missing = named & np.array([one not in self._registered for one in rows.names], bool)
+        missing = named & np.array([bookie not in self._registered for bookie in rows.names], bool)
         self.missing.update(rows.names[at] for at in np.flatnonzero(missing).tolist())
         self.losses[NOW].bookies = len(self.missing)
         for name, bookies in {NOW: self.missing, **self._failures}.items():
-            dead = np.array([one in bookies for one in rows.names], bool)
+            dead = np.array([bookie in bookies for bookie in rows.names], bool)
             left = len(self._writable - bookies)
             for ring in rings:
                 ring.lose(self.losses[name], dead, dead | missing, left)
@@ -103,35 +103,35 @@ class _Rings:
     @staticmethod
     def of(rows: Ledgers, last_entry: Column, length: Column, first_entry: Column) -> Sequence["_Rings"]:
         """The fragments of these ledgers, by shape."""
-        known = np.isin(rows.state, _STORED)
+        stored = np.isin(rows.state, _STORED)
         shape = rows.ensemble.astype(np.int64) << 16 | rows.quorum
         firsts = np.concatenate([np.zeros(1, np.int64), np.cumsum(rows.fragments, dtype=np.int64)])
-        made = []
-        for one in np.unique(shape[known]).tolist():
-            at = np.flatnonzero(known & (shape == one))
+        rings = []
+        for code in np.unique(shape[stored]).tolist():
+            at = np.flatnonzero(stored & (shape == code))
             count = rows.fragments[at].astype(np.int64)
             owner = np.repeat(np.arange(len(at)), count)
             first = first_entry[spans(firsts[at], firsts[at + 1])]
-            chosen, ring, tail = rows.take(at), one >> 16, _tails(count)
-            closed = chosen.state == LedgerState.CLOSED
+            ledgers, ring, tail = rows.take(at), code >> 16, _tails(count)
+            closed = ledgers.state == LedgerState.CLOSED
             entries = np.where(tail, last_entry[at][owner] + 1, np.append(first[1:], 0)) - first
             writing = tail & ~closed[owner]
             state = np.where(writing, LedgerState.OPEN, LedgerState.CLOSED)
             share = np.maximum(entries, 0) / np.maximum(last_entry[at] + 1, 1)[owner]
             # The first entry of the fragment is written from this member on.
             turned = (np.arange(ring) + (first % ring)[:, None]) % ring
-            made.append(
+            rings.append(
                 _Rings(
-                    np.take_along_axis(chosen.members.reshape(-1, ring), turned, axis=1),
+                    np.take_along_axis(ledgers.members.reshape(-1, ring), turned, axis=1),
                     stages(state, np.clip(entries, 0, MANY - 1).astype(np.uint8), ring),
                     np.where(closed, length[at], 0)[owner] * share,
                     owner,
-                    one & 0xFFFF,
-                    chosen.ledger,
+                    code & 0xFFFF,
+                    ledgers.ledger,
                     closed,
                 )
             )
-        return made
+        return rings
 
     def lose(self, loss: FailureEffect, dead: Column, gone: Column, left: int) -> None:
         """Add the effect on these fragments. ``dead``: whether each bookie fails; ``gone``: whether each bookie is

@@ -60,7 +60,7 @@ class LedgerCopies(NamedTuple):
 
 def other(priority: ReadPriority) -> ReadPriority:
     """The other priority."""
-    return next(one for one in ReadPriority if one is not priority)
+    return next(candidate for candidate in ReadPriority if candidate is not priority)
 
 
 def stored(
@@ -77,7 +77,9 @@ def stored(
         sets = len(ensemble) if entries is None or at < len(ensembles) else min(len(ensemble), entries)
         for first in range(sets):
             bookies = {ensemble[(first + step) % len(ensemble)] for step in range(min(write_quorum, len(ensemble)))}
-            worst = max(worst, _set({answers.get(one, CopyState.UNKNOWN) for one in bookies}), key=_SEVERITY.index)
+            worst = max(
+                worst, _set({answers.get(bookie, CopyState.UNKNOWN) for bookie in bookies}), key=_SEVERITY.index
+            )
     return worst
 
 

@@ -145,9 +145,9 @@ def followed(target: str, kept: PriorityState, policy: PolicyView, now_ms: int) 
         kept = kept._replace(change=None)
     if switch is None or shown == switch.priority:
         return kept
-    found = f"another client set {shown or 'no priority'} while the switch to {switch.priority} was in effect"
+    detail = f"another client set {shown or 'no priority'} while the switch to {switch.priority} was in effect"
     ours = Change(target, Purpose.SWITCH, switch.priority, switch.before, ChangeStage.REFUSED, now_ms)
-    return PriorityState(ours._replace(rule=CHANGED, detail=found))
+    return PriorityState(ours._replace(rule=CHANGED, detail=detail))
 
 
 _OVER = frozenset({*ENDS, ChangeStage.ORDERED})
@@ -169,8 +169,8 @@ def _ordered(kept: PriorityState, change: Change, policy: PolicyView, now_ms: in
     if before and now_ms - change.at_ms < EFFECT_MS:
         return kept
     rule = "read_priority.refused" if before else CHANGED
-    found = f"the policy shows {shown or 'no priority'} after {change.want or 'no priority'} was written"
-    return refused(kept, found, rule, now_ms, lost=not before)
+    detail = f"the policy shows {shown or 'no priority'} after {change.want or 'no priority'} was written"
+    return refused(kept, detail, rule, now_ms, lost=not before)
 
 
 def refused(kept: PriorityState, detail: str, rule: str, now_ms: int, lost: bool = False) -> PriorityState:

@@ -37,8 +37,8 @@ def settled(ledgers: Sequence[LedgerInfo], at: EntryPosition) -> EntryPosition:
 
 def between(ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosition) -> list[LedgerRange]:
     """The parts of these ledgers from ``start`` to ``end``; every part has a last entry."""
-    found = parts(ledgers, start, EntryPosition(end.ledger, end.entry - 1))
-    return [part for part in found if part.last is not None]
+    ranges = parts(ledgers, start, EntryPosition(end.ledger, end.entry - 1))
+    return [part for part in ranges if part.last is not None]
 
 
 def count(found: Sequence[LedgerRange]) -> int:
@@ -69,12 +69,12 @@ def limited(ledgers: Sequence[LedgerInfo], start: EntryPosition, end: EntryPosit
 def shares(backlogs: Mapping[str, int], most: int) -> dict[str, int]:
     """How many entries of each topic to read: all of small backlogs, and equal shares of the others. Every topic with
     a backlog gets at least one."""
-    found, left = dict[str, int](), most
+    counts, left = dict[str, int](), most
     waiting = sorted(backlogs, key=lambda name: (backlogs[name], name))
     for at, name in enumerate(waiting):
-        found[name] = min(backlogs[name], max(1, left // (len(waiting) - at)))
-        left -= found[name]
-    return found
+        counts[name] = min(backlogs[name], max(1, left // (len(waiting) - at)))
+        left -= counts[name]
+    return counts
 
 
 def cut(part: LedgerRange, most: int) -> list[LedgerRange]:

@@ -36,7 +36,7 @@ def decide(seen: PriorityObservation, before: Remembered, chosen: ReadPrioritySe
     """Decide about all namespaces and topics. Of topics that left their namespace nothing is remembered; other targets
     that were not observed are remembered as they are."""
     there = {topic.name for topic in seen.topics}
-    kept = {name: one for name, one in before.items() if name in there or not _left(seen, name)}
+    kept = {name: state for name, state in before.items() if name in there or not _left(seen, name)}
     findings, due = list[ReadFinding](), list[Change]()
     for namespace in seen.namespaces.values():
         if namespace.policy is not None:
@@ -50,7 +50,7 @@ def decide(seen: PriorityObservation, before: Remembered, chosen: ReadPrioritySe
         if topic.declared is not None or mine.switch is not None:
             findings += topic_findings(seen, topic, mine, chosen)
             due += _pending(kept, topic.name, _of_topic(seen, topic, mine, chosen))
-    return PassResult(tuple(findings), tuple(due), {name: one for name, one in kept.items() if one != NOTHING})
+    return PassResult(tuple(findings), tuple(due), {name: state for name, state in kept.items() if state != NOTHING})
 
 
 def _left(seen: PriorityObservation, target: str) -> bool:
@@ -58,16 +58,16 @@ def _left(seen: PriorityObservation, target: str) -> bool:
     return target.count("/") > 1 and "/".join(target.split("/")[:2]) in seen.namespaces and not seen.incomplete
 
 
-def _pending(kept: dict[str, PriorityState], target: str, wanted: Change | None) -> Iterator[Change]:
+def _pending(kept: dict[str, PriorityState], target: str, change: Change | None) -> Iterator[Change]:
     """The change that is due, and what is remembered of the one before. A change that was sent, or that rests after a
     refusal, comes first; an approval holds for the same change only."""
     mine = kept.get(target, NOTHING)
     if mine.change is not None and mine.change.stage is not ChangeStage.APPROVED:
         return
-    if mine.change is not None and (wanted is None or mine.change.id != wanted.id):
+    if mine.change is not None and (change is None or mine.change.id != change.id):
         kept[target] = mine = mine._replace(change=None)
-    if wanted is not None:
-        yield wanted._replace(stage=mine.change.stage) if mine.change is not None else wanted
+    if change is not None:
+        yield change._replace(stage=mine.change.stage) if mine.change is not None else change
 
 
 def _looked(seen: PriorityObservation, topic: TopicView, before: PriorityState) -> PriorityState:
@@ -78,7 +78,7 @@ def _looked(seen: PriorityObservation, topic: TopicView, before: PriorityState) 
     force = seen.of_topic(topic)
     if isinstance(force, Contradiction):
         return _blind(kept)
-    if any(one.checked_ms < seen.began_ms for one in topic.ledgers):
+    if any(ledger.checked_ms < seen.began_ms for ledger in topic.ledgers):
         return kept  # a look counts only if every copy was checked in this pass
     stalls = reads(topic.ledgers, force.priority).bad and reads(topic.ledgers, other(force.priority)).well
     kept = kept._replace(stalls=kept.stalls + 1 if stalls else 0)
@@ -105,8 +105,8 @@ def _settling(switch: Switch, topic: TopicView, toward: ReadPriority, now_ms: in
 
 def _returns_to(seen: PriorityObservation, topic: TopicView, kept: PriorityState) -> ReadPriority:
     """The priority that is in force without the switch."""
-    if (wanted := _restored(topic, kept)) is not None:
-        return wanted
+    if (priority := _restored(topic, kept)) is not None:
+        return priority
     assert kept.switch is not None, "called for switched topics"
     force = seen.of_namespace(topic.namespace)
     return other(kept.switch.priority) if isinstance(force, Contradiction) else force.priority
@@ -156,28 +156,28 @@ def _of_namespace(seen: PriorityObservation, namespace: NamespaceView) -> Change
 
 
 def _of_topic(
-    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadPrioritySettings
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, settings: ReadPrioritySettings
 ) -> Change | None:
     force = seen.of_topic(topic)
     if isinstance(force, Contradiction) or topic.policy is None:
         return None
     if kept.switch is not None:
-        return _of_switched(seen, topic, kept, chosen)
+        return _of_switched(seen, topic, kept, settings)
     if topic.declared is None:
         return None
-    wanted = topic.declared.priority
-    differs = _own(topic) is not None and wanted is not force.priority
-    if kept.stalls >= chosen.stall_looks and not differs:
+    declared = topic.declared.priority
+    differs = _own(topic) is not None and declared is not force.priority
+    if kept.stalls >= settings.stall_looks and not differs:
         text = f"set {other(force.priority)} until the other tier is whole; brokers would stall with {force.priority}"
         return _change(seen, topic, Purpose.SWITCH, other(force.priority), "read_priority.would-stall", text)
-    if differs and not worse(topic, force.priority, wanted):
-        text = f"set {wanted}, as declared for {topic.declared.pattern}; {force.priority} is in force"
-        return _change(seen, topic, Purpose.DECLARE, wanted, "read_priority.differs", text)
+    if differs and not worse(topic, force.priority, declared):
+        text = f"set {declared}, as declared for {topic.declared.pattern}; {force.priority} is in force"
+        return _change(seen, topic, Purpose.DECLARE, declared, "read_priority.differs", text)
     return None
 
 
 def _of_switched(
-    seen: PriorityObservation, topic: TopicView, kept: PriorityState, chosen: ReadPrioritySettings
+    seen: PriorityObservation, topic: TopicView, kept: PriorityState, settings: ReadPrioritySettings
 ) -> Change | None:
     """The return of a switched topic, or its unload."""
     assert kept.switch is not None, "called for switched topics"
@@ -186,11 +186,11 @@ def _of_switched(
         want = _restored(topic, kept)
         text = f"set {want or 'no priority of its own'} again; {switch.priority} is in force without the switch"
         return _change(seen, topic, Purpose.RETURN, want, "read_priority.switched", text)
-    if switch.looks >= chosen.settle_looks and seen.at_ms - since_ms >= 1000 * chosen.settle_s:
+    if switch.looks >= settings.settle_looks and seen.at_ms - since_ms >= 1000 * settings.settle_s:
         want = _restored(topic, kept)
         text = f"set {want or 'no priority of its own'} again; its tier was whole in {switch.looks} passes"
         return _change(seen, topic, Purpose.RETURN, want, "read_priority.switched", text)
-    if chosen.unload and not switch.unloaded:
+    if settings.unload and not switch.unloaded:
         text = "unload it, so that its broker opens ledgers with the switched priority"
         return _change(seen, topic, Purpose.UNLOAD, None, "read_priority.cached", text)
     return None

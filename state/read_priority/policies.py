@@ -72,8 +72,8 @@ class Contradiction(NamedTuple):
 
 def parsed_version(text: str) -> Version:
     """The version in a text such as 4.2.4 or 3.0.0-SNAPSHOT; zeros if there is none."""
-    found = _VERSION.match(text.strip().strip('"'))
-    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+    match = _VERSION.match(text.strip().strip('"'))
+    return (int(match[1]), int(match[2]), int(match[3] or 0)) if match else (0, 0, 0)
 
 
 def defaulted(version: Version) -> bool:

@@ -32,17 +32,17 @@ class LedgerRange(NamedTuple):
 def position_of(text: str) -> EntryPosition:
     """The position in a message id, LEDGER:ENTRY or LEDGER:ENTRY:BATCH-INDEX, which is its whole entry: the index is
     not used. Raises `Stop`."""
-    found = _ID.match(text)
-    if found is None or max(int(found[1]), int(found[2])) >= 1 << 63:
+    match = _ID.match(text)
+    if match is None or max(int(match[1]), int(match[2])) >= 1 << 63:
         raise Stop("a message id as LEDGER:ENTRY", repr(text[:100]), "use the ids that `trueup read` shows")
-    return EntryPosition(int(found[1]), int(found[2]))
+    return EntryPosition(int(match[1]), int(match[2]))
 
 
 def parts(ledgers: Sequence[LedgerInfo], first: EntryPosition | None, last: EntryPosition | None) -> list[LedgerRange]:
     """The parts of these ledgers from ``first`` to ``last``, both included; None: without limit. By ledger id, which
     is their order in the topic. A position in a ledger that the topic no longer has stands for the next one."""
-    chosen = []
-    for info in sorted(ledgers, key=lambda one: one.ledger):
+    ranges = []
+    for info in sorted(ledgers, key=lambda ledger: ledger.ledger):
         if (first and info.ledger < first.ledger) or (last and info.ledger > last.ledger):
             continue
         begin = first.entry if first and info.ledger == first.ledger else 0
@@ -50,5 +50,5 @@ def parts(ledgers: Sequence[LedgerInfo], first: EntryPosition | None, last: Entr
         if last and info.ledger == last.ledger:
             end = last.entry if end is None else min(end, last.entry)
         if end is None or begin <= end:
-            chosen.append(LedgerRange(info, begin, end, confirmed=end is None or bool(info.closed_ms)))
-    return chosen
+            ranges.append(LedgerRange(info, begin, end, confirmed=end is None or bool(info.closed_ms)))
+    return ranges

@@ -117,27 +117,27 @@ def declared_of(chosen: Mapping[str, str], namespace: str, topic: str = "") -> D
     return Declared(ReadPriority(chosen[pattern]), level, pattern)
 
 
-def _first(chosen: Mapping[str, str], *names: str) -> str | None:
-    return next((pattern for pattern in chosen if any(matches([pattern], name) for name in names)), None)
+def _first(patterns: Mapping[str, str], *names: str) -> str | None:
+    return next((pattern for pattern in patterns if any(matches([pattern], name) for name in names)), None)
 
 
 def check(draft: Draft) -> Iterator[str]:
     """The problems of the section: key, expected, found. Addresses are not shown, as they can contain a secret."""
-    chosen, cluster = draft.section(ReadPrioritySettings), draft.section(ClusterSettings)
-    if chosen is None:
+    settings, cluster = draft.section(ReadPrioritySettings), draft.section(ClusterSettings)
+    if settings is None:
         return
-    if not all(map(ADDRESS.fullmatch, chosen.admin)):
+    if not all(map(ADDRESS.fullmatch, settings.admin)):
         yield (
             "read_priority.admin: expected addresses http(s)://host[:port], without path or user; found something else"
         )
-    if len({address.partition("://")[0] for address in chosen.admin}) > 1:
+    if len({address.partition("://")[0] for address in settings.admin}) > 1:
         yield "read_priority.admin: expected addresses with one scheme; found http and https"
-    if chosen.admin and cluster and not cluster.zookeeper:
+    if settings.admin and cluster and not cluster.zookeeper:
         yield "read_priority.admin: expected cluster.zookeeper to be set; found nothing"
-    if chosen.declared and not chosen.admin:
+    if settings.declared and not settings.admin:
         yield "read_priority.admin: expected the addresses of brokers, as read_priority.declared is set; found nothing"
-    yield from problems_of("read_priority.declared", chosen.declared)
-    for pattern, value in chosen.declared.items():
+    yield from problems_of("read_priority.declared", settings.declared)
+    for pattern, value in settings.declared.items():
         if value not in PRIORITIES:
             expected = ", ".join(PRIORITIES)
             yield f"read_priority.declared: expected one of {expected} for {shown(pattern)}; found {shown(value)}"
@@ -147,9 +147,9 @@ def check(draft: Draft) -> Iterator[str]:
 
 def check_env(draft: Draft, env: Mapping[str, str]) -> Iterator[str]:
     """A problem if the variable of the token is not set."""
-    chosen = draft.section(ReadPrioritySettings)
-    if chosen and chosen.token_env and not env.get(chosen.token_env):
-        yield f"read_priority.token_env: expected a variable that is set; found {shown(chosen.token_env)} unset"
+    settings = draft.section(ReadPrioritySettings)
+    if settings and settings.token_env and not env.get(settings.token_env):
+        yield f"read_priority.token_env: expected a variable that is set; found {shown(settings.token_env)} unset"
 
 
 READ_PRIORITY = Section("read_priority", ReadPrioritySettings, check=check, check_env=check_env)

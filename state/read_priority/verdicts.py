@@ -40,11 +40,11 @@ class ReadVerdict(NamedTuple):
 
 def reads(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> ReadVerdict:
     """How a broker reads these ledgers."""
-    lost = tuple(one for one in ledgers if one.bookkeeper.state in BAD and one.tiered.state in BAD)
-    rest = [one for one in ledgers if one not in lost]
+    lost = tuple(ledger for ledger in ledgers if ledger.bookkeeper.state in BAD and ledger.tiered.state in BAD)
+    rest = [ledger for ledger in ledgers if ledger not in lost]
     return ReadVerdict(
-        tuple(one for one in rest if one.opened(priority).state in BAD),
-        tuple(one for one in rest if one.opened(priority).state is UNKNOWN),
+        tuple(ledger for ledger in rest if ledger.opened(priority).state in BAD),
+        tuple(ledger for ledger in rest if ledger.opened(priority).state is UNKNOWN),
         lost,
     )
 
@@ -58,10 +58,10 @@ def topic_findings(
     if isinstance(force, Contradiction):
         yield ReadFinding(topic.name, "read_priority.unknown", force.reason)
         return
-    found = reads(topic.ledgers, force.priority)
-    if found.lost:
-        yield ReadFinding(topic.name, "read_priority.lost", _named(found.lost, force.priority))
-    yield from _stalls(topic, force, found)
+    verdict = reads(topic.ledgers, force.priority)
+    if verdict.lost:
+        yield ReadFinding(topic.name, "read_priority.lost", _named(verdict.lost, force.priority))
+    yield from _stalls(topic, force, verdict)
     yield from _declared(topic, force, kept)
     yield from _due(seen, topic, chosen)
 
@@ -71,10 +71,10 @@ def _refused(target: str, kept: PriorityState) -> Iterator[ReadFinding]:
         yield ReadFinding(target, kept.change.rule, kept.change.detail)
 
 
-def _stalls(topic: TopicView, force: InForce, found: ReadVerdict) -> Iterator[ReadFinding]:
-    if found.bad:
+def _stalls(topic: TopicView, force: InForce, verdict: ReadVerdict) -> Iterator[ReadFinding]:
+    if verdict.bad:
         instead = reads(topic.ledgers, other(force.priority))
-        text = f"{force.priority} by the {force.origin}: {_named(found.bad, force.priority)}"
+        text = f"{force.priority} by the {force.origin}: {_named(verdict.bad, force.priority)}"
         if instead.well:
             yield ReadFinding(topic.name, "read_priority.would-stall", text)
         elif instead.bad:
@@ -86,8 +86,8 @@ def _stalls(topic: TopicView, force: InForce, found: ReadVerdict) -> Iterator[Re
         else:
             why = _named(instead.unknown, other(force.priority))
             yield ReadFinding(topic.name, "read_priority.unknown", f"it would stall ({text}); of the other tier: {why}")
-    elif found.unknown:
-        yield ReadFinding(topic.name, "read_priority.unknown", _named(found.unknown, force.priority))
+    elif verdict.unknown:
+        yield ReadFinding(topic.name, "read_priority.unknown", _named(verdict.unknown, force.priority))
 
 
 def _declared(topic: TopicView, force: InForce, kept: PriorityState) -> Iterator[ReadFinding]:
@@ -113,8 +113,8 @@ def _settling(kept: PriorityState) -> str:
     return f"the preferred tier was whole in the last {kept.switch.looks} passes"
 
 
-def _apart(wanted: ReadPriority, force: InForce) -> str:
-    text = f"expected {wanted}; found {force.priority}, set by the {force.origin}"
+def _apart(expected: ReadPriority, force: InForce) -> str:
+    text = f"expected {expected}; found {force.priority}, set by the {force.origin}"
     return f"{text}; {force.why}" if force.why else text
 
 
@@ -138,7 +138,12 @@ def namespace_findings(
 def model_of(seen: PriorityObservation, namespace: str) -> str:
     """A topic that has only what the namespace inherits or sets; empty if none was observed."""
     return next(
-        (one.name for one in seen.topics if one.namespace == namespace and one.policy and not one.policy.present), ""
+        (
+            topic.name
+            for topic in seen.topics
+            if topic.namespace == namespace and topic.policy and not topic.policy.present
+        ),
+        "",
     )
 
 
@@ -159,38 +164,40 @@ def harmed(seen: PriorityObservation, namespace: str, wanted: ReadPriority) -> s
 
 def worse(topic: TopicView, now: ReadPriority, wanted: ReadPriority) -> str:
     """Why a topic would or might read worse with this priority than now; empty if it would not."""
-    for one in topic.ledgers:
-        before, after = one.opened(now).state, one.opened(wanted).state
-        moves = opened_by_broker(now, one.info) is not opened_by_broker(wanted, one.info)
+    for ledger in topic.ledgers:
+        before, after = ledger.opened(now).state, ledger.opened(wanted).state
+        moves = opened_by_broker(now, ledger.info) is not opened_by_broker(wanted, ledger.info)
         if moves and after is not WHOLE and not (before in BAD and after in BAD):
-            return f"{topic.name}: {_named([one], wanted)}"
+            return f"{topic.name}: {_named([ledger], wanted)}"
     return ""
 
 
-def _due(seen: PriorityObservation, topic: TopicView, chosen: ReadPrioritySettings) -> Iterator[ReadFinding]:
+def _due(seen: PriorityObservation, topic: TopicView, settings: ReadPrioritySettings) -> Iterator[ReadFinding]:
     lag_ms = seen.lag_ms(topic)
     if lag_ms is None:
         return
-    soon = seen.at_ms + int(1000 * chosen.lag_warning_s)
+    soon = seen.at_ms + int(1000 * settings.lag_warning_s)
     due = [
-        one
-        for one in topic.ledgers
-        if one.info.complete
-        and not one.info.dropped
-        and one.info.offloaded_ms + lag_ms <= soon
-        and one.tiered.state is not WHOLE
+        ledger
+        for ledger in topic.ledgers
+        if ledger.info.complete
+        and not ledger.info.dropped
+        and ledger.info.offloaded_ms + lag_ms <= soon
+        and ledger.tiered.state is not WHOLE
     ]
     if due:
-        text = ", ".join(f"ledger {one.info.ledger}: {one.tiered.state} ({one.tiered.detail})" for one in due[:SHOWN])
+        text = ", ".join(
+            f"ledger {ledger.info.ledger}: {ledger.tiered.state} ({ledger.tiered.detail})" for ledger in due[:SHOWN]
+        )
         yield ReadFinding(topic.name, "read_priority.deletion-due", f"{len(due)} due: {text}")
 
 
 def _named(ledgers: Sequence[LedgerCopies], priority: ReadPriority) -> str:
     """The first of these ledgers, each with the copy that a broker opens."""
     parts = []
-    for one in ledgers[:SHOWN]:
-        check = one.opened(priority)
-        tier = opened_by_broker(priority, one.info)
-        parts.append(f"ledger {one.info.ledger} is {check.state} in {tier} ({check.detail})")
+    for ledger in ledgers[:SHOWN]:
+        check = ledger.opened(priority)
+        tier = opened_by_broker(priority, ledger.info)
+        parts.append(f"ledger {ledger.info.ledger} is {check.state} in {tier} ({check.detail})")
     more = f" and {len(ledgers) - SHOWN} more" if len(ledgers) > SHOWN else ""
     return "; ".join(parts) + more

@@ -58,25 +58,27 @@ class PriorityObservation(NamedTuple):
 
     def of_namespace(self, name: str) -> InForce | Contradiction:
         """The priority in force for topics of a namespace that have no policy of their own."""
-        found = self.namespaces.get(name)
-        if self.problem or found is None or found.policy is None:
-            return Contradiction(self.problem or (found.problem if found else "the namespace was not observed"))
-        return in_force(self.brokers, found.policy, PolicyView(), None)
+        namespace = self.namespaces.get(name)
+        if self.problem or namespace is None or namespace.policy is None:
+            return Contradiction(self.problem or (namespace.problem if namespace else "the namespace was not observed"))
+        return in_force(self.brokers, namespace.policy, PolicyView(), None)
 
     def of_topic(self, topic: TopicView) -> InForce | Contradiction:
         """The priority in force for a topic."""
-        found = self.namespaces.get(topic.namespace)
-        if self.problem or found is None or found.policy is None:
+        namespace = self.namespaces.get(topic.namespace)
+        if self.problem or namespace is None or namespace.policy is None:
             return self.of_namespace(topic.namespace)
         if topic.policy is None:
             return Contradiction(topic.problem or "its policy was not read")
-        return in_force(self.brokers, found.policy, topic.policy, topic.applied)
+        return in_force(self.brokers, namespace.policy, topic.policy, topic.applied)
 
     def lag_ms(self, topic: TopicView) -> int | None:
         """The delay after which brokers delete the BookKeeper ledger of an offloaded one; negative: at once, None: not
         set, which is never."""
-        found = self.namespaces.get(topic.namespace)
-        levels = [view for view in (topic.applied, topic.policy, found.policy if found else None) if view is not None]
+        namespace = self.namespaces.get(topic.namespace)
+        levels = [
+            view for view in (topic.applied, topic.policy, namespace.policy if namespace else None) if view is not None
+        ]
         set_at = next((view.lag_ms for view in levels if view.lag_ms is not None), None)
         if set_at is None:
             set_at = min((b.lag_ms for b in self.brokers if b.lag_ms is not None), default=None)

@@ -56,32 +56,32 @@ def anomalies(before: CopyObservation, now: CopyObservation) -> list[Anomaly]:
     election, so an end that moves backwards counts only if both observations show it."""
     if now.gone:
         return [Anomaly("replication.topic-gone", -1, "the source does not have it")] if now.position >= 0 else []
-    found = [*_recreated(before, now)]
+    findings = [*_recreated(before, now)]
     if now.absent and before.absent:
-        found.append(Anomaly("replication.topic-recreated", -1, "it does not have the partition", stops=True))
+        findings.append(Anomaly("replication.topic-recreated", -1, "it does not have the partition", stops=True))
     if now.copied_end >= 0 and now.target_gone and before.target_gone:
-        found.append(Anomaly("replication.target-gone", -1, "the target does not have the topic", stops=True))
-    if found:
-        return found
+        findings.append(Anomaly("replication.target-gone", -1, "the target does not have the topic", stops=True))
+    if findings:
+        return findings
     lost = now.source_start - now.position
     if now.position >= 0 and lost > 0:
         text = f"copied up to {now.position}, the log starts at {now.source_start}"
-        found.append(Anomaly("replication.retention-outran", lost, text))
+        findings.append(Anomaly("replication.retention-outran", lost, text))
     if _short(now.source_end, now.offset) and _short(before.source_end, before.offset):
         reached = "copied up to" if now.position >= 0 else "the copy begins at"
         text = f"{reached} {now.offset}, the source ends at {now.source_end}"
-        found.append(Anomaly("replication.source-lost-records", now.offset - now.source_end, text, stops=True))
+        findings.append(Anomaly("replication.source-lost-records", now.offset - now.source_end, text, stops=True))
     if _short(now.target_end, now.copied_end) and _short(before.target_end, before.copied_end):
         text = f"acknowledged up to {now.copied_end}, the target ends at {now.target_end}"
         lost = now.copied_end - now.target_end
-        found.append(Anomaly("replication.target-lost-records", lost, text, stops=True))
+        findings.append(Anomaly("replication.target-lost-records", lost, text, stops=True))
     if now.alone and now.foreign > 0:
         text = (
             many(now.foreign, "record of another writer is", "records of other writers are")
             + " between those of the link"
         )
-        found.append(Anomaly("replication.target-written", now.foreign, text))
-    return found
+        findings.append(Anomaly("replication.target-written", now.foreign, text))
+    return findings
 
 
 def bare(now: CopyObservation, observed: Iterable[Anomaly]) -> bool:
@@ -101,9 +101,9 @@ def target_replaced(partitions: Iterable[tuple[str, bool]], clusters: tuple[str,
     was, now = clusters
     if was and now and was != now:
         return f"the target's cluster id was {was} and is {now}"
-    found = list(partitions)
-    topics = {topic for topic, _ in found}
-    if len(topics) > 1 and all(gone for _, gone in found):
+    pairs = list(partitions)
+    topics = {topic for topic, _ in pairs}
+    if len(topics) > 1 and all(gone for _, gone in pairs):
         return f"nothing is left there of {many(len(topics), 'topic')} that the link wrote to"
     return ""
 
@@ -114,8 +114,8 @@ def _recreated(before: CopyObservation, now: CopyObservation) -> Iterator[Anomal
             yield Anomaly(f"replication.{side}-recreated", -1, f"its id was {old} and is {new}", stops=True)
 
 
-def _short(end: int, wanted: int) -> bool:
-    return 0 <= end < wanted
+def _short(end: int, offset: int) -> bool:
+    return 0 <= end < offset
 
 
 BATCH_US, RECORD_US, BYTE_US = 75.0, 1.5, 0.005
@@ -177,8 +177,8 @@ def choose(facts: PartitionFacts) -> PathChoice:
         return PathChoice("records", "the source compacts all topics; batches with gaps would be encoded again")
     least = worth_while(facts.record_bytes) * {"records": STAY, "batches": 1 / STAY}.get(facts.now, 1.0)
     if 0 <= facts.per_batch < least:
-        found = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
-        return PathChoice("records", f"{found}; copying single records costs less")
+        reason = f"batches of the source hold {facts.per_batch:.1f} records, fewer than {least:.1f}"
+        return PathChoice("records", f"{reason}; copying single records costs less")
     return PathChoice("batches", "whole batches can be copied without decompression")
 
 

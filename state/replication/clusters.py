@@ -13,7 +13,12 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 def clusters_of(sections: Sections) -> dict[str, tuple[str, LogCluster]]:
     """Every cluster that a link can name: its system (the section's name) and its settings."""
-    return {name: (system, one) for system, table in tables_of(sections).items() for name, one in table.items() if one}
+    return {
+        name: (system, cluster)
+        for system, table in tables_of(sections).items()
+        for name, cluster in table.items()
+        if cluster
+    }
 
 
 def bits_of(sections: Sections) -> dict[str, int]:

@@ -108,7 +108,7 @@ def diff(
 
     A common target of several topics is created so that it retains all records; its settings are not changed later.
     """
-    found: list[Action] = []
+    actions: list[Action] = []
     coming: dict[str, list[str]] = {}
     for name in sorted(policy.topics.keys() & source.keys()):
         coming.setdefault(policy.topics[name], []).append(name)
@@ -117,24 +117,24 @@ def diff(
         configs = source[names[0]].configs if len(names) == 1 else {}
         there = target.get(called)
         if there is None:
-            found += _created(called, count, configs or _keeping([source[name].configs for name in names]), policy)
+            actions += _created(called, count, configs or _keeping([source[name].configs for name in names]), policy)
         else:
-            found += _grown(called, count, there, policy)
-            found += _set(called, configs, there, policy) if policy.origins.isdisjoint(names) else ()
-    return sorted(found, key=lambda action: action.kind)
+            actions += _grown(called, count, there, policy)
+            actions += _set(called, configs, there, policy) if policy.origins.isdisjoint(names) else ()
+    return sorted(actions, key=lambda action: action.kind)
 
 
 def _keeping(many: Sequence[Mapping[str, Setting]]) -> dict[str, Setting]:
     """Settings that delete nothing earlier than each of these topics: the longest times and the largest sizes. If one
     is compacted everything is retained, because keys of different topics must not replace each other."""
-    values = {name: [one[name].value for one in many if name in one] for name in KEEPING}
+    values = {name: [configs[name].value for configs in many if name in configs] for name in KEEPING}
     compacted = any(value != "delete" for value in values.pop("cleanup.policy"))
-    found = {"cleanup.policy": "delete"}
+    settings = {"cleanup.policy": "delete"}
     for name, numbers in values.items():
         if numbers:
             all_of_it = name.startswith("retention") and (compacted or "-1" in numbers)
-            found[name] = "-1" if all_of_it else str(max(map(int, numbers)))
-    return {name: Setting(value, True) for name, value in found.items()}
+            settings[name] = "-1" if all_of_it else str(max(map(int, numbers)))
+    return {name: Setting(value, True) for name, value in settings.items()}
 
 
 def _created(topic: str, count: int, configs: Mapping[str, Setting], policy: AlignmentPolicy) -> Iterator[Action]:
@@ -209,7 +209,9 @@ class AclScope:
 
 def rights_of(source: Iterable[Right], scope: AclScope) -> set[Right]:
     """The ACLs at the target that correspond to these of the source."""
-    return {right for found in source for place in _places(found, scope) for right in _operations(place, scope.back)}
+    return {
+        right for original in source for place in _places(original, scope) for right in _operations(place, scope.back)
+    }
 
 
 def _places(right: Right, scope: AclScope) -> Iterator[Right]:
@@ -236,7 +238,7 @@ def _operations(right: Right, back: bool) -> Iterator[Right]:
         yield right
         return
     allowed = READING[:2] if right.resource == "group" else (*READING, *(["write"] if back else []))
-    yield from (right._replace(operation=one) for one in allowed if right.operation in (one, "all"))
+    yield from (right._replace(operation=operation) for operation in allowed if right.operation in (operation, "all"))
 
 
 def disputed(
@@ -261,10 +263,10 @@ def diff_rights(
     remain.
     """
     wanted, have = rights_of(source, scope), set(target)
-    found = [_granted(right, "alignment.right-missing") for right in sorted(wanted - have)]
+    actions = [_granted(right, "alignment.right-missing") for right in sorted(wanted - have)]
     gone = sorted(right for right in (set(managed) & have) - wanted if _concerns(right, scope))
-    found += [_granted(right, "alignment.right-revoked") for right in gone]
-    return sorted(found, key=lambda action: action.kind), have & (wanted | set(managed))
+    actions += [_granted(right, "alignment.right-revoked") for right in gone]
+    return sorted(actions, key=lambda action: action.kind), have & (wanted | set(managed))
 
 
 def _concerns(right: Right, scope: AclScope) -> bool:

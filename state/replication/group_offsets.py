@@ -53,8 +53,8 @@ def across(
 def _between(there: OffsetMap, way: Sequence[Hop], offset: int) -> Translation:
     """The translation without other writers."""
     if not way:
-        found = there.translate(offset)
-        return Translation(there.clear) if found.offset is None and _nothing(there, offset) else found
+        translation = there.translate(offset)
+        return Translation(there.clear) if translation.offset is None and _nothing(there, offset) else translation
     if problem := there.outside(offset):
         return Translation(None, problem)
     theirs = _unread(way, offset)
@@ -67,25 +67,25 @@ def _between(there: OffsetMap, way: Sequence[Hop], offset: int) -> Translation:
     return Translation(min(ours, _passed(there.target, there.count, theirs.offset)))
 
 
-def _nothing(known: OffsetMap, offset: int) -> bool:
+def _nothing(offset_map: OffsetMap, offset: int) -> bool:
     """Whether no record from ``offset`` on is at the target, and future ones will start at a known offset."""
-    return not len(known) and 0 <= known.begin <= offset >= known.sure and known.clear >= 0
+    return not len(offset_map) and 0 <= offset_map.begin <= offset >= offset_map.sure and offset_map.clear >= 0
 
 
 def _limit(writer: TargetWriter, offset: int) -> Translation:
     """The first record of a writer at the target that the group may not have read."""
-    known, first = writer.map, writer.way[0]
-    if known.begin < 0:
+    offset_map, first = writer.map, writer.way[0]
+    if offset_map.begin < 0:
         return Translation(None, f"link {writer.link} copied nothing yet")
     unread = _unread(writer.way, offset)
     if unread.offset is None:
         return unread
-    if known.begin < first.map.begin and first.map.floor < 0:
-        text = f"link {writer.link} copies from offset {known.begin} on, link {first.link} from {first.map.begin}"
+    if offset_map.begin < first.map.begin and first.map.floor < 0:
+        text = f"link {writer.link} copies from offset {offset_map.begin} on, link {first.link} from {first.map.begin}"
         return Translation(None, text)
-    if unread.offset < known.begin and known.floor >= 0:
-        return Translation(None, f"before offset {known.begin}, where the map of link {writer.link} begins")
-    place = _first(known, max(unread.offset, known.begin))
+    if unread.offset < offset_map.begin and offset_map.floor >= 0:
+        return Translation(None, f"before offset {offset_map.begin}, where the map of link {writer.link} begins")
+    place = _first(offset_map, max(unread.offset, offset_map.begin))
     return Translation(place) if place >= 0 else Translation(None, f"not all records of link {writer.link} are known")
 
 
@@ -93,35 +93,35 @@ def _unread(way: Sequence[Hop], offset: int) -> Translation:
     """The first record at the source of the first hop that a group that reads ``offset`` of the target of the last one
     may not have read."""
     for hop in reversed(way):
-        known = hop.map
-        if known.begin < 0:
+        offset_map = hop.map
+        if offset_map.begin < 0:
             return Translation(None, f"link {hop.link} copied nothing yet")
-        if offset < (first := max(known.floor, known.base)):
+        if offset < (first := max(offset_map.floor, offset_map.base)):
             return Translation(None, f"before offset {first}, where the map of link {hop.link} begins")
-        offset = _unread_in(known, offset)
+        offset = _unread_in(offset_map, offset)
     return Translation(offset)
 
 
-def _unread_in(known: OffsetMap, offset: int) -> int:
+def _unread_in(offset_map: OffsetMap, offset: int) -> int:
     """The source offset of the first record that a group that reads ``offset`` of the target may not have read."""
-    if known.sure > known.begin:
-        low = known.backward(offset).offset
-        low = known.begin if low is None else low
-        if low < known.sure:
+    if offset_map.sure > offset_map.begin:
+        low = offset_map.backward(offset).offset
+        low = offset_map.begin if low is None else low
+        if low < offset_map.sure:
             return low
-    high = _high(known.target, known.source, known.count, offset)
-    return known.until if high is None else high
+    high = _high(offset_map.target, offset_map.source, offset_map.count, offset)
+    return offset_map.until if high is None else high
 
 
-def _first(known: OffsetMap, offset: int) -> int:
+def _first(offset_map: OffsetMap, offset: int) -> int:
     """The target offset of the first record from a source offset on, or a lower bound of it; -1: unknown."""
-    if offset < max(known.sure, known.again):
-        found = known.translate(offset).offset
-        return -1 if found is None else found
-    high = _high(known.source, known.target, known.count, offset)
+    if offset < max(offset_map.sure, offset_map.again):
+        place = offset_map.translate(offset).offset
+        return -1 if place is None else place
+    high = _high(offset_map.source, offset_map.target, offset_map.count, offset)
     if high is not None:
         return high
-    return max(known.end, known.clear)
+    return max(offset_map.end, offset_map.clear)
 
 
 def _high(starts: Column, others: Column, count: Column, offset: int) -> int | None:

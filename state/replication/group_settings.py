@@ -23,24 +23,24 @@ def diff_groups(
 ) -> list[Action]:
     """The actions on groups of the target, by name. ``source`` and ``target``: settings on each server in order. Those
     of the first server of the source are wanted on every server of the target that has the group."""
-    found = []
+    actions = []
     for group in sorted(source.keys() & target.keys()):
         if source[group] and (changed := _changed(source[group][0], target[group], exclude)):
-            configs = {name: wanted for name, (_, wanted) in changed.items()}
+            configs = {name: value for name, (_, value) in changed.items()}
             shown = ", ".join(f"{name} {before} > {configs[name] or ABSENT}" for name, (before, _) in changed.items())
             text, reason = f"group {group}: {shown}", "alignment.group-differs"
-            found.append(Action(ChangeKind.SET_GROUP, "", reason, text, configs=configs, group=group))
-    return found
+            actions.append(Action(ChangeKind.SET_GROUP, "", reason, text, configs=configs, group=group))
+    return actions
 
 
 def _changed(
-    wanted: Configs, servers: Sequence[Configs], exclude: Collection[str]
+    configs: Configs, servers: Sequence[Configs], exclude: Collection[str]
 ) -> dict[str, tuple[str, str | None]]:
     """Each setting that differs on a server: its first other value there, and the wanted one (None: none)."""
-    names = sorted({*wanted, *(name for one in servers for name in one)})
-    other = {name: [one.get(name) for one in servers if one.get(name) != wanted.get(name)] for name in names}
+    names = sorted({*configs, *(name for server in servers for name in server)})
+    other = {name: [server.get(name) for server in servers if server.get(name) != configs.get(name)] for name in names}
     return {
-        name: (values[0] or ABSENT, wanted.get(name))
+        name: (values[0] or ABSENT, configs.get(name))
         for name, values in other.items()
         if values and not matches(exclude, name)
     }

@@ -40,7 +40,7 @@ def topics_of(
 def target_of(topic: str, rename: str = "{topic}", into: str = "", source: str = "") -> str:
     """The name of a topic at the target. ``{topic}`` and ``{source}`` (the source cluster) in ``rename`` are replaced;
     ``into`` overrides ``rename``."""
-    return into or re.sub(r"\{(topic|source)\}", lambda found: {"topic": topic, "source": source}[found[1]], rename)
+    return into or re.sub(r"\{(topic|source)\}", lambda match: {"topic": topic, "source": source}[match[1]], rename)
 
 
 def divide(weights: Mapping[P, float], tasks: int) -> list[list[P]]:

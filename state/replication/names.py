@@ -27,19 +27,19 @@ _WILD = re.compile(r"\\\.|(?:\.|\[\^?[^\]]*\])[*+?]?|\(\?:|[()^$?]")
 @lru_cache(4_096)
 def _form(template: str, source: str) -> re.Pattern[str]:
     """The names that a template gives, with the original name as group ``topic``."""
-    found, seen = "", False
+    regex, seen = "", False
     for part in re.split(r"(\{topic\}|\{source\})", template):
         if part == "{topic}":
-            found, seen = found + ("(?P=topic)" if seen else "(?P<topic>.+)"), True
+            regex, seen = regex + ("(?P=topic)" if seen else "(?P<topic>.+)"), True
         else:
-            found += re.escape(source if part == "{source}" else part)
-    return re.compile(found, re.DOTALL)
+            regex += re.escape(source if part == "{source}" else part)
+    return re.compile(regex, re.DOTALL)
 
 
 def original(template: str, source: str, name: str) -> str | None:
     """The topic of ``source`` whose copy has this name by a template; None if the template gives no such name."""
-    found = _form(template, source).fullmatch(name)
-    return None if found is None else found.groupdict().get("topic", name)
+    match = _form(template, source).fullmatch(name)
+    return None if match is None else match.groupdict().get("topic", name)
 
 
 class LinkNames:
@@ -53,10 +53,10 @@ class LinkNames:
 
     def copied(self, link: LinkSettings, names: Iterable[str]) -> list[str]:
         """Those of ``names``, topics of the link's source, that the link copies, sorted."""
-        chosen = topics_of(link.topics, link.exclude, names, self._prefix)
+        topics = topics_of(link.topics, link.exclude, names, self._prefix)
         if not self._renaming and not self._dead:
-            return [name for name in chosen if name not in self._beats]
-        return [name for name in chosen if not self.no_data(name) and not self.returns(link, name)]
+            return [name for name in topics if name not in self._beats]
+        return [name for name in topics if not self.no_data(name) and not self.returns(link, name)]
 
     def no_data(self, name: str) -> str:
         """Why a topic contains no data of applications; empty: it may."""
@@ -103,12 +103,12 @@ class LinkNames:
         """Links that copy a topic back to its cluster under another name, again and again, and whose names do not show
         it, each with the first such way. ``names``: the topics of clusters; without them, those in settings, and an
         example of each expression."""
-        found: dict[str, list[Place]] = {}
+        circles: dict[str, list[Place]] = {}
         if self._renaming:
             for place in dict.fromkeys(self._examples() if names is None else _places(names)):
                 for way in self._ways(place):
-                    found.setdefault(way[0], way[1])
-        return found
+                    circles.setdefault(way[0], way[1])
+        return circles
 
     def _examples(self) -> Iterator[Place]:
         for link in self._links.values():
@@ -165,7 +165,7 @@ def _places(names: Mapping[str, Iterable[str]]) -> Iterator[Place]:
 
 def _examples(pattern: str) -> list[str]:
     """A name that an expression matches, if a simple one is found."""
-    plain = _WILD.sub(lambda found: {"\\": ".", ".": "x", "[": "x"}.get(found[0][0], ""), pattern[1:-1])
+    plain = _WILD.sub(lambda match: {"\\": ".", ".": "x", "[": "x"}.get(match[0][0], ""), pattern[1:-1])
     return next(([name] for name in (plain.split("|")[0], "x") if name and matches([pattern], name)), [])
 
 
@@ -176,8 +176,8 @@ def shown(way: Iterable[Place]) -> str:
 
 def circles_of(links: Mapping[str, LinkSettings], names: Mapping[str, Iterable[str]] | None = None) -> list[str]:
     """The problems of links whose names make a circle. See `LinkNames.circles` for ``names``."""
-    wanted = "names that show which topic is the copy (rename in both directions, with {source}, or in none)"
+    expected = "names that show which topic is the copy (rename in both directions, with {source}, or in none)"
     return [
-        f"links.{name}.rename: expected {wanted}; found a circle of names: {shown(way)} > ..."
+        f"links.{name}.rename: expected {expected}; found a circle of names: {shown(way)} > ..."
         for name, way in LinkNames(links).circles(names).items()
     ]

@@ -111,21 +111,21 @@ class OffsetMap:
         """
         rows = np.array([tuple(run) for run in runs], np.int64).reshape(-1, 3)
         rows = rows[(rows[:, 2] > 0) & ~self._has(rows)]
-        made = self._appended(rows)
-        if made is None:
-            made = self
+        extended = self._appended(rows)
+        if extended is None:
+            extended = self
             for source, target, count in rows.tolist():
-                made = made._with(source, target, count)
-        first = int(made.source[0]) if len(made) else until
-        last = int(made.source[-1] + made.count[-1]) if len(made) else -1
-        known = [at for at in (made.begin if made.begin >= 0 else begin, first) if at >= 0]
-        reached = max(last, until if until >= 0 else made.until)
+                extended = extended._with(source, target, count)
+        first = int(extended.source[0]) if len(extended) else until
+        last = int(extended.source[-1] + extended.count[-1]) if len(extended) else -1
+        begins = [at for at in (extended.begin if extended.begin >= 0 else begin, first) if at >= 0]
+        reached = max(last, until if until >= 0 else extended.until)
         return replace(
-            made,
-            begin=min(known, default=-1),
+            extended,
+            begin=min(begins, default=-1),
             until=reached,
-            clear=clear if clear >= 0 else made.clear,
-            sure=made.sure if whole else reached,
+            clear=clear if clear >= 0 else extended.clear,
+            sure=extended.sure if whole else reached,
             again=max(self.again, self.until) if reached < self.until else self._left_again(reached),
         )
 
@@ -188,9 +188,9 @@ class OffsetMap:
             end = max(source + count, int((self.source + self.count)[same].max(initial=source + count)))
             mine = np.stack([self.source, self.target, self.count], 1)
             rows = np.concatenate([mine[before], [[start, start + target - source, end - start]], mine[after]])
-        made = replace(self, source=_none(), target=_none(), count=_none())._appended(rows)
-        assert made is not None, "runs rise on both sides"
-        return made
+        offset_map = replace(self, source=_none(), target=_none(), count=_none())._appended(rows)
+        assert offset_map is not None, "runs rise on both sides"
+        return offset_map
 
     def translate(self, offset: int) -> Translation:
         """The target offset where a group that reads ``offset`` of the source next continues: low, so never past an
@@ -198,8 +198,8 @@ class OffsetMap:
         problem = self.outside(offset)
         if not problem and (self._may_precede(offset) or self._is_copied_again(offset)):
             problem = "not all records at the target are known"
-        found = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
-        return Translation(found, "" if found is not None else problem or "the target has no such record yet")
+        target = None if problem else _low(self.source, self.target, self.count, offset, self.floor)
+        return Translation(target, "" if target is not None else problem or "the target has no such record yet")
 
     def backward(self, offset: int) -> Translation:
         """The source offset where a group that reads ``offset`` of the target next continues: low. Past the last
@@ -263,11 +263,11 @@ class OffsetMap:
     def _head(self) -> dict[str, Any]:
         return {"part": HEAD, "runs": len(self), **{name: getattr(self, name) for name in _NUMBERS}}
 
-    def _parts(self, chosen: Collection[int] | None) -> Iterator[tuple[int, slice]]:
+    def _parts(self, parts: Collection[int] | None) -> Iterator[tuple[int, slice]]:
         """Parts and their rows."""
         last = (self.number + len(self) - 1) // PART
         for part in range(self.number // PART, last + 1) if len(self) else ():
-            if chosen is None or part in chosen:
+            if parts is None or part in parts:
                 yield part, slice(max(0, part * PART - self.number), (part + 1) * PART - self.number)
 
     def _slice(self, rows: slice) -> dict[str, list[int]]:
@@ -294,8 +294,8 @@ def from_records(records: Iterable[Mapping[str, Any]]) -> OffsetMap:
     first, last = head["number"] // PART, (head["number"] + head["runs"] - 1) // PART
     live = [parts[part] for part in sorted(parts) if first <= part <= last]
     runs = [run for part in live for run in zip(part["source"], part["target"], part["count"], strict=True)]
-    made = OffsetMap(**{name: head[name] for name in _NUMBERS if name not in ("until", "clear")})
-    return made.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
+    offset_map = OffsetMap(**{name: head[name] for name in _NUMBERS if name not in ("until", "clear")})
+    return offset_map.extend(runs, head["until"], clear=head["clear"], whole=len(runs) >= head["runs"])
 
 
 def _low(starts: Column, others: Column, count: Column, offset: int, floor: int) -> int | None:

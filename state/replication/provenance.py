@@ -90,8 +90,8 @@ def token_of(name: str, bit: int) -> str:
 
 def bit_of(token: str) -> int | None:
     """The bit in a token; None: it is not one of a cluster with a bit."""
-    _, found, bit = token.rpartition(_BIT)
-    if not found or len(bit) > DIGITS or not bit.isascii() or not bit.isdecimal():
+    _, separator, bit = token.rpartition(_BIT)
+    if not separator or len(bit) > DIGITS or not bit.isascii() or not bit.isdecimal():
         return None
     return number if (number := int(bit)) < CLUSTERS else None
 

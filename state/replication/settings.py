@@ -195,12 +195,12 @@ def start_of(text: str) -> Start | None:
         return Start(kind)
     if kind == "group" and rest:
         return Start(kind, group=rest)
-    found = MOMENT.fullmatch(rest) if kind == "time" else None
-    if found is None:
+    match = MOMENT.fullmatch(rest) if kind == "time" else None
+    if match is None:
         return None
-    year, month, day, hour, minute, second, thousandths = (int(part or 0) for part in found.groups()[:7])
+    year, month, day, hour, minute, second, thousandths = (int(part or 0) for part in match.groups()[:7])
     if not 1 <= month <= 12 or not 1 <= day <= monthrange(year, month)[1]:
         return None
-    away = int(found["sign"] + "1") * (int(found["hours"]) * 60 + int(found["minutes"])) if found["sign"] else 0
+    away = int(match["sign"] + "1") * (int(match["hours"]) * 60 + int(match["minutes"])) if match["sign"] else 0
     at_s = timegm((year, month, day, hour, minute, second)) - away * 60
     return Start(kind, at_s * 1_000 + thousandths)

@@ -50,9 +50,9 @@ def routes_of(links: Mapping[str, LinkSettings], names: Mapping[str, Collection[
 
 
 def _topics(every: LinkNames, link: LinkSettings, names: Iterable[str]) -> dict[str, str]:
-    chosen = every.copied(link, names)
-    chosen += [name for name in names if name in link.topics and regex_of(name) is not None]
-    return {name: target_of(name, link.rename, link.into, link.source) for name in chosen}
+    topics = every.copied(link, names)
+    topics += [name for name in names if name in link.topics and regex_of(name) is not None]
+    return {name: target_of(name, link.rename, link.into, link.source) for name in topics}
 
 
 def _names(links: Mapping[str, LinkSettings]) -> dict[str, set[str]]:
@@ -97,10 +97,10 @@ def _doubled_from(origin: Place, leaving: Mapping[Place, list[tuple[LinkRoute, s
 def second_routes(routes: Iterable[LinkRoute]) -> dict[str, str]:
     """Links that deliver records of another route again: the first case of each, as expectation and finding."""
     problems: dict[str, str] = {}
-    for found in doubled(routes):
-        (one, other), (cluster, topic) = found.routes, found.at
-        text = f"one route from {found.origin[0]} to {topic} at {cluster}, or records arrive twice"
-        problems.setdefault(other[-1], f"{text}; found {' > '.join(one)} and {' > '.join(other)}")
+    for duplicate in doubled(routes):
+        (route, other), (cluster, topic) = duplicate.routes, duplicate.at
+        text = f"one route from {duplicate.origin[0]} to {topic} at {cluster}, or records arrive twice"
+        problems.setdefault(other[-1], f"{text}; found {' > '.join(route)} and {' > '.join(other)}")
     return problems
 
 

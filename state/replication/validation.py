@@ -60,8 +60,8 @@ def _named(links: Mapping[str, LinkSettings]) -> Iterator[str]:
 def check_link(name: str, link: LinkSettings, systems: Mapping[str, str]) -> list[str]:
     """The problems of one link by itself."""
     path, source, target = f"links.{name}", _system(link.source, systems), _system(link.target, systems)
-    found = (_topics(path, link, source), _target(path, link, source, target), _times(path, link))
-    return [problem for some in (*found, _failures(path, link)) for problem in some]
+    checks = (_topics(path, link, source), _target(path, link, source, target), _times(path, link))
+    return [problem for some in (*checks, _failures(path, link)) for problem in some]
 
 
 def _system(cluster: str, systems: Mapping[str, str]) -> System:
@@ -71,8 +71,8 @@ def _system(cluster: str, systems: Mapping[str, str]) -> System:
 def _declared(systems: Mapping[str, str]) -> str:
     """The declared clusters by their sections."""
     sections = {section: [name for name, system in systems.items() if system == section] for section in SYSTEMS}
-    found = [f"{section}: {', '.join(names)}" for section, names in sections.items() if names]
-    return "; ".join(found) or f"the clusters in {', '.join(SYSTEMS)}; nothing is there"
+    parts = [f"{section}: {', '.join(names)}" for section, names in sections.items() if names]
+    return "; ".join(parts) or f"the clusters in {', '.join(SYSTEMS)}; nothing is there"
 
 
 def _ends(path: str, link: LinkSettings, systems: Mapping[str, str]) -> Iterator[str]:
@@ -88,8 +88,8 @@ def _topics(path: str, link: LinkSettings, source: System) -> Iterator[str]:
         yield from problems_of(f"{path}.{leaf}", getattr(link, leaf))
     for name in link.topics:
         if regex_of(name) is None and not source.allows(name):
-            wanted = f"names that {source.title} allows, or /regular expressions/"
-            yield f"{path}.topics: expected {wanted}; found {shown(name)}"
+            expected = f"names that {source.title} allows, or /regular expressions/"
+            yield f"{path}.topics: expected {expected}; found {shown(name)}"
         elif name in (link.heartbeat_topic, link.into) or internal(name):
             yield f"{path}.topics: expected topics that applications write; found {shown(name)}, which is internal"
 
@@ -102,8 +102,8 @@ def _target(path: str, link: LinkSettings, source: System, target: System) -> It
         if link.rename != "{topic}":
             yield f"{path}.rename: expected nothing because {path}.into is set; found {shown(link.rename)}"
     elif "{topic}" not in link.rename or not _nameable(link.rename, link.source, target):
-        wanted = f"{allowed} with {{topic}} in it (for one topic use into)"
-        yield f"{path}.rename: expected {wanted}; found {shown(link.rename)}"
+        expected = f"{allowed} with {{topic}} in it (for one topic use into)"
+        yield f"{path}.rename: expected {expected}; found {shown(link.rename)}"
     if not _nameable(link.dead_letter_topic, link.source, target) and _has_dead_letters(link):
         yield f"{path}.dead_letter_topic: expected {allowed}; found {shown(link.dead_letter_topic)}"
     elif target_of("t", link.dead_letter_topic, "", link.source) == target_of("t", link.rename, link.into, link.source):
@@ -111,8 +111,8 @@ def _target(path: str, link: LinkSettings, source: System, target: System) -> It
         yield f"{path}.dead_letter_topic: expected another topic than what is copied; found {found}"
     for system in dict.fromkeys((source, target)):
         if not system.allows(link.heartbeat_topic):
-            wanted, found = f"a name that {system.title} allows", shown(link.heartbeat_topic)
-            yield f"{path}.heartbeat_topic: expected {wanted}; found {found}"
+            expected, found = f"a name that {system.title} allows", shown(link.heartbeat_topic)
+            yield f"{path}.heartbeat_topic: expected {expected}; found {found}"
 
 
 def _has_dead_letters(link: LinkSettings) -> bool:
@@ -127,8 +127,8 @@ def _nameable(template: str, source: str, target: System) -> bool:
 
 def _times(path: str, link: LinkSettings) -> Iterator[str]:
     if start_of(link.start) is None:
-        wanted = "earliest, latest, time:2026-01-31T00:00:00Z or group:NAME"
-        yield f"{path}.start: expected {wanted}; found {shown(link.start)}"
+        expected = "earliest, latest, time:2026-01-31T00:00:00Z or group:NAME"
+        yield f"{path}.start: expected {expected}; found {shown(link.start)}"
     if link.slow_s <= link.heartbeat_s:
         yield f"{path}.slow_s: expected more than {path}.heartbeat_s, {link.heartbeat_s}; found {link.slow_s}"
     if link.stalled_s <= link.slow_s:

@@ -199,9 +199,9 @@ class LinkObservations:
 
 def state_of(signs: LinkObservations, now_ms: int) -> tuple[LinkState, list[Reason]]:
     """The state of a link, and all reasons for states other than ``up``, the most severe first."""
-    found = list(_signs(signs, now_ms))
-    reasons = [reason for state in LinkState for at, reason in found if at is state]
-    states = {at for at, _ in found}
+    causes = list(_signs(signs, now_ms))
+    reasons = [reason for state in LinkState for at, reason in causes if at is state]
+    states = {at for at, _ in causes}
     if signs.looked:
         states |= {STAGES[stage_of(part)].state for part in signs.parts}
     if signs.observing:
@@ -255,14 +255,14 @@ def _parts(signs: LinkObservations) -> Iterator[Found]:
         (PartitionStage.NEW, "replication.starting", _BE, "not copied yet"),
         (PartitionStage.PAUSED, "replication.paused", _BE, "paused"),
     ):
-        chosen = [part for part in parts if stage_of(part) is stage]
+        at_stage = [part for part in parts if stage_of(part) is stage]
         told = (signs.paused and stage is PartitionStage.PAUSED) or (
             bool(signs.source or signs.target) and stage is PartitionStage.UNKNOWN
         )
-        if chosen and not told:
-            why = _why(stage, chosen[0])
-            first = f"{chosen[0].name}: {why}" if why else chosen[0].name
-            shown = f"{_share(chosen, parts)} {verbs[len(chosen) > 1]} {text}; {first}"
+        if at_stage and not told:
+            why = _why(stage, at_stage[0])
+            first = f"{at_stage[0].name}: {why}" if why else at_stage[0].name
+            shown = f"{_share(at_stage, parts)} {verbs[len(at_stage) > 1]} {text}; {first}"
             yield STAGES[stage].state, Reason(rule, shown)
     behind = [part for part in parts if stage_of(part) is PartitionStage.CATCHING_UP]
     if behind:
@@ -272,8 +272,8 @@ def _parts(signs: LinkObservations) -> Iterator[Found]:
         yield LinkState.CATCHING_UP, Reason("replication.catching-up", text)
 
 
-def _share(chosen: Sequence[PartitionObservation], parts: Sequence[PartitionObservation]) -> str:
-    return f"{len(chosen)} of {many(len(parts), 'partition')}"
+def _share(subset: Sequence[PartitionObservation], parts: Sequence[PartitionObservation]) -> str:
+    return f"{len(subset)} of {many(len(parts), 'partition')}"
 
 
 def _why(stage: PartitionStage, part: PartitionObservation) -> str:
@@ -300,8 +300,8 @@ def _waits(moving: Sequence[PartitionObservation], signs: LinkObservations) -> I
     if idle is not None:
         left = f", {idle.left:,} wait" if idle.left > 0 else ""
         yield from _late(f"no record of {idle.name} was copied for %s{left}", idle.idle_ms, signs)
-    known = (part for part in moving if stage_of(part) is PartitionStage.COPYING)
-    oldest = max(known, key=lambda part: part.wait_ms, default=None)
+    copying = (part for part in moving if stage_of(part) is PartitionStage.COPYING)
+    oldest = max(copying, key=lambda part: part.wait_ms, default=None)
     if oldest is not None and oldest.wait_ms > signs.slow_ms >= oldest.idle_ms:
         text = f"a record of {oldest.name} has waited for {oldest.wait_ms // 1000} s; the copy continues"
         yield LinkState.SLOW, Reason("replication.slow", text)

@@ -30,8 +30,8 @@ class Wait:
         if begun and (offset != self.offset or 0 <= end <= offset):
             self.moved_ms = now_ms
         self.offset = offset
-        ends = [one for one in self.ends if one[0] > offset and (end < 0 or one[0] <= end)]
-        if end > max((one[0] for one in ends), default=offset):
+        ends = [pair for pair in self.ends if pair[0] > offset and (end < 0 or pair[0] <= end)]
+        if end > max((pair[0] for pair in ends), default=offset):
             ends.append((end, now_ms))
         if len(ends) > MOST_ENDS:
             del ends[1:-1:2]

@@ -21,14 +21,14 @@ def name_of(value: object) -> str:
 def values_of(claims: Mapping[str, Any], path: str) -> list[str]:
     """The texts of a claim: of a list, or of a text with spaces in between. ``path``: its name, or names of nested
     objects with dots in between; a claim whose name has dots is also found."""
-    found: object = claims.get(path)
-    if found is None:
-        found = claims
+    claim: object = claims.get(path)
+    if claim is None:
+        claim = claims
         for name in path.split("."):
-            found = found.get(name) if isinstance(found, Mapping) else None
-    if isinstance(found, str):
-        return found.split()[:MOST_VALUES]
-    return [one for one in found[:MOST_VALUES] if isinstance(one, str)] if isinstance(found, list) else []
+            claim = claim.get(name) if isinstance(claim, Mapping) else None
+    if isinstance(claim, str):
+        return claim.split()[:MOST_VALUES]
+    return [text for text in claim[:MOST_VALUES] if isinstance(text, str)] if isinstance(claim, list) else []
 
 
 def role_of(values: Collection[str], roles: Mapping[str, str]) -> Role | None:

@@ -28,8 +28,8 @@ def problems(security: Mapping[str, str], options: Mapping[str, str], path: str)
     """One line for each key that is invalid by itself or together with others. ``options``: librdkafka's settings of
     the same cluster, which must not repeat ``security``."""
     yield from unknown(security, KEYS, f"{path}.security.")
-    found = (*secrets.repeated(SECRETS, security), *_sasl(security), *tls.problems(security))
-    yield from (f"{path}.security.{problem}" for problem in found)
+    faults = (*secrets.repeated(SECRETS, security), *_sasl(security), *tls.problems(security))
+    yield from (f"{path}.security.{problem}" for problem in faults)
     if security:
         for name in sorted(settings_of_security(options)):
             yield f"{path}.options.{name}: expected security settings only in {path}.security; found both"

@@ -39,8 +39,8 @@ class Section(Generic[T]):
 
     def build(self, raw: Any, problems: list[str]) -> Any:
         """The section as typed values. Problems are added to ``problems``; sections and entries with any are None."""
-        made = build_table if self.entries else build
-        return made(self.keys, raw, f"{self.name}.", problems)
+        builder = build_table if self.entries else build
+        return builder(self.keys, raw, f"{self.name}.", problems)
 
     def leaves(self, entry: str = "") -> Iterator[tuple[str, Field[Any], Any]]:
         """Full name, field and type of every key. ``entry``: the name of an entry, for a table."""
@@ -54,9 +54,9 @@ Sections = Mapping[Section[Any], Any]
 
 def value_in(sections: Sections, keys: type[Any], table: bool) -> Any:
     """The value of the section, or of the table, with this dataclass. Raises `LookupError` if it is not declared."""
-    for section, found in sections.items():
+    for section, value in sections.items():
         if section.keys is keys and bool(section.entries) is table:
-            return found
+            return value
     raise LookupError(f"the settings declare no {'table' if table else 'section'} of {keys.__name__}")
 
 
@@ -68,8 +68,8 @@ class Draft:
 
     def section(self, keys: type[T]) -> T | None:
         """The section with this dataclass."""
-        found: T | None = value_in(self.sections, keys, table=False)
-        return found
+        value: T | None = value_in(self.sections, keys, table=False)
+        return value
 
     def table(self, keys: type[T]) -> Mapping[str, T | None]:
         """The entries of the table with this dataclass, by name."""

@@ -145,13 +145,13 @@ def _check_access(draft: Draft) -> Iterator[str]:
     if access is None:
         return
     modes = dict(_modes(draft.sections))
-    known = {*modes, *(name.partition(".")[0] for name in modes), *_streams(draft.sections)}
+    names = {*modes, *(name.partition(".")[0] for name in modes), *_streams(draft.sections)}
     for name, most in access.modes_at_most.items():
         if most not in MODES:
             yield f"access.modes_at_most.{name}: expected one of {', '.join(MODES)}; found {shown(most)}"
-        if name not in known:
-            expected = f"one of {', '.join(sorted(known))}"
-            yield f"access.modes_at_most.{name}: expected {expected}; found this one{near(name, known)}"
+        if name not in names:
+            expected = f"one of {', '.join(sorted(names))}"
+            yield f"access.modes_at_most.{name}: expected {expected}; found this one{near(name, names)}"
     for name, mode in modes.items():
         most = _at_most(access.modes_at_most, name)
         if most and exceeds(mode, most):
@@ -165,21 +165,21 @@ def _streams(sections: Sections) -> list[str]:
 
 def _modes(sections: Sections) -> Iterator[tuple[str, str]]:
     """The mode of each section and entry that has one. Invalid ones are left out."""
-    for section, found in sections.items():
+    for section, value in sections.items():
         if section.name not in _streams(sections):
             continue
         parts = (
-            {f"{section.name}.{name}": part for name, part in (found or {}).items()}
+            {f"{section.name}.{name}": part for name, part in (value or {}).items()}
             if section.entries
-            else {section.name: found}
+            else {section.name: value}
         )
         yield from ((name, part.mode) for name, part in parts.items() if part is not None)
 
 
 def _at_most(bounds: Mapping[str, str], name: str) -> str:
     """The lowest bound of a stream, or of an entry of one; empty if there is none."""
-    found = [bounds[each] for each in (name, name.partition(".")[0]) if bounds.get(each) in MODES]
-    return min(found, key=MODES.index, default="")
+    modes = [bounds[level] for level in (name, name.partition(".")[0]) if bounds.get(level) in MODES]
+    return min(modes, key=MODES.index, default="")
 
 
 def mode_at_most(settings: "Settings", name: str) -> str:
@@ -191,15 +191,15 @@ def mode_at_most(settings: "Settings", name: str) -> str:
 def observing(settings: "Settings") -> "Settings":
     """The settings with every mode observe."""
 
-    def held(section: Section[Any], found: Any) -> Any:
-        if section.name not in streams or not found:
-            return found
+    def held(section: Section[Any], value: Any) -> Any:
+        if section.name not in streams or not value:
+            return value
         if section.entries:
-            return {name: replace(part, mode=MODES[0]) for name, part in found.items()}
-        return replace(found, mode=MODES[0])
+            return {name: replace(part, mode=MODES[0]) for name, part in value.items()}
+        return replace(value, mode=MODES[0])
 
     streams = _streams(settings.sections)
-    return replace(settings, sections={section: held(section, found) for section, found in settings.sections.items()})
+    return replace(settings, sections={section: held(section, value) for section, value in settings.sections.items()})
 
 
 def exceeds(mode: object, most: str) -> bool:
@@ -314,13 +314,13 @@ class Settings:
 
     def section(self, keys: type[T]) -> T:
         """The section with this dataclass."""
-        found: T = value_in(self.sections, keys, table=False)
-        return found
+        value: T = value_in(self.sections, keys, table=False)
+        return value
 
     def table(self, keys: type[T]) -> dict[str, T]:
         """The entries of the table with this dataclass, by name."""
-        found: dict[str, T] = value_in(self.sections, keys, table=True)
-        return found
+        entries: dict[str, T] = value_in(self.sections, keys, table=True)
+        return entries
 
 
 DATA_DIR = next(spec for spec in keys_of(Settings) if spec.name == "data_dir")
@@ -331,20 +331,20 @@ def parse(raw: Mapping[str, Any], declared: Declared) -> Settings:
     """Convert nested mappings to settings. Raises `BadSettings` with every problem."""
     sections = all_sections(declared)
     problems = unknown(raw, [*(section.name for section in sections), DATA_DIR.name], "")
-    made = {section: section.build(raw.get(section.name), problems) for section in sections}
+    values = {section: section.build(raw.get(section.name), problems) for section in sections}
     data_dir: Any = DATA_DIR.default if raw.get(DATA_DIR.name) is None else raw[DATA_DIR.name]
     options.value(DATA_DIR, str, data_dir, DATA_DIR.name, problems)
     alone = [section.name for section in declared if section.complete]
     if not any(_given(raw, *path) for path in ((CLUSTER.name, "zookeeper"), *((name,) for name in alone))):
         others = f"{' or '.join(alone)} of {' or '.join(system.title for system in SYSTEMS.values())} clusters"
-        wanted = f"ZooKeeper servers of the cluster, host:port[,host:port...], or {others}"
-        problems.insert(0, f"cluster.zookeeper: expected {wanted}; found nothing")
-    draft = Draft(made)
+        expected = f"ZooKeeper servers of the cluster, host:port[,host:port...], or {others}"
+        problems.insert(0, f"cluster.zookeeper: expected {expected}; found nothing")
+    draft = Draft(values)
     problems += [problem for section in sections for problem in section.check(draft)]
     if problems:
         raise BadSettings(problems)
-    own = {section.name: made.pop(section) for section in all_sections(())}
-    return Settings(**own, data_dir=data_dir, sections=made)
+    own = {section.name: values.pop(section) for section in all_sections(())}
+    return Settings(**own, data_dir=data_dir, sections=values)
 
 
 def _given(raw: Any, *path: str) -> bool:
@@ -364,16 +364,16 @@ def change(settings: Settings, name: str, value: Any) -> Settings:
     section, entry, leaf = _path(settings, name)
     part = _part(settings, name)
     kind = hints_of(part.__class__)[leaf]
-    made = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
-    changed = {**settings.sections[section], entry: made} if entry else made
-    own = {each: getattr(settings, each.name) for each in all_sections(())}
+    new_part = replace(part, **{leaf: options.value(live[name], kind, from_text(value, kind), name, problems)})
+    changed = {**settings.sections[section], entry: new_part} if entry else new_part
+    own = {own_section: getattr(settings, own_section.name) for own_section in all_sections(())}
     sections = {**own, **settings.sections, section: changed}
     if not problems:
         draft = Draft(sections)
-        problems += section.check_entry(entry, made, draft) if entry else section.check(draft)
+        problems += section.check_entry(entry, new_part, draft) if entry else section.check(draft)
     if problems:
         raise BadSettings(problems)
-    return replace(settings, **{each.name: sections.pop(each) for each in own}, sections=sections)
+    return replace(settings, **{own_section.name: sections.pop(own_section) for own_section in own}, sections=sections)
 
 
 def live_keys(settings: Settings) -> Mapping[str, Field[Any]]:
@@ -410,13 +410,17 @@ def _part(settings: Settings, name: str) -> Any:
     path = name.split(".")[:-1]
     if not path:
         return settings
-    for section, found in settings.sections.items():
+    for section, value in settings.sections.items():
         if section.name == path[0]:
-            return found[path[1]] if section.entries else found
+            return value[path[1]] if section.entries else value
     return getattr(settings, path[0])
 
 
 def _path(settings: Settings, name: str) -> tuple[Section[Any], str, str]:
     """Section, entry (empty if the section is no table) and key of a full name."""
     first, *entry, leaf = name.split(".")
-    return next(each for each in all_sections(tuple(settings.sections)) if each.name == first), "".join(entry), leaf
+    return (
+        next(section for section in all_sections(tuple(settings.sections)) if section.name == first),
+        "".join(entry),
+        leaf,
+    )

@@ -40,16 +40,16 @@ def parse(text: str) -> tuple[list[Token], list[str]]:
         words = line.partition("#")[0].split()
         if not words:
             continue
-        found = _token(words)
-        if isinstance(found, str):
-            problems.append(f"line {number}: {found}")
-        elif found.digest in tokens:
+        token = _token(words)
+        if isinstance(token, str):
+            problems.append(f"line {number}: {token}")
+        elif token.digest in tokens:
             problems.append(f"line {number}: expected a token of its own; found that of an earlier line, which applies")
         elif len(tokens) == MOST_TOKENS:
             problems.append(f"line {number}: expected at most {MOST_TOKENS} tokens; the rest of the file is ignored")
             break
         else:
-            tokens[found.digest] = found
+            tokens[token.digest] = token
     return list(tokens.values()), problems
 
 
@@ -62,9 +62,9 @@ def _token(words: Sequence[str]) -> Token | str:
         return "expected a name of at most 64 letters, digits and . _ @ -; found another one"
     if role not in ROLES:
         return f"expected a role, one of {', '.join(ROLES)}; found something else"
-    if not (found := _DIGEST.fullmatch(digest)):
+    if not (match := _DIGEST.fullmatch(digest)):
         return "expected sha256: and 64 hexadecimal digits; found something else"
-    return Token(name, ROLES[role], bytes.fromhex(found[1]))
+    return Token(name, ROLES[role], bytes.fromhex(match[1]))
 
 
 def digest_of(token: str) -> bytes:
@@ -74,16 +74,16 @@ def digest_of(token: str) -> bytes:
 
 def line_of(name: str, role: Role, token: str) -> str:
     """The line of the file for a new token. Raises `ValueError` if the name is not valid."""
-    made = _token([name, role.text, f"sha256:{digest_of(token).hex()}"])
-    if isinstance(made, str):
-        raise ValueError(made)
-    return f"{name} {role.text} sha256:{made.digest.hex()}"
+    parsed = _token([name, role.text, f"sha256:{digest_of(token).hex()}"])
+    if isinstance(parsed, str):
+        raise ValueError(parsed)
+    return f"{name} {role.text} sha256:{parsed.digest.hex()}"
 
 
 def find(tokens: Iterable[Token], digest: bytes) -> Token | None:
     """The token with this digest. The time does not depend on which token it is or how much of it matches."""
-    found = None
+    match = None
     for token in tokens:
         if hmac.compare_digest(token.digest, digest):
-            found = token
-    return found
+            match = token
+    return match

@@ -97,8 +97,8 @@ def classes_of(topology: Topology) -> BookieClasses:
     for bookie in topology.bookies:
         rack = number.setdefault(_location(bookie), len(number))
         of[bookie.id] = classes.setdefault((rack, _kind(bookie, level), bookie.held), len(classes))
-    found = list(classes)
-    kinds = [found[at][:2] for at in of.values()]
+    triples = list(classes)
+    kinds = [triples[at][:2] for at in of.values()]
     counts = Counter(rack for rack, kind in kinds if kind is BookieClass.WRITABLE)
     keys = [*classes, (number.setdefault(DEFAULT_RACK, len(number)), BookieClass.UNKNOWN, False)]
     return BookieClasses(

@@ -110,8 +110,8 @@ class FragmentJudge:
     def facts(self, members: Column, quorum: int, stages: Column | None = None) -> FragmentFacts:
         """Properties of these rings; ``members`` and ``stages`` as in `judge`."""
         kinds, racks = self.bookie_classes.kind[members], self.bookie_classes.rack[members]
-        known, alive = KNOWN[kinds], ~DEAD[kinds]
-        spread, fails = self._adherence(racks, known, quorum)
+        counted, alive = KNOWN[kinds], ~DEAD[kinds]
+        spread, fails = self._adherence(racks, counted, quorum)
         for depth in self.bookie_classes.others:
             least, worse = self._adherence(racks, LIVELY[kinds] & (self.bookie_classes.depths[racks] == depth), quorum)
             spread, fails = np.minimum(spread, least), fails | worse
@@ -119,12 +119,12 @@ class FragmentJudge:
             fewest(alive, quorum, stages), fewest(alive & ~ABSENT[kinds], quorum, stages), spread, fails, kinds, racks
         )
 
-    def _adherence(self, racks: Column, known: Column, quorum: int) -> tuple[Column, Column]:
-        """Fewest racks in any window, and whether the ring fails, if BookKeeper knows exactly the ``known`` members."""
-        spread = fewest_racks(racks, known, quorum)
+    def _adherence(self, racks: Column, counted: Column, quorum: int) -> tuple[Column, Column]:
+        """Fewest racks in any window, and whether the ring fails, if BookKeeper counts just the ``counted`` members."""
+        spread = fewest_racks(racks, counted, quorum)
         fails = spread < min(quorum, self.topology.min_racks)
         if self.topology.enforce_min_racks:
-            fails |= (known & (racks == self.bookie_classes.default)).any(axis=1)
+            fails |= (counted & (racks == self.bookie_classes.default)).any(axis=1)
         return spread, fails
 
     def _rules(self, facts: FragmentFacts, stage: Column, quorum: int, refusing: Mapping[Rack, int]) -> Column:

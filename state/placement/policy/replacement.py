@@ -145,8 +145,8 @@ def _ready(
     size, need = len(members), min(quorum, min_racks)
     racks = [rack or DEFAULT_RACK for rack in members]
     pools = _pools(spares, refusing)
-    known = [racks[i] for i in range(size) if i not in unknown]
-    alive = {*known, *(rack for rack, _, _ in pools)}
+    known_racks = [racks[i] for i in range(size) if i not in unknown]
+    alive = {*known_racks, *(rack for rack, _, _ in pools)}
     if 0 < quorum <= size and _adheres(racks, frozenset(unknown), quorum, need, enforce):
         return RepairReach(Certainty.ALWAYS)
     if not 0 < quorum <= size or len(alive) < max(2, need):
@@ -154,7 +154,7 @@ def _ready(
     if size > LARGEST:
         return _CUT
     rest = sorted((rack for rack, _, _ in pools), key=lambda rack: [-min(n, size) for r, _, n in pools if r == rack])
-    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known, *rest]))}
+    number = {rack: n for n, rack in enumerate(dict.fromkeys([*known_racks, *rest]))}
     banned = DEFAULT_RACK if enforce else ""
     ring = tuple(
         RingMember(
@@ -217,13 +217,13 @@ def _walks(ring: tuple[RingMember, ...], quorum: int, need: int, pool: tuple[Spa
         outcomes.append(walk.outcomes(walk.start))
         left = walk.left
     good: set[Outcome] = set()
-    for at, found in enumerate(outcomes):
-        for moves, clean in found - {FAILED}:
+    for at, results in enumerate(outcomes):
+        for moves, clean in results - {FAILED}:
             before = all(any(o == FAILED or o[0] > moves for o in other) for other in outcomes[:at])
             after = all(any(o == FAILED or o[0] >= moves for o in other) for other in outcomes[at + 1 :])
             if before and after:
                 good.add((moves, clean))
-    if all(FAILED in found for found in outcomes):
+    if all(FAILED in results for results in outcomes):
         good.add(FAILED)
     return _verdict(good, cut=left <= 0)
 

@@ -99,18 +99,18 @@ class RingWalk:
 
     def _key(self, here: RingPosition) -> object:
         """The state that later choices depend on: the chosen racks within a window of either end, and the spares."""
-        reach, at, chosen = max(self.quorum - 1, 1), here.at, here.chosen
+        reach, at, racks = max(self.quorum - 1, 1), here.at, here.chosen
         if at > 2 * reach:
-            chosen = chosen[:reach] + chosen[at - reach :]
-        return at, chosen, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
+            racks = racks[:reach] + racks[at - reach :]
+        return at, racks, here.used >> at, tuple(min(count, self.size - at) for count in here.free)
 
     def _steps(self, here: RingPosition) -> Iterator[tuple[int, bool, RingPosition]]:
         """(replicas moved, whether the target accepts, next state) of each choice for this position."""
-        at, chosen, used, free = here
-        seat, fits = self.ring[at], self._fits(at, chosen)
+        at, racks, used, free = here
+        seat, fits = self.ring[at], self._fits(at, racks)
         stays = seat.may and not used >> at & 1
         if stays and fits(seat.rack):
-            yield 0, True, RingPosition(at + 1, (*chosen, seat.rack), used, free)
+            yield 0, True, RingPosition(at + 1, (*racks, seat.rack), used, free)
             return
         for kind, member in self._choices(here, fits):
             rack, refuses = self.kinds[kind]
@@ -120,50 +120,50 @@ class RingWalk:
             if member < 0:
                 left[kind] -= 1
             taken = used | (1 << member if member >= 0 else 0)
-            yield 1, not refuses, RingPosition(at + 1, (*chosen, rack), taken, tuple(left))
+            yield 1, not refuses, RingPosition(at + 1, (*racks, rack), taken, tuple(left))
 
-    def _fits(self, at: int, chosen: tuple[int, ...]) -> Callable[[int], bool]:
+    def _fits(self, at: int, racks: tuple[int, ...]) -> Callable[[int], bool]:
         """RRTopologyAwareCoverageEnsemble.apply: whether every window of this position can still span enough racks."""
         if self.quorum < 2:
             return lambda _: True
         lacks = []
         for start in range(at - self.quorum + 1, at + 1):
-            seen = [chosen[i] for i in ((start + j) % self.size for j in range(self.quorum)) if i < at]
+            seen = [racks[i] for i in ((start + j) % self.size for j in range(self.quorum)) if i < at]
             room = self.quorum - len(seen) - 1
             lacks.append((frozenset(seen), self.need - room))
         return lambda rack: all(len(seen) + (rack not in seen) >= least for seen, least in lacks)
 
     def _choices(self, here: RingPosition, fits: Callable[[int], bool]) -> list[tuple[int, int]]:
         """Candidates of the first condition that has any, as (kind, position of the member or -1)."""
-        at, chosen, used, free = here
-        around = self._around(at, chosen)
-        scope = ~(1 << chosen[-1]) if chosen else self.home
+        at, racks, used, free = here
+        around = self._around(at, racks)
+        scope = ~(1 << racks[-1]) if racks else self.home
         pools = [k for k, count in enumerate(free) if count and fits(self.kinds[k][0])]
         first = [k for k in pools if self.need > 1 and not around >> self.kinds[k][0] & 1]
         second = first or [k for k in pools if scope >> self.kinds[k][0] & 1]
         if second:
-            return [(k, -1) for k in self._distinct(second, chosen, free)]
+            return [(k, -1) for k in self._distinct(second, racks, free)]
         return [
             (self.kind_at[seat.rack, False], i)
             for i, seat in enumerate(self.ring)
             if i > at and seat.may and not used >> i & 1 and scope >> seat.rack & 1 and fits(seat.rack)
         ]
 
-    def _around(self, at: int, chosen: tuple[int, ...]) -> int:
+    def _around(self, at: int, racks: tuple[int, ...]) -> int:
         """Racks of the need - 1 members on either side, as bits; later members count with their current racks."""
         bits = 0
         for step in range(1, self.need):
             for i in ((at - step) % self.size, (at + step) % self.size):
-                bits |= 1 << chosen[i] if i < at else self.ring[i].shade
+                bits |= 1 << racks[i] if i < at else self.ring[i].shade
         return bits
 
-    def _distinct(self, pools: list[int], chosen: tuple[int, ...], free: tuple[int, ...]) -> list[int]:
+    def _distinct(self, pools: list[int], racks: tuple[int, ...], free: tuple[int, ...]) -> list[int]:
         """One pool of each group that differs in name only: same stock, in racks without members or choices."""
         out: dict[object, int] = {}
         for kind in pools:
             rack, refuses = self.kinds[kind]
             pair = (self.kind_at.get((rack, no), -1) for no in (False, True))
             stock = tuple(free[at] if at >= 0 else 0 for at in pair)
-            unseen = not self.shown >> rack & 1 and rack not in chosen
+            unseen = not self.shown >> rack & 1 and rack not in racks
             out.setdefault((stock, refuses, self.home >> rack & 1) if unseen else kind, kind)
         return list(out.values())

@@ -72,7 +72,7 @@ class Issuer:
         """The claims of a valid token. Raises `Refused`; its text contains no part of the token."""
         try:
             key = self._key(jwt.get_unverified_header(token))
-            found: dict[str, Any] = jwt.decode(
+            claims: dict[str, Any] = jwt.decode(
                 token,
                 key.key,
                 algorithms=list(key.algorithms),
@@ -83,7 +83,7 @@ class Issuer:
             )
         except (jwt.PyJWTError, ValueError, TypeError, OverflowError, RecursionError) as error:
             raise Refused("a valid token", _REASONS.get(type(error), "another one"), "log in again") from None
-        return found
+        return claims
 
     @property
     def known(self) -> int:
@@ -99,13 +99,13 @@ class Issuer:
             self._asked_s = now_s
         try:
             self._keys, self._read_s = self._published(), now_s
-            found = ""
+            problem = ""
         except (Retry, Refused) as error:
-            found = f"oidc: {error}; tokens with keys that are not known are refused"
-        if found != self.problem:
-            level = logging.WARNING if found else logging.INFO
-            log.log(level, "keys of the OIDC provider read", extra={"problem": found})
-        self.problem = found
+            problem = f"oidc: {error}; tokens with keys that are not known are refused"
+        if problem != self.problem:
+            level = logging.WARNING if problem else logging.INFO
+            log.log(level, "keys of the OIDC provider read", extra={"problem": problem})
+        self.problem = problem
 
     def _key(self, header: Mapping[str, Any]) -> _Key:
         kid = header.get("kid", "")
@@ -120,17 +120,17 @@ class Issuer:
         listed = self._get(place).get("keys")
         if not isinstance(listed, list) or len(listed) > MOST_KEYS:
             raise Refused(f"1 to {MOST_KEYS} keys at {place}", "something else", "correct oidc.jwks")
-        found = {str(one.get("kid", "")): key for one in listed if isinstance(one, dict) and (key := usable(one))}
-        if not found:
+        keys = {str(jwk.get("kid", "")): key for jwk in listed if isinstance(jwk, dict) and (key := usable(jwk))}
+        if not keys:
             raise Refused(f"a key that can verify tokens at {place}", "none", "correct oidc.jwks")
-        return found
+        return keys
 
     def _discovered(self) -> str:
-        known = self._get(self._settings.issuer.rstrip("/") + DISCOVERY)
-        if known.get("issuer") != self._settings.issuer:
-            found = str(known.get("issuer"))[:200]
-            raise Refused(f"the issuer {self._settings.issuer} in {DISCOVERY}", found, "correct oidc.issuer")
-        place = known.get("jwks_uri")
+        document = self._get(self._settings.issuer.rstrip("/") + DISCOVERY)
+        if document.get("issuer") != self._settings.issuer:
+            issuer = str(document.get("issuer"))[:200]
+            raise Refused(f"the issuer {self._settings.issuer} in {DISCOVERY}", issuer, "correct oidc.issuer")
+        place = document.get("jwks_uri")
         if not isinstance(place, str) or not is_private(place):
             raise Refused(f"an https URL as jwks_uri in {DISCOVERY}", str(place)[:200], "set oidc.jwks")
         return place
@@ -171,12 +171,12 @@ def _object(content: bytes, url: str) -> dict[str, Any]:
     if len(content) > LARGEST_ANSWER:
         raise Refused(f"at most {LARGEST_ANSWER} bytes at {url}", "more", "correct oidc.issuer and oidc.jwks")
     try:
-        found = json.loads(content)
+        answer = json.loads(content)
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        answer = None
+    if not isinstance(answer, dict):
         raise Refused(f"a JSON object at {url}", repr(content[:80]), "correct oidc.issuer and oidc.jwks")
-    return found
+    return answer
 
 
 def _trust(authority: str) -> Any:

@@ -37,10 +37,10 @@ def built(
     each enum, which are numbered from 1 on.
     """
     made_file = descriptor_pb2.FileDescriptorProto(name=file, syntax="proto2")
-    made: dict[str, Any] = {}
+    descriptors: dict[str, Any] = {}
     for path, fields in messages.items():
         outer, _, name = path.rpartition(".")
-        made[path] = message = made[outer].nested_type.add() if outer else made_file.message_type.add()
+        descriptors[path] = message = descriptors[outer].nested_type.add() if outer else made_file.message_type.add()
         message.name = name
         for line in fields:
             number, label, kind, field, *type_name = line.split()
@@ -49,7 +49,7 @@ def built(
                 added.type_name = type_name[0]
     for path, values in (enums or {}).items():
         outer, _, name = path.rpartition(".")
-        enum = made[outer].enum_type.add(name=name)
+        enum = descriptors[outer].enum_type.add(name=name)
         for at, value in enumerate(values, 1):
             enum.value.add(name=value, number=at)
     pool = descriptor_pool.DescriptorPool()

@@ -19,12 +19,12 @@ class Replaced:
     def renewed(self, make: Callable[[], T]) -> T | None:
         """A new client if a file was replaced or changed since this object or the last client was made; otherwise None.
         Raises what ``make`` raises: the next call tries again."""
-        found = self._look()
-        if found == self._seen:
+        state = self._look()
+        if state == self._seen:
             return None
-        made = make()
-        self._seen = found
-        return made
+        client = make()
+        self._seen = state
+        return client
 
     def _look(self) -> list[object]:
         return [state_of(path) for path in self._paths]
@@ -33,7 +33,7 @@ class Replaced:
 def state_of(path: str | Path) -> object:
     """What changes when a file is written, replaced or removed, or its permissions, its owner or its error change."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError as error:
         return str(error.strerror)
-    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino

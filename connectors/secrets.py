@@ -13,23 +13,23 @@ _LARGEST = 10_000
 def resolved(options: Mapping[str, str], secrets: Sequence[str], path: str) -> dict[str, str]:
     """The options with their secrets in place of references. ``secrets``: the keys that can be references; ``path``:
     the path of the options in the settings, for messages. Raises `BadSettings`."""
-    found = {key: value for key, value in options.items() if not is_reference(key)}
+    values = {key: value for key, value in options.items() if not is_reference(key)}
     missing = []
     for secret in secrets:
         if variable := options.get(f"{secret}.env"):
-            found[secret] = os.environ.get(variable, "")
-            if not found[secret]:
+            values[secret] = os.environ.get(variable, "")
+            if not values[secret]:
                 missing.append(f"{path}.{secret}.env: expected the variable {variable}; found none")
         elif place := options.get(f"{secret}.file"):
             try:
-                found[secret] = read(place, _LARGEST).rstrip("\r\n")
+                values[secret] = read(place, _LARGEST).rstrip("\r\n")
             except (OSError, ValueError) as error:
                 missing.append(f"{path}.{secret}.file: expected a readable text file; found: {error}")
-        if any(ord(sign) < ord(" ") for sign in found.get(secret, "")):
+        if any(ord(sign) < ord(" ") for sign in values.get(secret, "")):
             missing.append(f"{path}.{secret}: expected no control characters; found some")
     if missing:
         raise BadSettings(missing)
-    return found
+    return values
 
 
 def read(place: str, most: int) -> str:

@@ -65,16 +65,16 @@ class Alignment:
         something differs."""
         here = self._source.group_configs(groups) if groups else {}
         there = self._target.group_configs(groups) if any(here.values()) else {}
-        if not (found := diff_groups(here, there, exclude)):
+        if not (actions := diff_groups(here, there, exclude)):
             return []
         source, target = self._source.groups().states() if back else {}, self._target.groups().states()
-        return [a for a in found if may_change(_runs(source, a.group), _runs(target, a.group), back)]
+        return [a for a in actions if may_change(_runs(source, a.group), _runs(target, a.group), back)]
 
     def apply(self, actions: Sequence[Action]) -> list[Outcome]:
         """Execute the actions in order, those of a kind together. No permission is granted before all denials."""
         outcomes: list[Outcome] = []
-        for kind, chosen in groupby(sorted(actions, key=lambda action: action.kind), lambda action: action.kind):
-            together = list(chosen)
+        for kind, alike in groupby(sorted(actions, key=lambda action: action.kind), lambda action: action.kind):
+            together = list(alike)
             if kind is ChangeKind.ALLOW and (
                 undone := [o for o in outcomes if o.action.kind is ChangeKind.DENY and o.result != "done"]
             ):
@@ -96,8 +96,8 @@ class Alignment:
 
     def _has(self, name: str, partitions: int) -> bool:
         """Whether a topic of the target has this number of partitions."""
-        found = self._target.topics([name], configs=False).get(name)
-        return found is not None and len(found.logs) >= partitions
+        topic = self._target.topics([name], configs=False).get(name)
+        return topic is not None and len(topic.logs) >= partitions
 
 
 def _runs(states: Mapping[str, str], group: str) -> bool | None:
@@ -107,7 +107,7 @@ def _runs(states: Mapping[str, str], group: str) -> bool | None:
 
 
 def _topics(side: ClusterAdmin, names: Iterable[str]) -> tuple[dict[str, TopicConfigs], dict[str, str]]:
-    found = side.topics(names)
-    good = {name: topic for name, topic in found.items() if not topic.error}
+    topics = side.topics(names)
+    good = {name: topic for name, topic in topics.items() if not topic.error}
     whole = {name: TopicConfigs(len(topic.logs), topic.configs, topic.id) for name, topic in good.items()}
-    return whole, {name: topic.error for name, topic in found.items() if topic.error}
+    return whole, {name: topic.error for name, topic in topics.items() if topic.error}

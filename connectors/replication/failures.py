@@ -51,8 +51,8 @@ def policy_of(lease: Lease, letters: DeadLetterWriter) -> FailurePolicy:
     if lease.failures == "hook" and lease.hook:
         return _Hooked(entry_point(lease.hook, f"links.{lease.link}.hook"))
     given = f"{lease.failures}, with dead_letter_topic {lease.dead_letters!r} and hook {lease.hook!r}"
-    wanted = "stop, dead-letter with its topic, or hook with its function"
-    raise BadSettings([f"links.{lease.link}.failures: {given}; set {wanted}"])
+    choices = "stop, dead-letter with its topic, or hook with its function"
+    raise BadSettings([f"links.{lease.link}.failures: {given}; set {choices}"])
 
 
 def failure_of(lease: Lease, source: LogId, record: Record, reason: str, records: int = 1) -> Failure:

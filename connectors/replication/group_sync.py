@@ -76,15 +76,15 @@ class OffsetMapping:
         if self.blocked_reason:
             return Translation(None, self.blocked_reason), 0
         if offset < self.start:  # retention deleted the records that the group would have read next
-            found, ahead = replace(self, start=-1).translate(self.start)
-            return found._replace(reason=found.reason or f"no record before {self.start} exists"), ahead
+            translation, ahead = replace(self, start=-1).translate(self.start)
+            return translation._replace(reason=translation.reason or f"no record before {self.start} exists"), ahead
         if self.reverse:
             return self.there.backward(offset), 0
         reached = min(offset, self.there.until) if self.there.until >= 0 else offset
         if reached < self.restored:
             return Translation(None, f"before offset {self.restored}, the end of the refilled records"), 0
-        found, behind = across(self.there, self.way, self.writers, reached)
-        return found, max(offset - reached, behind)
+        translation, behind = across(self.there, self.way, self.writers, reached)
+        return translation, max(offset - reached, behind)
 
 
 class Checkpoint(NamedTuple):
@@ -149,13 +149,13 @@ class GroupSync:
     def names(self, patterns: Sequence[str]) -> list[str]:
         """Groups of the source that match ``patterns`` (see `state.common.patterns.matches`), sorted. Share groups,
         which have no offsets to translate, are in ``shares`` afterwards."""
-        found = (
+        states = (
             {name: state for name, state in self._source.states().items() if matches(patterns, name)}
             if patterns
             else {}
         )
-        self.shares = sorted(name for name, state in found.items() if state == SHARE)
-        return sorted(found.keys() - {*self.shares})
+        self.shares = sorted(name for name, state in states.items() if state == SHARE)
+        return sorted(states.keys() - {*self.shares})
 
     def committed(self, patterns: Sequence[str], topics: Collection[str]) -> CommittedOffsets:
         """Committed offsets of the source's groups that match ``patterns``, and the ids of their topics among
@@ -167,12 +167,14 @@ class GroupSync:
         return seen[3]
 
     def _committed(self, patterns: Sequence[str], topics: Collection[str]) -> CommittedOffsets:
-        found = self._source.offsets(self.names(patterns))
+        offsets = self._source.offsets(self.names(patterns))
         ids = self._source.ids(
-            {place.topic for one in found.values() if isinstance(one, dict) for place in one} & {*topics}
+            {place.topic for commits in offsets.values() if isinstance(commits, dict) for place in commits} & {*topics}
         )
         before, self._ids_here = self._ids_here, ids
-        return CommittedOffsets(found, {topic: one for topic, one in ids.items() if before.get(topic, one) == one})
+        return CommittedOffsets(
+            offsets, {topic: topic_id for topic, topic_id in ids.items() if before.get(topic, topic_id) == topic_id}
+        )
 
     def sync(
         self, groups: Sequence[str], mappings: Mapping[LogId, OffsetMapping], change: bool = True
@@ -180,9 +182,9 @@ class GroupSync:
         """One pass over ``groups``: `sync_commits` their current offsets."""
         if not groups or not mappings:
             return []
-        found = self._source.offsets(groups)
+        offsets = self._source.offsets(groups)
         return self.sync_commits(
-            CommittedOffsets(found, self._source.ids({place.topic for place in mappings})), mappings, change
+            CommittedOffsets(offsets, self._source.ids({place.topic for place in mappings})), mappings, change
         )
 
     def sync_commits(
@@ -193,11 +195,11 @@ class GroupSync:
         if not committed.groups or not mappings:
             return []
         translate, sharing = _translations(mappings, committed.ids), _sharing(mappings)
-        found = {group: _rows(group, here, mappings, sharing, translate) for group, here in committed.groups.items()}
-        if asked := self._unsure(found):
+        desired = {group: _rows(group, here, mappings, sharing, translate) for group, here in committed.groups.items()}
+        if asked := self._unsure(desired):
             self._read(asked)
         rows: list[Checkpoint] = []
-        for group, translated in found.items():
+        for group, translated in desired.items():
             here, there = committed.groups[group], self._present.get(group, NO_COMMITS)
             if isinstance(here, TrueupError) or isinstance(there, TrueupError):
                 rows += _failed(group, mappings, str(here if isinstance(here, TrueupError) else there))
@@ -213,12 +215,12 @@ class GroupSync:
         self._states = {**self._states, **{group: states.get(group, "") for group in groups}}
         self._present |= self._target.offsets(groups)
 
-    def _unsure(self, found: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
+    def _unsure(self, desired: Mapping[str, Sequence[Checkpoint]]) -> list[str]:
         """Groups whose offsets at the target must be read, because they may have to be changed."""
         now = time.monotonic()
         if now - self._read_s > TRUST_S:
             self._read_s, self._present = now, {}
-        return [group for group, rows in found.items() if not self._has(group, rows)]
+        return [group for group, rows in desired.items() if not self._has(group, rows)]
 
     def _has(self, group: str, rows: Sequence[Checkpoint]) -> bool:
         there = self._present.get(group)
@@ -237,8 +239,8 @@ class GroupSync:
                 due.setdefault(row.group, []).append(row)
         names, done = list(due), dict[tuple[str, LogId], Checkpoint]()
         for start in range(0, len(names), TOGETHER):
-            found = self._set([row for name in names[start : start + TOGETHER] for row in due[name]], mappings)
-            done |= {(row.group, row.source): row for row in found}
+            batch = self._set([row for name in names[start : start + TOGETHER] for row in due[name]], mappings)
+            done |= {(row.group, row.source): row for row in batch}
         return [done.get((row.group, row.source), row) for row in rows]
 
     def _set(self, rows: Sequence[Checkpoint], mappings: Mapping[LogId, OffsetMapping]) -> list[Checkpoint]:
@@ -251,7 +253,7 @@ class GroupSync:
             results = self._target.commit(due) if due else {}
         except TrueupError as error:
             results = {row.group: error for row in rows}
-        if any(isinstance(one, TrueupError) for one in results.values()):
+        if any(isinstance(result, TrueupError) for result in results.values()):
             self._ids_there = {}
         for group, refusals in results.items():
             there = self._present.get(group)
@@ -281,9 +283,9 @@ class GroupSync:
         ]
 
 
-def _same(meant: str, found: str | None) -> bool:
-    """Whether a topic is the intended one. ``found``: its id, None if there is no such topic."""
-    return not meant or found in ("", meant)
+def _same(meant: str, topic_id: str | None) -> bool:
+    """Whether a topic is the intended one. ``topic_id``: its id, None if there is no such topic."""
+    return not meant or topic_id in ("", meant)
 
 
 Translate = Callable[[LogId, int], tuple[Translation, int]]
@@ -303,8 +305,8 @@ def _translations(mappings: Mapping[LogId, OffsetMapping], ids: Mapping[str, str
         if source not in meant:
             mapping = mappings[source]
             other = f"{source.topic} at the source is not the copied topic"
-            known = _same(mapping.ids[0], ids.get(source.topic))
-            meant[source] = mapping if known else replace(mapping, blocked_reason=other)
+            same = _same(mapping.ids[0], ids.get(source.topic))
+            meant[source] = mapping if same else replace(mapping, blocked_reason=other)
         return meant[source].translate(offset)
 
     return translate
@@ -312,10 +314,10 @@ def _translations(mappings: Mapping[LogId, OffsetMapping], ids: Mapping[str, str
 
 def _sharing(mappings: Mapping[LogId, OffsetMapping]) -> Mapping[LogId, Sequence[LogId]]:
     """The source partitions of each target that has several."""
-    found: dict[LogId, list[LogId]] = {}
+    of_target: dict[LogId, list[LogId]] = {}
     for source, mapping in mappings.items():
-        found.setdefault(mapping.to, []).append(source)
-    return {target: sources for target, sources in found.items() if len(sources) > 1}
+        of_target.setdefault(mapping.to, []).append(source)
+    return {target: sources for target, sources in of_target.items() if len(sources) > 1}
 
 
 def _rows(
@@ -333,11 +335,11 @@ def _rows(
     rows = []
     for source, offset in sorted([*here.items(), *unread]):
         if (mapping := mappings.get(source)) is not None:
-            found, lag = translate(source, offset)
-            known = NEVER if found.offset is None else found.offset
-            reason = f"nothing is committed in {source}" if offset == NEVER != known else found.reason
+            translation, lag = translate(source, offset)
+            translated = NEVER if translation.offset is None else translation.offset
+            reason = f"nothing is committed in {source}" if offset == NEVER != translated else translation.reason
             path = here.paths.get(source, 0)
-            rows.append(Checkpoint(group, source, mapping.to, offset, known, NEVER, lag, "waiting", reason, path))
+            rows.append(Checkpoint(group, source, mapping.to, offset, translated, NEVER, lag, "waiting", reason, path))
     return _least(rows)
 
 
@@ -363,9 +365,9 @@ def _commits(rows: Iterable[Checkpoint], bit: int) -> dict[str, GroupCommits]:
     offsets, paths = dict[str, dict[LogId, int]](), dict[str, dict[LogId, int]]()
     for row in rows:
         offsets.setdefault(row.group, {})[row.target] = row.translated
-        known = paths.setdefault(row.group, {})
-        known[row.target] = known.get(row.target, 0) | row.path | 1 << bit
-    return {group: GroupCommits(found, paths[group]) for group, found in offsets.items()}
+        bits = paths.setdefault(row.group, {})
+        bits[row.target] = bits.get(row.target, 0) | row.path | 1 << bit
+    return {group: GroupCommits(commits, paths[group]) for group, commits in offsets.items()}
 
 
 def _returns(row: Checkpoint, present: int, bit: int) -> bool:

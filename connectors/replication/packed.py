@@ -73,26 +73,26 @@ class Content:
     def only(self, rows: slice, number: Array) -> "Content":
         """The parts of the records in ``rows`` whose ``number`` is not negative, without the headers of earlier
         copies."""
-        chosen = np.zeros(len(self.offsets), bool)
-        chosen[rows] = number >= 0
-        headers = np.repeat(chosen, self.counts)
+        kept = np.zeros(len(self.offsets), bool)
+        kept[rows] = number >= 0
+        headers = np.repeat(kept, self.counts)
         return Content(
-            self.offsets[chosen],
-            self.stamps[chosen],
+            self.offsets[kept],
+            self.stamps[kept],
             self.data,
-            self.key_at[chosen],
-            self.key_end[chosen],
-            self.value_at[chosen],
-            self.value_end[chosen],
+            self.key_at[kept],
+            self.key_end[kept],
+            self.value_at[kept],
+            self.value_end[kept],
             self.heads,
-            self.head_at[chosen],
-            self.head_end[chosen],
-            self.counts[chosen],
+            self.head_at[kept],
+            self.head_end[kept],
+            self.counts[kept],
             self.names_at[headers],
             self.values_at[headers],
             None,
             number[number >= 0],
-            None if self.body_at is None else self.body_at[chosen],
+            None if self.body_at is None else self.body_at[kept],
         )
 
 
@@ -102,9 +102,9 @@ class Packed(Native):
     def __new__(cls, content: Content, rows: slice, passed: Sequence[bytes] = (), prefix: bytes = b"") -> Self:
         """The rows of a slice without a step."""
         stamps = cast("Sequence[int]", content.stamps[rows])
-        made = super().__new__(cls, _numbers(content.offsets[rows]), (), (), stamps)
-        made.content, made.rows, made.passed, made.prefix = content, rows, passed, prefix
-        return made
+        packed = super().__new__(cls, _numbers(content.offsets[rows]), (), (), stamps)
+        packed.content, packed.rows, packed.passed, packed.prefix = content, rows, passed, prefix
+        return packed
 
     content: Content
     rows: slice
@@ -149,7 +149,7 @@ class Packed(Native):
         given = (_headers(heads, *place) for place in zip(content.head_at[rows], content.head_end[rows], strict=True))
         if self.prefix:
             own = cast("Iterable[tuple[str, bytes]]", marks(self.prefix, self.offsets))
-            paths = [self.passed[each] for each in self.numbers.tolist()]
+            paths = [self.passed[number] for number in self.numbers.tolist()]
             given = ([*some, (HEADER, path), mark] for some, path, mark in zip(given, paths, own, strict=True))
         keys = optional_slices(data, content.key_at[rows], content.key_end[rows])
         values = optional_slices(data, content.value_at[rows], content.value_end[rows])
@@ -158,30 +158,30 @@ class Packed(Native):
     @property
     def numbers(self) -> Array:
         """The place of the path of each record in ``passed``."""
-        found = self.content.number
-        return np.zeros(len(self.offsets), np.int64) if found is None else found[self.rows]
+        places = self.content.number
+        return np.zeros(len(self.offsets), np.int64) if places is None else places[self.rows]
 
     def marks(self) -> Array:
         """The values of the marks of the records, one a row (`headers.marks`)."""
-        made = np.zeros((len(self.offsets), MARK_BYTES), np.uint8)
-        made[:, :8] = np.frombuffer(self.prefix, np.uint8)
-        made[:, 8:] = self.content.offsets[self.rows].astype(">i8")[:, None].view(np.uint8)
-        return made
+        rows = np.zeros((len(self.offsets), MARK_BYTES), np.uint8)
+        rows[:, :8] = np.frombuffer(self.prefix, np.uint8)
+        rows[:, 8:] = self.content.offsets[self.rows].astype(">i8")[:, None].view(np.uint8)
+        return rows
 
 
 def _numbers(offsets: Array) -> Sequence[int]:
     """The same numbers; without an object for each if they follow one another."""
     if len(offsets) and (np.diff(offsets) == 1).all():
         return range(int(offsets[0]), int(offsets[-1]) + 1)
-    found: list[int] = offsets.tolist()
-    return found
+    numbers: list[int] = offsets.tolist()
+    return numbers
 
 
 def _headers(heads: memoryview, at: int, end: int) -> list[tuple[str, bytes | None]]:
-    found = list[tuple[str, bytes | None]]()
+    headers = list[tuple[str, bytes | None]]()
     while at < end:
         middle = at + 1 + heads[at] // 2
         last = middle + 1 + heads[middle] // 2
-        found.append((str(heads[at + 1 : middle], "utf-8"), bytes(heads[middle + 1 : last])))
+        headers.append((str(heads[at + 1 : middle], "utf-8"), bytes(heads[middle + 1 : last])))
         at = last
-    return found
+    return headers

@@ -274,9 +274,9 @@ class PumpCopier:
         flight.prepare(
             self._writer,
             {
-                self._tracks[source].lane.target: one.columns
-                for source, one in tagged.items()
-                if one.columns.offsets and self._tracks[source].careful <= 0
+                self._tracks[source].lane.target: rows.columns
+                for source, rows in tagged.items()
+                if rows.columns.offsets and self._tracks[source].careful <= 0
             },
         )
         return flight
@@ -295,15 +295,15 @@ class PumpCopier:
 
     def _landed(self, flight: Flight, written: Mapping[LogId, Written]) -> None:
         for source, read in flight.reads.items():
-            track, one = self._tracks[source], flight.tagged[source]
+            track, rows = self._tracks[source], flight.tagged[source]
             if read.records.offsets:
                 track.stamp, track.idle = int(read.records.stamps[0]), False
             if track.lane.target in written:
-                done = self._took(track, read.records, one.columns, written[track.lane.target])
+                done = self._took(track, read.records, rows.columns, written[track.lane.target])
             else:
-                done = self._one_by_one(track, read.records, one.columns)
+                done = self._one_by_one(track, read.records, rows.columns)
             if done:
-                self._settle(track, read, one)
+                self._settle(track, read, rows)
 
     def _sent(self, target: LogId, columns: Columns) -> Written:
         """The result of a write to one log."""
@@ -407,8 +407,8 @@ class Tagging:
         alike = self._transform is None and self._tracks[prefix].refill is None
         if isinstance(records, Native):
             if alike:
-                made = records.tagged(self._path, prefix)
-                return Tagged(made, len(records.offsets) - len(made.offsets), 0)
+                copies = records.tagged(self._path, prefix)
+                return Tagged(copies, len(records.offsets) - len(copies.offsets), 0)
             records = records.columns()
         if alike and not refused and _is_new(records):
             return Tagged(_first_copies(records, self._path.source_header, prefix), 0, 0)

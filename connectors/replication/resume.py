@@ -49,38 +49,38 @@ class Resume:
     def _look(self, tracks: Sequence[LogTrack], ours: bool) -> list[LogTrack]:
         """Read the tails of the target logs. Returns the tracks whose targets could be read."""
         ends = self._ends([track.lane.target for track in tracks])
-        found = {target: end for target, end in ends.items() if isinstance(end, Bounds)}
-        known = _seen(tracks, ends)
-        if not known:
-            return known
-        for track in known:
+        bounds = {target: end for target, end in ends.items() if isinstance(end, Bounds)}
+        readable = _seen(tracks, ends)
+        if not readable:
+            return readable
+        for track in readable:
             if track.chosen:
-                track.floor, track.chosen = found[track.lane.target].end, False
-        shrunk = {track: track.floor for track in known if track.floor > found[track.lane.target].end}
+                track.floor, track.chosen = bounds[track.lane.target].end, False
+        shrunk = {track: track.floor for track in readable if track.floor > bounds[track.lane.target].end}
         for track in shrunk:
             track.floor = -1
         refused: dict[LogId, TrueupError] = {}
         try:
-            more = self._read(known, found, ours, refused) or ours
+            more = self._read(readable, bounds, ours, refused) or ours
         finally:
             for track, floor in shrunk.items():
                 track.floor = floor if track.floor < 0 else track.floor  # its tail was not read
         for track in shrunk:
             if track.lane.target not in refused:
-                track.shrunk(found[track.lane.target].end)
+                track.shrunk(bounds[track.lane.target].end)
         while more:
             time.sleep(max(LATE_S, self._lag_s))
-            later = self._ends(found)
-            known = _seen(known, later)
+            later = self._ends(bounds)
+            readable = _seen(readable, later)
             grown = {
-                target: Bounds(found[target].end, end.end)
+                target: Bounds(bounds[target].end, end.end)
                 for target, end in later.items()
-                if isinstance(end, Bounds) and end.end > found[target].end
+                if isinstance(end, Bounds) and end.end > bounds[target].end
             }
-            again = [track for track in known if track.lane.target in grown]
+            again = [track for track in readable if track.lane.target in grown]
             more = bool(grown) and self._read(again, grown, ours, refused)
-            found |= grown
-        return _seen(known, {**found, **refused})
+            bounds |= grown
+        return _seen(readable, {**bounds, **refused})
 
     def _read(
         self, tracks: Sequence[LogTrack], ends: Mapping[LogId, Bounds], ours: bool, refused: dict[LogId, TrueupError]
@@ -90,7 +90,7 @@ class Resume:
         floors: dict[LogId, dict[bytes, int]] = {}
         for track in tracks:
             floors.setdefault(track.lane.target, {})[track.prefix] = track.floor
-        searches = {target: TailSearch(ends[target], wanted) for target, wanted in floors.items()}
+        searches = {target: TailSearch(ends[target], by_prefix) for target, by_prefix in floors.items()}
         refused |= self._tails.run(searches)
         more = False
         for track in tracks:

@@ -60,8 +60,8 @@ class TailSearch:
         for prefix, met in records:
             if prefix in new:
                 new[prefix].append(met)
-        for prefix, found in new.items():
-            self.met[prefix][:0] = found
+        for prefix, copies in new.items():
+            self.met[prefix][:0] = copies
         self.low, self._size = low, self._size * GROWTH
 
 

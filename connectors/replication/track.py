@@ -21,7 +21,7 @@ that the last one took in vain, and the most."""
 
 def places_of(assignments: Iterable[Assignment]) -> dict[LogId, tuple[int, int]]:
     """The offset of each position that has a place, and the place."""
-    positions = ((each.source, each.position) for each in assignments)
+    positions = ((assignment.source, assignment.position) for assignment in assignments)
     return {log: (at.offset, at.resume_state[PLACE]) for log, at in positions if PLACE in at.resume_state}
 
 
@@ -126,7 +126,7 @@ class LogTrack:
         """Process the records of this log found at the target from the floor on. Returns whether they are more
         than was known. ``ours``: this copier wrote them; otherwise a predecessor did. A log without earlier copies
         starts with the first of them."""
-        met = [each for each in met if each.target >= self.floor]
+        met = [record for record in met if record.target >= self.floor]
         if met and not self.begun:
             self.counts.skipped += max(0, met[0].source - self.offset)
             self.offset, self.begun = met[0].source, True

@@ -32,14 +32,14 @@ the same record after a crash, so it must be deterministic."""
 def entry_point(name: str, setting: str) -> Callable[..., Any]:
     """The function with the name ``module:function``. Raises `BadSettings`."""
     module, _, function = name.partition(":")
-    found: object = None
+    loaded: object = None
     with Attempt() as attempt:
-        found = getattr(importlib.import_module(module), function)
+        loaded = getattr(importlib.import_module(module), function)
     if attempt.error:
         raise BadSettings([f"{setting}: {name}: {attempt.error}; set a module:function that workers can import"])
-    if not callable(found):
+    if not callable(loaded):
         raise BadSettings([f"{setting}: {name} is not a function; set module:function"])
-    return found
+    return loaded
 
 
 def returned(result: object) -> Record | None:
@@ -55,22 +55,22 @@ def returned(result: object) -> Record | None:
     return result
 
 
-def _check_bytes(part: str, found: object) -> None:
-    if found is not None and not isinstance(found, bytes):
-        raise TypeError(f"expected bytes or None as {part}; found {_kind(found)}")
+def _check_bytes(part: str, value: object) -> None:
+    if value is not None and not isinstance(value, bytes):
+        raise TypeError(f"expected bytes or None as {part}; found {_kind(value)}")
 
 
-def _check_timestamp(found: object) -> None:
-    if not isinstance(found, int) or isinstance(found, bool):
-        raise TypeError(f"expected an int as timestamp; found {_kind(found)}")
-    if not -INT64 <= found < INT64:
-        raise ValueError(f"expected a timestamp of 64 bits; found {found}")
+def _check_timestamp(timestamp: object) -> None:
+    if not isinstance(timestamp, int) or isinstance(timestamp, bool):
+        raise TypeError(f"expected an int as timestamp; found {_kind(timestamp)}")
+    if not -INT64 <= timestamp < INT64:
+        raise ValueError(f"expected a timestamp of 64 bits; found {timestamp}")
 
 
-def _check_headers(found: object) -> None:
-    if not isinstance(found, tuple | list):
-        raise TypeError(f"expected a tuple or list of headers; found {_kind(found)}")
-    for header in found:
+def _check_headers(headers: object) -> None:
+    if not isinstance(headers, tuple | list):
+        raise TypeError(f"expected a tuple or list of headers; found {_kind(headers)}")
+    for header in headers:
         if not isinstance(header, tuple) or len(header) != 2:
             raise TypeError(f"expected headers of the form (name, value); found {_kind(header)}")
         name, value = header
@@ -79,8 +79,8 @@ def _check_headers(found: object) -> None:
         _check_bytes(f"value of header {name!r}", value)
 
 
-def _kind(found: object) -> str:
-    return f"{type(found).__name__}" + (f" of {len(found)} items" if isinstance(found, tuple) else "")
+def _kind(value: object) -> str:
+    return f"{type(value).__name__}" + (f" of {len(value)} items" if isinstance(value, tuple) else "")
 
 
 class Attempt:

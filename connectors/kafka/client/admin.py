@@ -167,12 +167,12 @@ class Admin(Closing):
         try:
             value = future.result()
         except KafkaException as error:
-            found = self.error(doing, error.args[0])
-            found.__cause__ = error
+            failure = self.error(doing, error.args[0])
+            failure.__cause__ = error
             code = error.args[0].code()
             if code in _LOST or code in _LOGIN:
-                raise found from error
-            return found
+                raise failure from error
+            return failure
         self._silent = 0
         return value
 
@@ -180,9 +180,9 @@ class Admin(Closing):
         try:
             return future.result()
         except KafkaException as error:
-            found = self.error(doing, error.args[0], changing=True)
-            found.__cause__ = error
-            return found
+            failure = self.error(doing, error.args[0], changing=True)
+            failure.__cause__ = error
+            return failure
 
 
 def _shown(key: Any) -> str:

@@ -83,19 +83,19 @@ class KafkaClient:
 
     def leader(self, partition: LogId) -> int:
         """The node of the leader. Raises `Retry` or `Stop`."""
-        found = self._leaders.get(partition, self._leaders.get(LogId(partition.topic, -1)))
-        if found is None:
-            found = self._problem(3, str(partition))
-        if isinstance(found, TrueupError):
-            raise found
-        return found
+        node = self._leaders.get(partition, self._leaders.get(LogId(partition.topic, -1)))
+        if node is None:
+            node = self._problem(3, str(partition))
+        if isinstance(node, TrueupError):
+            raise node
+        return node
 
     def by_leader(self, places: Mapping[LogId, int]) -> dict[int, dict[LogId, int]]:
         """Places in partitions by the node of the leader, in their order. Raises `Retry` or `Stop`."""
-        found: dict[int, dict[LogId, int]] = {}
+        of_node: dict[int, dict[LogId, int]] = {}
         for partition, offset in places.items():
-            found.setdefault(self.leader(partition), {})[partition] = offset
-        return found
+            of_node.setdefault(self.leader(partition), {})[partition] = offset
+        return of_node
 
     def logs(self, topic: str) -> list[LogId]:
         """The partitions of a topic as of the last `refresh`, in order; empty if it does not exist."""
@@ -103,14 +103,14 @@ class KafkaClient:
 
     def identify(self, topic: str, meant: bytes) -> bytes:
         """The id of a topic that must have the id ``meant`` (empty: any). Raises `UnknownTopic` if it has another."""
-        found = self._ids.get(topic, b"")
-        if meant and found and meant != found:
+        topic_id = self._ids.get(topic, b"")
+        if meant and topic_id and meant != topic_id:
             raise UnknownTopic(
                 f"topic {topic} of {self.endpoint.name} with id {text_of(meant)}",
-                f"it was deleted and recreated with id {text_of(found)}",
+                f"it was deleted and recreated with id {text_of(topic_id)}",
                 "reset the link's partitions of this topic, or leave it out of the link",
             )
-        return meant or found
+        return meant or topic_id
 
     def ids(self, node: int, topics: Iterable[str]) -> dict[str, bytes]:
         """The ids of topics as a broker knows them now; empty: it does not know it. Raises `Retry` and `Stop`."""
@@ -159,22 +159,22 @@ class KafkaClient:
         A leader hides records that an in-sync replica lacks, so records of a copier may exist invisibly. `Retry`
         if they are not replicated within `SETTLE_S`.
         """
-        found, left = dict[LogId, int | TrueupError](), dict[LogId, int]()
+        ends, left = dict[LogId, int | TrueupError](), dict[LogId, int]()
         deadline = time.monotonic() + SETTLE_S
-        wanted = set(partitions)
+        unsettled = set(partitions)
         while True:
-            for partition, end in self.ends(wanted, replica_id=_DEBUGGER).items():
+            for partition, end in self.ends(unsettled, replica_id=_DEBUGGER).items():
                 if isinstance(end, TrueupError):
-                    found[partition] = end
+                    ends[partition] = end
                 else:
                     left[partition] = min(end, left.get(partition, end))
-            wanted -= found.keys()
-            for partition, end in self.ends(wanted).items():
+            unsettled -= ends.keys()
+            for partition, end in self.ends(unsettled).items():
                 if isinstance(end, TrueupError) or end >= left[partition]:
-                    found[partition] = end
-            wanted -= found.keys()
-            if not wanted or time.monotonic() > deadline:
-                return found | {partition: self._alone(partition) for partition in wanted}
+                    ends[partition] = end
+            unsettled -= ends.keys()
+            if not unsettled or time.monotonic() > deadline:
+                return ends | {partition: self._alone(partition) for partition in unsettled}
             time.sleep(SETTLE_S / 10)
 
     def _alone(self, partition: LogId) -> Retry:
@@ -194,16 +194,16 @@ class KafkaClient:
 
     def bounds(self, partitions: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of partitions."""
-        wanted = list(partitions)
-        starts, ends = self.ends(wanted, EARLIEST), self.ends(wanted)
-        return {partition: _bounds(starts[partition], ends[partition]) for partition in wanted}
+        logs = list(partitions)
+        starts, ends = self.ends(logs, EARLIEST), self.ends(logs)
+        return {partition: _bounds(starts[partition], ends[partition]) for partition in logs}
 
     def start(self, partition: LogId) -> int:
         """The first offset of a partition. Raises its error."""
-        found = self.ends([partition], EARLIEST)[partition]
-        if isinstance(found, TrueupError):
-            raise found
-        return found
+        offset = self.ends([partition], EARLIEST)[partition]
+        if isinstance(offset, TrueupError):
+            raise offset
+        return offset
 
     def fetch(
         self, node: int, places: Mapping[LogId, int], each: int, whole: int, wait_ms: int
@@ -254,13 +254,13 @@ class KafkaClient:
         doing: str,
         value: Callable[[Any], T],
     ) -> dict[LogId, T | TrueupError]:
-        found: dict[LogId, T | TrueupError] = {}
+        results: dict[LogId, T | TrueupError] = {}
         of_node: dict[int, list[LogId]] = {}
         for partition in partitions:
             try:
                 of_node.setdefault(self.leader(partition), []).append(partition)
             except TrueupError as error:
-                found[partition] = error
+                results[partition] = error
         for node, led in of_node.items():
             topics: dict[str, list[int]] = {}
             for partition in led:
@@ -268,16 +268,16 @@ class KafkaClient:
             try:
                 answer = self._ask(self._address_of(node), partial(request, topics), version)
             except TrueupError as error:
-                found |= dict.fromkeys(led, error)
+                results |= dict.fromkeys(led, error)
                 continue
             missing = Retry(f"a response to {doing} each partition", "a missing one", "the request is retried")
-            found |= dict.fromkeys(led, missing)
+            results |= dict.fromkeys(led, missing)
             for topic in answer.topics:
                 for part in topic.partitions:
                     where = LogId(topic.name, part.partition_index)
                     bad = part.error_code
-                    found[where] = self._problem(bad, f"{doing} {where}", plain=False) if bad else value(part)
-        return found
+                    results[where] = self._problem(bad, f"{doing} {where}", plain=False) if bad else value(part)
+        return results
 
     def _ask_any(self, request: Callable[[], Any], version: int = _METADATA) -> Any:
         """The response of the first broker that responds: connected ones first, then known ones, then bootstrap, then

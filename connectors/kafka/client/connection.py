@@ -96,9 +96,9 @@ class BrokerConnection:
     def send(self, key: int, version: int, *parts: Part) -> None:
         """Send a request with header version 1: API key, API version, body. Raises `Stop` if the broker is too old."""
         if version > (most := self._versions.get(key, (0, version))[1]):
-            found = f"at most version {most}"
+            limit = f"at most version {most}"
             raise Stop(
-                f"broker {self.name} to support version {version} of API {key}", found, "upgrade it to Kafka 2.1"
+                f"broker {self.name} to support version {version} of API {key}", limit, "upgrade it to Kafka 2.1"
             )
         self._id += 1
         size = _HEAD.size - 4 + len(self._client) + sum(map(len, parts))
@@ -115,9 +115,9 @@ class BrokerConnection:
         """The body of the next response, writable. Raises `BadBytes` if responses are out of order."""
         frame = self._frame()
         self._expected += 1
-        found = _SIZE.unpack_from(frame)[0]
-        if found != self._expected:
-            raise BadBytes(self.name, 4, f"response {self._expected}", f"response {found}", "connect again")
+        number = _SIZE.unpack_from(frame)[0]
+        if number != self._expected:
+            raise BadBytes(self.name, 4, f"response {self._expected}", f"response {number}", "connect again")
         return frame[4:]
 
     def ask(self, request: Any, version: int) -> Any:
@@ -255,22 +255,22 @@ def _open(
     host: str,
     name: str,
     settings: Mapping[str, Any],
-    found: list[Any],
+    transports: list[Any],
     versions: dict[int, tuple[int, int]],
 ) -> None:
-    """Open a connection with kafka-python; adds the transport to ``found`` and each API's range to ``versions``."""
+    """Open a connection with kafka-python; fills ``transports`` and each API's range in ``versions``."""
 
     async def open_it() -> None:
         kind = KafkaSSLTransport if settings["security_protocol"] in ("SSL", "SASL_SSL") else KafkaTCPTransport
         tls = {key: value for key, value in settings.items() if key.startswith("ssl_")}
-        found.append(kind(net, sock, host=host, **tls))
-        await found[0].handshake()
+        transports.append(kind(net, sock, host=host, **tls))
+        await transports[0].handshake()
         connection = KafkaConnection(net, node_id=name, **settings)
-        connection.connection_made(found[0])
+        connection.connection_made(transports[0])
         await connection.initialize(time.monotonic() + CONNECT_S)
         await connection
         versions.update(connection.broker_version_data.api_versions)
-        found[0].pause_reading()
+        transports[0].pause_reading()
 
     future = net.call_soon_with_future(open_it())
     net.poll(timeout_ms=CONNECT_S * 1000, future=future)

@@ -96,7 +96,7 @@ def fetch_body(
 def fetched(body: memoryview) -> dict[LogId, Fetched]:
     """Parse a response to `fetch_body`. A broker that limits the client may return no partition. Raises `BadBytes`, and
     the `problem` of an error of the whole response."""
-    found: dict[LogId, Fetched] = {}
+    answers: dict[LogId, Fetched] = {}
     _, error, _ = _unpacked(_FETCHED_HEAD, body, 0)
     if error:
         raise problem(error, "fetch records")
@@ -109,9 +109,9 @@ def fetched(body: memoryview) -> dict[LogId, Fetched]:
             count, at = _counted(body, at + _ANSWER_PARTITION.size, _ABORTED.size)
             aborted = [_ABORTED.unpack_from(body, at + _ABORTED.size * n) for n in range(count)] if count else ()
             size, at = _counted(body, at + _ABORTED.size * count)
-            found[LogId(topic, number)] = Fetched(error, end, start, aborted, records_of(body, at, size))
+            answers[LogId(topic, number)] = Fetched(error, end, start, aborted, records_of(body, at, size))
             at += size
-    return found
+    return answers
 
 
 def records_of(body: memoryview, at: int, size: int) -> memoryview:
@@ -138,7 +138,7 @@ def produce_body(batches: Mapping[LogId, Part], wait_ms: int) -> list[Part]:
 
 def produced(body: memoryview) -> dict[LogId, Produced]:
     """Parse a response to `produce_body`."""
-    found: dict[LogId, Produced] = {}
+    answers: dict[LogId, Produced] = {}
     topics, at = _counted(body, 0)
     for _ in range(topics):
         topic, at = _text(body, at)
@@ -146,8 +146,8 @@ def produced(body: memoryview) -> dict[LogId, Produced]:
         for _ in range(partitions):
             number, error, offset, _appended, _start = _unpacked(_PRODUCED, body, at)
             at += _PRODUCED.size
-            found[LogId(topic, number)] = Produced(error, offset)
-    return found
+            answers[LogId(topic, number)] = Produced(error, offset)
+    return answers
 
 
 class UnknownTopic(Retry):
@@ -191,11 +191,11 @@ def _text(body: memoryview, at: int) -> tuple[str, int]:
     raise _bad_bytes(at, "the name of a topic")
 
 
-def _counted(body: memoryview, at: int, each: int = 1) -> tuple[int, int]:
-    """The number of items of at least ``each`` bytes, and their offset; null counts as none."""
+def _counted(body: memoryview, at: int, size: int = 1) -> tuple[int, int]:
+    """The number of items of at least ``size`` bytes, and their offset; null counts as none."""
     (count,), at = _unpacked(_INT, body, at), at + _INT.size
-    if not -1 <= count <= (len(body) - at) // each:
-        raise _bad_bytes(at, f"a count of items of {each} bytes within the response")
+    if not -1 <= count <= (len(body) - at) // size:
+        raise _bad_bytes(at, f"a count of items of {size} bytes within the response")
     return max(count, 0), at
 
 

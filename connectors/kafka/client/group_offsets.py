@@ -71,9 +71,9 @@ class KafkaGroups(Closing):
     def ids(self, topics: Iterable[str]) -> dict[str, str]:
         """The id of each existing topic of these; empty if its brokers do not report it (before 2.8)."""
         names = sorted(set(topics))
-        found = self._ask("describe the ids of topics", lambda client: client.describe_topics(names)) if names else []
+        rows = self._ask("describe the ids of topics", lambda client: client.describe_topics(names)) if names else []
         absent = kafka_errors.UnknownTopicOrPartitionError.errno
-        return {topic["name"]: _id(topic.get("topic_id")) for topic in found if topic["error_code"] != absent}
+        return {topic["name"]: _id(topic.get("topic_id")) for topic in rows if topic["error_code"] != absent}
 
     def settings(self, groups: Sequence[str]) -> dict[str, Mapping[str, object]]:
         """Empty: groups have no settings that outlive their members."""
@@ -106,10 +106,10 @@ class KafkaGroups(Closing):
                 return call(self._connected())
             except kafka_errors.KafkaError as error:
                 self.close()
-                found = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error}"
                 if error.retriable or isinstance(error, kafka_errors.KafkaConnectionError):
-                    raise Retry(f"{self.name} to {doing}", found, "the request is retried") from error
-                raise Stop(f"{self.name} to {doing}", found, "check the error and the user's permissions") from error
+                    raise Retry(f"{self.name} to {doing}", reason, "the request is retried") from error
+                raise Stop(f"{self.name} to {doing}", reason, "check the error and the user's permissions") from error
             except UNREADABLE as error:
                 self.close()
                 where, expected = f"a response from {self.name}", f"the fields needed to {doing}"
@@ -127,5 +127,5 @@ def _state(group: Mapping[str, object]) -> str:
     return str(group.get("group_state") or "unknown").lower()
 
 
-def _id(found: str | None) -> str:
-    return plain_text_of(uuid.UUID(found).bytes) if found else ""
+def _id(text: str | None) -> str:
+    return plain_text_of(uuid.UUID(text).bytes) if text else ""

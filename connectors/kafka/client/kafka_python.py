@@ -72,8 +72,8 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         try:
             answer = await self._manager.send(request)
         except kafka_errors.IncompatibleBrokerVersion:  # before 2.8 there is no such request (KIP-700)
-            found: dict[str, Any] = await super()._describe_cluster()
-            return found
+            cluster: dict[str, Any] = await super()._describe_cluster()
+            return cluster
         if answer.error_code:
             raise kafka_errors.for_code(answer.error_code)(answer.error_message)
         described: dict[str, Any] = answer.to_dict()
@@ -90,8 +90,8 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
     ) -> dict[str, Any]:
         """kafka-python's own returns a refused resource as one without settings."""
         _raise_refused(result for response in responses for result in response.results)
-        found: dict[str, Any] = super()._describe_configs_process_responses(responses, config_filter)
-        return found
+        configs: dict[str, Any] = super()._describe_configs_process_responses(responses, config_filter)
+        return configs
 
     @staticmethod
     def _parse_group_offsets(group: Any) -> GroupCommits:
@@ -99,16 +99,16 @@ class CleanClient(KafkaAdminClient):  # type: ignore[misc]
         refused = kafka_errors.for_code(group.error_code)
         if refused.errno:
             raise refused(f"for group {group.group_id!r}")
-        found, paths = {}, {}
+        offsets, paths = {}, {}
         for topic in group.topics:
-            for each in topic.partitions:
-                if each.error_code:
-                    raise kafka_errors.for_code(each.error_code)(f"for partition {each.partition_index}")
-                if (offset := each.committed_offset) >= 0:
-                    found[log := LogId(topic.name, each.partition_index)] = offset
-                    if path := path_of(each.metadata, offset):
+            for partition in topic.partitions:
+                if partition.error_code:
+                    raise kafka_errors.for_code(partition.error_code)(f"for partition {partition.partition_index}")
+                if (offset := partition.committed_offset) >= 0:
+                    offsets[log := LogId(topic.name, partition.partition_index)] = offset
+                    if path := path_of(partition.metadata, offset):
                         paths[log] = path
-        return GroupCommits(found, paths)
+        return GroupCommits(offsets, paths)
 
     def alter_offsets(self, asked: Mapping[str, GroupCommits]) -> dict[str, dict[LogId, str]]:
         """`alter_group_offsets` for several groups; the reason by partition, empty if it was not refused. Requests are
@@ -155,17 +155,17 @@ def commit_request(group: str, offsets: GroupCommits) -> Any:
 
 
 def _raise_refused(results: Iterable[Any]) -> None:
-    for one in results:
-        if one.error_code:
-            refused = kafka_errors.for_code(one.error_code)
-            raise refused(one.error_message or refused.description)
+    for result in results:
+        if result.error_code:
+            refused = kafka_errors.for_code(result.error_code)
+            raise refused(result.error_message or refused.description)
 
 
 def _refusals(answer: Any) -> dict[LogId, str]:
     return {
-        LogId(topic.name, each.partition_index): _refusal(each.error_code) if each.error_code else ""
+        LogId(topic.name, partition.partition_index): _refusal(partition.error_code) if partition.error_code else ""
         for topic in answer.topics
-        for each in topic.partitions
+        for partition in topic.partitions
     }
 
 

@@ -61,10 +61,10 @@ class Discovery:
         """The id with which the cluster was formatted; it is unique."""
         # Not describe_cluster: librdkafka 2.16 terminates the process by an assertion (rd_kafka_admin_response_parse)
         # if a broker that has just started knows no broker yet.
-        found: object = self._listed(_NO_TOPIC).cluster_id
-        if not found:
+        cluster_id: object = self._listed(_NO_TOPIC).cluster_id
+        if not cluster_id:
             raise Retry(f"{self.admin.name} to have a cluster id", "none yet", "retrying; Kafka 2.8 has one")
-        return str(found)
+        return str(cluster_id)
 
     def names(self) -> list[str]:
         """Names of all visible topics, including internal ones, sorted. Patterns are matched against this list."""
@@ -78,14 +78,14 @@ class Discovery:
 
     def topics(self, names: Iterable[str], configs: bool = True) -> dict[str, KafkaTopic]:
         """Those of ``names`` that exist, with all effective settings unless ``configs`` is false."""
-        wanted = sorted(set(names))
-        if not wanted:
+        asked = sorted(set(names))
+        if not asked:
             return {}
-        answers = self.admin.ask_each("describe topic", self.admin.client.describe_topics, TopicCollection(wanted))
-        found = {name: _topic(name, answer) for name, answer in answers.items() if not _absent(answer)}
-        known = [name for name, topic in found.items() if not topic.error]
-        settings = self.configs(known) if configs else {}
-        return {name: _configured(topic, settings.get(name, {})) for name, topic in found.items()}
+        answers = self.admin.ask_each("describe topic", self.admin.client.describe_topics, TopicCollection(asked))
+        topics = {name: _topic(name, answer) for name, answer in answers.items() if not _absent(answer)}
+        readable = [name for name, topic in topics.items() if not topic.error]
+        settings = self.configs(readable) if configs else {}
+        return {name: _configured(topic, settings.get(name, {})) for name, topic in topics.items()}
 
     def configs(self, names: Sequence[str]) -> dict[str, dict[str, Setting] | TrueupError]:
         """All effective settings of each topic, or the error (they require DESCRIBE_CONFIGS)."""
@@ -119,10 +119,10 @@ class Discovery:
         if start.kind == "latest":
             return ends
         if start.kind == "time":
-            found = self._offsets(asked, OffsetSpec.for_timestamp(start.at_ms), IsolationLevel.READ_UNCOMMITTED)
+            offsets = self._offsets(asked, OffsetSpec.for_timestamp(start.at_ms), IsolationLevel.READ_UNCOMMITTED)
         else:
-            found = self._or_earliest(self._committed(start.group, asked))
-        return {partition: _within(found[partition], end) for partition, end in ends.items()}
+            offsets = self._or_earliest(self._committed(start.group, asked))
+        return {partition: _within(offsets[partition], end) for partition, end in ends.items()}
 
     def _committed(self, group: str, partitions: Sequence[LogId]) -> dict[LogId, int | TrueupError]:
         with KafkaGroups(self.admin.endpoint) as groups:
@@ -131,10 +131,10 @@ class Discovery:
             raise offsets
         return {partition: offsets.get(partition, NEVER) for partition in partitions}
 
-    def _or_earliest(self, found: Mapping[LogId, int | TrueupError]) -> dict[LogId, int | TrueupError]:
+    def _or_earliest(self, offsets: Mapping[LogId, int | TrueupError]) -> dict[LogId, int | TrueupError]:
         """The offsets, with the earliest one for partitions without an offset."""
-        none = [partition for partition, offset in found.items() if offset == NEVER]
-        return {**found, **self._offsets(none, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)}
+        none = [partition for partition, offset in offsets.items() if offset == NEVER]
+        return {**offsets, **self._offsets(none, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)}
 
     def _offsets(
         self, partitions: Sequence[LogId], spec: OffsetSpec, level: IsolationLevel
@@ -181,10 +181,10 @@ def _topic(name: str, answer: Any) -> KafkaTopic:
     return KafkaTopic(name, str(answer.topic_id), answer.is_internal, leaders, replicas)
 
 
-def _configured(topic: KafkaTopic, found: dict[str, Setting] | TrueupError) -> KafkaTopic:
-    if isinstance(found, TrueupError):
-        return replace(topic, error=str(found))
-    return replace(topic, configs=found)
+def _configured(topic: KafkaTopic, settings: dict[str, Setting] | TrueupError) -> KafkaTopic:
+    if isinstance(settings, TrueupError):
+        return replace(topic, error=str(settings))
+    return replace(topic, configs=settings)
 
 
 def _configs(answer: Any) -> dict[str, Setting]:
@@ -196,9 +196,9 @@ def _configs(answer: Any) -> dict[str, Setting]:
 
 
 def _log(start: int | TrueupError, end: int | TrueupError) -> Log:
-    for found in (start, end):
-        if isinstance(found, TrueupError):
-            return Log(error=str(found))
+    for bound in (start, end):
+        if isinstance(bound, TrueupError):
+            return Log(error=str(bound))
     return Log(int(start), int(end))  # type: ignore[arg-type]
 
 

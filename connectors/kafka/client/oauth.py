@@ -45,14 +45,14 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 
     def _renew(self) -> None:
         try:
-            known = resolved(self._security, SECRETS, f"{self._path}.security")
-            trust = tls_of({"tls.ca": known.get("sasl.oauth.ca", "system")})
+            options = resolved(self._security, SECRETS, f"{self._path}.security")
+            trust = tls_of({"tls.ca": options.get("sasl.oauth.ca", "system")})
         except BadSettings as error:
             raise kafka_errors.SaslAuthenticationFailedError(str(error)) from error
-        url = known["sasl.oauth.url"]
-        login = f"{known['sasl.oauth.client.id']}:{known['sasl.oauth.client.secret']}"
+        url = options["sasl.oauth.url"]
+        login = f"{options['sasl.oauth.client.id']}:{options['sasl.oauth.client.secret']}"
         form = {"grant_type": "client_credentials"}
-        if scope := known.get("sasl.oauth.scope"):
+        if scope := options.get("sasl.oauth.scope"):
             form["scope"] = scope
         with urllib3.PoolManager(ssl_context=trust, retries=False, timeout=ANSWER_S) as http:
             try:
@@ -79,8 +79,8 @@ class Tokens(AbstractTokenProvider):  # type: ignore[misc]
 def _token(content: bytes, url: str) -> tuple[str, float]:
     """The token of an answer, and its lifetime in seconds."""
     try:
-        found: Any = json.loads(content)
-        token, valid_s = found["access_token"], float(found.get("expires_in", DEFAULT_S))
+        answer: Any = json.loads(content)
+        token, valid_s = answer["access_token"], float(answer.get("expires_in", DEFAULT_S))
         if not isinstance(token, str) or not 0 < len(token) <= LONGEST_TOKEN or not token.isascii():
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):

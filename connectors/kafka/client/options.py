@@ -138,13 +138,13 @@ def settings_of(endpoint: Endpoint) -> dict[str, Any]:
 
 def addresses_of(endpoint: Endpoint) -> list[tuple[str, int]]:
     """Host and port of each bootstrap address. Raises `BadSettings`."""
-    found = []
+    addresses = []
     for part in endpoint.address.split(","):
         host, _, port = part.strip().rpartition(":")
         if not (host and port.isdecimal()):
             raise BadSettings([f"kafka.{endpoint.name}.bootstrap: expected host:port, found {part.strip()!r}"])
-        found.append((host.strip("[]"), int(port)))
-    return found
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
 
 
 def problems(endpoint: Endpoint) -> list[str]:
@@ -152,8 +152,8 @@ def problems(endpoint: Endpoint) -> list[str]:
     path = f"kafka.{endpoint.name}"
     reserved = [f"{path}.options.{key}: links set this; remove it" for key in endpoint.options if key in RESERVED]
     reserved += [f"{path}.options.{problem}" for problem in _unsupported(endpoint.options)]
-    if found := list(unreadable(endpoint.security, path)):
-        return reserved + found
+    if lines := list(unreadable(endpoint.security, path)):
+        return reserved + lines
     given = _given(endpoint)
     judged = _judged(tuple(sorted((key, value) for key, value in given.items() if key not in RESERVED)))
     return reserved + [f"{path}.{_called(endpoint, problem)}" for problem in judged]
@@ -210,8 +210,8 @@ def _plain(options: Mapping[str, str]) -> dict[str, str]:
 
 
 def _check(endpoint: Endpoint) -> None:
-    if found := problems(endpoint):
-        raise BadSettings(found)
+    if lines := problems(endpoint):
+        raise BadSettings(lines)
 
 
 def _given(endpoint: Endpoint) -> dict[str, str]:

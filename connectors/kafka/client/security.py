@@ -61,14 +61,14 @@ def librdkafka_of(security: Mapping[str, str], path: str) -> dict[str, str]:
     secret that is not where it should be."""
     if not security:
         return {}
-    known = resolved(security, SECRETS, f"{path}.security")
-    known = {key: value for key, value in known.items() if (key, value) not in _SYSTEM}
-    if known.pop("tls.check.host", "true") == "false":
-        known["tls.check.host"] = "none"
-    found = {name: known[key] for name, key in NAMES.items() if key in known}
-    if known.get("sasl.mechanism") == BEARER:
-        found["sasl.oauthbearer.method"] = "oidc"
-    return {"security.protocol": protocol(security), **found}
+    options = resolved(security, SECRETS, f"{path}.security")
+    options = {key: value for key, value in options.items() if (key, value) not in _SYSTEM}
+    if options.pop("tls.check.host", "true") == "false":
+        options["tls.check.host"] = "none"
+    settings = {name: options[key] for name, key in NAMES.items() if key in options}
+    if options.get("sasl.mechanism") == BEARER:
+        settings["sasl.oauthbearer.method"] = "oidc"
+    return {"security.protocol": protocol(security), **settings}
 
 
 def java_of(security: Mapping[str, str], path: str) -> dict[str, str]:
@@ -76,29 +76,29 @@ def java_of(security: Mapping[str, str], path: str) -> dict[str, str]:
     or a file that is not readable, or has a form that Java does not read."""
     if not security:
         return {}
-    known = resolved(security, SECRETS, f"{path}.security")
-    found = {"security.protocol": protocol(security)}
-    if (mechanism := known.get("sasl.mechanism")) == BEARER:
-        found |= _java_oauth(known, path)
+    options = resolved(security, SECRETS, f"{path}.security")
+    settings = {"security.protocol": protocol(security)}
+    if (mechanism := options.get("sasl.mechanism")) == BEARER:
+        settings |= _java_oauth(options, path)
     elif mechanism:
-        login = {"username": known["sasl.username"], "password": known["sasl.password"]}
-        found |= {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(_LOGIN_MODULES[mechanism], login)}
-    return {**found, **(_java_tls(known, path) if uses_tls(known) else {})}
+        login = {"username": options["sasl.username"], "password": options["sasl.password"]}
+        settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": _jaas(_LOGIN_MODULES[mechanism], login)}
+    return {**settings, **(_java_tls(options, path) if uses_tls(options) else {})}
 
 
-def _java_oauth(known: Mapping[str, str], path: str) -> dict[str, str]:
+def _java_oauth(options: Mapping[str, str], path: str) -> dict[str, str]:
     """KIP-768. The authority of the endpoint's certificate is an option of the login module."""
-    login = {"clientId": known["sasl.oauth.client.id"], "clientSecret": known["sasl.oauth.client.secret"]}
-    if scope := known.get("sasl.oauth.scope"):
+    login = {"clientId": options["sasl.oauth.client.id"], "clientSecret": options["sasl.oauth.client.secret"]}
+    if scope := options.get("sasl.oauth.scope"):
         login["scope"] = scope
-    if (authority := known.get("sasl.oauth.ca", "system")) != "system":
+    if (authority := options.get("sasl.oauth.ca", "system")) != "system":
         _pem(authority, f"{path}.security.sasl.oauth.ca", ("-----BEGIN CERTIFICATE-----",))
         login |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
     return {
         "sasl.mechanism": BEARER,
         "sasl.jaas.config": _jaas(f"{_OAUTH}.OAuthBearerLoginModule", login),
         "sasl.login.callback.handler.class": f"{_OAUTH}.OAuthBearerLoginCallbackHandler",
-        "sasl.oauthbearer.token.endpoint.url": known["sasl.oauth.url"],
+        "sasl.oauthbearer.token.endpoint.url": options["sasl.oauth.url"],
     }
 
 
@@ -124,24 +124,24 @@ def unreadable(security: Mapping[str, str], path: str) -> Iterator[str]:
         yield from error.problems
 
 
-def _java_tls(known: Mapping[str, str], path: str) -> dict[str, str]:
-    found = dict[str, str]()
-    if (authority := known.get("tls.ca", "system")) != "system":
+def _java_tls(options: Mapping[str, str], path: str) -> dict[str, str]:
+    settings = dict[str, str]()
+    if (authority := options.get("tls.ca", "system")) != "system":
         _pem(authority, f"{path}.security.tls.ca", ("-----BEGIN CERTIFICATE-----",))
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
-    if certificate := known.get("tls.certificate"):
-        found |= {
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": authority}
+    if certificate := options.get("tls.certificate"):
+        settings |= {
             "ssl.keystore.type": "PEM",
             "ssl.keystore.certificate.chain": _pem(
                 certificate, f"{path}.security.tls.certificate", ("-----BEGIN CERTIFICATE-----",)
             ),
-            "ssl.keystore.key": _pem(known["tls.key"], f"{path}.security.tls.key", _KEY_OF_JAVA),
+            "ssl.keystore.key": _pem(options["tls.key"], f"{path}.security.tls.key", _KEY_OF_JAVA),
         }
-    if password := known.get("tls.key.password"):
-        found["ssl.key.password"] = password
-    if known.get("tls.check.host") == "false":
-        found["ssl.endpoint.identification.algorithm"] = ""
-    return found
+    if password := options.get("tls.key.password"):
+        settings["ssl.key.password"] = password
+    if options.get("tls.check.host") == "false":
+        settings["ssl.endpoint.identification.algorithm"] = ""
+    return settings
 
 
 def _pem(place: str, name: str, headers: tuple[str, ...]) -> str:

@@ -114,7 +114,7 @@ def _bounded(decode: Callable[P, T]) -> Callable[P, T]:
 def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Fetched]:
     """Parse a response to `fetch_by_id`. ``names``: the names of the requested topics by id. See
     `fetch_produce.fetched`."""
-    found: dict[LogId, Fetched] = {}
+    answers: dict[LogId, Fetched] = {}
     _, error, _ = _FETCHED_HEAD.unpack_from(body, at := _tags(body, 0))
     if error:
         raise problem(error, "fetch records")
@@ -129,15 +129,15 @@ def fetched_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, F
             at += _ABORTED.size * count + 4  # the preferred replica
             size, at = _count(body, at)
             records, (differs_from, at) = records_of(body, at, size), _difference(body, at + size)
-            found[LogId(name, number)] = Fetched(error, end, start, aborted, records, differs_from)
+            answers[LogId(name, number)] = Fetched(error, end, start, aborted, records, differs_from)
         at = _tags(body, at)
-    return found
+    return answers
 
 
 @_bounded
 def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, Produced]:
     """Parse a response to `produce_by_id`. ``names``: the names of the written topics by id. Raises `BadBytes`."""
-    found: dict[LogId, Produced] = {}
+    answers: dict[LogId, Produced] = {}
     topics, at = _count(body, _tags(body, 0))
     for _ in range(topics):
         name = names[bytes(body[at : at + _ID_BYTES])]
@@ -150,9 +150,9 @@ def produced_by_id(body: memoryview, names: Mapping[bytes, str]) -> dict[LogId, 
                 at = _tags(body, at + size)
             size, at = _count(body, at)
             at = _tags(body, at + size)
-            found[LogId(name, number)] = Produced(error, offset)
+            answers[LogId(name, number)] = Produced(error, offset)
         at = _tags(body, at)
-    return found
+    return answers
 
 
 @_bounded
@@ -164,13 +164,13 @@ def ids_found(body: memoryview) -> dict[str, bytes]:
         at = _text_end(body, at + _INT.size) + _INT.size
         at = _tags(body, _text_end(body, at))
     topics, at = _count(body, _text_end(body, at) + _INT.size)
-    found: dict[str, bytes] = {}
+    ids: dict[str, bytes] = {}
     for _ in range(topics):
         (error,), at = _SHORT.unpack_from(body, at), at + _SHORT.size
         size, at = _count(body, at)
         name, at = str(body[at : at + size], "utf-8"), at + size
         topic_id, at = bytes(body[at : at + _ID_BYTES]), at + _ID_BYTES + 1
-        found[name] = b"" if error or topic_id == _NO_ID else topic_id
+        ids[name] = b"" if error or topic_id == _NO_ID else topic_id
         partitions, at = _count(body, at)
         for _ in range(partitions):
             at += _METADATA_PARTITION_BYTES
@@ -179,7 +179,7 @@ def ids_found(body: memoryview) -> dict[str, bytes]:
                 at += _INT.size * count
             at = _tags(body, at)
         at = _tags(body, at + _INT.size)
-    return found
+    return ids
 
 
 def _text_end(body: memoryview, at: int) -> int:
@@ -219,12 +219,12 @@ def _tags(body: memoryview, at: int) -> int:
 def _tagged(body: memoryview, at: int) -> tuple[dict[int, int], int]:
     """Tagged fields: where each of them begins, by its number, and where they end."""
     count, at = _varint(body, at)
-    found = dict[int, int]()
+    starts = dict[int, int]()
     for _ in range(min(count, len(body))):
         number, at = _varint(body, at)
         size, at = _varint(body, at)
-        found[number], at = at, at + size
-    return found, at
+        starts[number], at = at, at + size
+    return starts, at
 
 
 def _difference(body: memoryview, at: int) -> tuple[int, int]:

@@ -12,10 +12,10 @@ from kafka.protocol.api_header import ResponseClassRegistry
 def make() -> int:
     """Make the classes that are missing; returns the number of classes."""
     responses = [*ResponseClassRegistry._response_class_registry.values()]
-    made = [
+    classes = [
         response[version] for response in responses for version in range(response.min_version, response.max_version + 1)
     ]
-    return len(made)
+    return len(classes)
 
 
 MADE = make()

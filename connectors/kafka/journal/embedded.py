@@ -82,13 +82,13 @@ class EmbeddedKafka(Kafka):
         """
         password = self._secret.read_text()
         info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
-        wanted = UserScramCredentialUpsertion(USER, info, password.encode())
+        credential = UserScramCredentialUpsertion(USER, info, password.encode())
         admin = AdminClient(self._client(_BROKER, "PLAIN", self._own))
         try:
-            admin.alter_user_scram_credentials([wanted], request_timeout=_ASK_S)[USER].result()
+            admin.alter_user_scram_credentials([credential], request_timeout=_ASK_S)[USER].result()
         except KafkaException as error:
-            found = str(error.args[0])
-            raise Retry("the embedded broker to store the login of its clients", found, "start again") from error
+            reason = str(error.args[0])
+            raise Retry("the embedded broker to store the login of its clients", reason, "start again") from error
         login = self._client(USER, MECHANISM, password)
         wait_until(lambda: _knows(login), _LOGIN_S, "the login of clients to be valid at the embedded broker")
 

@@ -162,19 +162,19 @@ class TopicClient:
 
     def identities(self, topics: Sequence[str], timeout_s: float = 10.0) -> dict[str, str]:
         """The ids of those of these topics that exist."""
-        found = {}
+        ids = {}
         asked = self._admin.describe_topics(TopicCollection(list(topics)), request_timeout=timeout_s)
         for name, future in asked.items():
             try:
-                found[name] = str(_answer(future, timeout_s).topic_id)
+                ids[name] = str(_answer(future, timeout_s).topic_id)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                     raise translated(error.args[0], f"describe topic {name}") from error
-        return found
+        return ids
 
     def configs(self, topics: Sequence[str], timeout_s: float = 10.0) -> dict[str, dict[str, str]]:
         """The effective settings of each topic; none of a topic whose settings may not be read."""
-        found = {}
+        configs = {}
         asked = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
         for resource, future in self._admin.describe_configs(asked, request_timeout=timeout_s).items():
             try:
@@ -183,8 +183,8 @@ class TopicClient:
                 if error.args[0].code() not in _PERMANENT:
                     raise translated(error.args[0], f"read the settings of topic {resource.name}") from error
                 entries = {}
-            found[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
-        return found
+            configs[resource.name] = {name: str(entry.value) for name, entry in entries.items()}
+        return configs
 
     def brokers(self, timeout_s: float) -> int:
         """The number of brokers. Raises `Stop` if the brokers refuse the client, naming the key of the settings."""
@@ -216,10 +216,10 @@ class TopicClient:
         more; ``fenced`` is called, with a reason, if this is the case for this one. After `Retry`, call it again with
         the same arguments."""
         # The same client: a request of an earlier one that arrives late would fence a later one.
-        made = self._leading = self._leading or Transactions(self._writes, name, translated, fenced)
-        made.begin(within_s)
+        transactions = self._leading = self._leading or Transactions(self._writes, name, translated, fenced)
+        transactions.begin(within_s)
         with self._lock:
-            self._transactions, self._leading = made, None
+            self._transactions, self._leading = transactions, None
 
     @property
     def transactional(self) -> bool:
@@ -302,8 +302,8 @@ class TopicClient:
     ) -> dict[int, tuple[int, int]]:
         """The first offsets and ends once they include what was committed: a commit is answered before its marker is in
         every log."""
-        wanted, until_s = self.ends(topic), time.monotonic() + MARKED_S
-        while any(places.get(p, (0, 0))[1] < end for p, end in wanted.items()) and time.monotonic() < until_s:
+        ends, until_s = self.ends(topic), time.monotonic() + MARKED_S
+        while any(places.get(p, (0, 0))[1] < end for p, end in ends.items()) and time.monotonic() < until_s:
             time.sleep(0.02)
             places = _ranges(consumer, topic, 10)
         return places
@@ -324,10 +324,10 @@ class TopicClient:
     def partitions(self, topics: Iterable[str], timeout_s: float = 10.0) -> list[tuple[str, int]]:
         """Topic and number of each partition of those of these topics that exist."""
         try:
-            found = self._admin.list_topics(timeout=timeout_s).topics
+            existing = self._admin.list_topics(timeout=timeout_s).topics
         except KafkaException as error:
             raise translated(error.args[0], "list the topics of the journal") from error
-        return [(topic, number) for topic in topics if topic in found for number in found[topic].partitions]
+        return [(topic, number) for topic in topics if topic in existing for number in existing[topic].partitions]
 
     def follow_all(
         self, begins: Mapping[tuple[str, int], int], stop: threading.Event, seen: Callable[[list[TopicRecord]], None]
@@ -346,8 +346,8 @@ class TopicClient:
         try:
             consumer.assign([TopicPartition(topic, number, begin) for (topic, number), begin in begins.items()])
             while not stop.is_set():
-                if found := [_entry(each) for each in consumer.consume(10_000, 0.2) if each.error() is None]:
-                    seen(found)
+                if records := [_entry(message) for message in consumer.consume(10_000, 0.2) if message.error() is None]:
+                    seen(records)
         finally:
             consumer.close()
 
@@ -480,8 +480,8 @@ def _without_leader(admin: Any, names: Sequence[str]) -> dict[str, Lack]:
     except KafkaException as error:
         raise translated(error.args[0], "list the topics of the journal") from error
     absent = {name: Lack.TOPIC for name in names if name not in topics}
-    known = [name for name in names if name in topics]
-    return absent | {n: Lack.LEADER for n in known if any(p.leader < 0 for p in topics[n].partitions.values())}
+    existing = [name for name in names if name in topics]
+    return absent | {n: Lack.LEADER for n in existing if any(p.leader < 0 for p in topics[n].partitions.values())}
 
 
 def _good(messages: list[Message], doing: str) -> Iterator[TopicRecord]:
@@ -504,7 +504,7 @@ def _entry(message: Message) -> TopicRecord:
     assert partition is not None, "a message that was read has a partition"
     assert offset is not None, "a message that was read has an offset"
     body = message.value()
-    found = TopicRecord(message.key() or b"", body, topic, partition, offset)
+    record = TopicRecord(message.key() or b"", body, topic, partition, offset)
     if body is None and (headers := message.headers()):
-        return found._replace(headers={name: value for name, value in [*headers] if isinstance(value, bytes)})
-    return found
+        return record._replace(headers={name: value for name, value in [*headers] if isinstance(value, bytes)})
+    return record

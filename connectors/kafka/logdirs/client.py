@@ -130,10 +130,10 @@ class LogDirsClient(Closing):
     def brokers(self) -> dict[int, str]:
         """The rack ("": none) of each registered broker, by id. Raises `Retry` if none responds."""
         try:
-            found = self._admin.describe_cluster()["brokers"]
+            brokers = self._admin.describe_cluster()["brokers"]
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the brokers of {self._name}") from error
-        return {int(b["broker_id"]): b.get("rack") or "" for b in sorted(found, key=lambda b: int(b["broker_id"]))}
+        return {int(b["broker_id"]): b.get("rack") or "" for b in sorted(brokers, key=lambda b: int(b["broker_id"]))}
 
     def look(self, brokers: Iterable[int] | None = None) -> list[DescribedBroker]:
         """Observe these brokers, or all. The failure of one does not affect the others."""
@@ -160,24 +160,24 @@ class LogDirsClient(Closing):
     def throttled(self, brokers: Iterable[int]) -> dict[int, int]:
         """The limits that are set, by broker. Raises `TrueupError`."""
         try:
-            found = self._settings(brokers, THROTTLE)
+            limits = self._settings(brokers, THROTTLE)
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"{THROTTLE} of brokers of {self._name}") from error
-        return {broker: int(value) for broker, value in found.items() if value}
+        return {broker: int(value) for broker, value in limits.items() if value}
 
     def cordon(self, broker: int, paths: Iterable[str]) -> None:
         """Exclude these directories from new partitions; an empty list opens all.
 
         Raises `Stop` for brokers before 4.3: they accept the setting, like any unknown setting, without effect.
         """
-        chosen = ",".join(paths)
+        cordoned = ",".join(paths)
         try:
             supported = self._profile(broker).cordons
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the settings of broker {broker}") from error
         if not supported:
             raise Stop(f"broker {broker} to support {CORDON}", "a broker before 4.3", "upgrade it, or use no cordons")
-        self._set(broker, CORDON, chosen or None)
+        self._set(broker, CORDON, cordoned or None)
 
     def cordoned(self, broker: int) -> frozenset[str]:
         """The paths in the setting of cordons, which include those of offline directories. Raises `TrueupError`."""
@@ -191,9 +191,9 @@ class LogDirsClient(Closing):
     def create_topic(self, name: str, assignments: Mapping[int, Sequence[int]], configs: Mapping[str, str]) -> None:
         """Create a topic with the given brokers by partition. Raises `Refused` for a name, assignment or setting that
         the brokers do not accept, and other `TrueupError`."""
-        wanted = {"assignments": {number: list(ids) for number, ids in assignments.items()}, "configs": dict(configs)}
+        topic = {"assignments": {number: list(ids) for number, ids in assignments.items()}, "configs": dict(configs)}
         try:
-            (answer,) = self._admin.create_topics({name: wanted}, raise_errors=False)["topics"]
+            (answer,) = self._admin.create_topics({name: topic}, raise_errors=False)["topics"]
         except kafka_errors.KafkaError as error:
             raise _translated(error, f"the creation of topic {name}") from error
         except RuntimeError as error:  # kafka-python's for two responses NOT_CONTROLLER
@@ -201,8 +201,8 @@ class LogDirsClient(Closing):
         if not (code := answer["error_code"]):
             return
         if code in _NOT_CREATED:
-            found = answer.get("error_message") or kafka_errors.for_code(code).description
-            raise Refused(f"topic {name} to be created", f"{_name(code)}: {found}", "correct the request")
+            message = answer.get("error_message") or kafka_errors.for_code(code).description
+            raise Refused(f"topic {name} to be created", f"{_name(code)}: {message}", "correct the request")
         raise _translated(kafka_errors.for_code(code)(answer.get("error_message")), f"the creation of topic {name}")
 
     def _ask(self, broker: int) -> DescribedBroker:
@@ -218,8 +218,8 @@ class LogDirsClient(Closing):
                 )
             return DescribedBroker(broker, _broker(broker, answer.results, self._profile(broker)))
         except kafka_errors.AuthorizationError as error:
-            found = f"DescribeConfigs: {_name(error.errno)}; DESCRIBE_CONFIGS on the cluster is required"
-            return DescribedBroker(broker, None, found)
+            reason = f"DescribeConfigs: {_name(error.errno)}; DESCRIBE_CONFIGS on the cluster is required"
+            return DescribedBroker(broker, None, reason)
         except kafka_errors.KafkaError as error:
             self._profiles.pop(broker, None)  # it may return with a newer version
             away = isinstance(error, kafka_errors.UnknownBrokerIdError)
@@ -238,12 +238,12 @@ class LogDirsClient(Closing):
 
     def _settings(self, brokers: Iterable[int], key: str) -> dict[int, str | None]:
         resources = [ConfigResource(ConfigResourceType.BROKER, str(broker), {key: None}) for broker in brokers]
-        return {broker: (found.get(key) or {}).get("value") for broker, found in self._every(resources).items()}
+        return {broker: (configs.get(key) or {}).get("value") for broker, configs in self._every(resources).items()}
 
     def _every(self, resources: Sequence[ConfigResource]) -> dict[int, Any]:
         """All requested descriptions, by broker."""
         results = self._admin.describe_configs(resources, config_filter="all") if resources else {}
-        return {int(name): found for kind in results.values() for name, found in kind.items()}
+        return {int(name): configs for kind in results.values() for name, configs in kind.items()}
 
     def _set(self, broker: int, key: str, value: str | None) -> None:
         resource = ConfigResource(ConfigResourceType.BROKER, str(broker), {key: value})

@@ -62,8 +62,8 @@ def upgraded(entry: memoryview) -> Upgraded:
     outer = _message(entry, 0, where)[0]
     codec = outer.attributes & _CODEC
     messages = [outer] if codec == NONE else _inner(outer, codec, where)
-    first, stamps = messages[0].offset, [each.stamp for each in messages]
-    body = closed(codec, b"".join([_record(each, first, stamps[0]) for each in messages]))
+    first, stamps = messages[0].offset, [message.stamp for message in messages]
+    body = closed(codec, b"".join([_record(message, first, stamps[0]) for message in messages]))
     return Upgraded(first, offset - first, codec, stamps[0], max(stamps), len(messages), body, sound=True)
 
 
@@ -71,24 +71,24 @@ def _inner(outer: LegacyMessage, codec: int, where: str) -> list[LegacyMessage]:
     """The messages in a compressed one."""
     if codec > LZ4 or outer.value is None:
         raise BadBytes(where, _CRC_FROM, "messages in gzip, snappy or lz4", f"codec {codec}, {outer.value}", _TODO)
-    content, at, found = opened(codec, outer.value, where), 0, list[LegacyMessage]()
+    content, at, messages = opened(codec, outer.value, where), 0, list[LegacyMessage]()
     while at < len(content):
         message, at = _message(content, at, where)
         if message.attributes & _CODEC:
             raise BadBytes(where, at, "messages without a codec", "a compressed one in a compressed one", _TODO)
-        found.append(message)
-    if not found:
+        messages.append(message)
+    if not messages:
         raise BadBytes(where, 0, "messages", "none", _TODO)
     # Some versions of librdkafka wrote relative offsets in a message of offset 0.
-    base = outer.offset - found[-1].offset if outer.magic and outer.offset else 0
-    offsets = [base + each.offset for each in found]
+    base = outer.offset - messages[-1].offset if outer.magic and outer.offset else 0
+    offsets = [base + inner.offset for inner in messages]
     if offsets[0] < 0 or offsets[-1] > outer.offset or any(b <= a for a, b in pairwise(offsets)):
-        wanted = f"offsets in order up to {outer.offset}"
-        raise BadBytes(where, 0, wanted, f"{offsets[0]} to {offsets[-1]}", _TODO)
+        expected = f"offsets in order up to {outer.offset}"
+        raise BadBytes(where, 0, expected, f"{offsets[0]} to {offsets[-1]}", _TODO)
     appended = outer.attributes & _APPEND_TIME
     return [
-        each._replace(offset=offset, stamp=outer.stamp if appended and each.magic else each.stamp)
-        for offset, each in zip(offsets, found, strict=True)
+        inner._replace(offset=offset, stamp=outer.stamp if appended and inner.magic else inner.stamp)
+        for offset, inner in zip(offsets, messages, strict=True)
     ]
 
 

@@ -74,23 +74,23 @@ def parsed(batches: Sequence[tuple[BatchHeader, memoryview]], where: str) -> Rec
         _divide(header, data, whole, whole + len(body), starts, where)
         whole += len(body)
     at = np.array(starts, np.int64)
-    made = _Cursor(np.frombuffer(data, np.uint8), at, np.append(at[1:], whole), where, whole)
-    if (made.number() < 0).any():
-        raise made.bad("records with a length")
-    made.skip(1)  # attributes
-    times, deltas = made.number(), made.number()
-    body_at = made.at
-    key_at, key_end = made.part()
-    value_at, value_end = made.part()
-    count_at, counts = made.at, made.count()
-    head_at = made.at.copy()
-    headings = _headings(made, counts)
-    if not (made.at == made.end).all():
-        raise made.bad("records without other bytes")
+    cursor = _Cursor(np.frombuffer(data, np.uint8), at, np.append(at[1:], whole), where, whole)
+    if (cursor.number() < 0).any():
+        raise cursor.bad("records with a length")
+    cursor.skip(1)  # attributes
+    times, deltas = cursor.number(), cursor.number()
+    body_at = cursor.at
+    key_at, key_end = cursor.part()
+    value_at, value_end = cursor.part()
+    count_at, counts = cursor.at, cursor.count()
+    head_at = cursor.at.copy()
+    headings = _headings(cursor, counts)
+    if not (cursor.at == cursor.end).all():
+        raise cursor.bad("records without other bytes")
     records = [header.records for header, _ in batches]
     offsets: Array = deltas + np.repeat(np.array([header.offset for header, _ in batches], np.int64), records)
     if (deltas < 0).any() or (np.diff(offsets) <= 0).any():
-        raise made.bad("records in the order of their offsets")
+        raise cursor.bad("records in the order of their offsets")
     return Records(
         data,
         offsets,
@@ -102,7 +102,7 @@ def parsed(batches: Sequence[tuple[BatchHeader, memoryview]], where: str) -> Rec
         value_end,
         count_at,
         head_at,
-        made.end,
+        cursor.end,
         counts,
         headings,
     )
@@ -150,8 +150,8 @@ def _stamps(batches: Iterable[tuple[BatchHeader, memoryview]], records: Sequence
     """The times of records: those that the log set, or their own."""
     appended = [bool(header.attributes & APPEND_TIME) for header, _ in batches]
     base = [header.last_ms if own else header.first_ms for own, (header, _) in zip(appended, batches, strict=True)]
-    found: Array = np.repeat(np.array(base, np.int64), records)
-    return found + np.where(np.repeat(np.array(appended, bool), records), 0, times)
+    stamps: Array = np.repeat(np.array(base, np.int64), records)
+    return stamps + np.where(np.repeat(np.array(appended, bool), records), 0, times)
 
 
 class _Cursor:
@@ -180,15 +180,15 @@ class _Cursor:
             value |= (byte & 127).astype(np.uint64) << np.uint64(shift)
             at, more, shift = at + more, byte > 127, shift + 7
         self._go(at)
-        found: Array = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
-        return found
+        numbers: Array = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
+        return numbers
 
     def count(self) -> Array:
         """The next number of headers of each."""
-        found = self.number()
-        if (found < 0).any() or (2 * found > self.end - self.at).any():
+        counts = self.number()
+        if (counts < 0).any() or (2 * counts > self.end - self.at).any():
             raise self.bad("headers within their records")
-        return found
+        return counts
 
     def part(self, null: bool = True) -> tuple[Array, Array]:
         """Start and end of the next part of each, after its length; the start is -1 if it is null."""
@@ -211,20 +211,20 @@ class _Cursor:
 
 def _headings(cursor: _Cursor, counts: Array) -> Headings:
     """The headers of all records, of which ``cursor`` passes them."""
-    found = list[tuple[Array, ...]]()
+    headings = list[tuple[Array, ...]]()
     left, most = np.flatnonzero(counts), int(counts.max(initial=0))
     for number in range(min(most, _TOGETHER)):
         left = left[counts[left] > number]
         few = cursor.of(left)
-        found.append((left, *few.part(null=False), *few.part()))
+        headings.append((left, *few.part(null=False), *few.part()))
         cursor.at[left] = few.at
     for row in left.tolist() if most > _TOGETHER else ():
         for _ in range(int(counts[row]) - _TOGETHER):
-            one = cursor.of(np.array([row]))
-            found.append((np.array([row]), *one.part(null=False), *one.part()))
-            cursor.at[row] = one.at[0]
-    if not found:
+            single = cursor.of(np.array([row]))
+            headings.append((np.array([row]), *single.part(null=False), *single.part()))
+            cursor.at[row] = single.at[0]
+    if not headings:
         return Headings(*np.zeros((5, 0), np.int64))
-    columns = [np.concatenate(each) for each in zip(*found, strict=True)]
+    columns = [np.concatenate(parts) for parts in zip(*headings, strict=True)]
     order = np.argsort(columns[0], kind="stable")
-    return Headings(*(each[order] for each in columns))
+    return Headings(*(column[order] for column in columns))

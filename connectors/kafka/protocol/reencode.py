@@ -44,7 +44,7 @@ def dense(header: BatchHeader, batch: memoryview, where: str, first: int = 0) ->
             out += zigzag(len(record) + at - rest) + record + body[rest:at]
     except IndexError as error:
         raise BadBytes(where, at, many(header.records, "record"), "fewer", "read it with another client") from error
-    made = header._replace(
+    new_header = header._replace(
         offset=0,
         attributes=header.attributes & CODEC,
         last_delta=header.records - first - 1,
@@ -52,13 +52,13 @@ def dense(header: BatchHeader, batch: memoryview, where: str, first: int = 0) ->
         records=header.records - first,
         leader_epoch=-1,
     )
-    return DenseBatch(assemble(made, closed(header.attributes & CODEC, out)), stretches)
+    return DenseBatch(assemble(new_header, closed(header.attributes & CODEC, out)), stretches)
 
 
 def marks(header: BatchHeader, batch: memoryview, where: str, appended: bool = True) -> list[tuple[int, int]]:
     """Offset, relative to the batch's, and a hash of time and content of each record. Hashes of one process can be
     compared. ``appended``: the time that the log set, if it did, is the time of each record. Raises `BadBytes`."""
-    body, at, found = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where), 0, list[tuple[int, int]]()
+    body, at, hashes = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where), 0, list[tuple[int, int]]()
     restamp = appended and bool(header.attributes & APPEND_TIME)
     try:
         for _ in range(header.records):
@@ -66,10 +66,10 @@ def marks(header: BatchHeader, batch: memoryview, where: str, appended: bool = T
             at = _within(body, start, start + size)
             time, delta, rest = _deltas(body, start)
             _within(body, rest, at)
-            found.append((delta, hash((header.last_ms if restamp else header.first_ms + time, bytes(body[rest:at])))))
+            hashes.append((delta, hash((header.last_ms if restamp else header.first_ms + time, bytes(body[rest:at])))))
     except IndexError as error:
         raise BadBytes(where, at, many(header.records, "record"), "fewer", "read it with another client") from error
-    return found
+    return hashes
 
 
 def _deltas(body: memoryview, start: int) -> tuple[int, int, int]:

@@ -82,19 +82,19 @@ class KafkaAdmin(Closing):
 
     def sizes(self, logs: Iterable[LogId]) -> dict[LogId, int]:
         """Bytes of the largest replica of each partition; empty if brokers do not report them."""
-        wanted = set(logs)
+        partitions = set(logs)
         try:
             with LogDirsClient(self.endpoint) as directories:
                 rows = [seen.broker.replicas for seen in directories.look() if seen.broker is not None]
         except TrueupError:
             return {}
-        found: dict[LogId, int] = {}
+        sizes: dict[LogId, int] = {}
         for replicas in rows:
             for row in range(len(replicas)):
                 log = LogId(*replicas.name(row))
-                if log in wanted and not replicas.future[row]:
-                    found[log] = max(found.get(log, 0), int(replicas.size[row]))
-        return found
+                if log in partitions and not replicas.future[row]:
+                    sizes[log] = max(sizes.get(log, 0), int(replicas.size[row]))
+        return sizes
 
     def known_settings(self) -> frozenset[str]:
         """Topic settings that the cluster's version supports; empty if it has no topic to read them from."""
@@ -143,13 +143,13 @@ def _state(topic: KafkaTopic) -> TopicState:
 
 
 def _rights(admin: Admin) -> list[Right]:
-    found: list[Right] = []
+    rights: list[Right] = []
     for resource in _RESOURCES:
         every = AclBindingFilter(
             resource, _ANY, ResourcePatternType.ANY, _ANY, _ANY, AclOperation.ANY, AclPermissionType.ANY
         )
-        found += [_right(acl) for acl in admin.ask("describe its ACLs", admin.client.describe_acls, every)]
-    return sorted(found)
+        rights += [_right(acl) for acl in admin.ask("describe its ACLs", admin.client.describe_acls, every)]
+    return sorted(rights)
 
 
 def _right(acl: Any) -> Right:

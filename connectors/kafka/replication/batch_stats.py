@@ -15,23 +15,23 @@ PARTITIONS, BACK, BYTES = 8, 5_000, 256 << 10
 def sample(endpoint: Endpoint, partitions: Sequence[LogId]) -> Sample:
     """Sample some of these partitions, spread evenly. Raises `Retry` and `Stop` for the whole cluster; unreadable
     partitions are omitted."""
-    chosen = partitions[:: max(1, len(partitions) // PARTITIONS)][:PARTITIONS]
+    sampled = partitions[:: max(1, len(partitions) // PARTITIONS)][:PARTITIONS]
     cluster = KafkaClient(endpoint)
     try:
-        cluster.refresh(partition.topic for partition in chosen)
-        starts, ends = cluster.ends(chosen, EARLIEST), cluster.ends(chosen)
-        found: list[tuple[int, BatchHeader, int]] = []
-        for partition in chosen:
+        cluster.refresh(partition.topic for partition in sampled)
+        starts, ends = cluster.ends(sampled, EARLIEST), cluster.ends(sampled)
+        batches: list[tuple[int, BatchHeader, int]] = []
+        for partition in sampled:
             start, end = starts[partition], ends[partition]
             if isinstance(start, int) and isinstance(end, int) and start < end:
-                found += _batches(cluster, partition, max(start, end - BACK))
+                batches += _batches(cluster, partition, max(start, end - BACK))
     finally:
         cluster.close()
-    if not found:
+    if not batches:
         return Sample()
-    records = sum(header.records for _, header, _ in found)
-    size = sum(size for _, _, size in found)
-    return Sample(records / len(found), min(magic for magic, _, _ in found), size / max(1, records))
+    records = sum(header.records for _, header, _ in batches)
+    size = sum(size for _, _, size in batches)
+    return Sample(records / len(batches), min(magic for magic, _, _ in batches), size / max(1, records))
 
 
 def _batches(cluster: KafkaClient, partition: LogId, offset: int) -> list[tuple[int, BatchHeader, int]]:

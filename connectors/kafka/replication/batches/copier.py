@@ -114,12 +114,12 @@ class BatchCopier:
     def progress(self) -> list[Progress]:
         """See the contract."""
         now_ms = int(time.time() * 1000)
-        found = []
+        reports = []
         for line in self._lines.values():
             error = line.stopped or line.target.error or line.source.error
             status = PartitionStatus(str(error) if error else "", line.stopped is not None)
-            found.append(line.track.progress(now_ms, status))
-        return found
+            reports.append(line.track.progress(now_ms, status))
+        return reports
 
     def close(self) -> None:
         """See the contract."""
@@ -190,10 +190,10 @@ class BatchCopier:
     def _find_start(self, line: BatchLine) -> None:
         """Find the start after retention passed the position. Raises `Stop` if the source has less than was copied."""
         where = line.track.source
-        found = self._source.bounds([where])[where]
-        if isinstance(found, TrueupError):
-            raise found
-        start, end = found
+        bounds = self._source.bounds([where])[where]
+        if isinstance(bounds, TrueupError):
+            raise bounds
+        start, end = bounds
         line.track.epoch = -1  # a leader without this epoch gives the same error
         if line.track.reached < start:
             line.track.skip_to(start)
@@ -279,9 +279,9 @@ class BatchCopier:
         lines = [line for line in lines if self._meant(line)]
         places = {line.track.target: line.track.place for line in lines}
         by_record = {line.track.target for line in lines if line.track.by_record}
-        found = resume_points(self._target, places, self._lease.writer_id, by_record)
+        points = resume_points(self._target, places, self._lease.writer_id, by_record)
         for line in lines:
-            resume_point = found[line.track.target]
+            resume_point = points[line.track.target]
             if isinstance(resume_point, TrueupError):
                 self._failed(line, line.target, resume_point)
             else:
@@ -314,14 +314,14 @@ class BatchCopier:
 
 def _identified(cluster: KafkaClient, topic: str, meant: bytes) -> bytes:
     """The id of a topic that exists and is the intended one. Raises `UnknownTopic`, and `Stop` if it has none."""
-    found = cluster.identify(topic, meant)
-    if not found:
+    topic_id = cluster.identify(topic, meant)
+    if not topic_id:
         raise Stop(
             f"an id of topic {topic} of {cluster.endpoint.name}, which distinguishes it from one that is recreated",
             "none",
             "set inter.broker.protocol.version to 2.8 or later there, or set copy: records",
         )
-    return found
+    return topic_id
 
 
 def _check(lease: Lease) -> None:

@@ -30,7 +30,7 @@ class TargetEnds:
         partition: its state at the target must be read again."""
         of = {track.target: track for track in idle}
         there = facts(self._target, of, self._writer_id, {})
-        unread = {partition: of[partition] for partition, found in there.items() if of[partition].drained(*found)}
+        unread = {partition: of[partition] for partition, fact in there.items() if of[partition].drained(*fact)}
         return self._read(unread, time.monotonic() + _READ_S) if unread else {}
 
     def _read(self, unread: dict[LogId, Track], until_s: float) -> dict[LogId, TrueupError]:

@@ -73,12 +73,12 @@ class BrokerReader:
         body = self.connection.receive()
         if self.by_id:
             return fetched_by_id(body, self.names)
-        found, after = fetched(body), self.connection.receive()
-        if not any(answer.error or answer.records for answer in found.values()):
-            return found
+        answers, after = fetched(body), self.connection.receive()
+        if not any(answer.error or answer.records for answer in answers.values()):
+            return answers
         meant, ids = {name: topic_id for topic_id, name in self.names.items()}, ids_found(after)
         return {
-            log: answer if ids.get(log.topic) == meant.get(log.topic) else _ANOTHER for log, answer in found.items()
+            log: answer if ids.get(log.topic) == meant.get(log.topic) else _ANOTHER for log, answer in answers.items()
         }
 
 

@@ -73,11 +73,11 @@ class SentBatch:
             return self.found
         if self.stretches is None:
             return [Run(self.source, self.target, self.records)]
-        found, at = [*self.found], self.target
+        runs, at = [*self.found], self.target
         for delta, records in self.stretches:
-            found.append(Run(self.source + delta, at, records))
+            runs.append(Run(self.source + delta, at, records))
             at += records
-        return found
+        return runs
 
 
 class Differs(Retry):
@@ -294,7 +294,7 @@ class Track:
         if not settled and (self._mixed or self._passed):
             return report(self._reported)
         self._reported = self.place.position()
-        found = report(
+        progress = report(
             self._reported,
             tuple(self._runs),
             self._copied,
@@ -307,7 +307,7 @@ class Track:
         )
         self._runs = []
         self._copied = self._bytes = self._dropped = self._skipped = self._foreign = self.lost = 0
-        return found
+        return progress
 
     def _count_deleted(self) -> None:
         """Count the records at the target that the source deleted before the position counted them: the source is
@@ -352,17 +352,17 @@ class Track:
         before = self._before(header, batch)
         if before == header.records:
             return self._pass(header.following, 0)
-        found = self._found(header, batch, producer, before) if producer in self._stored else []
-        first = before + len(found)
+        runs = self._found(header, batch, producer, before) if producer in self._stored else []
+        first = before + len(runs)
         left = header._replace(records=header.records - first)
         if not left.records:
-            entry = SentBatch(header._replace(records=len(found)), batch, None)
-            return self._append(header, entry, producer, self._stored[producer].count, found)
+            entry = SentBatch(header._replace(records=len(runs)), batch, None)
+            return self._append(header, entry, producer, self._stored[producer].count, runs)
         stretches = None
         if first or not header.dense or header.attributes & APPEND_TIME:
             batch, stretches = dense(header, batch, self._where, first)
         entry = SentBatch(left, batch, stretches)
-        self._skipped += len(found)
+        self._skipped += len(runs)
         sequence = self._counts.get(producer, 0)
         entry.producer, entry.count = producer, (sequence + entry.records) & _SEQUENCES
         if producer in self._last and self._there(entry, left, batch, sequence):
@@ -370,7 +370,7 @@ class Track:
         readdress(batch, producer, sequence, header.attributes & CODEC)
         self.queue.append(entry)
         self.queued += entry.size
-        return self._append(header, entry, producer, entry.count, found, done=False)
+        return self._append(header, entry, producer, entry.count, runs, done=False)
 
     def _before(self, header: BatchHeader, batch: memoryview) -> int:
         """The number of records of the batch that are before the position: an operator, a point in time, or the path
@@ -388,11 +388,11 @@ class Track:
         entry: SentBatch,
         producer: int,
         count: int,
-        found: Sequence[Run] = (),
+        runs: Sequence[Run] = (),
         done: bool = True,
     ) -> None:
         """Add a batch behind those that are not counted yet. ``done``: the target has it."""
-        entry.producer, entry.count, entry.found, entry.done, entry.skipped = producer, count, [*found], done, done
+        entry.producer, entry.count, entry.found, entry.done, entry.skipped = producer, count, [*runs], done, done
         self._counts[producer] = count
         entry.removed = self._removed
         self._newest_ms = header.last_ms
@@ -404,14 +404,14 @@ class Track:
         """The records of the batch, from the number ``first`` on, that the target has. If that is not all of them, the
         others were never copied, and the producer goes on behind its last record there. Raises `Stop` if the target has
         records that the source cannot have had."""
-        stored, found = self._stored[producer], list[Run]()
+        stored, runs = self._stored[producer], list[Run]()
         for delta, mark in marks(header, batch, self._where)[first:]:
             there = stored.take(mark, self._removed)
             if there is None:
                 break
             self._removed -= there[0]
-            found.append(Run(header.offset + delta, there[1], 1))
-        if first + len(found) < header.records:
+            runs.append(Run(header.offset + delta, there[1], 1))
+        if first + len(runs) < header.records:
             last = self._last.pop(producer)
             if stored.gap and self._whole:
                 raise self._hole(header)
@@ -420,7 +420,7 @@ class Track:
             self._removed -= stored.left
             self._counts[producer] = following(last)
             del self._stored[producer]
-        return found
+        return runs
 
     def _there(self, entry: SentBatch, header: BatchHeader, batch: memoryview, sequence: int) -> bool:
         """Whether the target has the batch. Raises `Differs` if the target has a different batch."""

@@ -83,8 +83,8 @@ def resume_points(
     """The state of each target partition. The end is read before the producers, so that they include every batch
     before it. If they are ahead of the counts, the batches are read once every in-sync replica has them. ``by_record``:
     the partitions whose records are read."""
-    found: dict[LogId, ResumePoint | TrueupError] = {}
-    there = facts(target, places, writer_id, found)
+    points: dict[LogId, ResumePoint | TrueupError] = {}
+    there = facts(target, places, writer_id, points)
     settled = target.settled(p for p, (_, last) in there.items() if not places[p].chosen and places[p].ahead(last))
     for partition, (end, last) in there.items():
         until = settled.get(partition, end)
@@ -92,10 +92,10 @@ def resume_points(
             if isinstance(until, TrueupError):
                 raise until
             look = _TargetScan(target, partition, places[partition], writer_id, until, partition in by_record)
-            found[partition] = look.resume_point(end, last)
+            points[partition] = look.resume_point(end, last)
         except TrueupError as error:
-            found[partition] = error
-    return found
+            points[partition] = error
+    return points
 
 
 def facts(
@@ -103,16 +103,16 @@ def facts(
 ) -> dict[LogId, tuple[int, dict[int, int]]]:
     """The end and the last sequence numbers of this link, read in this order. Errors are added to ``failed``."""
     ends, producers = target.ends(partitions), target.producers(partitions)
-    found = {}
+    states = {}
     for partition in partitions:
-        end, known = ends[partition], producers[partition]
+        end, answer = ends[partition], producers[partition]
         if isinstance(end, TrueupError):
             failed[partition] = end
-        elif isinstance(known, TrueupError):
-            failed[partition] = known
+        elif isinstance(answer, TrueupError):
+            failed[partition] = answer
         else:
-            found[partition] = end, {producer: last for producer, last in known.items() if ours(producer, writer_id)}
-    return found
+            states[partition] = end, {producer: last for producer, last in answer.items() if ours(producer, writer_id)}
+    return states
 
 
 def ours(producer_id: int, writer_id: int) -> bool:

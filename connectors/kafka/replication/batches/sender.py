@@ -91,13 +91,13 @@ class BrokerWriter:
         """Read the response to the oldest request."""
         body, sent = self.connection.receive(), self.flying[0]
         if self.by_id:
-            found = produced_by_id(body, {topic_id: topic for topic, topic_id in _ids(sent).items()})
+            answers = produced_by_id(body, {topic_id: topic for topic, topic_id in _ids(sent).items()})
         else:
-            found = produced(body)
+            answers = produced(body)
             self.learn(dict.fromkeys(_ids(sent), b"") | ids_found(self.connection.receive()))
-            wrong = [log for log, (track, _) in sent.items() if log in found and not self.has(track)]
-            found |= {log: found[log]._replace(error=UNKNOWN_ID) for log in wrong}
-        return self.flying.popleft(), found
+            wrong = [log for log, (track, _) in sent.items() if log in answers and not self.has(track)]
+            answers |= {log: answers[log]._replace(error=UNKNOWN_ID) for log in wrong}
+        return self.flying.popleft(), answers
 
 
 def _ids(sent: Sent) -> dict[str, bytes]:

@@ -59,8 +59,8 @@ def decoded(
             return DecodedRecords(Columns(*columns), "", sum(tags))
     records, paths = parsed(batches, where), _Paths.of(batches, texts)
     start = int(np.searchsorted(records.offsets, first))
-    if (found := _content(records, paths)) is not None:
-        content, foreign = found
+    if (parts := _content(records, paths)) is not None:
+        content, foreign = parts
         return DecodedRecords(Packed(content, slice(start, len(records))), "", int(foreign[start:].sum()))
     return _columns(records, paths, start)
 
@@ -236,25 +236,25 @@ def _own_headers(records: Records) -> _LinkHeaders | None:
 
 def _alike(raw: Array, starts: Array, ends: Array, value: bytes) -> Array:
     """Whether each of these ranges of bytes is ``value``."""
-    found: Array = ends - starts == len(value)
-    places = np.flatnonzero(found)
+    equal: Array = ends - starts == len(value)
+    places = np.flatnonzero(equal)
     same = raw[starts[places][:, None] + np.arange(len(value))] == np.frombuffer(value, np.uint8)
-    found[places] = same.all(axis=1)
-    return found
+    equal[places] = same.all(axis=1)
+    return equal
 
 
 def ranges(starts: Array, lengths: Array) -> Array:
     """The places of some ranges, one range after another."""
     before = np.cumsum(lengths) - lengths
-    found: Array = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
-    return found
+    places: Array = np.arange(int(lengths.sum())) + np.repeat(starts - before, lengths)
+    return places
 
 
 def _columns(records: Records, paths: _Paths, start: int) -> DecodedRecords:
     """The records from row ``start`` on."""
     headings, data = records.headings, memoryview(records.data)
     places = zip(headings.name_at.tolist(), headings.name_end.tolist(), strict=True)
-    known, pairs = dict[bytes, str](), list[tuple[str, bytes | None]]()
+    names, pairs = dict[bytes, str](), list[tuple[str, bytes | None]]()
     values = optional_slices(data, headings.value_at, headings.value_end)
     stop, refused = len(records), ""
     for row, (at, end), value in zip(headings.row.tolist(), places, values, strict=True):
@@ -262,10 +262,10 @@ def _columns(records: Records, paths: _Paths, start: int) -> DecodedRecords:
             pairs += [("", None)] * (len(values) - len(pairs))
             break
         raw = bytes(data[at:end])
-        name = known.get(raw)
+        name = names.get(raw)
         if name is None:
             try:
-                name = known[raw] = raw.decode()
+                name = names[raw] = raw.decode()
             except UnicodeDecodeError as error:
                 name = raw.decode(errors="backslashreplace")  # for a dead letter
                 if row >= start:
@@ -274,7 +274,7 @@ def _columns(records: Records, paths: _Paths, start: int) -> DecodedRecords:
     edges = np.concatenate(([0], np.cumsum(records.counts))).tolist()
     texts = map(paths.texts.__getitem__, paths.number.tolist())
     cleaned = [_cleaned(pairs[first:last], text) for (first, last), text in zip(pairwise(edges), texts, strict=True)]
-    headers, foreign = [given for given, _ in cleaned], sum(one for _, one in cleaned[start:stop])
+    headers, foreign = [given for given, _ in cleaned], sum(tagged for _, tagged in cleaned[start:stop])
     keys = optional_slices(data, records.key_at, records.key_end)
     bodies = optional_slices(data, records.value_at, records.value_end)
     columns = Columns(records.offsets.tolist(), keys, bodies, records.stamps.tolist(), headers)
@@ -287,7 +287,7 @@ def marks_in(batches: Sequence[tuple[BatchHeader, memoryview]], where: str) -> I
     records = parsed(batches, where)
     headings, data = records.headings, memoryview(records.data)
     named = _alike(np.frombuffer(data, np.uint8), headings.name_at, headings.name_end, _OURS[1])
-    chosen = np.flatnonzero(named & (headings.value_end - headings.value_at == MARK_BYTES))
-    offsets = records.offsets[headings.row[chosen]].tolist()
-    for at, offset in zip(headings.value_at[chosen].tolist(), offsets, strict=True):
+    marked = np.flatnonzero(named & (headings.value_end - headings.value_at == MARK_BYTES))
+    offsets = records.offsets[headings.row[marked]].tolist()
+    for at, offset in zip(headings.value_at[marked].tolist(), offsets, strict=True):
         yield bytes(data[at : at + 8]), int.from_bytes(data[at + 8 : at + MARK_BYTES], "big"), offset

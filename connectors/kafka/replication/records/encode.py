@@ -71,7 +71,7 @@ class EncodedRecords:
 
     def _batch(self, codec: int) -> "EncodedBatch":
         numbers = np.arange(len(self.stamps))
-        fields = [_varints(each) for each in (np.zeros_like(numbers), self.stamps - self.stamps[0], numbers)]
+        fields = [_varints(column) for column in (np.zeros_like(numbers), self.stamps - self.stamps[0], numbers)]
         sizes = np.sum([self.sizes, *(field.width for field in fields)], axis=0)
         raw = joined((_pieces([_varints(sizes), *fields]), *self.parts))
         first_ms, last_ms = int(self.stamps[0]), int(self.stamps.max())
@@ -136,11 +136,11 @@ class RecordRows:
 
 
 def _few_batch(rows: Sequence[tuple[int, bytes]], codec: int, path: int) -> EncodedBatch:
-    first, made = rows[0][0], bytearray()
+    first, raw = rows[0][0], bytearray()
     for number, (stamp, content) in enumerate(rows):
         record = b"\0" + zigzag(stamp - first) + zigzag(number) + content
-        made += zigzag(len(record)) + record
-    return EncodedBatch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(made), closed(codec, made), path)
+        raw += zigzag(len(record)) + record
+    return EncodedBatch(len(rows), first, max(stamp for stamp, _ in rows), codec, len(raw), closed(codec, raw), path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,18 +193,18 @@ def records_of(columns: Columns, path: int = 0) -> EncodedRecords | RecordRows:
     if isinstance(columns, Packed) and columns.prefix and not few:
         return _of_packed(columns, path)
     columns = columns.columns()
-    known = dict[str, bytes]()
+    names = dict[str, bytes]()
     heads = [
-        b"".join([(known.get(name) or _named(known, name)) + _part(content) for name, content in headers])
+        b"".join([(names.get(name) or _named(names, name)) + _part(content) for name, content in headers])
         for headers in columns.headers
     ]
     if few:
         counts = map(zigzag, map(len, columns.headers))
         parts = zip(map(_part, columns.keys), map(_part, columns.values), counts, heads, strict=True)
         return RecordRows([*zip(map(int, columns.stamps), map(b"".join, parts), strict=True)], path)
-    made = map(_column, (columns.keys, columns.values, heads))
+    sized = map(_column, (columns.keys, columns.values, heads))
     stamps = np.array(columns.stamps, np.int64)
-    return _parts(path, stamps, np.fromiter(map(len, columns.headers), np.int64), *made)
+    return _parts(path, stamps, np.fromiter(map(len, columns.headers), np.int64), *sized)
 
 
 def _of_packed(records: Packed, path: int) -> EncodedRecords:
@@ -230,7 +230,7 @@ def _whole(content: Content, body_at: Array, rows: slice) -> _Sized | None:
 
 def _parts(path: int, stamps: Array, counts: Array, keys: _Sized, values: _Sized, *heads: _Sized) -> EncodedRecords:
     """Records of parts as they are in a batch: after the lengths of key and value, and the number of headers."""
-    numbers = [_varints(each) for each in (keys[1], values[1], counts)]
+    numbers = [_varints(column) for column in (keys[1], values[1], counts)]
     sizes = [np.maximum(size, 0) for _, size in (keys, values, *heads)] + [number.width for number in numbers]
     key, value, count = (_pieces([number]) for number in numbers)
     parts = key, keys[0], value, values[0], count, *(raw for raw, _ in heads)
@@ -252,17 +252,17 @@ def _ends(records: Packed) -> _Sized:
     paths = [name + _part(passed) + mark for passed in records.passed]
     sizes = np.array([len(path) + MARK_BYTES for path in paths])
     if len(paths) == 1:
-        made = np.empty((len(marks), sizes[0]), np.uint8)
-        made[:, :-MARK_BYTES], made[:, -MARK_BYTES:] = np.frombuffer(paths[0], np.uint8), marks
-        return rows_of(made), np.full(len(marks), sizes[0])
+        rows = np.empty((len(marks), sizes[0]), np.uint8)
+        rows[:, :-MARK_BYTES], rows[:, -MARK_BYTES:] = np.frombuffer(paths[0], np.uint8), marks
+        return rows_of(rows), np.full(len(marks), sizes[0])
     numbers = records.numbers
     raw = joined((column_of(paths).take(indices(numbers)), rows_of(marks)))
     return split(raw, np.concatenate(([0], np.cumsum(sizes[numbers])))), sizes[numbers]
 
 
-def _named(known: dict[str, bytes], name: str) -> bytes:
-    made = known[name] = _part(name.encode("utf-8", "surrogatepass"))
-    return made
+def _named(names: dict[str, bytes], name: str) -> bytes:
+    part = names[name] = _part(name.encode("utf-8", "surrogatepass"))
+    return part
 
 
 def _part(raw: bytes | None) -> bytes:
@@ -288,22 +288,22 @@ def _varints(values: Array) -> RowBytes:
     limits = [limit for limit in _LIMITS if limit <= most]
     for limit in limits:
         width += raw >= limit
-    made = np.empty((len(raw), len(limits) + 1), np.uint8)
+    rows = np.empty((len(raw), len(limits) + 1), np.uint8)
     for place in range(len(limits) + 1):
-        made[:, place] = raw >> np.uint64(7 * place) & np.uint64(127)
-        made[:, place] |= (width > place + 1).view(np.uint8) << 7
-    return RowBytes(made, width, int(width.min()) == made.shape[1])
+        rows[:, place] = raw >> np.uint64(7 * place) & np.uint64(127)
+        rows[:, place] |= (width > place + 1).view(np.uint8) << 7
+    return RowBytes(rows, width, int(width.min()) == rows.shape[1])
 
 
 def _pieces(fields: Sequence[RowBytes]) -> Column:
     """The fields of each row, one after another."""
-    made = np.hstack([field.raw for field in fields])
+    raw = np.hstack([field.raw for field in fields])
     if all(field.even for field in fields):
-        return rows_of(made)
-    chosen, at, widths = np.ones(made.shape, bool), 0, np.zeros(len(made), np.int64)
+        return rows_of(raw)
+    kept, at, widths = np.ones(raw.shape, bool), 0, np.zeros(len(raw), np.int64)
     for field in fields:
         if not field.even:
             for place in range(1, field.raw.shape[1]):
-                chosen[:, at + place] = field.width > place
+                kept[:, at + place] = field.width > place
         at, widths = at + field.raw.shape[1], widths + field.width
-    return split(made[chosen], np.concatenate(([0], np.cumsum(widths))))
+    return split(raw[kept], np.concatenate(([0], np.cumsum(widths))))

@@ -101,21 +101,21 @@ class PendingRecords:
 
     def _decode(self, most: int) -> None:
         """Decode batches with about ``most`` records."""
-        chosen, where = list[tuple[BatchHeader, memoryview]](), f"records of {self._log}"
+        batches, where = list[tuple[BatchHeader, memoryview]](), f"records of {self._log}"
         records = size = 0
         while self._batches and records < most and size < ROOM:
             header, batch = self._batches[0]
             try:
                 body = opened(header.attributes & CODEC, batch[HEADER_BYTES:], where)
             except BadBytes:
-                if not chosen:
+                if not batches:
                     raise
                 break  # the records before it are given first
-            chosen.append((header, body))
+            batches.append((header, body))
             self._batches.popleft()
             records, size = records + header.records, size + len(body)
-        if chosen:
-            self._rows, self._refused, self._foreign_tags = decoded(chosen, where, self._texts, self.wanted)
+        if batches:
+            self._rows, self._refused, self._foreign_tags = decoded(batches, where, self._texts, self.wanted)
 
 
 def _is_skipped(header: BatchHeader, batch: memoryview, aborted: Aborted) -> bool:

@@ -50,7 +50,7 @@ class Producers:
 
     def forget(self) -> None:
         """The fate of some batches is not known: continue with new epochs, after leaders were asked again."""
-        self._used.update({(log, one.id): one.epoch for (log, _), one in self._active.items()})
+        self._used.update({(log, producer.id): producer.epoch for (log, _), producer in self._active.items()})
         self._active.clear()
         self._epochs.clear()
 
@@ -58,19 +58,19 @@ class Producers:
         """The sender of the next batch for a log. Raises `Retry` if all ids are used up."""
         if (log, path) not in self._active:
             self._active[log, path] = self._begun(log, path)
-        one = self._active[log, path]
-        return BatchProducer(one.id, one.epoch, one.next)
+        producer = self._active[log, path]
+        return BatchProducer(producer.id, producer.epoch, producer.next)
 
     def wrote(self, log: LogId, path: int, records: int) -> None:
         """Count acknowledged records."""
-        one = self._active[log, path]
-        one.next = (one.next + records) & _SEQUENCES
+        producer = self._active[log, path]
+        producer.next = (producer.next + records) & _SEQUENCES
 
     def _begun(self, log: LogId, path: int) -> _Producer:
-        known = self._epochs[log]
+        epochs = self._epochs[log]
         for mark in self._marks:
-            made = producer_id(path, self._writer_id, mark)
-            epoch = 1 + max(known.get(made, -1), self._used.get((log, made), -1))
+            candidate = producer_id(path, self._writer_id, mark)
+            epoch = 1 + max(epochs.get(candidate, -1), self._used.get((log, candidate), -1))
             if epoch <= LAST_EPOCH:
-                return _Producer(made, epoch)
+                return _Producer(candidate, epoch)
         raise Retry(f"a producer id for {log}", "that all are used up", "wait for producer.id.expiration.ms")

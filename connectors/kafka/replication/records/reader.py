@@ -60,9 +60,9 @@ class WireReader:
 
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of partitions, whose leaders are read first. Raises as `KafkaClient.refresh`."""
-        wanted = set(logs)
-        self._client.refresh(log.topic for log in wanted)
-        return self._client.bounds(wanted)
+        partitions = set(logs)
+        self._client.refresh(log.topic for log in partitions)
+        return self._client.bounds(partitions)
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Partitions of recreated topics."""
@@ -79,8 +79,8 @@ class WireReader:
 
     def _epoch(self, log: LogId, at: int) -> int:
         """The leader epoch of the records before an offset, -1: unknown."""
-        known, epoch = self._epochs.get(log, (-1, -1))
-        return epoch if known == at else -1
+        offset, epoch = self._epochs.get(log, (-1, -1))
+        return epoch if offset == at else -1
 
     def poll(self, most: int, wait_s: float) -> dict[LogId, Read]:
         """The next records: those that arrived, or the first within this time."""
@@ -95,9 +95,9 @@ class WireReader:
             waiting = [fetch.connection for fetch in self._fetches.values() if fetch.asked]
             readable(waiting, min(left_s, self._pause_s()))
         share = max(1, most // max(1, len(ready)))
-        found = {log.id: self._given(log, share) for log in ready}
+        reads = {log.id: self._given(log, share) for log in ready}
         self._ask()  # while these are written
-        return found
+        return reads
 
     def _given(self, log: "_Log", most: int) -> Read:
         if log.failed is not None:
@@ -127,12 +127,12 @@ class WireReader:
                 self._send(node, wanting, len(wanting) < len(led))
 
     def _send(self, node: int, logs: Sequence["_Log"], some_full: bool) -> None:
-        each = self._lease.limits.fetch_bytes
-        whole = max(each, min(_MOST_BYTES, each * len(logs)))
+        per_log = self._lease.limits.fetch_bytes
+        whole = max(per_log, min(_MOST_BYTES, per_log * len(logs)))
         try:
             if node not in self._fetches:
                 self._fetches[node] = _Fetch(self._client.take(node))
-            self._fetches[node].send(logs, (each, whole, _SOME_FULL_MS if some_full else _WAIT_MS, COMMITTED))
+            self._fetches[node].send(logs, (per_log, whole, _SOME_FULL_MS if some_full else _WAIT_MS, COMMITTED))
         except TrueupError as error:
             self._lose(node, error, logs)
 

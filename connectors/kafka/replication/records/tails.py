@@ -42,7 +42,7 @@ class KafkaTails:
 
     def _read(self, spans: Mapping[LogId, tuple[int, int]], refused: dict[LogId, TrueupError]) -> dict[LogId, _Marks]:
         """The marks of each span."""
-        found: dict[LogId, _Marks] = {log: [] for log in spans}
+        marks: dict[LogId, _Marks] = {log: [] for log in spans}
         places, until_s = {log: low for log, (low, _) in spans.items()}, time.monotonic() + TIMEOUT_S
         self._client.refresh(log.topic for log in spans)
         while left := [log for log in spans if log not in refused and places[log] < spans[log][1]]:
@@ -55,16 +55,16 @@ class KafkaTails:
                     if isinstance(error, Retry):
                         raise error
                     refused[log] = error
-                elif (at := self._taken(log, answer, places[log], spans[log][1], found[log])) > places[log]:
+                elif (at := self._taken(log, answer, places[log], spans[log][1], marks[log])) > places[log]:
                     places[log], until_s = at, time.monotonic() + TIMEOUT_S
-        return found
+        return marks
 
     def _fetched(self, places: Mapping[LogId, int]) -> dict[LogId, Fetched]:
         """One response of each leader. Raises `Retry` and `Stop`."""
-        found: dict[LogId, Fetched] = {}
-        for node, wanted in self._client.by_leader(places).items():
-            found |= self._client.fetch(node, wanted, _BYTES, _MOST_BYTES, _WAIT_MS)
-        return found
+        answers: dict[LogId, Fetched] = {}
+        for node, offsets in self._client.by_leader(places).items():
+            answers |= self._client.fetch(node, offsets, _BYTES, _MOST_BYTES, _WAIT_MS)
+        return answers
 
     def _taken(self, log: LogId, answer: Fetched, at: int, end: int, marks: _Marks) -> int:
         """Add the marks of a response before ``end``. Returns the offset behind it."""

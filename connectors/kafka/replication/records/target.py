@@ -28,11 +28,11 @@ class KafkaTarget:
     def bounds(self, logs: Iterable[LogId]) -> dict[LogId, Bounds | TrueupError]:
         """Start and end of partitions, after everything that their leaders have is replicated: before that, records are
         hidden and may belong to this copy."""
-        wanted = set(logs)
-        self._queries.refresh(log.topic for log in wanted)
-        settled = self._queries.settled(wanted)
+        partitions = set(logs)
+        self._queries.refresh(log.topic for log in partitions)
+        settled = self._queries.settled(partitions)
         wrong = {log: end for log, end in settled.items() if isinstance(end, TrueupError)}
-        return {**self._queries.bounds(wanted), **wrong}
+        return {**self._queries.bounds(partitions), **wrong}
 
     def unsure(self, logs: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Partitions of recreated topics."""

@@ -50,37 +50,37 @@ class Identity:
         left = {partition for partition in partitions if self._sure_s.get(partition, since_s) <= since_s}
         if not left:
             return {}
-        found: dict[LogId, TrueupError] = {}
+        errors: dict[LogId, TrueupError] = {}
         for _ in range(_ATTEMPTS):
-            found = self._refreshed(left) if self._stale or self._by_name else {}
-            left -= {partition for partition, error in found.items() if isinstance(error, Stop)}
-            stopped = {partition: error for partition, error in found.items() if partition not in left}
-            found = {**stopped, **self._asked(left)}
-            left = found.keys() - stopped.keys()
+            errors = self._refreshed(left) if self._stale or self._by_name else {}
+            left -= {partition for partition, error in errors.items() if isinstance(error, Stop)}
+            stopped = {partition: error for partition, error in errors.items() if partition not in left}
+            errors = {**stopped, **self._asked(left)}
+            left = errors.keys() - stopped.keys()
             self._stale = bool(left)
             if not left:
                 break
-        return found
+        return errors
 
     def _refreshed(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Read the leaders, and the topics with other ids."""
-        wanted = list(partitions)
+        logs = list(partitions)
         try:
-            self._cluster.refresh(partition.topic for partition in wanted)
+            self._cluster.refresh(partition.topic for partition in logs)
         except Retry as error:
-            return dict.fromkeys(wanted, error)
-        found: dict[LogId, TrueupError] = {}
-        for partition in wanted:
+            return dict.fromkeys(logs, error)
+        errors: dict[LogId, TrueupError] = {}
+        for partition in logs:
             topic = partition.topic
             try:
                 self._meant[topic] = self._cluster.identify(topic, self._meant.get(topic, b""))
             except UnknownTopic as error:
-                found[partition] = Stop(error.expected, error.found, error.todo)
-        return found
+                errors[partition] = Stop(error.expected, error.found, error.todo)
+        return errors
 
     def _asked(self, partitions: Iterable[LogId]) -> dict[LogId, TrueupError]:
         """Query all leaders in parallel; the errors by partition."""
-        of_node, found = self._led(partitions)
+        of_node, errors = self._led(partitions)
         asked: list[tuple[int, BrokerConnection]] = []
         for node, topics in of_node.items():
             try:
@@ -94,31 +94,31 @@ class Identity:
                 else:
                     self._by_name = True
             except TrueupError as error:
-                found |= self._lost(node, topics, error)
+                errors |= self._lost(node, topics, error)
         for node, connection in asked:
             try:
                 answers = fetched_by_id(connection.receive(), {self._meant[name]: name for name in of_node[node]})
             except TrueupError as error:
-                found |= self._lost(node, of_node[node], error)
+                errors |= self._lost(node, of_node[node], error)
                 continue
             for partition, answer in answers.items():
                 if answer.error not in (0, OFFSET_OUT_OF_RANGE):
-                    found[partition] = problem(answer.error, f"find {partition} in {self._cluster.endpoint.name}")
-        return found
+                    errors[partition] = problem(answer.error, f"find {partition} in {self._cluster.endpoint.name}")
+        return errors
 
     def _led(self, partitions: Iterable[LogId]) -> tuple[dict[int, dict[str, list[int]]], dict[LogId, TrueupError]]:
         """Partitions by leader and topic, and those without a leader. Clusters without topic ids are omitted."""
         of_node: dict[int, dict[str, list[int]]] = {}
-        found: dict[LogId, TrueupError] = {}
+        errors: dict[LogId, TrueupError] = {}
         for partition in partitions:
             try:
                 node = self._cluster.leader(partition)
             except TrueupError as error:
-                found[partition] = error
+                errors[partition] = error
                 continue
             if self._meant.get(partition.topic):
                 of_node.setdefault(node, {}).setdefault(partition.topic, []).append(partition.number)
-        return of_node, found
+        return of_node, errors
 
     def _lost(self, node: int, topics: Mapping[str, Iterable[int]], error: TrueupError) -> dict[LogId, TrueupError]:
         self._cluster.lost(node)

@@ -129,8 +129,8 @@ class WireWriter(KafkaTarget):
         if not (unknown := self._producers.unknown(logs)):
             return known
         epochs = self._client.epochs(unknown)
-        self._unlearned = {log: one for log, one in epochs.items() if isinstance(one, TrueupError)}
-        self._producers.learn({log: one for log, one in epochs.items() if not isinstance(one, TrueupError)})
+        self._unlearned = {log: error for log, error in epochs.items() if isinstance(error, TrueupError)}
+        self._producers.learn({log: latest for log, latest in epochs.items() if not isinstance(latest, TrueupError)})
         return False
 
     def _prepared(self, sendings: Mapping[LogId, "_PartitionSend"]) -> list["_PartitionSend"]:
@@ -144,27 +144,29 @@ class WireWriter(KafkaTarget):
         for log, wrong in unsure.items():
             if sendings[log].waits is None or not isinstance(wrong, Retry):
                 sendings[log].fail(wrong)
-        return [one for log, one in sendings.items() if log not in unsure]
+        return [sending for log, sending in sendings.items() if log not in unsure]
 
     def start(self, sendings: Iterable["_PartitionSend"]) -> "_InFlight":
         """Send a batch to each of some partitions."""
         of_node: dict[int, dict[LogId, _PartitionSend]] = {}
-        for one in self._prepared({one.log: one for one in sendings}):
+        for sending in self._prepared({send.log: send for send in sendings}):
             try:
-                self._meant[one.log.topic] = self._client.identify(one.log.topic, self._meant.get(one.log.topic, b""))
-                leader = self._client.leader(one.log)
-                if one.log in self._unlearned:
-                    raise self._unlearned[one.log]
-                of_node.setdefault(leader, {})[one.log] = one
+                self._meant[sending.log.topic] = self._client.identify(
+                    sending.log.topic, self._meant.get(sending.log.topic, b"")
+                )
+                leader = self._client.leader(sending.log)
+                if sending.log in self._unlearned:
+                    raise self._unlearned[sending.log]
+                of_node.setdefault(leader, {})[sending.log] = sending
             except UnknownTopic as error:
-                if self._may_be_new(one.log):
-                    one.waits = error
+                if self._may_be_new(sending.log):
+                    sending.waits = error
                 else:
-                    one.fail(Stop(error.expected, error.found, error.todo))
+                    sending.fail(Stop(error.expected, error.found, error.todo))
             except Retry as error:
-                one.waits = error
+                sending.waits = error
             except TrueupError as error:
-                one.fail(error)
+                sending.fail(error)
         asked = [_LeaderRequest(node, self._send(node, sent), sent) for node, sent in of_node.items()]
         return _InFlight(asked, time.monotonic() + _ANSWER_S)
 
@@ -178,8 +180,8 @@ class WireWriter(KafkaTarget):
             except TrueupError as error:
                 self._lose(node, sent, error)
                 continue
-            for log, one in sent.items():
-                self._answered(one, answers.get(log), bool(names))
+            for log, sending in sent.items():
+                self._answered(sending, answers.get(log), bool(names))
 
     def _send(self, node: int, sent: Mapping[LogId, "_PartitionSend"]) -> dict[bytes, str] | None:
         """Send one request, with topic ids if the broker supports them. Returns their names (empty: it does not); None
@@ -187,7 +189,7 @@ class WireWriter(KafkaTarget):
         ids = {log.topic: self._meant[log.topic] for log in sent}
         try:
             connection = self._connection(node)
-            batches = {log: one.bytes(self._producers) for log, one in sent.items()}
+            batches = {log: sending.bytes(self._producers) for log, sending in sent.items()}
             if all(ids.values()) and connection.takes(PRODUCE, BY_ID):
                 connection.send(PRODUCE, BY_ID, *produce_by_id(batches, ids, _REPLICATED_MS))
                 return {topic_id: topic for topic, topic_id in ids.items()}
@@ -213,27 +215,27 @@ class WireWriter(KafkaTarget):
         body = connection.receive()
         return produced_by_id(body, names) if names else produced(body)
 
-    def _answered(self, one: "_PartitionSend", answer: Produced | None, by_id: bool) -> None:
+    def _answered(self, sending: "_PartitionSend", answer: Produced | None, by_id: bool) -> None:
         if answer is None or answer.error or not by_id:
-            self._identity.doubted(one.log)
+            self._identity.doubted(sending.log)
         else:
-            self._identity.proved(one.log)
+            self._identity.proved(sending.log)
         if answer is None:
-            one.fail(Retry("a response for every batch", "a missing one", _TODO))
+            sending.fail(Retry("a response for every batch", "a missing one", _TODO))
         elif not answer.error:
-            self._unknown_s.pop(one.log, None)
-            one.stored(answer.offset, self._producers)
+            self._unknown_s.pop(sending.log, None)
+            sending.stored(answer.offset, self._producers)
         elif answer.error in OF_RECORDS:
-            one.refuse(answer.error)
-        elif answer.error in OF_TOPIC and not (answer.error in MISSING and self._may_be_new(one.log)):
-            refused = problem(answer.error, f"write to {one.log} of {self._client.endpoint.name}")
-            one.fail(Stop(refused.expected, refused.found, refused.todo))
+            sending.refuse(answer.error)
+        elif answer.error in OF_TOPIC and not (answer.error in MISSING and self._may_be_new(sending.log)):
+            refused = problem(answer.error, f"write to {sending.log} of {self._client.endpoint.name}")
+            sending.fail(Stop(refused.expected, refused.found, refused.todo))
         else:
             error = Retry("acknowledged records", KafkaError(answer.error).str(), _TODO)
             if answer.error in _NOT_WRITTEN:
-                one.waits = error
+                sending.waits = error
             else:
-                one.fail(error)
+                sending.fail(error)
 
     def _may_be_new(self, log: LogId) -> bool:
         """Whether a broker that does not know the partition may know it soon."""
@@ -245,8 +247,8 @@ class WireWriter(KafkaTarget):
         if (connection := self._open.pop(node, None)) is not None:
             connection.close()
         self._client.lost(node)
-        for one in sent.values():
-            one.fail(error)
+        for sending in sent.values():
+            sending.fail(error)
 
     def close(self) -> None:
         """Close the connections."""
@@ -279,7 +281,7 @@ class _KafkaWrite:
 
     def __init__(self, writer: WireWriter, sendings: Mapping[LogId, "_PartitionSend"]) -> None:
         self._writer, self._sendings = writer, sendings
-        self._left = [one for one in sendings.values() if one.next(patient=True)]
+        self._left = [sending for sending in sendings.values() if sending.next(patient=True)]
         self._round = _InFlight((), 0.0)
         self._patient_s = 0.0
 
@@ -292,23 +294,23 @@ class _KafkaWrite:
         """Wait for the responses, and send the other batches."""
         sendings = self._sendings.values()
         self._writer.finish(self._round)
-        while left := [one for one in sendings if one.next(time.monotonic() < self._patient_s)]:
-            if any(one.waits is not None for one in left):
+        while left := [sending for sending in sendings if sending.next(time.monotonic() < self._patient_s)]:
+            if any(sending.waits is not None for sending in left):
                 time.sleep(_AGAIN_S)
                 self._writer.again()
             self._writer.finish(self._start(left))
-        if any(one.error is not None for one in sendings):
+        if any(sending.error is not None for sending in sendings):
             self._writer.failed()
-        for log, one in self._sendings.items():
-            if one.fitting:
-                self._writer.fits(log, one.fitting)
-        return {log: one.written() for log, one in self._sendings.items()}
+        for log, finished in self._sendings.items():
+            if finished.fitting:
+                self._writer.fits(log, finished.fitting)
+        return {log: sending.written() for log, sending in self._sendings.items()}
 
     def _start(self, sendings: Sequence["_PartitionSend"]) -> _InFlight:
         """Send a batch to each partition, and make the ones after them."""
         begun = self._writer.start(sendings)
-        for one in sendings:
-            one.look_ahead()
+        for sending in sendings:
+            sending.look_ahead()
         return begun
 
 
@@ -386,5 +388,5 @@ class _PartitionSend:
 
 
 def _codec(options: Mapping[str, str]) -> int:
-    chosen = next((options[name] for name in _COMPRESSION if name in options), NAMES[LZ4])
-    return NAMES.index(chosen) if chosen in NAMES else LZ4
+    codec = next((options[name] for name in _COMPRESSION if name in options), NAMES[LZ4])
+    return NAMES.index(codec) if codec in NAMES else LZ4

@@ -89,16 +89,16 @@ class Application:
     def status(self) -> Row:
         """Status of the whole application."""
         now_ms, now = self._clock(), self._live.now
-        found = {name: stream.status(now_ms) for name, stream in self._streams.items()}
-        not_ready = [reason for each in found.values() for reason in each.not_ready] + self._supervisor.failing()
+        statuses = {name: stream.status(now_ms) for name, stream in self._streams.items()}
+        not_ready = [reason for status in statuses.values() for reason in status.not_ready] + self._supervisor.failing()
         if (standby := self._standby) is not None:
             not_ready.insert(0, standby.unable())
         fields = [
-            found[each.name].fields if each.name in found else each.fields_class.absent(now)
-            for each in STREAMS
-            if each.fields
+            statuses[stream.name].fields if stream.name in statuses else stream.fields_class.absent(now)
+            for stream in STREAMS
+            if stream.fields
         ]
-        sources = self._sources(found, now_ms)
+        sources = self._sources(statuses, now_ms)
         self._was_ready = self._was_ready or not not_ready
         return {
             "version": version("trueup"),
@@ -106,13 +106,13 @@ class Application:
             "ready": not not_ready,
             "started_ms": self._started_ms,
             "now_ms": now_ms,
-            "problems": [*not_ready, *self._problems(found)],
+            "problems": [*not_ready, *self._problems(statuses)],
             "streams": self._queries(),
             "sources": sources,
             "spark_ui": self.spark_ui,
             "starting": self._starting(sources, now_ms),
-            "subjects": [_subject(name, each) for name, each in found.items()],
-            **{name: value for each in fields if each is not None for name, value in each.json().items()},
+            "subjects": [_subject(name, status) for name, status in statuses.items()],
+            **{name: value for part in fields if part is not None for name, value in part.json().items()},
             "ha": self._ha(),
         }
 
@@ -121,13 +121,13 @@ class Application:
         stops = self._supervisor.failing() or any(s["state"] == "down" and s["detail"] != STARTING for s in sources)
         return not (self._was_ready or stops) and now_ms - self._begun_ms < STARTING_MS
 
-    def _problems(self, found: Mapping[str, StreamStatus]) -> list[str]:
+    def _problems(self, statuses: Mapping[str, StreamStatus]) -> list[str]:
         refused = [
             f"config record refused, {where}: {why}; `trueup config set {shlex.quote(name)} --default` removes it"
             for name, (where, why) in list(self._live.refused.items())
         ]
         others = [*self.obstacles(), *self.other_problems()]
-        return [*refused, *others, *(problem for each in found.values() for problem in each.problems)]
+        return [*refused, *others, *(problem for status in statuses.values() for problem in status.problems)]
 
     def _queries(self) -> list[Row]:
         out = []
@@ -152,9 +152,11 @@ class Application:
             )
         return out
 
-    def _sources(self, found: Mapping[str, StreamStatus], now_ms: int) -> list[Row]:
-        shared = [self._journal_source(now_ms), self._spark(found, now_ms)]
-        return [source_json(one) for one in [*(s for each in found.values() for s in each.sources), *shared]]
+    def _sources(self, statuses: Mapping[str, StreamStatus], now_ms: int) -> list[Row]:
+        shared = [self._journal_source(now_ms), self._spark(statuses, now_ms)]
+        return [
+            source_json(source) for source in [*(s for status in statuses.values() for s in status.sources), *shared]
+        ]
 
     def _journal_source(self, now_ms: int) -> ObservationSource:
         if self._journal.reachable():
@@ -163,7 +165,7 @@ class Application:
         age_ms = now_ms - self._heard_ms if self._heard_ms else None
         return ObservationSource("journal", "down", age_ms, self._journal.bootstrap)
 
-    def _spark(self, found: Mapping[str, StreamStatus], now_ms: int) -> ObservationSource:
+    def _spark(self, statuses: Mapping[str, StreamStatus], now_ms: int) -> ObservationSource:
         """The Spark session, judged by its queries: a session hangs if a query does not report for long."""
         event_ms = self._listener.last_event_ms
         if self.spark_ended:
@@ -173,10 +175,10 @@ class Application:
             return ObservationSource("spark", "down", None, STARTING)
         if self._standby is not None or not self._supervisor.queries:  # nothing shows that it hangs
             return ObservationSource("spark", "up", None, self.spark_ui)
-        query = next((each.query for each in found.values() if each.query), "")
+        query = next((status.query for status in statuses.values() if status.query), "")
         last_ms = event_ms.get(query) if query else max(event_ms.values(), default=None)
         age_ms = now_ms - (self._started_ms if last_ms is None else last_ms)
-        silent = age_ms > SILENT_MS + max((each.silent_ms for each in found.values()), default=0)
+        silent = age_ms > SILENT_MS + max((status.silent_ms for status in statuses.values()), default=0)
         return ObservationSource("spark", "slow" if silent else "up", age_ms, self.spark_ui)
 
     def incomplete(self, noun: str) -> str:
@@ -197,17 +199,19 @@ class Application:
         """Findings of a stream, the most urgent first."""
         if stream not in self._streams:
             return []
-        found, total = self._streams[stream].findings(Filter(verdict, rule, limit, **where))
-        return LimitedRows(map(finding_json, found), total)
+        findings, total = self._streams[stream].findings(Filter(verdict, rule, limit, **where))
+        return LimitedRows(map(finding_json, findings), total)
 
     def rows(self, noun: str, query: RowQuery) -> list[Row]:
         """Rows of a noun; empty if its stream is not running."""
-        stream = self._streams.get(next(each.name for each in STREAMS if noun in (n.name for n in each.lists)))
+        stream = self._streams.get(
+            next(descriptor.name for descriptor in STREAMS if noun in (n.name for n in descriptor.lists))
+        )
         return stream.rows(noun, query) if stream else []
 
     def describe(self, noun: str, names: Names) -> Row | list[Row]:
         """All details of one resource: those of its stream, and what other streams add."""
-        owner = next(each for each in STREAMS if noun in (thing.name for thing in each.things))
+        owner = next(descriptor for descriptor in STREAMS if noun in (thing.name for thing in descriptor.things))
         described = self._running(owner, noun).describe(noun, names)
         if isinstance(described, Mapping):
             for stream in self._streams.values():
@@ -216,7 +220,7 @@ class Application:
 
     def execute(self, verb: str, names: Names, arguments: Row) -> Row | list[Row]:
         """Execute a verb."""
-        owner = next(each for each in STREAMS if verb in (known.name for known in each.verbs))
+        owner = next(descriptor for descriptor in STREAMS if verb in (entry.name for entry in descriptor.verbs))
         return self._running(owner, verb).execute(verb, names, arguments)
 
     def _leading(self, what: str) -> None:
@@ -270,8 +274,8 @@ class Application:
 
     def actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
         """Executed actions, newest first; with ``wanted`` those of the newest ones that it selects."""
-        found = self._history.latest(limit, wanted)
-        return found if wanted else LimitedRows(found, max(len(found), len(self._history.rows())))
+        rows = self._history.latest(limit, wanted)
+        return rows if wanted else LimitedRows(rows, max(len(rows), len(self._history.rows())))
 
     def grouped(self, stream: str) -> Mapping[str, int]:
         """Findings of a stream by rule."""
@@ -279,22 +283,22 @@ class Application:
 
     def trends(self, stream: str) -> Row:
         """The numbers of a stream in the last hours."""
-        found, known = self._trends.of(stream), next(each for each in STREAMS if each.name == stream)
-        return {**found, "units": {name: known.unit(name) for name in found["series"]}}
+        trends, descriptor = self._trends.of(stream), next(entry for entry in STREAMS if entry.name == stream)
+        return {**trends, "units": {name: descriptor.unit(name) for name in trends["series"]}}
 
     def sample(self) -> None:
         """Remember the numbers of now."""
         status = self.status()
-        running = [each for each in STREAMS if each.name in self._streams]
-        self._trends.add(status["now_ms"], {each.name: each.numbers(status) for each in running})
+        running = [stream for stream in STREAMS if stream.name in self._streams]
+        self._trends.add(status["now_ms"], {stream.name: stream.numbers(status) for stream in running})
 
 
-def _subject(name: str, found: StreamStatus) -> Row:
+def _subject(name: str, status: StreamStatus) -> Row:
     """A stream in the JSON of the status."""
     return {
         "name": name,
-        "mode": found.mode,
-        "paused": found.paused,
-        "counts": dict(found.counts),
-        "oldest_ms": found.oldest_ms,
+        "mode": status.mode,
+        "paused": status.paused,
+        "counts": dict(status.counts),
+        "oldest_ms": status.oldest_ms,
     }

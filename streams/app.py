@@ -166,14 +166,14 @@ class Running:
             session=lambda: self._driver.session if self._driver else None,
         )
         streams: dict[str, Stream] = {}
-        for each in STREAMS:
-            stream = self._wait(each.name, partial(each.make, context))
+        for descriptor in STREAMS:
+            stream = self._wait(descriptor.name, partial(descriptor.make, context))
             for make, resource in context.resources.items():
                 self._ends_with(make.__name__, resource)
             if stream is not None:
-                streams[each.name] = stream
-                self._ends_with(f"stream {each.name}", stream)
-                self._wait(each.name, stream.load)
+                streams[descriptor.name] = stream
+                self._ends_with(f"stream {descriptor.name}", stream)
+                self._wait(descriptor.name, stream.load)
         self._resources = list(context.resources.values())
         return streams
 
@@ -199,17 +199,17 @@ class Running:
             stream.alive(query)
 
     def _open_journal(self) -> Journal:
-        chosen = self._settings.journal
+        section = self._settings.journal
         self._closes["journal"] = self._close_journal
-        if not chosen.bootstrap:
+        if not section.bootstrap:
             log.info("start begun", extra={"part": "journal", "data_dir": str(self._data)})
             broker = EmbeddedKafka(self._data / "journal", logs.Downloads())
             self._closes["journal"] = lambda: self._close_journal(broker)
             self._up(broker)
             self._supervisor.loop("embedded journal", lambda: self._keep_alive(broker), every_s=1.0)
-            chosen = replace(chosen, bootstrap=broker.bootstrap, security=broker.security)
-        journal = Journal(chosen.bootstrap, chosen, self._settings.cluster.name, shared=bool(self._settings.ha.id))
-        self._created = self._wait(f"the journal at {chosen.bootstrap}", journal.create)
+            section = replace(section, bootstrap=broker.bootstrap, security=broker.security)
+        journal = Journal(section.bootstrap, section, self._settings.cluster.name, shared=bool(self._settings.ha.id))
+        self._created = self._wait(f"the journal at {section.bootstrap}", journal.create)
         self._wait("the journal's topics", lambda: recreated(journal, self._created, now_ms()))
         self._history = History(journal, acts=not self._settings.ha.id)
         return journal
@@ -219,12 +219,12 @@ class Running:
 
         def noted() -> T:
             try:
-                found = step()
+                result = step()
             except Retry as error:
                 self._waits[what] = f"waiting for {what}: {error}"
                 raise
             self._waits.pop(what, None)
-            return found
+            return result
 
         return patiently(what, noted, self._ending.stop, may=self._supervisor.gate)
 
@@ -282,7 +282,7 @@ class Running:
             self._history,
             self._election,
         )
-        chosen, tls = self._settings.http, self._tls
+        section, tls = self._settings.http, self._tls
         access = access_of(self._settings, lambda reason: self._metrics.refused.at(reason).inc())
         application.obstacles = lambda: filter(
             None, [self._disk.problem(), self._executors.problem if self._executors else "", *self._waits.values()]
@@ -295,9 +295,9 @@ class Running:
             *([tls.problem] if tls and tls.problem else ()),
         ]
         self._supervisor.loop("trends", application.sample, EVERY_S)
-        http = Server(create_app(application, self._metrics, access, chosen), self._socket, self._supervisor.run, tls)
+        http = Server(create_app(application, self._metrics, access, section), self._socket, self._supervisor.run, tls)
         self._quiet["http"] = http.stop
-        log.info("API opened", extra={"address": f"{'https' if tls else 'http'}://{chosen.host}:{http.port}"})
+        log.info("API opened", extra={"address": f"{'https' if tls else 'http'}://{section.host}:{http.port}"})
         driver = Driver(lambda: session(self._settings, self._data, permanent_tasks(self._settings)), self._listener)
         if not self._ending.stop.is_set():
             self._run_queries(driver, application)
@@ -330,8 +330,8 @@ class Running:
         name = f"{own}-{uuid.uuid4().hex}"
         self._forget(driver, f"{own}-*", name)
         warm = Warm(self._supervisor, f"{folder}/{name}", self._journal.identity)
-        for each in STREAMS:
-            if (view := each.view(lambda: driver.session, self._journal, settings)) is not None:
+        for descriptor in STREAMS:
+            if (view := descriptor.view(lambda: driver.session, self._journal, settings)) is not None:
                 warm.keep(view)
         return warm
 

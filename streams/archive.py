@@ -31,8 +31,8 @@ BATCH_S, END_S = 300.0, 120.0
 def record() -> Path:
     """Record the archive if it is missing. Returns its path. Raises `Retry` if Spark does not complete a batch or does
     not end in time, `Stop` if Java writes no archive."""
-    if found := class_data.recorded():
-        return found
+    if archive := class_data.recorded():
+        return archive
     place = class_data.target()
     draft = place.with_suffix(f".{os.getpid()}")
     os.environ[class_data.OPTIONS] = f"-XX:ArchiveClassesAtExit={draft}"
@@ -60,8 +60,8 @@ def _use(bootstrap: str, data: Path) -> None:
     spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]  # it prints
     process: subprocess.Popen[bytes] = SparkContext._gateway.proc  # type: ignore[union-attr]
     try:
-        for each in STREAMS:
-            if (view := each.view(lambda: spark, journal, settings)) is not None:
+        for stream in STREAMS:
+            if (view := stream.view(lambda: spark, journal, settings)) is not None:
                 done = threading.Event()
                 query = view.start(_sink(done), f"file://{data}/checkpoints/{view.name}")
                 if not done.wait(BATCH_S):

@@ -50,8 +50,8 @@ def all_metrics(cluster: str = "bookkeeper") -> "Metrics":
     """The metrics of an application with those of all streams, including streams that are not configured."""
     from trueup.streams.runtime.metrics import Metrics
 
-    made = Metrics(cluster=cluster)
+    metrics = Metrics(cluster=cluster)
     for stream in STREAMS:
         for part in stream.metrics:
-            made.of(part)
-    return made
+            metrics.of(part)
+    return metrics

@@ -154,7 +154,7 @@ def rights() -> str:
     """docs/rights.md."""
     rows = [
         f"| {method} `{rule}` | {'anyone' if role is None else role.text} |"
-        for (method, rule), role in sorted(roles.least_roles().items(), key=lambda each: each[0][1])
+        for (method, rule), role in sorted(roles.least_roles().items(), key=lambda entry: entry[0][1])
     ]
     return "\n".join([RIGHTS, "| route | least role |", "|---|---|", *rows]) + "\n"
 

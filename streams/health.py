@@ -32,19 +32,19 @@ def health(status: Row) -> Health:
     """Health from an application's status (`streams.web.engine.Engine.status`)."""
     if (status.get("ha") or {}).get("role") == "standby":
         return _standby(status)
-    each = [stream.signs(status) for stream in STREAMS]
-    blind, held = list(_blind(status, each)), [reason for one in each for reason in one.held]
-    reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, each)]))
-    lines = tuple(line for one in each for line in one.lines)
+    signs = [stream.signs(status) for stream in STREAMS]
+    blind, held = list(_blind(status, signs)), [reason for part in signs for reason in part.held]
+    reasons = tuple(dict.fromkeys([*blind, *held, *_attention(status, signs)]))
+    lines = tuple(line for part in signs for line in part.lines)
     if blind and status["starting"]:
         return Health("starting", f"Starting{_judged(status)}", reasons, lines)
     if blind:
         return Health("blind", "Blind: the cluster cannot be seen as it is now", reasons, lines)
     if held:
-        return Health("held", next(one.held_line for one in each if one.held), reasons, lines)
+        return Health("held", next(part.held_line for part in signs if part.held), reasons, lines)
     if reasons:
         return Health("attention", "Needs attention", reasons, lines)
-    return Health("healthy", f"Healthy: {' and '.join(one.well for one in each if one.well)}", (), lines)
+    return Health("healthy", f"Healthy: {' and '.join(part.well for part in signs if part.well)}", (), lines)
 
 
 def _judged(status: Row) -> str:
@@ -64,25 +64,25 @@ def _standby(status: Row) -> Health:
     return Health("healthy" if able else "attention", line, reasons)
 
 
-def _blind(status: Row, each: Sequence[Signs]) -> Iterator[str]:
+def _blind(status: Row, signs: Sequence[Signs]) -> Iterator[str]:
     if not status["ready"]:
         yield from status["problems"] or ["not ready: the view is not complete yet"]
-    yield from (_silent(s) for s in status["sources"] if s["state"] == "down" and s["name"] in _blinding(each))
-    yield from (reason for one in each for reason in one.blind)
+    yield from (_silent(s) for s in status["sources"] if s["state"] == "down" and s["name"] in _blinding(signs))
+    yield from (reason for part in signs for reason in part.blind)
 
 
-def _blinding(each: Sequence[Signs]) -> set[str]:
-    return {*BLINDING, *(name for one in each for name in one.blinding)}
+def _blinding(signs: Sequence[Signs]) -> set[str]:
+    return {*BLINDING, *(name for part in signs for name in part.blinding)}
 
 
-def _attention(status: Row, each: Sequence[Signs]) -> Iterator[str]:
-    named = {name for one in each for name in one.named}
+def _attention(status: Row, signs: Sequence[Signs]) -> Iterator[str]:
+    named = {name for part in signs for name in part.named}
     yield from (text for text in status["problems"] if not text.startswith(tuple(f"{name}: " for name in named)))
-    yield from (reason for one in each for reason in one.attention)
+    yield from (reason for part in signs for reason in part.attention)
     for stream in status["streams"]:
         if stream["state"] == "failed" and not any(stream["error"] in text for text in status["problems"]):
             yield f"stream {stream['name']} failed: {stream['error']}"
-    blinding = _blinding(each)
+    blinding = _blinding(signs)
     for source in status["sources"]:
         silent = source["state"] == "slow" or (source["state"] == "down" and source["name"] not in blinding)
         if silent and source["name"] not in named:

@@ -56,15 +56,15 @@ def runtime() -> Check:
 
 def jars(settings: Settings, progress: Callable[[str], None]) -> Check:
     """The locked jars exist or can be downloaded."""
-    wanted = [SPARK_SET, *([S3A_SET] if settings.spark.bucket else ())]
-    wanted += [] if settings.journal.bootstrap else [KAFKA_SET]
+    jar_sets = [SPARK_SET, *([S3A_SET] if settings.spark.bucket else ())]
+    jar_sets += [] if settings.journal.bootstrap else [KAFKA_SET]
     files = [
         path
-        for name in wanted
+        for name in jar_sets
         for path in locked.jars(name, lambda done, total: progress(f"downloading jars: {size(done)} of {size(total)}"))
     ]
     total = sum(path.stat().st_size for path in files)
-    return ok("jars", f"{many(len(files), 'jar')} of {', '.join(wanted)}, {size(total)}, verified")
+    return ok("jars", f"{many(len(files), 'jar')} of {', '.join(jar_sets)}, {size(total)}, verified")
 
 
 def room(settings: Settings) -> Check:
@@ -78,12 +78,12 @@ def room(settings: Settings) -> Check:
     except OSError as error:
         return fail("data_dir", f"{there}: {error.strerror}", "grant write permission, or set data_dir")
     free = shutil.disk_usage(there).free
-    found = f"{place}: {size(free)} free"
+    space = f"{place}: {size(free)} free"
     if free < LEAST_BYTES:
-        return fail("data_dir", found, f"free at least {size(LEAST_BYTES)}")
+        return fail("data_dir", space, f"free at least {size(LEAST_BYTES)}")
     if free < ENOUGH_BYTES:
-        return warn("data_dir", found, f"{size(ENOUGH_BYTES)} are recommended for journal and checkpoints")
-    return ok("data_dir", found)
+        return warn("data_dir", space, f"{size(ENOUGH_BYTES)} are recommended for journal and checkpoints")
+    return ok("data_dir", space)
 
 
 def port(settings: Settings) -> Check:
@@ -109,7 +109,7 @@ def _taken(http: HttpSettings) -> Check:
     # Without TLS any process may have the port, and must not receive a token.
     target = target_of(f"https://{host}:{http.port}") if http.tls_certificate else ApiTarget(f"{host}:{http.port}")
     try:
-        found = Api(target, ASK_S).get("status")
+        status = Api(target, ASK_S).get("status")
     except ApiError as error:
         return warn("http", f"{address} is in use, by a server that expects {error.expected}", error.todo)
     except Retry as error:
@@ -117,7 +117,7 @@ def _taken(http: HttpSettings) -> Check:
         if http.tls_certificate:
             return warn("http", f"{address} is in use, not verified: {error.found}", f"set TRUEUP_CA; or {todo}")
         return fail("http", f"{address} is in use by another process", todo)
-    return ok("http", f"Trueup {found['version']} runs on {address}, mode {found['mode']}")
+    return ok("http", f"Trueup {status['version']} runs on {address}, mode {status['mode']}")
 
 
 def tokens(settings: Settings) -> Iterator[Check]:
@@ -146,8 +146,8 @@ def _proxies(settings: Settings) -> Iterator[Check]:
     """Every name of proxy.tokens has a token."""
     if not settings.proxy.tokens:
         return
-    known = {token.name for token in TokenFile(Path(settings.http.tokens_file)).tokens()}
-    if missing := sorted({*settings.proxy.tokens} - known):
+    names = {token.name for token in TokenFile(Path(settings.http.tokens_file)).tokens()}
+    if missing := sorted({*settings.proxy.tokens} - names):
         yield fail(
             "proxy",
             f"no token {', '.join(missing)} in {settings.http.tokens_file}",
@@ -168,39 +168,39 @@ def _provider(oidc: OidcSettings) -> Check:
 
 def journal(settings: Settings) -> Check:
     """Its keys are valid; brokers respond and are enough. The embedded journal needs only disk space."""
-    chosen = settings.journal
-    keys_of(chosen.key_file)
-    if not chosen.bootstrap:
+    section = settings.journal
+    keys_of(section.key_file)
+    if not section.bootstrap:
         return ok("journal", "embedded, in data_dir")
     from trueup.connectors.kafka.journal.topics import TopicClient
 
     try:
-        brokers = TopicClient(chosen.bootstrap, client_of(chosen)).brokers(JOURNAL_S)
+        brokers = TopicClient(section.bootstrap, client_of(section)).brokers(JOURNAL_S)
     except TrueupError as error:
         todo = error.todo if isinstance(error, Stop) else "start the brokers, or correct journal.bootstrap"
-        return fail("journal", f"{chosen.bootstrap}: {error.found}", todo)
-    found = f"{many(brokers, 'broker')} at {chosen.bootstrap}"
-    if brokers < chosen.replication:
-        return fail("journal", found, f"journal.replication is {chosen.replication}: add brokers or lower it")
-    if brokers > 1 and chosen.replication < 2:
-        return warn("journal", found, "journal.replication is 1: a lost broker loses topics; set 3")
-    return _records(settings, found)
+        return fail("journal", f"{section.bootstrap}: {error.found}", todo)
+    summary = f"{many(brokers, 'broker')} at {section.bootstrap}"
+    if brokers < section.replication:
+        return fail("journal", summary, f"journal.replication is {section.replication}: add brokers or lower it")
+    if brokers > 1 and section.replication < 2:
+        return warn("journal", summary, "journal.replication is 1: a lost broker loses topics; set 3")
+    return _records(settings, summary)
 
 
-def _records(settings: Settings, found: str) -> Check:
+def _records(settings: Settings, summary: str) -> Check:
     """The records of the journal are readable, as far as they can be read in a short time."""
     from trueup.streams.journal import repair
     from trueup.streams.journal.journal import Journal
 
-    chosen = settings.journal
+    section = settings.journal
     try:
-        bad, whole = repair.find(Journal(chosen.bootstrap, chosen, settings.cluster.name), JOURNAL_S)
+        bad, whole = repair.find(Journal(section.bootstrap, section, settings.cluster.name), JOURNAL_S)
     except TrueupError as error:
-        return warn("journal", f"{found}; records not read: {error.found}", error.todo)
+        return warn("journal", f"{summary}; records not read: {error.found}", error.todo)
     if bad:
         first = f"{many(len(bad), 'record')} not readable, the first: {bad[0].problem}"
-        return warn("journal", f"{found}; {first}", "stop Trueup and run `trueup journal repair`")
-    return ok("journal", found if whole else f"{found}; not all records were read within {JOURNAL_S:.0f} s")
+        return warn("journal", f"{summary}; {first}", "stop Trueup and run `trueup journal repair`")
+    return ok("journal", summary if whole else f"{summary}; not all records were read within {JOURNAL_S:.0f} s")
 
 
 def spark(settings: Settings) -> Check:

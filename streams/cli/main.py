@@ -51,15 +51,15 @@ class TrueupGroup(Suggesting):
         """The command of this name."""
         if cmd_name not in COMMANDS:
             return _brought().get(cmd_name)
-        found: click.Command = imported(COMMANDS[cmd_name])
-        return found
+        command: click.Command = imported(COMMANDS[cmd_name])
+        return command
 
 
 def _brought() -> dict[str, click.Command]:
     """The commands of the streams by name."""
     from trueup.streams.catalog import STREAMS
 
-    return {each.name or "": each for stream in STREAMS for each in stream.commands().groups}
+    return {command.name or "": command for stream in STREAMS for command in stream.commands().groups}
 
 
 @click.group(
@@ -98,8 +98,8 @@ def invoke(arguments: Sequence[str]) -> int:
             error.show()
         return error.exit_code
     except click.Abort:
-        found = {"expected": "the end of the command", "found": "an interrupt", "todo": "run it again"}
-        text = json.dumps({"error": {**found, "code": codes.INTERRUPTED}})
+        fields = {"expected": "the end of the command", "found": "an interrupt", "todo": "run it again"}
+        text = json.dumps({"error": {**fields, "code": codes.INTERRUPTED}})
         click.echo(text if for_programs(arguments) else "interrupted", err=True)
         return codes.INTERRUPTED
     except TrueupError as error:
@@ -131,9 +131,9 @@ def _usage_as_json(error: click.ClickException) -> str:
 def as_json(error: TrueupError) -> str:
     """Print an error as JSON on stderr: ``{"error": {expected, found, todo, code}}``, with ``problems`` for invalid
     settings."""
-    found = {"expected": error.expected, "found": error.found, "todo": error.todo, "code": codes.code_of(error)}
+    fields = {"expected": error.expected, "found": error.found, "todo": error.todo, "code": codes.code_of(error)}
     problems = {"problems": list(error.problems)} if isinstance(error, BadSettings) else {}
-    return json.dumps({"error": {**found, **problems}})
+    return json.dumps({"error": {**fields, **problems}})
 
 
 def error_text(error: TrueupError) -> str:

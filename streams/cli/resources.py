@@ -38,7 +38,7 @@ class Resources(InOrder):
 
     def _all(self) -> dict[str, click.Command]:
         brought = [command for stream in STREAMS for command in self.of(stream.commands())]
-        return {each.name or "": each for each in (*self.commands.values(), *brought, *self.generic())}
+        return {command.name or "": command for command in (*self.commands.values(), *brought, *self.generic())}
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """Names of the commands."""
@@ -75,19 +75,21 @@ class Details(Resources):
 
 def _list(noun: Noun) -> click.Command:
     def command(api: ApiTarget, output: str, **query: str | int | None) -> int:
-        found = Api(api).rows(noun.name, **query)
-        columns = [_column(name, value) for name, value in (found.rows[0] if found.rows else {}).items()]
-        return out.listing(output, found, columns, f"No {noun.name}.")
+        response = Api(api).rows(noun.name, **query)
+        columns = [_column(name, value) for name, value in (response.rows[0] if response.rows else {}).items()]
+        return out.listing(output, response, columns, f"No {noun.name}.")
 
     command.__doc__ = f"{noun.about}\n\n\b\nExample:  trueup get {noun.name}\n"
-    made = options.listing(options.api(command))
+    wrapped = options.listing(options.api(command))
     for name, values in noun.choices.items():
-        made = click.option(f"--{name}", type=click.Choice(values), help=f"Show only rows with this {name}.")(made)
+        wrapped = click.option(f"--{name}", type=click.Choice(values), help=f"Show only rows with this {name}.")(
+            wrapped
+        )
     for name in noun.selectors:
-        made = click.option(f"--{name}", metavar=SELECTORS[name], help=f"Show only rows with this {name}.")(made)
+        wrapped = click.option(f"--{name}", metavar=SELECTORS[name], help=f"Show only rows with this {name}.")(wrapped)
     if noun.limit:
-        made = options.limit(noun.limit)(made)
-    return click.command(noun.name, short_help=noun.about)(made)
+        wrapped = options.limit(noun.limit)(wrapped)
+    return click.command(noun.name, short_help=noun.about)(wrapped)
 
 
 def _column(name: str, value: object) -> Column:
@@ -103,16 +105,16 @@ def _detail(thing: ResourceKind) -> click.Command:
     names = _VARIABLE.findall(thing.path)
 
     def command(api: ApiTarget, output: str, **values: str) -> None:
-        found: Row = Api(api).get(_VARIABLE.sub(lambda match: segment(values[match[1]]), thing.path))
+        details: Row = Api(api).get(_VARIABLE.sub(lambda match: segment(values[match[1]]), thing.path))
         if output == "json":
-            out.as_json(found)
+            out.as_json(details)
         else:
-            width = max(map(len, found), default=0) + 2
-            for name, value in found.items():
+            width = max(map(len, details), default=0) + 2
+            for name, value in details.items():
                 click.echo(f"{name.replace('_', ' ').capitalize():{width}}{value}")
 
     command.__doc__ = f"{thing.about}\n\n\b\nExample:  trueup describe {thing.name} {' '.join(map(str.upper, names))}\n"
-    made = options.output(options.api(command))
+    wrapped = options.output(options.api(command))
     for name in reversed(names):
-        made = click.argument(name)(made)
-    return click.command(thing.name, short_help=thing.about)(made)
+        wrapped = click.argument(name)(wrapped)
+    return click.command(thing.name, short_help=thing.about)(wrapped)

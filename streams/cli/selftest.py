@@ -49,8 +49,8 @@ def self_test(settings: Settings) -> str:
             _executors(spark, settings)
             _kafka(spark)
             try_operator(spark, f"{folder}/{name}")
-            found = f"Spark {spark.version} with connector, Avro and a stateful batch"
-            return found + (f" on {settings.spark.master}" if settings.spark.on_cluster else "")
+            summary = f"Spark {spark.version} with connector, Avro and a stateful batch"
+            return summary + (f" on {settings.spark.master}" if settings.spark.on_cluster else "")
         finally:
             forget(spark, folder, name)
             spark.stop()
@@ -87,6 +87,8 @@ def try_operator(spark: SparkSession, place: str) -> None:
         .start()
     )
     query.awaitTermination(120)
-    found = [int(i) for row in results for i in answer_of(row)[1].findings["ledger"]]
-    if found != [1]:
-        raise Stop("a finding of the one ledger on one rack", f"{found}", "reinstall the locked requirements and jars")
+    ledgers = [int(i) for row in results for i in answer_of(row)[1].findings["ledger"]]
+    if ledgers != [1]:
+        raise Stop(
+            "a finding of the one ledger on one rack", f"{ledgers}", "reinstall the locked requirements and jars"
+        )

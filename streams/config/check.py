@@ -62,8 +62,8 @@ def _security(settings: Settings) -> Iterator[str]:
 def _racks(settings: Settings) -> Iterator[str]:
     racks = settings.racks
     if racks.source == "script" and not (Path(racks.script).is_file() and os.access(racks.script, os.X_OK)):
-        found = "a file that is not executable" if Path(racks.script).exists() else "no such file"
-        yield f"racks.script: expected an executable script; found {shown(racks.script)}, {found}"
+        problem = "a file that is not executable" if Path(racks.script).exists() else "no such file"
+        yield f"racks.script: expected an executable script; found {shown(racks.script)}, {problem}"
     if racks.source != "static":
         return
     bad = [(bookie, rack) for bookie, rack in racks.table.items() if depth(rack) < 1]

@@ -31,8 +31,8 @@ def load(path: Path | None, env: Mapping[str, str], flags: Mapping[str, object],
     kinds = {name: kind for name, _, kind in possible_keys(declared)}
     tables = {section.name for section in declared if section.entries}
     layers = [_from_file(path, tables)] if path else []
-    known = [name for values, _, _ in layers for name in values]
-    layers += [_from_env(env, known, kinds, tables), _from_flags(flags, kinds, tables)]
+    names = [name for values, _, _ in layers for name in values]
+    layers += [_from_env(env, names, kinds, tables), _from_flags(flags, kinds, tables)]
     raw: Row = {}
     origins: dict[str, str] = {}
     problems: list[str] = []
@@ -60,8 +60,8 @@ def _from_file(path: Path, tables: Tables) -> Layer:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        found = getattr(error, "strerror", None) or str(error)
-        raise BadSettings([f"{path}: expected a readable YAML file; found: {found}"]) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise BadSettings([f"{path}: expected a readable YAML file; found: {reason}"]) from None
     try:
         root, raw = yaml.compose(text, yaml.SafeLoader), yaml.safe_load(text)
     except _BAD_YAML as error:
@@ -121,10 +121,10 @@ def _flat(raw: Mapping[object, object], tables: Tables, path: str = "", depth: i
             yield name, value
 
 
-def _from_env(env: Mapping[str, str], known: Iterable[str], kinds: Mapping[str, object], tables: Tables) -> Layer:
+def _from_env(env: Mapping[str, str], names: Iterable[str], kinds: Mapping[str, object], tables: Tables) -> Layer:
     """Values of the environment. The name of a variable cannot contain every character of a link's name; it is compared
     with the names in the file in lower case, with underscores for hyphens."""
-    alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in known)}
+    alike = {_plain(name): name for name in (".".join(name.split(".")[:2]) for name in names)}
     named = {}
     for variable, value in env.items():
         if variable.startswith(PREFIX):

@@ -71,7 +71,7 @@ class JournalTopics:
         self._journal, self._live, self._file = journal, live, file
         self._config = journal.topic(CONFIG)
         self._compacted = {
-            journal.topic(each.name) for each in declared() if each.configs.get("cleanup.policy") == "compact"
+            journal.topic(topic.name) for topic in declared() if topic.configs.get("cleanup.policy") == "compact"
         } - {journal.topic("history")}
         self._before: Mapping[str, str] = {}
         self._absent = 0
@@ -151,14 +151,14 @@ class JournalTopics:
                 raise Retry(f"{self._file} to be written", str(error.strerror), "free space in data_dir") from error
 
     def _remembered(self) -> str:
-        found = self._content().get(self._config, "")
-        return found if isinstance(found, str) else ""
+        place = self._content().get(self._config, "")
+        return place if isinstance(place, str) else ""
 
     def _content(self) -> Row:
         """The file; empty if it does not exist or is damaged: then only the topic itself tells."""
         try:
             with self._file.open("rb") as opened:
-                found = json.loads(opened.read(LARGEST_FILE))
+                content = json.loads(opened.read(LARGEST_FILE))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}

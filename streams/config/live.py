@@ -72,9 +72,9 @@ class Live:
     def restrain(self, why: str) -> None:
         """Let every mode be observe for this reason; empty: let the modes apply."""
         with self._changed:
-            known, self.restraint = self.restraint == why, why
+            unchanged, self.restraint = self.restraint == why, why
             self.now = observing(self._chosen) if why else self._chosen
-        if not known:
+        if not unchanged:
             log.warning("modes replaced by observe" if why else "modes applied", extra={"problem": why})
             self._notify()
 
@@ -82,17 +82,17 @@ class Live:
         """Publish a change and wait until it is effective here. Returns the new value. None restores the file's value,
         or removes the refused record of a key that is not a live one, such as of a link that is not declared any more;
         then there is no value."""
-        known = name in live_keys(self._base)
+        is_live = name in live_keys(self._base)
         if value is not None:
             change(self.now, name, value)
-        elif not known and name not in self.refused:
+        elif not is_live and name not in self.refused:
             raise BadSettings([f"{name}: expected a live key, one of {', '.join(live_keys(self._base))}"])
-        wanted = None if value is None else value_of(change(self._base, name, value), name)
-        if (most := mode_at_most(self._base, name)) and exceeds(wanted, most):
-            raise BadSettings([f"{name}: expected at most {most}, by access.modes_at_most; found {wanted}"])
-        if self.restraint and name.endswith(".mode") and wanted != MODES[0]:
+        new_value = None if value is None else value_of(change(self._base, name, value), name)
+        if (most := mode_at_most(self._base, name)) and exceeds(new_value, most):
+            raise BadSettings([f"{name}: expected at most {most}, by access.modes_at_most; found {new_value}"])
+        if self.restraint and name.endswith(".mode") and new_value != MODES[0]:
             raise BadSettings([f"{name}: expected the settings of the journal to be complete; found: {self.restraint}"])
-        text = None if value is None else json.dumps(wanted)
+        text = None if value is None else json.dumps(new_value)
         by = WHO.get()
         self._own[name, text] += 1
         try:
@@ -105,9 +105,9 @@ class Live:
             self.load()
         with self._changed:
             self._changed.wait_for(
-                lambda: self._overlay.get(name) == wanted and (known or name not in self.refused), APPLY_S
+                lambda: self._overlay.get(name) == new_value and (is_live or name not in self.refused), APPLY_S
             )
-        return value_of(self.now, name) if known else None
+        return value_of(self.now, name) if is_live else None
 
     def write_again(self) -> None:
         """Write the newest value of every key again, after the topic lost records. Raises `Retry`."""
@@ -133,8 +133,8 @@ class Live:
             asked, value = value, most if most and exceeds(value, most) else value
             overlay = {k: v for k, v in {**self._overlay, name: value}.items() if v is not None}
             settings = self._base
-            for key, chosen in overlay.items():
-                settings = change(settings, key, chosen)
+            for key, setting in overlay.items():
+                settings = change(settings, key, setting)
         except BadSettings as error:
             self._note(record, "; ".join(error.problems))
             return
@@ -177,9 +177,9 @@ class Live:
 
     def _known(self, record: JournalRecord) -> bool:
         """Whether this record or a newer one of its key was applied: an old value must not be applied again."""
-        known = record.offset <= self._newest.get(record.key, -1)
+        applied = record.offset <= self._newest.get(record.key, -1)
         self._newest[record.key] = max(record.offset, self._newest.get(record.key, -1))
-        return known
+        return applied
 
     def _note(self, record: JournalRecord, problem: str) -> None:
         self.refused[record.key.decode(errors="backslashreplace")] = record.where, problem

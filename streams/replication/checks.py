@@ -31,7 +31,7 @@ def all_of(settings: Settings) -> Iterator[Check]:
     for name, link in links.items():
         if {link.source, link.target} <= seen.keys():
             yield _link(name, link, seen, LinkNames(links, settings.journal.prefix))
-    names = {cluster: found.names for cluster, found in seen.items()}
+    names = {cluster: answering.names for cluster, answering in seen.items()}
     for problem in (*check_topology(routes_of(links, names)), *circles_of(links, names)):
         yield fail("links", problem, "see `trueup explain refused`")
 
@@ -62,11 +62,11 @@ def _link(name: str, link: LinkSettings, seen: Mapping[str, AnsweringCluster], e
     topics = every.copied(link, source.names)
     called = {target_of(topic, link.rename, link.into, link.source) for topic in topics}
     missing = len(called - set(target.names))
-    found = f"{many(len(topics), 'topic')} to copy, {missing} to create at the target, mode {link.mode}"
+    summary = f"{many(len(topics), 'topic')} to copy, {missing} to create at the target, mode {link.mode}"
     if not topics:
         return warn(
-            row, found, f"check that links.{name}.topics matches topics that the user of {link.source} may read"
+            row, summary, f"check that links.{name}.topics matches topics that the user of {link.source} may read"
         )
     if missing and "partitions" not in link.align:
-        return warn(row, found, f"create them, or add partitions to links.{name}.align")
-    return ok(row, found)
+        return warn(row, summary, f"create them, or add partitions to links.{name}.align")
+    return ok(row, summary)

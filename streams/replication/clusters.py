@@ -63,8 +63,8 @@ def endpoint_of(sections: Sections, cluster: str, env: Mapping[str, str] = os.en
 
 def admin_of(endpoint: Endpoint) -> "ClusterAdmin":
     """Create the administrative client of a cluster."""
-    made: ClusterAdmin = imported(ADMINS[endpoint.system])(endpoint)
-    return made
+    admin: ClusterAdmin = imported(ADMINS[endpoint.system])(endpoint)
+    return admin
 
 
 def connector_of(source: str, target: str, path: str) -> str:
@@ -74,17 +74,17 @@ def connector_of(source: str, target: str, path: str) -> str:
 
 def paths_of(source: str, target: str) -> tuple[str, ...]:
     """The paths for a pair of systems."""
-    return (*(path for one, other, path in COPIERS if (one, other) == (source, target)), "records")
+    return (*(path for system, other, path in COPIERS if (system, other) == (source, target)), "records")
 
 
 def hardest(seen: "TopicPairs", called: Mapping[str, str]) -> tuple[str, str, str, int, int]:
     """Compression at both ends, timestamp type at the target, and maximum batch sizes at both ends, of the topic that
     is hardest to copy in whole batches; the first such topic. Other systems do not have these settings of Kafka."""
-    none, found = ("", "", "", -1, -1), list[tuple[str, str, str, int, int]]()
+    none, pairs = ("", "", "", -1, -1), list[tuple[str, str, str, int, int]]()
     for name, target in called.items():
         if name in seen.source and target in seen.target:
             here, there = seen.source[name].configs, seen.target[target].configs
-            found.append(
+            pairs.append(
                 (
                     _value(here, "compression.type"),
                     _value(there, "compression.type"),
@@ -93,8 +93,8 @@ def hardest(seen: "TopicPairs", called: Mapping[str, str]) -> tuple[str, str, st
                     int(_value(there, "max.message.bytes") or -1),
                 )
             )
-    hard = (one for one in found if choose(Qualities("auto", False, 2, -1.0, *one)).path == "records")
-    return next(hard, found[0] if found else none)
+    hard = (pair for pair in pairs if choose(Qualities("auto", False, 2, -1.0, *pair)).path == "records")
+    return next(hard, pairs[0] if pairs else none)
 
 
 def compacted(seen: "TopicPairs", called: Collection[str]) -> bool:

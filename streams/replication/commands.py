@@ -89,14 +89,14 @@ def resume(api: ApiTarget, output: str, name: str, topics: tuple[str, ...]) -> N
 
 def _set(api: ApiTarget, output: str, name: str, topics: tuple[str, ...], paused: bool) -> None:
     app = Api(api)
-    known = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
-    if unknown := sorted(set(topics) - known):
+    link_topics = {row["topic"] for row in app.get(f"links/{segment(name)}")["by_topic"]}
+    if unknown := sorted(set(topics) - link_topics):
         raise Refused(f"topics of link {name}", ", ".join(unknown), f"see `trueup describe link {name}`")
     key = f"links.{name}.paused_topics" if topics else f"links.{name}.paused"
     value = _paused(app.get("config")["live"][key]["value"], topics, paused) if topics else paused
-    found = app.put(f"config/{segment(key)}", {"value": value})
+    response = app.put(f"config/{segment(key)}", {"value": value})
     if output == "json":
-        out.as_json(found)
+        out.as_json(response)
         return
     for what in topics or (name,):
         click.echo(f"{what} is {'paused' if paused else 'resumed'}")
@@ -145,8 +145,8 @@ def reset(
     Example:  trueup link reset east-west --partition orders-0 --to earliest --yes
     """
     app, path = Api(api), f"links/{segment(name)}"
-    chosen = [*partitions, *_partitions(app, path, topics)]
-    rows = app.post(f"{path}/reset", {"to": to, "certain": certain, **({"partitions": chosen} if chosen else {})})
+    selection = [*partitions, *_partitions(app, path, topics)]
+    rows = app.post(f"{path}/reset", {"to": to, "certain": certain, **({"partitions": selection} if selection else {})})
     left = [row for row in rows if row["offset"] < 0 and not row["gone"]]  # a topic that is gone has no offset to set
     if output == "json":
         out.as_json(rows)
@@ -310,7 +310,9 @@ def topics(api: ApiTarget, output: str, name: str | None) -> int:
     app = Api(api)
     links = app.rows("links")
     names = [row["link"] for row in links.rows] if name is None else [name]
-    rows = [{"link": one, **row} for one in names for row in app.get(f"links/{segment(one)}")["by_topic"]]
+    rows = [
+        {"link": link_name, **row} for link_name in names for row in app.get(f"links/{segment(link_name)}")["by_topic"]
+    ]
     columns = [*TOPIC[:1], Column("LINK", lambda r: r["link"]), *TOPIC[1:]]
     return out.listing(output, ListResponse(rows, len(rows), links.incomplete), columns, "No link has a topic.")
 
@@ -326,60 +328,62 @@ def describe_link(api: ApiTarget, output: str, name: str) -> None:
     Example:  trueup describe link east-west
     """
     app = Api(api)
-    found = app.get(f"links/{segment(name)}")
+    details = app.get(f"links/{segment(name)}")
     if output == "json":
-        out.as_json(found)
+        out.as_json(details)
         return
-    out.titled(_link_head(found, app.now_ms))
-    if len(found["by_topic"]) > 1:
+    out.titled(_link_head(details, app.now_ms))
+    if len(details["by_topic"]) > 1:
         click.echo()
-        out.table(found["by_topic"], TOPIC, "")
+        out.table(details["by_topic"], TOPIC, "")
     click.echo()
-    out.table(found["copies"], COPIES, "The link has no partition.")
-    if found["checkpoints"]:
+    out.table(details["copies"], COPIES, "The link has no partition.")
+    if details["checkpoints"]:
         click.echo()
-        out.table(found["checkpoints"], CHECKPOINTS, "")
-    problems = [f"{LogId(c['topic'], c['partition'], c['place'])}: {c['error']}" for c in found["copies"] if c["error"]]
-    out.bullets("Problems", [*problems, *found["unreadable"]])
+        out.table(details["checkpoints"], CHECKPOINTS, "")
+    problems = [
+        f"{LogId(c['topic'], c['partition'], c['place'])}: {c['error']}" for c in details["copies"] if c["error"]
+    ]
+    out.bullets("Problems", [*problems, *details["unreadable"]])
     out.bullets(
         "Groups without an offset at the target",
-        [f"{each['group']}: {each['reason']}" for each in found["untranslated"]],
+        [f"{row['group']}: {row['reason']}" for row in details["untranslated"]],
     )
     out.bullets(
         "Commands that continue the copy",
         [
             f"{way['command']}: {way['topic']}, {many(way['partitions'], 'partition')}: {way['does']}"
-            for way in found["ways"]
+            for way in details["ways"]
         ],
     )
-    out.bullets("Remedies", [f"{each['rule']}: {each['remedy']}" for each in found["remedies"]])
+    out.bullets("Remedies", [f"{row['rule']}: {row['remedy']}" for row in details["remedies"]])
 
 
-def _link_head(found: Row, now_ms: int) -> Iterator[tuple[str, str]]:
-    yield "Link", f"{found['link']}, {found['source']} to {found['target']}"
+def _link_head(details: Row, now_ms: int) -> Iterator[tuple[str, str]]:
+    yield "Link", f"{details['link']}, {details['source']} to {details['target']}"
     yield (
         "State",
-        f"{styled(found['state'])}, mode {found['mode']}" + (f": {found['reason']}" if found["reason"] else ""),
+        f"{styled(details['state'])}, mode {details['mode']}" + (f": {details['reason']}" if details["reason"] else ""),
     )
-    yield "Path", f"{found['path']}" + (f": {found['path_reason']}" if found["path_reason"] else "")
+    yield "Path", f"{details['path']}" + (f": {details['path_reason']}" if details["path_reason"] else "")
     yield (
         "Lag",
-        (many(found["lag_records"], "record") if found["lag_records"] >= 0 else "unknown")
-        + (f", the oldest {age(found['lag_ms'])} old" if found["lag_ms"] > 0 else ""),
+        (many(details["lag_records"], "record") if details["lag_records"] >= 0 else "unknown")
+        + (f", the oldest {age(details['lag_ms'])} old" if details["lag_ms"] > 0 else ""),
     )
-    if found["rounds"]:
-        yield "Leases", f"{many(found['rounds'], 'round')}, the last ended {since(now_ms, found['taken_ms'])} ago"
-    beat = found["heartbeat_age_ms"]
-    arrived = f"{age(beat)} old, took {found['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
-    yield "Heartbeat", arrived + (f"; {found['heartbeat_error']}" if found["heartbeat_error"] else "")
-    if found["differences"] > 0:
-        yield "Target", f"{many(found['differences'], 'difference')}: trueup plan"
+    if details["rounds"]:
+        yield "Leases", f"{many(details['rounds'], 'round')}, the last ended {since(now_ms, details['taken_ms'])} ago"
+    beat = details["heartbeat_age_ms"]
+    arrived = f"{age(beat)} old, took {details['heartbeat_lag_ms']} ms" if beat >= 0 else "none arrived yet"
+    yield "Heartbeat", arrived + (f"; {details['heartbeat_error']}" if details["heartbeat_error"] else "")
+    if details["differences"] > 0:
+        yield "Target", f"{many(details['differences'], 'difference')}: trueup plan"
     counted = ("copied", "skipped", "dropped", "filtered", "dismissed", "lost", "repeated", "foreign", "foreign_tags")
-    shown = (name for name in counted if found[name] or name == "copied")
-    yield "Records", ", ".join(f"{found[name]:,} {name.replace('_', ' ')}" for name in shown)
-    yield "Bytes", size(found["bytes"])
-    if found["error"]:
-        yield "Problem", found["error"]
+    shown = (name for name in counted if details[name] or name == "copied")
+    yield "Records", ", ".join(f"{details[name]:,} {name.replace('_', ' ')}" for name in shown)
+    yield "Bytes", size(details["bytes"])
+    if details["error"]:
+        yield "Problem", details["error"]
 
 
 COMMANDS = Commands(get=(links, topics), describe=(describe_link,), groups=(link,))

@@ -22,11 +22,13 @@ if TYPE_CHECKING:
 
 
 def _reset(body: Row) -> Row | None:
-    chosen = body.get("partitions")
-    right = chosen is None or (isinstance(chosen, list) and chosen and all(isinstance(p, str) for p in chosen))
+    partitions = body.get("partitions")
+    right = partitions is None or (
+        isinstance(partitions, list) and partitions and all(isinstance(p, str) for p in partitions)
+    )
     right = right and set(body) <= {"to", "partitions", "certain"} and isinstance(body.get("to"), str)
     right = right and isinstance(body.get("certain", False), bool)
-    return {"partitions": chosen, "to": body["to"], "certain": body.get("certain", False)} if right else None
+    return {"partitions": partitions, "to": body["to"], "certain": body.get("certain", False)} if right else None
 
 
 def _tasks(settings: "Settings") -> int:

@@ -61,14 +61,14 @@ class Reporter:
         now = time.monotonic()
         if now >= self._due_s:
             self._due_s = now + REPORT_S
-            changed = [one for one in progress() if one != self._last.get(one.source)]
+            changed = [entry for entry in progress() if entry != self._last.get(entry.source)]
             if changed or now - self._reported_s >= IDLE_S:
                 self._reported_s = now
                 self.report(changed)
 
     def report(self, progress: list[Progress]) -> None:
         """Report this progress now."""
-        self._last |= {one.source: one for one in progress}
+        self._last |= {entry.source: entry for entry in progress}
         for part in _pieces(progress):
             self.keep(part)
             if self._channel is not None:
@@ -85,12 +85,12 @@ def _pieces(progress: list[Progress]) -> Iterable[list[Progress]]:
     """Split progress into reports of limited size. Yields at least one: an empty report shows that the lease is
     held."""
     piece, size = list[Progress](), 0
-    for one in progress:
-        if piece and size + len(one.runs) >= RUNS:
+    for entry in progress:
+        if piece and size + len(entry.runs) >= RUNS:
             yield piece
             piece, size = [], 0
-        piece.append(one)
-        size += 1 + len(one.runs)
+        piece.append(entry)
+        size += 1 + len(entry.runs)
     yield piece
 
 
@@ -103,24 +103,24 @@ def record_of(message: ReportMessage) -> dict[str, object]:
 
 def message_of(record: Record) -> ReportMessage:
     """The inverse of `record_of`."""
-    report = Report(record["attempt"], record["at"], [_progress(one) for one in record["progress"]])
+    report = Report(record["attempt"], record["at"], [_progress(row) for row in record["progress"]])
     return ReportMessage(record["link"], record["term"], record["number"], record["part"], report)
 
 
-def _as_record(one: Progress) -> dict[str, object]:
+def _as_record(progress: Progress) -> dict[str, object]:
     return {
-        "topic": one.source.path,
-        "partition": one.source.number,
-        "target_topic": one.target.path,
-        "target_partition": one.target.number,
-        "offset": one.position.offset,
-        "carry": dict(one.position.resume_state),
-        "chosen": one.position.chosen,
-        "runs": list(chain.from_iterable(one.runs)),
-        "numbers": {name: value for name, none in NUMBERS.items() if (value := getattr(one, name)) != none},
-        "path": one.path,
-        "error": one.error,
-        "stopped": one.stopped,
+        "topic": progress.source.path,
+        "partition": progress.source.number,
+        "target_topic": progress.target.path,
+        "target_partition": progress.target.number,
+        "offset": progress.position.offset,
+        "carry": dict(progress.position.resume_state),
+        "chosen": progress.position.chosen,
+        "runs": list(chain.from_iterable(progress.runs)),
+        "numbers": {name: value for name, none in NUMBERS.items() if (value := getattr(progress, name)) != none},
+        "path": progress.path,
+        "error": progress.error,
+        "stopped": progress.stopped,
     }
 
 

@@ -76,7 +76,7 @@ class LinkManager:
         if not self._live.now.table(Declared):
             return
         problems = dict[bytes, str]()
-        known = checkpoints.load(self._journal, problems)
+        copies = checkpoints.load(self._journal, problems)
         unreadable = checkpoints.unreadable(problems)
         memory = {record["name"]: record["value"] for record in self._journal.newest(MEMORY).values()}
         for name in self._live.now.table(Declared):
@@ -84,7 +84,7 @@ class LinkManager:
                 name,
                 self._live,
                 self._journal,
-                known.get(name, {}),
+                copies.get(name, {}),
                 self._starts(name),
                 self._counted(name),
                 self._clock,
@@ -136,12 +136,12 @@ class LinkManager:
 
     def fit(self, slots: int) -> list[str]:
         """Divide the task slots among the links, whose leases hold them permanently. Returns problems."""
-        wanted = sum(link.declared.tasks for link in self._all())
+        tasks = sum(link.declared.tasks for link in self._all())
         for link in self._all():
-            link.update(slots=max(1, min(link.declared.tasks, slots * link.declared.tasks // max(wanted, 1))))
-        if slots >= wanted:
+            link.update(slots=max(1, min(link.declared.tasks, slots * link.declared.tasks // max(tasks, 1))))
+        if slots >= tasks:
             return []
-        return [f"spark.master: expected {many(wanted, 'task slot')} for links; found {slots}; links run fewer tasks"]
+        return [f"spark.master: expected {many(tasks, 'task slot')} for links; found {slots}; links run fewer tasks"]
 
     def longest_ms(self) -> int:
         """The longest lease in ms: a query reports no progress during a lease."""
@@ -228,11 +228,11 @@ class LinkManager:
         with link.lock:
             rows = watch.status.rows(self._clock())
             copies = [partition(link, source, row) for source, row in rows.items()]
-            found = {**asdict(self._row(link)), "by_topic": by_topic(copies), "copies": copies}
+            summary = {**asdict(self._row(link)), "by_topic": by_topic(copies), "copies": copies}
             reasons = watch.status.state(self._clock())[1]
         rules = [*(reason.rule for reason in reasons), *(copy["error"].partition(": ")[0] for copy in copies)]
         return {
-            **found,
+            **summary,
             "heartbeat_error": beat_error(watch.beat),
             "remedies": remedies(rules),
             "checkpoints": [checkpoint(row) for row in watch.mover.checkpoints],
@@ -256,18 +256,22 @@ class LinkManager:
 
     def findings(self, wanted: Filter) -> list[Finding]:
         """The reasons of links that are not up, by rule, and groups without an offset at the target."""
-        found = list[Finding]()
+        findings = list[Finding]()
         for link in self._all():
             with link.lock:
                 _, reasons = self.watches[link.name].status.state(self._clock())
             for reason in reasons:
                 rule = LINK_RULES.find(reason.rule)
                 verdict = rule.verdict.name.lower() if rule else "unknown"
-                found.append(Finding({"link": link.name}, verdict, reason.rule, reason.text, None))
+                findings.append(Finding({"link": link.name}, verdict, reason.rule, reason.text, None))
             for group, why in self.watches[link.name].mover.untranslated().items():
                 text = f"group {group}: {why}"
-                found.append(Finding({"link": link.name}, "unknown", "replication.group-untranslated", text, None))
-        return [one for one in found if wanted.verdict in (None, one.verdict) and wanted.rule in (None, one.rule)]
+                findings.append(Finding({"link": link.name}, "unknown", "replication.group-untranslated", text, None))
+        return [
+            finding
+            for finding in findings
+            if wanted.verdict in (None, finding.verdict) and wanted.rule in (None, finding.rule)
+        ]
 
     def plan(self) -> list[PlanRow]:
         """Changes at the targets that are due or wait for approval, and the commands that partitions wait for."""

@@ -58,14 +58,14 @@ def partition(link: Link, source: LogId, row: Observed) -> Row:
 
 def remedies(rules: Iterable[str]) -> list[Row]:
     """The remedies of these rules. Ids that are not rules of links are left out."""
-    found = (LINK_RULES.find(rule) for rule in dict.fromkeys(rules))
-    return [{"rule": rule.id, "remedy": rule.remedy} for rule in found if rule is not None]
+    matches = (LINK_RULES.find(rule) for rule in dict.fromkeys(rules))
+    return [{"rule": rule.id, "remedy": rule.remedy} for rule in matches if rule is not None]
 
 
 def total(known: Iterable[tuple[PartitionStage, int]], combine: Callable[[list[int]], int] = sum) -> int:
     """A number of all partitions; -1 if it is unknown of any that exists. Topics that are gone have nothing to copy."""
-    found = [number for stage, number in known if stage is not PartitionStage.GONE]
-    return combine(found) if found and min(found) >= 0 else -1
+    numbers = [number for stage, number in known if stage is not PartitionStage.GONE]
+    return combine(numbers) if numbers and min(numbers) >= 0 else -1
 
 
 def by_topic(copies: Iterable[Row]) -> list[Row]:

@@ -107,8 +107,8 @@ class ReplicationStream(Stream):
 
     def findings(self, wanted: Filter) -> tuple[Sequence[Finding], int]:
         """The reasons of links that are not up, by rule."""
-        found = self.links.findings(wanted)
-        return found[: wanted.limit], len(found)
+        findings = self.links.findings(wanted)
+        return findings[: wanted.limit], len(findings)
 
     def plan(self) -> list[PlanRow]:
         """Changes at the targets that are due or wait for approval."""

@@ -41,8 +41,8 @@ def tried(name: str, look: Callable[[], Check | Iterable[Check]]) -> list[Check]
     results: list[Check] = []
 
     def collect() -> None:
-        found = look()
-        for check in [found] if isinstance(found, Check) else found:
+        outcome = look()
+        for check in [outcome] if isinstance(outcome, Check) else outcome:
             results.append(check)  # noqa: PERF402 - keeps the results before an error
 
     error = attempted(collect)

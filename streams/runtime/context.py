@@ -108,8 +108,8 @@ class Context:
         """The checkpoint of a query with state in buckets. It depends on the topics that the query reads, the division
         into buckets and the form of the state: if one of them changes, the query starts without state. ``anew`` is
         called before a query that ran before starts without state. Raises `Retry`, `Stop`."""
-        chosen = self.settings.spark
-        division = f"b{chosen.buckets}-p{chosen.partitions}-f{form}"
+        spark = self.settings.spark
+        division = f"b{spark.buckets}-p{spark.partitions}-f{form}"
         location = f"{self.checkpoints}/{query}-{self.journal.identity(topics)}-{division}"
         session = self.session()
         if not checkpoints.readable(location, query, self.supervisor.repeated(query), session) or (

@@ -129,8 +129,8 @@ class LazyObjects:
 
     def __iter__(self) -> Iterator[Any]:
         for name in self._names:
-            found = imported(name)
-            yield from found if isinstance(found, Iterable) else (found,)
+            loaded = imported(name)
+            yield from loaded if isinstance(loaded, Iterable) else (loaded,)
 
 
 class Commands(NamedTuple):
@@ -184,21 +184,21 @@ class Descriptor(NamedTuple):
     @property
     def fields_class(self) -> type["StatusFields"]:
         """The class that ``fields`` names, imported when it is needed."""
-        found: type[StatusFields] = imported(self.fields)
-        return found
+        kind: type[StatusFields] = imported(self.fields)
+        return kind
 
     def signs(self, status: Row) -> Signs:
         """Its part of the health in the status of an application; empty if it only has counts and does not run."""
         if self.fields:
             return self.fields_class.of(status).signs()
-        counted = next((each for each in status.get("subjects", ()) if each["name"] == self.name), None)
+        counted = next((subject for subject in status.get("subjects", ()) if subject["name"] == self.name), None)
         return Signs() if counted is None else signs_of(counted)
 
     def numbers(self, status: Row) -> Mapping[str, float]:
         """The numbers whose course the page shows, in the status of an application that runs the stream."""
         if self.fields:
             return self.fields_class.of(status).trends()
-        return next((each["counts"] for each in status["subjects"] if each["name"] == self.name), {})
+        return next((subject["counts"] for subject in status["subjects"] if subject["name"] == self.name), {})
 
     def unit(self, name: str) -> str:
         """The unit of one of its `numbers`."""

@@ -48,7 +48,9 @@ def read(kind: type[T], row: Row) -> T:
     of them, or JSON values. Raises `TypeError` if a field without a default is missing."""
     assert is_dataclass(kind), "a JSON object is read into a dataclass"
     hints = _hints(kind)
-    return kind(**{each.name: _value(hints[each.name], row[each.name]) for each in fields(kind) if each.name in row})
+    return kind(
+        **{member.name: _value(hints[member.name], row[member.name]) for member in fields(kind) if member.name in row}
+    )
 
 
 @cache  # rows are read at each scrape
@@ -59,7 +61,7 @@ def _hints(kind: type) -> Mapping[str, object]:
 
 def _value(hint: object, value: object) -> object:
     """``value`` as a field with this type. Only dataclasses need a conversion."""
-    kind = next((each for each in (hint, *get_args(hint)) if is_dataclass(each)), None)
+    kind = next((part for part in (hint, *get_args(hint)) if is_dataclass(part)), None)
     if not isinstance(kind, type) or value is None:
         return value
-    return [read(kind, each) for each in value] if isinstance(value, list | tuple) else read(kind, value)  # type: ignore[arg-type]
+    return [read(kind, entry) for entry in value] if isinstance(value, list | tuple) else read(kind, value)  # type: ignore[arg-type]

@@ -58,8 +58,8 @@ class JsonLine(LogFormatter):
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
     """The fields of the record, and the pass of the thread that logs it."""
-    found = {name: value for name, value in vars(record).items() if name not in _PLAIN}
-    return found | {"pass": PASS.get()} if PASS.get() else found
+    fields = {name: value for name, value in vars(record).items() if name not in _PLAIN}
+    return fields | {"pass": PASS.get()} if PASS.get() else fields
 
 
 class OncePerMinute(logging.Filter):

@@ -184,8 +184,8 @@ class Stream(ABC):
 
     def grouped(self) -> Mapping[str, int]:
         """The number of findings by rule, the most frequent first."""
-        found, _ = self.findings(Filter(limit=EVERY_FINDING))
-        return dict(Counter(one.rule for one in found).most_common())
+        findings, _ = self.findings(Filter(limit=EVERY_FINDING))
+        return dict(Counter(finding.rule for finding in findings).most_common())
 
     def plan(self) -> list[PlanRow]:
         """Actions that are due, wait for approval or are in progress."""

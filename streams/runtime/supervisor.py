@@ -291,8 +291,8 @@ def _innermost(calls: Iterable[tuple[str, object]]) -> str:
 
 def _ours(name: str) -> str:
     """The path of a file in the package of Trueup, also of another installation; empty if it is not in it."""
-    _, found, path = name.rpartition(f"/{ROOT}/")
-    return path if found and path.partition("/")[0] in PACKAGES else ""
+    _, separator, path = name.rpartition(f"/{ROOT}/")
+    return path if separator and path.partition("/")[0] in PACKAGES else ""
 
 
 def _join(threads: Iterable[threading.Thread], until: float) -> None:
@@ -319,5 +319,5 @@ def _without_frames(text: str) -> str:
     Python are replaced by the location of the innermost."""
     for end in ("JVM stacktrace", "=== Streaming Query ==="):
         text = text.split(end)[0]
-    text = _TRACEBACK.sub(lambda found: f"at {_innermost(_CALL.findall(found[1]))}: ", text)
+    text = _TRACEBACK.sub(lambda match: f"at {_innermost(_CALL.findall(match[1]))}: ", text)
     return _FRAMES.sub("", text).strip()[-LONGEST_TEXT:]

@@ -33,8 +33,8 @@ class Trends:
             for series in self._series.values():
                 for ring in series.values():
                     ring[at] = nan
-            for stream, found in values.items():
-                for name, value in found.items():
+            for stream, numbers in values.items():
+                for name, value in numbers.items():
                     self._ring(stream, name)[at] = self._value(now_ms, (stream, name), value)
             self._count += 1
 

@@ -83,10 +83,10 @@ class Api:
 
     def rows(self, path: str, **parameters: object) -> "ListResponse":
         """Get a list."""
-        found = self.get(path, **parameters)
+        rows = self.get(path, **parameters)
         incomplete = self._headers.get(INCOMPLETE)
-        total = int(self._headers.get(TOTAL, len(found)))
-        return ListResponse(found, total, json.loads(incomplete) if incomplete else "")
+        total = int(self._headers.get(TOTAL, len(rows)))
+        return ListResponse(rows, total, json.loads(incomplete) if incomplete else "")
 
     def metrics(self) -> str:
         """GET /metrics. Raises `Retry` without a response, `ApiError` for an error."""
@@ -116,13 +116,13 @@ class Api:
             todo = "start it with `trueup run`, or set its URL with --api or TRUEUP_API"
             if getattr(error, "reason", "") in _NO_TLS:
                 plain = self.base.replace("https://", "http://", 1)
-                found = "a server without TLS on this port"
-                raise Retry(f"a response of Trueup at {self.base}", found, f"use --api {plain}") from error
+                answer = "a server without TLS on this port"
+                raise Retry(f"a response of Trueup at {self.base}", answer, f"use --api {plain}") from error
             if isinstance(error, ssl.SSLError | FileNotFoundError | PermissionError):
                 todo = "set the authorities of its certificate with --ca or TRUEUP_CA, or correct http:// or https://"
             raise Retry(f"a response of Trueup at {self.base}", _words(error), todo) from error
         try:
-            found = json.loads(response.body)
+            answer = json.loads(response.body)
         except ValueError as error:
             if response.status in (401, 403):
                 raise ApiError(
@@ -137,8 +137,8 @@ class Api:
         if "Date" in response.headers:
             self.now_ms = int(parsedate_to_datetime(response.headers["Date"]).timestamp() * 1000)
         if response.status >= 400:
-            raise _error(response.status, found)
-        return found
+            raise _error(response.status, answer)
+        return answer
 
     def _request(self, method: str, path: str, headers: Mapping[str, str], body: str | None = None) -> ApiResponse:
         """Send one request on a connection of its own. Redirects are not followed: they could carry the token to
@@ -197,8 +197,8 @@ def _words(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _error(status: int, found: object) -> ApiError | BadSettings:
-    body = found if isinstance(found, dict) else {}
+def _error(status: int, answer: object) -> ApiError | BadSettings:
+    body = answer if isinstance(answer, dict) else {}
     if problems := body.get("problems"):
         return BadSettings(problems)
     expected, seen = body.get("expected", "a successful response"), body.get("found", f"HTTP {status}")

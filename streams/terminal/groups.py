@@ -13,5 +13,5 @@ class Suggesting(click.Group):
         try:
             return super().resolve_command(ctx, args)
         except click.NoSuchCommand as error:
-            known = self.list_commands(ctx)
-            raise click.NoSuchCommand(error.command_name, possibilities=known, ctx=ctx) from None
+            names = self.list_commands(ctx)
+            raise click.NoSuchCommand(error.command_name, possibilities=names, ctx=ctx) from None

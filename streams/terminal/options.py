@@ -63,7 +63,7 @@ def _target(command: Command, name: str, url: Callable[[Command], Command]) -> C
         target = ApiTarget(address, token_of(token_file) if address else "", ca)
         return command(*args, **options, **{name: target})
 
-    made: Any = targeted
+    wrapped: Any = targeted
     for option in (
         click.option(
             "--ca",
@@ -80,8 +80,8 @@ def _target(command: Command, name: str, url: Callable[[Command], Command]) -> C
         ),
         url,
     ):
-        made = option(made)
-    return cast("Command", made)
+        wrapped = option(wrapped)
+    return cast("Command", wrapped)
 
 
 def token_of(path: Path | None, env: Mapping[str, str] = os.environ) -> str:
@@ -144,7 +144,7 @@ def listing(command: Command) -> Command:
             return out.watch(lambda: command(*args, **options), interval)
         return command(*args, **options)
 
-    made: Any = watched
+    wrapped: Any = watched
     for option in (
         click.option(
             "--interval",
@@ -162,8 +162,8 @@ def listing(command: Command) -> Command:
         ),
         formats,
     ):
-        made = option(made)
-    return cast("Command", made)
+        wrapped = option(wrapped)
+    return cast("Command", wrapped)
 
 
 def limit(most: int) -> Callable[[Command], Command]:

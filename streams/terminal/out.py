@@ -89,11 +89,11 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool
     if wide:
         columns = [column._replace(wraps=False, clips=False) for column in columns]
     cells = [[_text(column.cell(row)) for column in columns] for row in rows]
-    made, least = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), 0
+    grid, least = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold"), 0
     for at, column in enumerate(columns):
         whole = max(len(column.title), *(len(row[at]) for row in cells))
         width = min(whole, FLEXIBLE) if column.wraps or column.clips else whole
-        made.add_column(
+        grid.add_column(
             column.title,
             justify="right" if column.number else "left",
             # rich narrows only columns that may wrap; cells of a clipped column do not wrap.
@@ -103,8 +103,8 @@ def table(rows: Sequence[Row], columns: Sequence[Column], empty: str, wide: bool
         )
         least += width + 2
     for row in cells:
-        made.add_row(*(_cell(word, column.clips) for word, column in zip(row, columns, strict=True)))
-    show(made, least)
+        grid.add_row(*(_cell(word, column.clips) for word, column in zip(row, columns, strict=True)))
+    show(grid, least)
 
 
 def listing(output: str, found: "ListResponse", columns: Sequence[Column], empty: str) -> int:

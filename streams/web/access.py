@@ -56,7 +56,7 @@ class TokenFile:
             seen = state_of(self._path)
             if seen != self._seen:
                 self._tokens, problems = self._read()
-                self._seen, self.problems = seen, [f"http.tokens_file {self._path}: {each}" for each in problems]
+                self._seen, self.problems = seen, [f"http.tokens_file {self._path}: {text}" for text in problems]
                 for problem in self.problems:
                     log.warning("tokens not valid", extra={"problem": problem})
                 log.info("tokens read", extra={"file": str(self._path), "tokens": len(self._tokens)})
@@ -126,10 +126,10 @@ class Access:
     def caller(self, request: Request) -> Caller | None:
         """The sender; None: without a valid token or session, or without a role."""
         try:
-            found = self._sender(request)
+            caller = self._sender(request)
         except Refused:
             return None
-        return found if found.role else None
+        return caller if caller.role else None
 
     def require(self, request: Request, role: Role) -> Caller:
         """The sender, who has at least this role. Raises `Rejected`."""
@@ -155,17 +155,17 @@ class Access:
                 caller, valid_s = self._provider.caller(token)
                 if caller.role is None:
                     raise Refused("a caller with a role", f"{caller.name}, to whom oidc.roles gives none", "grant one")
-                made = _Session(caller.name, caller.role, b"", now_s + min(valid_s, SESSION_S))
+                entry = _Session(caller.name, caller.role, b"", now_s + min(valid_s, SESSION_S))
             else:
-                found = self._token(token)
-                made = _Session(found.name, found.role, found.digest, now_s + SESSION_S)
+                match = self._token(token)
+                entry = _Session(match.name, match.role, match.digest, now_s + SESSION_S)
         except Refused as error:
             self._count("invalid", request, "unknown")
             raise Rejected(401, error.expected, error.found, "enter a valid token") from None
         session = secrets.token_urlsafe(32)
-        log.info("session begun", extra={"by": made.name, "address": request.remote_addr})
+        log.info("session begun", extra={"by": entry.name, "address": request.remote_addr})
         with self._lock:
-            self._sessions[digest_of(session)] = made
+            self._sessions[digest_of(session)] = entry
             while len(self._sessions) > SESSIONS:
                 self._sessions.popitem(last=False)
         return session
@@ -179,10 +179,10 @@ class Access:
         """Why the session of this request ended, as a key of `streams.web.login.ENDED`; empty if it had none."""
         cookie = request.cookies.get(COOKIE)
         with self._lock:
-            found = self._sessions.get(digest_of(cookie or ""))
+            session = self._sessions.get(digest_of(cookie or ""))
         if not cookie:
             return ""
-        return "unknown" if found is None else "late" if self._clock() >= found.until_s else "token"
+        return "unknown" if session is None else "late" if self._clock() >= session.until_s else "token"
 
     def _sender(self, request: Request) -> Caller:
         """Raises `Refused`."""
@@ -191,41 +191,41 @@ class Access:
             return self._of_session(request)
         if self._provider and is_jwt(token):
             return self._provider.caller(token)[0]
-        found = self._token(token)
-        if self._proxies and self._proxies.is_one(found):
-            return self._proxies.caller(found, request.headers)
-        return Caller(found.name, found.role)
+        match = self._token(token)
+        if self._proxies and self._proxies.is_one(match):
+            return self._proxies.caller(match, request.headers)
+        return Caller(match.name, match.role)
 
     def _token(self, token: str) -> Token:
-        found = None
+        match = None
         if self._file and 0 < len(token) <= LONGEST_TOKEN:
-            found = find(self._file.tokens(), digest_of(token))
-        if found is None:
+            match = find(self._file.tokens(), digest_of(token))
+        if match is None:
             raise _refused("another one")
-        return found
+        return match
 
     def check(self, request: Request) -> str:
         """The secret of the page of this session; empty without one."""
-        found = self._session(request)
-        return found.check if found else ""
+        session = self._session(request)
+        return session.check if session else ""
 
     def _session(self, request: Request) -> _Session | None:
         with self._lock:
-            found = self._sessions.get(digest_of(request.cookies.get(COOKIE, "")))
-        return found if found is not None and self._clock() < found.until_s else None
+            session = self._sessions.get(digest_of(request.cookies.get(COOKIE, "")))
+        return session if session is not None and self._clock() < session.until_s else None
 
     def _of_session(self, request: Request) -> Caller:
         if not request.cookies.get(COOKIE):
             raise _refused("no token")
-        found = self._session(request)
-        known = self._known(found) if found else None
-        if found is None or known is None:
+        session = self._session(request)
+        holder = self._known(session) if session else None
+        if session is None or holder is None:
             raise _refused("another one")
         given = request.headers.get(CHECK, "")
-        of_page = "Origin" in request.headers and secrets.compare_digest(given.encode(), found.check.encode())
+        of_page = "Origin" in request.headers and secrets.compare_digest(given.encode(), session.check.encode())
         if request.method not in READS and not of_page:
             raise Refused(f"a request of the page, with Origin and {CHECK}", "one without", "load the page again")
-        return Caller(known.name, known.role)
+        return Caller(holder.name, holder.role)
 
     def _known(self, session: _Session) -> _Session | Token | None:
         """The present token of the file with which a session began, or the session if a provider's began it."""

@@ -175,8 +175,8 @@ def _reads(app: Flask, engine: Engine) -> None:
 
 
 def _stream(name: str) -> str:
-    if name not in (known := [stream.name for stream in STREAMS]):
-        raise Rejected(404, f"a stream, one of {', '.join(known)}", repr(name)[:100], "name one of them")
+    if name not in (names := [stream.name for stream in STREAMS]):
+        raise Rejected(404, f"a stream, one of {', '.join(names)}", repr(name)[:100], "name one of them")
     return name
 
 
@@ -220,13 +220,13 @@ def _index(app: Flask) -> dict[str, list[str]]:
 
 def _findings(engine: Engine) -> list[Row]:
     _only("verdict", "rule", "limit", "stream", *SELECTORS)
-    stream = one_of("stream", tuple(each.name for each in STREAMS)) or STREAMS[0].name
-    known = next(each for each in STREAMS if each.name == stream)
-    if strange := sorted(set(SELECTORS) & set(request.args) - set(known.selectors)):
-        has = f"selectors of the stream {stream}: {', '.join(known.selectors) or 'none'}"
+    stream = one_of("stream", tuple(candidate.name for candidate in STREAMS)) or STREAMS[0].name
+    descriptor = next(candidate for candidate in STREAMS if candidate.name == stream)
+    if strange := sorted(set(SELECTORS) & set(request.args) - set(descriptor.selectors)):
+        has = f"selectors of the stream {stream}: {', '.join(descriptor.selectors) or 'none'}"
         raise Rejected(400, has, ", ".join(strange), "remove the others, or name another stream")
-    verdict, rule = one_of("verdict", VERDICTS), one_of("rule", tuple(rule.id for rule in known.rules))
-    return engine.findings(verdict, rule, _limit(100), stream, selected(known.selectors))
+    verdict, rule = one_of("verdict", VERDICTS), one_of("rule", tuple(rule.id for rule in descriptor.rules))
+    return engine.findings(verdict, rule, _limit(100), stream, selected(descriptor.selectors))
 
 
 def _actions(engine: Engine) -> list[Row]:
@@ -251,10 +251,10 @@ def _writes(app: Flask, engine: Engine) -> None:
 
     @app.put("/api/config/<name>")
     def set_config(name: str) -> Response:
-        known = engine.config()
-        live, body = known["live"], body_of_request()
-        removed = name in known["refused"] and body == {"value": None}
-        if name in known["fixed"] and not removed:
+        settings = engine.config()
+        live, body = settings["live"], body_of_request()
+        removed = name in settings["refused"] and body == {"value": None}
+        if name in settings["fixed"] and not removed:
             found = f"{shown(name)}, which needs a restart"
             raise Rejected(409, "a live key", found, "change it in the configuration file, then restart Trueup")
         if name not in live and not removed:
@@ -318,10 +318,10 @@ def _only(*names: str) -> None:
 
 
 def _limit(default: int) -> int:
-    found = request.args.get("limit", str(default))
-    if not found.isdecimal() or len(found) > 9 or not 1 <= int(found) <= MOST:
-        raise Rejected(400, f"limit to be an integer from 1 to {MOST}", repr(found), "use a limit in this range")
-    return int(found)
+    text = request.args.get("limit", str(default))
+    if not text.isdecimal() or len(text) > 9 or not 1 <= int(text) <= MOST:
+        raise Rejected(400, f"limit to be an integer from 1 to {MOST}", repr(text), "use a limit in this range")
+    return int(text)
 
 
 def _sealed(response: Response) -> Response:

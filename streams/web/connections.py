@@ -68,8 +68,8 @@ class ClientChannel(HTTPChannel):  # type: ignore[misc]
         if self.connected and self._overdue():
             self.handle_close()
             return False
-        found: bool = super().readable()
-        return found
+        ready: bool = super().readable()
+        return ready
 
     def close(self) -> None:
         """Close the connection and the buffers of its responses."""
@@ -107,7 +107,10 @@ def refusal(expected: str, found: str, todo: str) -> bytes:
 
 def _make_room(channels: Iterable[ClientChannel], newest: ClientChannel) -> None:
     """Close connections if there are too many: the longest wait first, but none that has a request."""
-    every = [one for one in channels if not one.will_close]
-    waiting = sorted((one for one in every if not one.requests and one is not newest), key=lambda one: one.since_s)
-    for one in [*waiting, newest][: max(0, len(every) - MOST)]:
-        one.will_close = True
+    every = [channel for channel in channels if not channel.will_close]
+    waiting = sorted(
+        (channel for channel in every if not channel.requests and channel is not newest),
+        key=lambda channel: channel.since_s,
+    )
+    for surplus in [*waiting, newest][: max(0, len(every) - MOST)]:
+        surplus.will_close = True

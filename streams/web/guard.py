@@ -66,11 +66,11 @@ def _netloc(origin: str) -> str:
 
 
 def _is_ours(host: str, names: Collection[str]) -> bool:
-    if not (found := _HOST.fullmatch(host)):
+    if not (match := _HOST.fullmatch(host)):
         return False
-    if found["address"]:
-        return _is_address(found["address"])
-    name = found["name"].lower().removesuffix(".")
+    if match["address"]:
+        return _is_address(match["address"])
+    name = match["name"].lower().removesuffix(".")
     return bool(name) and ("." not in name or _is_address(name) or name in {*_own_names(), *map(str.lower, names)})
 
 

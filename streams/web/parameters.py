@@ -19,27 +19,27 @@ def id_of(name: str, text: str) -> int:
 
 def one_of(name: str, values: tuple[str, ...]) -> str | None:
     """The value of a parameter, None without it. Raises `Rejected`."""
-    found = request.args.get(name)
-    if found is not None and found not in values:
-        raise Rejected(400, f"{name} to be one of {', '.join(values)}", repr(found), "use one of these")
-    return found
+    value = request.args.get(name)
+    if value is not None and value not in values:
+        raise Rejected(400, f"{name} to be one of {', '.join(values)}", repr(value), "use one of these")
+    return value
 
 
 def selected(names: Sequence[str]) -> dict[str, str]:
     """The values of these selectors that the request has. Raises `Rejected`."""
-    found = {name: request.args[name] for name in names if name in request.args}
-    for name, value in found.items():
+    values = {name: request.args[name] for name in names if name in request.args}
+    for name, value in values.items():
         if not all(value.split("/")) or (name == "namespace" and value.count("/") != 1):
             raise Rejected(400, f"{name} to be {SELECTORS[name]}", shown(value), "give its whole name")
-    return found
+    return values
 
 
 def body_of_request() -> Row:
     """The JSON object in the body. Raises `Rejected`."""
     try:
-        found = request.get_json(silent=True)
+        body = request.get_json(silent=True)
     except RecursionError:
-        found = None
-    if not isinstance(found, dict):
+        body = None
+    if not isinstance(body, dict):
         raise Rejected(400, "a JSON object", repr(request.get_data()[:80]), "send a JSON object")
-    return found
+    return body

@@ -72,8 +72,8 @@ def of_key(name: str) -> Role:
 
 def undecided(app: Flask) -> list[str]:
     """Routes of the application that the table does not contain."""
-    known = least_roles()
-    return sorted(f"{method} {rule}" for method, rule in routes(app) if (method, rule) not in known)
+    table = least_roles()
+    return sorted(f"{method} {rule}" for method, rule in routes(app) if (method, rule) not in table)
 
 
 def routes(app: Flask) -> Iterator[Route]:

@@ -102,13 +102,13 @@ class Certificate:
         """Make a channel of waitress for an accepted connection; waitress keeps it in ``map``."""
         try:
             sock.getpeername()  # ssl would leave a socket open that is not connected any more
-            made = self.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
+            connection = self.context().wrap_socket(sock, server_side=True, do_handshake_on_connect=False)
         except OSError:  # the client is gone already; an error here would close the listening socket
             sock.close()
             return
-        assert isinstance(made, _Connection)
-        made.calls = threading.Lock()
-        TlsChannel(server, made, address, adj, map=map)
+        assert isinstance(connection, _Connection)
+        connection.calls = threading.Lock()
+        TlsChannel(server, connection, address, adj, map=map)
 
     def _state(self) -> object:
         return [state_of(path) for path in self._files]
@@ -123,9 +123,9 @@ class Certificate:
             context.load_cert_chain(*self._files, password=lambda: b"")
         except (OSError, ValueError) as error:
             expected = "http.tls_certificate and http.tls_key to be PEM files that belong together"
-            found = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
+            reason = getattr(error, "reason", None) or getattr(error, "strerror", None) or str(error)
             raise Stop(
-                expected, str(found), "correct the files, or their permissions; the key is not encrypted"
+                expected, str(reason), "correct the files, or their permissions; the key is not encrypted"
             ) from error
         return context
 

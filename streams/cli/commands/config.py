@@ -33,28 +33,28 @@ def get_(api: ApiTarget, output: str, key: str | None) -> None:
     \b
     Example:  trueup config get placement.mode
     """
-    found = Api(api).get("config")
+    settings = Api(api).get("config")
     if key is None:
-        _show(found, output)
+        _show(settings, output)
         return
-    known = {**found["fixed"], **{name: entry["value"] for name, entry in found["live"].items()}}
-    if key not in known:
-        more = near(key, known) or "; `trueup config get -o json` shows all keys"
+    values = {**settings["fixed"], **{name: entry["value"] for name, entry in settings["live"].items()}}
+    if key not in values:
+        more = near(key, values) or "; `trueup config get -o json` shows all keys"
         raise click.BadParameter(f"expected a key of the settings; found {key!r}{more}", param_hint="KEY")
-    output = "json" if output != "yaml" and isinstance(known[key], list | dict) else output
-    if not out.structured(output, known[key]):
-        click.echo(_plain(known[key]))
+    output = "json" if output != "yaml" and isinstance(values[key], list | dict) else output
+    if not out.structured(output, values[key]):
+        click.echo(_plain(values[key]))
 
 
-def _show(found: Row, output: str) -> None:
-    rows = [{"key": name, **entry} for name, entry in found["live"].items()]
+def _show(settings: Row, output: str) -> None:
+    rows = [{"key": name, **entry} for name, entry in settings["live"].items()]
     columns = [
         Column("KEY", lambda r: r["key"]),
         Column("VALUE", lambda r: _plain(r["value"])),
         Column("DEFAULT", lambda r: _plain(r["default"])),
         Column("MEANING", lambda r: r["doc"], wraps=True),
     ]
-    out.formatted(output, found, rows, columns, "No live settings.")
+    out.formatted(output, settings, rows, columns, "No live settings.")
 
 
 def _plain(value: object) -> str:
@@ -81,13 +81,13 @@ def set_(api: ApiTarget, output: str, key: str, value: str | None, reset: bool) 
     """
     if reset == (value is not None):
         raise click.UsageError("expected VALUE or --default; found " + ("both" if reset else "neither"))
-    found = Api(api).put(f"config/{segment(key)}", {"value": value})
+    response = Api(api).put(f"config/{segment(key)}", {"value": value})
     if output == "json":
-        out.as_json(found)
-    elif reset and found["value"] is None:
+        out.as_json(response)
+    elif reset and response["value"] is None:
         click.echo(f"The record of {key}, which is not a live key, is removed.")
     else:
-        click.echo(f"{key} is {_plain(found['value'])}")
+        click.echo(f"{key} is {_plain(response['value'])}")
 
 
 @config.command(short_help="Check a configuration.")
@@ -105,9 +105,9 @@ def check(path: Path | None, pairs: tuple[str, ...], output: str) -> None:
     """
     from trueup.streams.config import check
 
-    found = check.problems(configuration.settings(path, pairs), os.environ)
-    if found:
-        raise BadSettings(found)
+    problems = check.problems(configuration.settings(path, pairs), os.environ)
+    if problems:
+        raise BadSettings(problems)
     if output == "json":
         out.as_json({"valid": True})
     else:

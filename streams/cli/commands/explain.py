@@ -27,13 +27,13 @@ def explain(rule: str | None, output: str) -> None:
     if rule is None:
         _list(output)
         return
-    found = rules().find(full_rule(rule) or "")
-    if found is None:
+    match = rules().find(full_rule(rule) or "")
+    if match is None:
         raise click.BadParameter(_unknown(rule), param_hint="RULE")
-    if out.structured(output, rule_row(found)):
+    if out.structured(output, rule_row(match)):
         return
-    click.echo(f"{found.id}: {styled(found.verdict.name.lower())}\n{found.title}\n")
-    for title, text in (("Why", found.why), ("Remedy", found.remedy)):
+    click.echo(f"{match.id}: {styled(match.verdict.name.lower())}\n{match.title}\n")
+    for title, text in (("Why", match.why), ("Remedy", match.remedy)):
         click.echo(click.wrap_text(text, 90, initial_indent=f"{title:8}", subsequent_indent=" " * 8))
 
 
@@ -48,7 +48,7 @@ def _list(output: str) -> None:
 
 
 def _unknown(rule: str) -> str:
-    names: list[str] = [name for known in rules() for name in _names(known)]
+    names: list[str] = [name for candidate in rules() for name in _names(candidate)]
     near = get_close_matches(rule, names, 3)
     return f"expected a rule; found {rule!r}; " + (f"near: {', '.join(near)}" if near else "`trueup explain` lists all")
 

@@ -55,7 +55,7 @@ def findings(
     Example:  trueup get findings --rule too-few-racks --namespace public/default
     """
     app = Api(api)
-    found = app.rows(
+    response = app.rows(
         "findings",
         verdict=verdict,
         rule=full_rule(rule),
@@ -64,8 +64,8 @@ def findings(
         bookie=bookie,
         namespace=namespace,
     )
-    columns = next((each.commands().findings for each in STREAMS if each.name == stream), None)
-    return out.listing(output, found, (columns or _anything)(app), "No findings.")
+    columns = next((descriptor.commands().findings for descriptor in STREAMS if descriptor.name == stream), None)
+    return out.listing(output, response, (columns or _anything)(app), "No findings.")
 
 
 def _anything(app: Api) -> list[Column]:
@@ -108,4 +108,4 @@ def full_rule(rule: str | None) -> str | None:
     """Full id of a rule, which may be given without its stream."""
     if rule is None or rules().find(rule):
         return rule
-    return next((known.id for known in rules() if short(known.id) == rule), rule)
+    return next((candidate.id for candidate in rules() if short(candidate.id) == rule), rule)

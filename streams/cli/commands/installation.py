@@ -32,11 +32,11 @@ def version(output: str) -> None:
     \b
     Example:  trueup version -o json
     """
-    found = versions()
+    numbers = versions()
     if output == "json":
-        out.as_json(found)
+        out.as_json(numbers)
     else:
-        for name, number in found.items():
+        for name, number in numbers.items():
             click.echo(f"{name:16} {number}")
 
 
@@ -64,14 +64,14 @@ def files(name: str | None, output: str) -> None:
     \b
     Example:  cp "$(trueup files boards)"/*.json /var/lib/grafana/dashboards/trueup/
     """
-    found = {known: str(path) for known, path in paths().items() if name in (None, known)}
+    places = {key: str(path) for key, path in paths().items() if name in (None, key)}
     if output == "json":
-        out.as_json(found)
+        out.as_json(places)
     elif name:
-        click.echo(found[name])
+        click.echo(places[name])
     else:
-        for known, path in found.items():
-            click.echo(f"{known:14} {path}")
+        for label, path in places.items():
+            click.echo(f"{label:14} {path}")
 
 
 def paths() -> dict[str, Path]:

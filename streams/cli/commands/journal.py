@@ -37,24 +37,24 @@ def repair(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     \b
     Example:  trueup journal repair -c trueup.yaml --yes
     """
-    chosen = configuration.settings(path, pairs)
+    settings = configuration.settings(path, pairs)
     from trueup.streams.bookkeeper.journal_rebuild import alone_with
     from trueup.streams.journal import repair as repairs
 
-    with alone_with(chosen) as opened:
+    with alone_with(settings) as opened:
         with out.progress("reading the journal"):
-            found = repairs.plan(opened)
-        for bad, _, before in found:
+            records = repairs.plan(opened)
+        for bad, _, before in records:
             todo = f"the record at offset {before.offset} is written again" if before else "the key is deleted"
             click.echo(f"{bad.problem}\n  key {bad.key!r:.100}: {todo}")
-        if not found:
+        if not records:
             click.echo("All records are readable.")
             return codes.OK
         if not certain:
             click.echo("To execute it, add --yes.")
             return codes.CHANGES
-        repairs.execute(opened, found)
-    click.echo(f"Repaired: {many(len(found), 'record')}.")
+        repairs.execute(opened, records)
+    click.echo(f"Repaired: {many(len(records), 'record')}.")
     return codes.OK
 
 
@@ -74,7 +74,7 @@ def rebuild(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
     \b
     Example:  trueup journal rebuild -c trueup.yaml --yes
     """
-    chosen = configuration.settings(path, pairs)
+    settings = configuration.settings(path, pairs)
     from trueup.streams.bookkeeper import journal_rebuild
 
     topics = observed_topics()
@@ -82,6 +82,6 @@ def rebuild(path: Path | None, pairs: tuple[str, ...], certain: bool) -> int:
         click.echo(f"Topics to be emptied: {', '.join(topics)}. To execute it, add --yes.")
         return codes.CHANGES
     with out.progress("removing observations"):
-        forgotten = journal_rebuild.rebuild(chosen, topics, observing())
+        forgotten = journal_rebuild.rebuild(settings, topics, observing())
     click.echo(f"Emptied: {', '.join(forgotten)}. The next `trueup run` reads everything again.")
     return codes.OK

@@ -39,12 +39,12 @@ def plan(api: ApiTarget, output: str) -> int:
     Example:  trueup plan -o json
     """
     app = Api(api)
-    found = app.rows("plan")
+    response = app.rows("plan")
     columns = [*COLUMNS, Column("NEXT", lambda r: _next(app.now_ms, r)), Column("REASON", _reason, clips=True)]
-    code = out.listing(output, found, columns, "Nothing to do.")
+    code = out.listing(output, response, columns, "Nothing to do.")
     if output in ("table", "wide") and out.hints():
-        _hint(app, found.rows)
-    return code or (codes.CHANGES if found.rows else codes.OK)
+        _hint(app, response.rows)
+    return code or (codes.CHANGES if response.rows else codes.OK)
 
 
 def _next(now_ms: int, row: Row) -> str:
@@ -70,7 +70,7 @@ def _hint(app: Api, rows: list[Row]) -> None:
 def _observing(app: Api, kinds: set[str]) -> list[str]:
     """The keys of modes in which actions of these kinds are not executed."""
     live = app.get("config")["live"] if kinds else {}
-    modes = dict.fromkeys(key for each in STREAMS if kinds & each.kinds.keys() for key in each.keys(live, "mode"))
+    modes = dict.fromkeys(key for stream in STREAMS if kinds & stream.kinds.keys() for key in stream.keys(live, "mode"))
     return [key for key in modes if live[key]["value"] == "observe"]
 
 

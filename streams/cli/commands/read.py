@@ -90,16 +90,16 @@ def read(
     \b
     Example:  trueup read tenant/namespace/orders -c trueup.yaml --limit 10
     """
-    chosen = configuration.settings(path, pairs)
+    settings = configuration.settings(path, pairs)
     from trueup.streams.topic_reader import damage_report
     from trueup.streams.topic_reader.reader import ReadOptions
     from trueup.streams.topic_reader.topics import opened
 
-    wanted, how = _range(begin, end), ReadOptions(ReadPriority(priority), missing == "skip", transactions)
-    with opened(chosen, how) as topics:
+    span, how = _range(begin, end), ReadOptions(ReadPriority(priority), missing == "skip", transactions)
+    with opened(settings, how) as topics:
         try:
-            found = _messages(topics, topic, wanted)
-            _print(found if limit is None else islice(found, limit), output)
+            messages = _messages(topics, topic, span)
+            _print(messages if limit is None else islice(messages, limit), output)
         finally:
             for line in (_count(topics.report), *_notes(topics.report)):
                 out.aside(line)
@@ -114,9 +114,9 @@ def code_of(report: "ReadReport") -> int:
     return codes.INCOMPLETE if report.missing or report.trimmed else codes.OK
 
 
-def _messages(topics: "TopicCatalog", name: str, wanted: "Range") -> "Iterator[TopicMessage]":
+def _messages(topics: "TopicCatalog", name: str, span: "Range") -> "Iterator[TopicMessage]":
     for topic in topics.partitions(name):
-        yield from topics.read(topic, wanted)
+        yield from topics.read(topic, span)
 
 
 def _range(begin: str, end: str) -> "Range":
@@ -128,16 +128,16 @@ def _range(begin: str, end: str) -> "Range":
         raise click.UsageError(f"--from and --to: expected {error.expected}; found {error.found}") from None
 
 
-def _print(found: "Iterator[TopicMessage]", output: str) -> None:
+def _print(messages: "Iterator[TopicMessage]", output: str) -> None:
     if output == "json":
-        for one in found:
-            click.echo(json.dumps(as_record(one)))
+        for topic_message in messages:
+            click.echo(json.dumps(as_record(topic_message)))
         return
     click.echo(_LINE.format("MESSAGE ID", "PUBLISHED", "TIER", "KEY", "VALUE"))
-    for one in found:
-        message = one.message
-        shown = _time(message.publish_ms), one.tier, _shown(message.key, 12), _shown(message.value, _SHOWN)
-        click.echo(_LINE.format(_id(one), *shown).rstrip())
+    for topic_message in messages:
+        message = topic_message.message
+        shown = _time(message.publish_ms), topic_message.tier, _shown(message.key, 12), _shown(message.value, _SHOWN)
+        click.echo(_LINE.format(_id(topic_message), *shown).rstrip())
 
 
 def as_record(one: "TopicMessage") -> Row:
@@ -163,10 +163,10 @@ def as_record(one: "TopicMessage") -> Row:
     }
 
 
-def _id(one: "TopicMessage") -> str:
-    message = one.message
-    found = f"{message.ledger}:{message.entry}"
-    return found if message.batch_index < 0 else f"{found}:{message.batch_index}"
+def _id(topic_message: "TopicMessage") -> str:
+    message = topic_message.message
+    entry_id = f"{message.ledger}:{message.entry}"
+    return entry_id if message.batch_index < 0 else f"{entry_id}:{message.batch_index}"
 
 
 def _bytes(name: str, value: bytes | None) -> dict[str, str | None]:

@@ -37,7 +37,7 @@ def run(path: Path | None, pairs: tuple[str, ...], level: str, form: str) -> Non
     \b
     Example:  trueup run -c conf/trueup.yaml --set cluster.zookeeper=zk1:2181
     """
-    chosen = configuration.settings(path, pairs)
+    settings = configuration.settings(path, pairs)
     from trueup.streams import app
 
-    app.run(chosen, level, form)
+    app.run(settings, level, form)

@@ -60,16 +60,16 @@ def status(api: ApiTarget, output: str, wait_s: float, ready: bool) -> int:
     """
     app = Api(api)
     with out.progress(f"waiting until it is {'ready' if ready else 'healthy'}") as better:
-        found, result = _awaited(app, time.monotonic() + wait_s, ready, better)
+        state, result = _awaited(app, time.monotonic() + wait_s, ready, better)
     if output == "json":
-        out.as_json({**found, "health": result.level, "reasons": list(result.reasons)})
+        out.as_json({**state, "health": result.level, "reasons": list(result.reasons)})
     else:
-        _show(found, result)
-    return codes.OK if _good(found, result, ready) else codes.ATTENTION
+        _show(state, result)
+    return codes.OK if _good(state, result, ready) else codes.ATTENTION
 
 
-def _good(found: Row, result: Health, ready: bool) -> bool:
-    return bool(found["ready"]) and few(found["not_judged"], found["ledgers"]) if ready else result.level == "healthy"
+def _good(state: Row, result: Health, ready: bool) -> bool:
+    return bool(state["ready"]) and few(state["not_judged"], state["ledgers"]) if ready else result.level == "healthy"
 
 
 def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], None]) -> tuple[Row, Health]:
@@ -77,10 +77,10 @@ def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], Non
     while True:
         late = time.monotonic() >= deadline
         try:
-            found = api.get("status")
-            result = health(found)
-            if late or _good(found, result, ready):
-                return found, result
+            state = api.get("status")
+            result = health(state)
+            if late or _good(state, result, ready):
+                return state, result
             better(result.line)
         except Retry as error:
             if late:
@@ -89,18 +89,18 @@ def _awaited(api: Api, deadline: float, ready: bool, better: Callable[[str], Non
         time.sleep(POLL_S)
 
 
-def _show(found: Row, result: Health) -> None:
+def _show(state: Row, result: Health) -> None:
     click.echo(styled(result.line, result.level))
     for reason in result.reasons:
         click.echo(f"  - {reason}")
-    mode = f", mode {found['mode']}" + (", paused" if found["paused"] else "") if found["watches_ledgers"] else ""
-    click.echo(f"\nCluster  {found['cluster']}{mode}, up {since(found['now_ms'], found['started_ms'])}")
-    if ha := found.get("ha"):
+    mode = f", mode {state['mode']}" + (", paused" if state["paused"] else "") if state["watches_ledgers"] else ""
+    click.echo(f"\nCluster  {state['cluster']}{mode}, up {since(state['now_ms'], state['started_ms'])}")
+    if ha := state.get("ha"):
         others = ", ".join(ha["standbys"]) or "none seen"
         click.echo(f"{'Role':8} {ha['role']}, epoch {ha['epoch']}; other standbys: {others}")
     for title, text in result.lines:
         click.echo(f"{title:8} {text}")
     click.echo()
-    out.table(found["sources"], SOURCES, "No source has been observed yet.")
+    out.table(state["sources"], SOURCES, "No source has been observed yet.")
     click.echo()
-    out.table(found["streams"], STREAMS, "No stream has reported yet.")
+    out.table(state["streams"], STREAMS, "No stream has reported yet.")

@@ -59,14 +59,14 @@ def bundle(
         parts.append(("doctor.json", lambda: _doctor(path, pairs)))
     if log is not None:
         parts.append(("trueup.log", lambda: _tail(log)))
-    with out.progress("collecting") as better, _created(place) as file, tarfile.open(fileobj=file, mode="w:gz") as made:
+    with out.progress("collecting") as better, _created(place) as file, tarfile.open(fileobj=file, mode="w:gz") as tar:
         for part, read in parts:
             better(f"collecting {part}")
             try:
-                _add(made, f"{name}/{part}", read())
+                _add(tar, f"{name}/{part}", read())
             except (TrueupError, OSError) as error:
                 errors[part] = str(error)
-        _add(made, f"{name}/errors.json", errors)
+        _add(tar, f"{name}/errors.json", errors)
     if output == "json":
         out.as_json({"file": str(place), "bytes": place.stat().st_size, "errors": errors})
         return
@@ -107,8 +107,8 @@ def _created(place: Path) -> io.BufferedWriter:
         raise Stop(f"a new file {place}", str(error.strerror), "name another file with --to") from error
 
 
-def _add(made: tarfile.TarFile, name: str, content: object) -> None:
+def _add(tar: tarfile.TarFile, name: str, content: object) -> None:
     raw = (content if isinstance(content, str) else json.dumps(content, indent=1)).encode()
     info = tarfile.TarInfo(name)
     info.size, info.mtime, info.mode = len(raw), int(time.time()), 0o600
-    made.addfile(info, io.BytesIO(raw))
+    tar.addfile(info, io.BytesIO(raw))

@@ -44,19 +44,19 @@ def new(name: str, role: str, out: Path | None) -> None:
     \b
     Example:  trueup token new alice --role approver --out alice.token >> tokens
     """
-    made = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
+    secret = PREFIX + secrets.token_urlsafe(RANDOM_BYTES)
     try:
-        line = line_of(name, ROLES[role], made)
+        line = line_of(name, ROLES[role], secret)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="NAME") from None
     if out is None:
         _check_private()
         click.echo(line, err=True)
-        click.echo(made)
+        click.echo(secret)
         return
     try:
         with open(out, "x", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
-            file.write(f"{made}\n")
+            file.write(f"{secret}\n")
     except OSError as error:
         raise Stop(f"a new file {out}", str(error.strerror), "name another file with --out") from error
     click.echo(line)
@@ -65,10 +65,10 @@ def new(name: str, role: str, out: Path | None) -> None:
 def _check_private() -> None:
     """Raises `Stop` if stdout is a file that other users may read."""
     try:
-        found = os.fstat(sys.stdout.fileno()).st_mode
+        mode = os.fstat(sys.stdout.fileno()).st_mode
     except (OSError, ValueError):  # no file
         return
-    if stat.S_ISREG(found) and found & 0o077:
+    if stat.S_ISREG(mode) and mode & 0o077:
         raise Stop(
-            "a terminal, a pipe or a private file as stdout", f"a file with mode {found & 0o777:o}", "use --out FILE"
+            "a terminal, a pipe or a private file as stdout", f"a file with mode {mode & 0o777:o}", "use --out FILE"
         )

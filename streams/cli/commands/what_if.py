@@ -69,14 +69,14 @@ def what_if(
               trueup what-if bookie 10.0.0.1:3181 10.0.0.2:3181 -c trueup.yaml -o json
     """
     client = Api(api)
-    found = _read(kind, names, path, pairs) if path or pairs else _asked(client, kind, names)
-    out.formatted(output, found, found["rows"], COLUMNS, "No bookies.")
+    losses = _read(kind, names, path, pairs) if path or pairs else _asked(client, kind, names)
+    out.formatted(output, losses, losses["rows"], COLUMNS, "No bookies.")
     if output in ("table", "wide"):
-        for line in _notes(found["rows"], found["unread"]):
+        for line in _notes(losses["rows"], losses["unread"]):
             click.echo(line)
         if not (path or pairs):
-            click.echo(f"\nRead {since(client.now_ms, found['at_ms'])} ago by the application.")
-    return codes.INCOMPLETE if found["unread"] else codes.OK
+            click.echo(f"\nRead {since(client.now_ms, losses['at_ms'])} ago by the application.")
+    return codes.INCOMPLETE if losses["unread"] else codes.OK
 
 
 def _read(kind: str, names: Sequence[str], path: Path | None, pairs: tuple[str, ...]) -> Row:
@@ -90,35 +90,41 @@ def _read(kind: str, names: Sequence[str], path: Path | None, pairs: tuple[str, 
 
     at_ms = time.time_ns() // 1_000_000
     with out.progress("reading ledgers") as better:
-        found = answer(settings, kind, names, lambda count: better(f"read {many(count, 'ledger')}"))
-    rows = sorted((asdict(loss) for loss in found.losses.values()), key=worst_first)
+        result = answer(settings, kind, names, lambda count: better(f"read {many(count, 'ledger')}"))
+    rows = sorted((asdict(loss) for loss in result.losses.values()), key=worst_first)
     rows.sort(key=lambda row: row["name"] != NOW)
-    return {"ledgers": found.ledgers, "missing": [*found.missing], "unread": found.unread, "at_ms": at_ms, "rows": rows}
+    return {
+        "ledgers": result.ledgers,
+        "missing": [*result.missing],
+        "unread": result.unread,
+        "at_ms": at_ms,
+        "rows": rows,
+    }
 
 
 def _asked(api: Api, kind: str, names: Sequence[str]) -> Row:
     """The same, from the application. Raises `Refused` for names that it has no row of, and for several of them, and
     `Retry` if its last reading failed: what it read before may have changed."""
     with out.progress("reading ledgers") as better:
-        while (found := api.get(f"what-if/{kind}"))["again"] and not _fresh(found, api.now_ms):
-            better(f"the application has read {many(found['read'], 'ledger')}")
+        while (reading := api.get(f"what-if/{kind}"))["again"] and not _fresh(reading, api.now_ms):
+            better(f"the application has read {many(reading['read'], 'ledger')}")
             time.sleep(POLL_S)
-    if found["error"] or found["at_ms"] is None:
+    if reading["error"] or reading["at_ms"] is None:
         raise Retry(
-            "the metadata of all ledgers", found["error"] or "none", "see `trueup status`, or read them with -c FILE"
+            "the metadata of all ledgers", reading["error"] or "none", "see `trueup status`, or read them with -c FILE"
         )
-    known = {row["name"]: row for row in found["failures"]}
-    if len(names) > 1 or not known.keys() >= {*names}:
+    by_name = {row["name"]: row for row in reading["failures"]}
+    if len(names) > 1 or not by_name.keys() >= {*names}:
         raise Refused(
-            f"a {kind} by itself: {', '.join([*known][:10])}", " ".join(names), "name the cluster with -c FILE"
+            f"a {kind} by itself: {', '.join([*by_name][:10])}", " ".join(names), "name the cluster with -c FILE"
         )
-    chosen = [known[name] for name in names] or found["failures"]
-    rows = ([found["now"]] if found["now"] else []) + chosen
-    return {**{name: found[name] for name in ("ledgers", "missing", "unread", "at_ms")}, "rows": rows}
+    failures = [by_name[name] for name in names] or reading["failures"]
+    rows = ([reading["now"]] if reading["now"] else []) + failures
+    return {**{name: reading[name] for name in ("ledgers", "missing", "unread", "at_ms")}, "rows": rows}
 
 
-def _fresh(found: Row, now_ms: int) -> bool:
-    return not found["error"] and found["at_ms"] is not None and now_ms - found["at_ms"] <= FRESH_MS
+def _fresh(reading: Row, now_ms: int) -> bool:
+    return not reading["error"] and reading["at_ms"] is not None and now_ms - reading["at_ms"] <= FRESH_MS
 
 
 def _notes(rows: Sequence[Row], unread: int) -> list[str]:

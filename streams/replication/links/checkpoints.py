@@ -208,7 +208,7 @@ class Copy:
         for number in self.written.keys() - digests.keys():
             yield OFFSETS, f"{base}/{number}".encode(), None
         where = {"link": link, "topic": self.source.path, "partition": self.source.number}
-        changed = {number for number, made in digests.items() if self.written.get(number) != made}
+        changed = {number for number, part_digest in digests.items() if self.written.get(number) != part_digest}
         for part in self.map.records(changed):
             yield OFFSETS, f"{base}/{part['part']}".encode(), {**where, **_as_record(part)}
         self.written = digests
@@ -223,7 +223,7 @@ class Copy:
     def _record(self, link: str, now_ms: int) -> dict[str, object]:
         refill = {} if self.refill is None else self.refill._asdict()
         kept = {**self.resume_states, REFILL: {**refill, **({RESTORED: self.restored} if self.restored else {})}}
-        resume_state = {f"{path}/{name}": number for path, one in kept.items() for name, number in one.items()}
+        resume_state = {f"{path}/{name}": number for path, state in kept.items() for name, number in state.items()}
         return {
             "link": link,
             "topic": self.source.path,
@@ -284,35 +284,35 @@ class Unsaved:
 def load(journal: Journal, problems: MutableMapping[bytes, str] | None = None) -> dict[str, dict[LogId, Copy]]:
     """The copies of every link in the journal, by source partition. ``problems``: a mapping that receives the problems
     of records that are not readable, by key; see `Journal.newest`."""
-    found: dict[str, dict[LogId, Copy]] = {}
+    by_link: dict[str, dict[LogId, Copy]] = {}
     for link, copy in journal.newest(LINKS, problems).values():
-        found.setdefault(link, {})[copy.source] = copy
+        by_link.setdefault(link, {})[copy.source] = copy
     parts: dict[tuple[str, LogId], dict[int, Record]] = {}
     for link, source, part in journal.newest(OFFSETS).values():
         parts.setdefault((link, source), {})[part["part"]] = part
-    for (link, source), known in parts.items():
-        if (made := found.get(link, {}).get(source)) is not None:
+    for (link, source), records in parts.items():
+        if (owner := by_link.get(link, {}).get(source)) is not None:
             try:
-                made.map = from_records(known.values())
+                owner.map = from_records(records.values())
             except WRONG as error:  # parts that do not belong together; translation begins anew
                 log.warning("offset map not readable", extra={"link": link, "log": str(source), "problem": str(error)})
-            made.written = {number: digest(part) for number, part in known.items()}
-    for copy in (copy for copies in found.values() for copy in copies.values()):
+            owner.written = {number: digest(part) for number, part in records.items()}
+    for copy in (copy for copies in by_link.values() for copy in copies.values()):
         # What lies before a chosen position was skipped, as an operator decided.
         if not copy.position.chosen:
             copy.cover()
-    return found
+    return by_link
 
 
 def unreadable(problems: Mapping[bytes, str]) -> dict[str, dict[LogId, str]]:
     """The problems that `load` found, by link and source partition."""
-    found: dict[str, dict[LogId, str]] = {}
+    by_link: dict[str, dict[LogId, str]] = {}
     for key, problem in problems.items():
         link, _, log_name = key.decode(errors="replace").partition("/")
         path, _, number = log_name.rpartition("-")
         if number.isdecimal():
-            found.setdefault(link, {})[log_of(path, int(number))] = problem
-    return found
+            by_link.setdefault(link, {})[log_of(path, int(number))] = problem
+    return by_link
 
 
 def copy_of(value: Record) -> tuple[str, Copy]:

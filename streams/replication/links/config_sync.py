@@ -90,12 +90,12 @@ class Aligner:
         compares again. Settings of groups that cannot be compared hold back no action on topics."""
         declared = self._link.declared
         called = self._link.called(self._link.snapshot.facts.source.topics)
-        found = self._differences(declared, called, groups)
+        actions = self._differences(declared, called, groups)
         settings, failed = self._group_differences(declared, groups)
-        found |= settings
+        actions |= settings
         due = {
             name: action
-            for name, action in found.items()
+            for name, action in actions.items()
             if self._may(declared.mode, name) and not (failed and name in settings)
         }
         # Stored before the rights are created, so that a right that the source revokes is deleted, even after a crash.
@@ -108,12 +108,12 @@ class Aligner:
         before = self._refused
         self._refused = {name_of(self._link.name, o.action): o for o in outcomes if o.result != "done"}
         for outcome in outcomes:
-            known = before.get(name_of(self._link.name, outcome.action))
+            previous = before.get(name_of(self._link.name, outcome.action))
             # A refusal that repeats at every pass is one row of the history.
-            if known is None or known.result != outcome.result:
+            if previous is None or previous.result != outcome.result:
                 self._say(outcome)
         left = [outcome.action for outcome in done]
-        self.actions = {name: action for name, action in found.items() if action not in left}
+        self.actions = {name: action for name, action in actions.items() if action not in left}
         self._approved &= self.actions.keys()
         self._link.update(
             waiting={action.topic: self._hold(name, action) for name, action in self.actions.items() if action.first},
@@ -179,16 +179,16 @@ class Aligner:
     def _dispute(self, seen: TopicPairs, policy: AlignmentPolicy) -> None:
         """Note once each topic whose settings differ and whose origin is unknown."""
         opposite = self._opposite()
-        found = frozenset(
+        topics = frozenset(
             topic
             for topic in disputed(seen.source, seen.target, policy)
             if opposite is not None and (topic not in opposite._made or policy.topics[topic] in self._made)
         )
-        for topic in sorted(found - self._disputed):
-            made = "both links" if policy.topics[topic] in self._made else "no link"
-            text = f"{topic}: its settings differ, it is copied in both directions, and {made} created it"
+        for topic in sorted(topics - self._disputed):
+            creator = "both links" if policy.topics[topic] in self._made else "no link"
+            text = f"{topic}: its settings differ, it is copied in both directions, and {creator} created it"
             self._note(self._link.name, "found", "alignment.origin-unknown", text, "alignment.origin-unknown")
-        self._disputed = found
+        self._disputed = topics
 
     def _right_differences(self, declared: Declared, called: Mapping[str, str], groups: Sequence[str]) -> list[Action]:
         here, there = self._alignment.rights()

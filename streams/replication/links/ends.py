@@ -58,21 +58,21 @@ class LinkEnds:
             cluster = self.cluster(name)
             names = cluster.names() if topics is None else []
             # A topic that the link's user must not describe is not listed; asked for by its name, it is an error.
-            known = self._link.topics({*names, *self._link.expected()}) if topics is None else topics
-            found = cluster.topics(known, configs=False)
-            every = [log for topic in found.values() for log in topic.logs]
+            asked = self._link.topics({*names, *self._link.expected()}) if topics is None else topics
+            described = cluster.topics(asked, configs=False)
+            every = [log for topic in described.values() for log in topic.logs]
             logs = cluster.logs(every, committed_only=topics is None)
             cluster_id = cluster.cluster_id()
         except TrueupError as error:
             return last._replace(problem=str(error))
         return ClusterSnapshot(
-            {name: topic.logs for name, topic in found.items()},
-            {name: topic.id for name, topic in found.items() if topic.id},
-            {one: (log.start, log.end) for one, log in logs.items() if log.end >= 0},
+            {name: topic.logs for name, topic in described.items()},
+            {name: topic.id for name, topic in described.items() if topic.id},
+            {log_id: (log.start, log.end) for log_id, log in logs.items() if log.end >= 0},
             cluster=cluster_id,
             names=frozenset(names),
             ends_lag_s=cluster.can.ends_lag_s,
-            unreadable={name: topic.error for name, topic in found.items() if topic.error},
+            unreadable={name: topic.error for name, topic in described.items() if topic.error},
         )
 
     def qualities(self, seen: TopicPairs) -> Qualities:
@@ -82,18 +82,18 @@ class LinkEnds:
         if self._sample is None and declared.copy == "auto":
             logs = sorted(self._last.source.logs)
             self._sample = self.source.sample(logs) if logs else None
-        found = self._sample or Sample()
+        sample = self._sample or Sample()
         called = self._link.called(seen.source)
         pair = hardest(seen, called)
         return Qualities(
             declared.copy,
             bool(declared.transform),
-            found.magic,
-            found.per_batch,
+            sample.magic,
+            sample.per_batch,
             *pair,
             self._link.path,
             declared.failures,
-            found.record_bytes,
+            sample.record_bytes,
             declared.into,
             paths_of(self.source.endpoint.system, self.target.endpoint.system),
             compacted(seen, called),
@@ -104,8 +104,8 @@ class LinkEnds:
         with an error are left out."""
         cluster = self.target if at_target else self.source
         time.sleep(cluster.can.ends_lag_s)
-        found = cluster.logs(logs, committed_only=False)
-        return {one: (log.start, log.end) for one, log in found.items() if not log.error}
+        bounds = cluster.logs(logs, committed_only=False)
+        return {log_id: (log.start, log.end) for log_id, log in bounds.items() if not log.error}
 
     def sizes(self, logs: Iterable[LogId]) -> Mapping[LogId, int]:
         """Sizes of source logs in bytes; unknown sizes are left out."""
@@ -132,17 +132,17 @@ class LinkEnds:
         return self._known_starts(logs, start)
 
     def _known_starts(self, logs: Iterable[LogId], start: Start) -> dict[LogId, int]:
-        found = self.source.starts(logs, start)
-        return {one: offset for one, offset in found.items() if not isinstance(offset, TrueupError)}
+        offsets = self.source.starts(logs, start)
+        return {log: offset for log, offset in offsets.items() if not isinstance(offset, TrueupError)}
 
     def offset(self, to: str, logs: Iterable[LogId]) -> Mapping[LogId, int]:
         """Source offsets for earliest, latest or a number. Raises `Refused` for an offset that the source does not
         have."""
-        chosen = list(logs)
+        log_ids = list(logs)
         if to in ("earliest", "latest"):
-            return self._known_starts(chosen, Start(to))
-        found = self.source.logs(chosen)
-        if not to.isdecimal() or any(not log.start <= int(to) <= log.end for log in found.values()):
-            held = ", ".join(f"{one}: {log.start} to {log.end}" for one, log in found.items())
+            return self._known_starts(log_ids, Start(to))
+        bounds = self.source.logs(log_ids)
+        if not to.isdecimal() or any(not log.start <= int(to) <= log.end for log in bounds.values()):
+            held = ", ".join(f"{log_id}: {log.start} to {log.end}" for log_id, log in bounds.items())
             raise Refused("earliest, latest or an available source offset", repr(to), f"available offsets: {held}")
-        return dict.fromkeys(chosen, int(to))
+        return dict.fromkeys(log_ids, int(to))

@@ -61,16 +61,16 @@ class FirstOffsets:
             self._choose(declared, facts)
             self._forget(declared, facts.source.ids, copied)
             there = (self._there or frozenset()) - {log.topic for log in (*copied, *self._known, *self._open)}
-        logs, chosen = facts.source.topics, set(topics)
-        self._open = {log for log in self._open if log.topic in chosen}
-        self._open.update(log for name in chosen & there for log in logs[name])
-        asked = sorted(self._open.intersection(log for name in chosen for log in logs[name])) if self._open else []
+        logs, names = facts.source.topics, set(topics)
+        self._open = {log for log in self._open if log.topic in names}
+        self._open.update(log for name in names & there for log in logs[name])
+        asked = sorted(self._open.intersection(log for name in names for log in logs[name])) if self._open else []
         offsets = self._ask(declared, asked) if asked else {}
         ids, setting = facts.source.ids, declared.start
-        found = {log: FirstOffset(at, ids.get(log.topic, ""), setting) for log, at in offsets.items()}
-        self._known.update(found)
-        self._open -= found.keys()
-        return found
+        learned = {log: FirstOffset(at, ids.get(log.topic, ""), setting) for log, at in offsets.items()}
+        self._known.update(learned)
+        self._open -= learned.keys()
+        return learned
 
     def _forget(self, declared: Declared, ids: Mapping[str, str], copied: Collection[LogId]) -> None:
         """Forget the partitions that are copied, and the topics that were recreated under their names: they did not
@@ -78,8 +78,8 @@ class FirstOffsets:
         others = {log for log, first in self._known.items() if first.setting != declared.start}
         self._known = {log: first for log, first in self._known.items() if log not in others and log not in copied}
         self._open = (self._open | others).difference(copied)
-        known = {log.topic: first.topic_id for log, first in self._known.items() if first.topic_id}
-        anew = {topic for topic, topic_id in known.items() if ids.get(topic, topic_id) != topic_id}
+        topic_ids = {log.topic: first.topic_id for log, first in self._known.items() if first.topic_id}
+        anew = {topic for topic, topic_id in topic_ids.items() if ids.get(topic, topic_id) != topic_id}
         if anew:
             self._known = {log: first for log, first in self._known.items() if log.topic not in anew}
             self._there = (self._there or frozenset()) - anew

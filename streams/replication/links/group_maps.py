@@ -40,14 +40,14 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
     source, target = link.declared.source, link.declared.target
     ways, writers = FeedingLinks(source, every), _writers(link, every, target, {copy.target for copy in copies})
     feeding = _writers(link, every, source, {copy.source for copy in copies})
-    found = dict[LogId, OffsetMapping]()
+    by_source = dict[LogId, OffsetMapping]()
     for copy in copies:
         start, _ = starts.get(copy.source, (-1, -1))
         back, others = ways.of(target, copy.target, copy.source), writers.get(copy.target, ())
         if len(back) == 1 and back[0].forward:  # it brings the records of the other links, except those of the source
             others = [other for other in others if other.source == source]
         # The records that the opposite link restored came from the target, so its map says where they are there.
-        refills = [each for each in feeding.get(copy.source, ()) if len(back) != 1 or each.link != back[0].link]
+        refills = [step for step in feeding.get(copy.source, ()) if len(back) != 1 or step.link != back[0].link]
         broken = STOPPED if copy.excluded else _broken(back, copy.target_id, copy.source, copy.source_id)
         reason = broken or _refilling(refills)
         mapping = OffsetMapping(
@@ -59,8 +59,8 @@ def mappings(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
             restored=_restored(refills),
             blocked_reason=reason,
         )
-        found[copy.source] = mapping if reason or not others else _limited(mapping, copy, ways, others)
-    return found
+        by_source[copy.source] = mapping if reason or not others else _limited(mapping, copy, ways, others)
+    return by_source
 
 
 def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMapping]:
@@ -70,7 +70,7 @@ def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMappin
     # A link that forwards brings the records of all other links to the target.
     others = () if link.declared.forward else links
     writers = _writers(link, others, link.declared.source, {copy.source for copy in copies})
-    found, sharing = dict[LogId, OffsetMapping](), Counter(copy.target for copy in copies)
+    by_target, sharing = dict[LogId, OffsetMapping](), Counter(copy.target for copy in copies)
     for copy in copies:
         start, _ = starts.get(copy.target, (-1, -1))
         reason = STOPPED if copy.excluded else ""
@@ -78,7 +78,7 @@ def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMappin
             reason = f"several logs of the source are copied to {copy.target}"
         if not reason and (steps := writers.get(copy.source)):
             reason = _elsewhere(steps[0].link, copy.source, copy.target)
-        found[copy.target] = OffsetMapping(
+        by_target[copy.target] = OffsetMapping(
             copy.source,
             copy.map,
             reverse=True,
@@ -86,7 +86,7 @@ def mappings_back(link: Link, links: Iterable[Link]) -> dict[LogId, OffsetMappin
             start=start,
             blocked_reason=reason,
         )
-    return found
+    return by_target
 
 
 class FeedingLinks:
@@ -143,8 +143,8 @@ def _place(link: Link, log: LogId) -> LogId | None:
     """Where a link copies a log; None: it does not copy it."""
     if (copy := link.copies.get(log)) is not None:
         return copy.target if _writes(link, copy) else None
-    known = log in link.snapshot.facts.source.topics.get(log.topic, ())
-    return link.place(log) if known and link.declared.mode != "observe" else None
+    exists = log in link.snapshot.facts.source.topics.get(log.topic, ())
+    return link.place(log) if exists and link.declared.mode != "observe" else None
 
 
 def _writes(link: Link, copy: Copy) -> bool:
@@ -156,7 +156,7 @@ def _writers(
     link: Link, links: Iterable[Link], cluster: str, logs: Collection[LogId]
 ) -> Mapping[LogId, list[CopyStep]]:
     """The copies of all other links to these logs of a cluster, by log."""
-    topics, found = {log.topic for log in logs}, dict[LogId, list[CopyStep]]()
+    topics, writers = {log.topic for log in logs}, dict[LogId, list[CopyStep]]()
     for other in links:
         declared = other.declared
         if other is link or declared.target != cluster:
@@ -164,8 +164,8 @@ def _writers(
         for copy in _copies(other):
             if copy.target.topic in topics and _writes(other, copy):
                 step = CopyStep(other.name, declared.source, declared.forward, copy)
-                found.setdefault(copy.target, []).append(step)
-    return found
+                writers.setdefault(copy.target, []).append(step)
+    return writers
 
 
 def _limited(mapping: OffsetMapping, copy: Copy, ways: FeedingLinks, others: Iterable[CopyStep]) -> OffsetMapping:
@@ -210,4 +210,4 @@ def _hops(steps: Sequence[CopyStep], whole: bool = False) -> list[Hop]:
     """The maps of these steps. One without a copy is never used: see `_broken`. ``whole``: whether the map of the link
     in question contains what the maps of these steps lack: earlier copies, which it restored."""
     maps = [(step.link, step.copy.map) for step in steps if step.copy is not None]
-    return [Hop(link, replace(known, base=-1) if whole else known) for link, known in maps]
+    return [Hop(link, replace(offset_map, base=-1) if whole else offset_map) for link, offset_map in maps]

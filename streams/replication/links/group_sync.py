@@ -84,25 +84,25 @@ class Mover:
     def reconcile(self) -> None:
         """One pass to the target, in parts: observations made during one part apply to the next. Raises a
         `TrueupError`."""
-        patterns, found = self._link.declared.groups, list[Checkpoint]()
+        patterns, checkpoints = self._link.declared.groups, list[Checkpoint]()
         names = [name for name in self._committed.groups if matches(patterns, name)]
         size = max(PART, -(-len(names) // PARTS))
         for start in range(0, len(names), size):
             now = self._committed
             part = {name: now.groups[name] for name in names[start : start + size] if name in now.groups}
-            found += self._sync(self._there, now._replace(groups=part), mappings(self._link, self._links()))
-        self._to_target = found
-        self._end(found)
+            checkpoints += self._sync(self._there, now._replace(groups=part), mappings(self._link, self._links()))
+        self._to_target = checkpoints
+        self._end(checkpoints)
 
     def sync_back(self) -> None:
         """One pass to the source, if no link copies back. Raises a `TrueupError`."""
-        found: list[Checkpoint] = []
+        checkpoints: list[Checkpoint] = []
         if self._opposite() is None and (by := mappings_back(self._link, self._links())):
-            found = self._sync(
+            checkpoints = self._sync(
                 self._back, self._back.committed(self._link.declared.groups, self._topics(back=True)), by
             )
-        self._to_source = found
-        self._end(found)
+        self._to_source = checkpoints
+        self._end(checkpoints)
 
     def _topics(self, back: bool) -> set[str]:
         with self._link.lock:
@@ -113,16 +113,16 @@ class Mover:
     ) -> list[Checkpoint]:
         mode, answers = self._link.declared.mode, committed.groups
         may = {name for name in answers if mode == "enforce" or (mode == "approve" and name in self._approved)}
-        chosen = committed._replace(groups={name: answer for name, answer in answers.items() if name in may})
+        permitted = committed._replace(groups={name: answer for name, answer in answers.items() if name in may})
         rest = committed._replace(groups={name: answer for name, answer in answers.items() if name not in may})
-        return [*groups.sync_commits(chosen, by), *groups.sync_commits(rest, by, change=False)]
+        return [*groups.sync_commits(permitted, by), *groups.sync_commits(rest, by, change=False)]
 
-    def _end(self, found: Sequence[Checkpoint]) -> None:
+    def _end(self, checkpoints: Sequence[Checkpoint]) -> None:
         """Forget used approvals and note the results."""
         with self._lock:
             self._approved &= {row.group for row in self.checkpoints if row.action == "due"}
             for outcome in ("moved", "failed"):
-                self._note_groups(outcome, [row for row in found if row.action == outcome])
+                self._note_groups(outcome, [row for row in checkpoints if row.action == outcome])
 
     def _note_groups(self, outcome: str, rows: Sequence[Checkpoint]) -> None:
         """Add a pass to the history as one row; passes with the same groups at most once a minute."""
@@ -170,14 +170,14 @@ class Mover:
 
     def untranslated(self) -> dict[str, str]:
         """The groups without an offset at the target, each with the reason."""
-        found = dict.fromkeys(self._there.shares, NO_OFFSETS)
+        reasons = dict.fromkeys(self._there.shares, NO_OFFSETS)
         for row in self._to_target:
             held = row.committed < 0 <= row.translated  # the offset is in the row of the partition with a commit
-            if row.action in ("waiting", "failed") and row.group not in found and not held:
-                found[row.group] = (
+            if row.action in ("waiting", "failed") and row.group not in reasons and not held:
+                reasons[row.group] = (
                     f"{row.source} at {row.committed}: {row.reason}" if row.committed >= 0 else row.reason
                 )
-        return found
+        return reasons
 
     def lag(self) -> int:
         """The maximum number of records by which a group is behind at the target; -1: unknown."""

@@ -85,7 +85,9 @@ class Link:
         self._policy = LiveSection.of(live, Declared, name)
         self._orders = LinkOrders(name, live, connectors, reporting)
         self._known_names: tuple[object, LinkNames] | None = None
-        waiting = {one.source: FirstOffset(one.start, one.source_id, one.reset) for one in copies.values() if one.waits}
+        waiting = {
+            copy.source: FirstOffset(copy.start, copy.source_id, copy.reset) for copy in copies.values() if copy.waits
+        }
         self._first = FirstOffsets(starts, self.declared, bool(self.copies), waiting)
         self._unsaved = Unsaved(journal)
         self.snapshot, self._updating = LinkSnapshot(), threading.Lock()
@@ -138,7 +140,7 @@ class Link:
 
     def _hold(self, orders: list[LeaseOrder]) -> None:
         self._held, self._taken = orders, {}
-        self._leased = {each.source for order in orders for each in order.lease.assignments}
+        self._leased = {assignment.source for order in orders for assignment in order.lease.assignments}
 
     def wake(self) -> None:
         """End `rest`, because something changed."""
@@ -163,10 +165,10 @@ class Link:
         """The leases of the next round; none if there is nothing to copy."""
         self._save(())
         while self.may_copy():
-            wanted = self.wanted()
-            self._begin_new(wanted)
+            targets = self.wanted()
+            self._begin_new(targets)
             with self.lock:
-                due = self._on_one_path({s: c for s in wanted if (c := self.copies.get(s)) and self._due(c)})
+                due = self._on_one_path({s: c for s in targets if (c := self.copies.get(s)) and self._due(c)})
                 new = [copy for copy in due.values() if not copy.path]
                 if not new:
                     return self._lease(due)
@@ -241,7 +243,7 @@ class Link:
     def _counting(self) -> bool:
         """Whether a copier still counts records that a killed one wrote, so that its end would not be exact yet."""
         last = (self.copies[source].last for source in self._leased)
-        return any(found is not None and _uncounted(found) and not found.error for found in last)
+        return any(progress is not None and _uncounted(progress) and not progress.error for progress in last)
 
     def _refused(self, path: str) -> bool:
         """Whether a path refuses the settings of the link (`batches.copier`), so that no lease can end what it began.
@@ -253,19 +255,19 @@ class Link:
     def wanted(self) -> dict[LogId, LogId]:
         """The source partitions to copy now, with their target partitions."""
         declared, seen = self.declared, self.snapshot
-        found = dict[LogId, LogId]()
+        targets = dict[LogId, LogId]()
         for topic, target in self.called(seen.facts.source.topics).items():
             if not matches(declared.paused_topics, topic) and seen.hold(topic, target) is None:
-                found |= self.pairs(topic)
-        return found
+                targets |= self.pairs(topic)
+        return targets
 
     def pairs(self, topic: str) -> dict[LogId, LogId]:
         """The logs of a source topic and the target logs that they are copied to. Logs without a target are left
         out."""
         called, facts = self.target(topic), self.snapshot.facts
         with self.lock:
-            known = {source: copy.target for source, copy in self.copies.items() if source.topic == topic}
-        return pairs(facts.source.topics.get(topic, ()), called, facts.target.topics.get(called, ()), known)
+            former = {source: copy.target for source, copy in self.copies.items() if source.topic == topic}
+        return pairs(facts.source.topics.get(topic, ()), called, facts.target.topics.get(called, ()), former)
 
     def place(self, source: LogId) -> LogId:
         """The target log of a source log; one of the same number, at an unknown place, if none exists yet."""
@@ -286,10 +288,10 @@ class Link:
 
     def _names(self) -> LinkNames:
         """The names of all links, by the current settings."""
-        settings, known = self._live.now, self._known_names
-        if known is None or known[0] is not settings:
-            known = self._known_names = settings, LinkNames(settings.table(Declared), settings.journal.prefix)
-        return known[1]
+        settings, cached = self._live.now, self._known_names
+        if cached is None or cached[0] is not settings:
+            cached = self._known_names = settings, LinkNames(settings.table(Declared), settings.journal.prefix)
+        return cached[1]
 
     def named(self) -> list[str]:
         """The source topics that are declared by their names, not by an expression."""
@@ -300,27 +302,27 @@ class Link:
         with self.lock:
             return {*self.named(), *(copy.source.topic for copy in self.copies.values())}
 
-    def _begin_new(self, wanted: Mapping[LogId, LogId]) -> None:
+    def _begin_new(self, targets: Mapping[LogId, LogId]) -> None:
         """Store the first offsets of new partitions before any of their records is copied."""
         with self.lock:
-            for source, target in wanted.items():
-                known = self.copies.get(source)
-                if known is not None and known.target != target:
-                    known.moved(target)
-            fresh = [source for source in wanted if source not in self.copies]
+            for source, target in targets.items():
+                current = self.copies.get(source)
+                if current is not None and current.target != target:
+                    current.moved(target)
+            fresh = [source for source in targets if source not in self.copies]
             copied = list(self.copies)
         declared, facts = self.declared, self.snapshot.facts
-        found = self._first.learn(declared, facts, self.topics(facts.source.topics), copied)
-        waiting = found.keys() - wanted.keys() - self._unreadable.keys()
+        learned = self._first.learn(declared, facts, self.topics(facts.source.topics), copied)
+        waiting = learned.keys() - targets.keys() - self._unreadable.keys()
         if waiting:
-            self._save(Copy.waiting(source, *found[source]) for source in sorted(waiting))
+            self._save(Copy.waiting(source, *learned[source]) for source in sorted(waiting))
         if not fresh:
             return
         starts = self._first.of(declared, fresh)
         with self.lock:
-            made = [self._new(source, wanted[source], starts[source], facts) for source in fresh if source in starts]
-            self.copies.update({copy.source: copy for copy in made})
-        self._save([copy for copy in made if not copy.excluded], must=True)
+            copies = [self._new(source, targets[source], starts[source], facts) for source in fresh if source in starts]
+            self.copies.update({copy.source: copy for copy in copies})
+        self._save([copy for copy in copies if not copy.excluded], must=True)
 
     def _new(self, source: LogId, target: LogId, start: int, facts: LinkFacts) -> Copy:
         """A copy without a position; one whose position is not readable is not new, and waits for a reset.
@@ -364,8 +366,8 @@ class Link:
         """The order that ends this one. It begins at the present positions: a copier in another process opens there,
         after the copier of this one has ended."""
         path, held = order.lease.path, order.lease.assignments
-        known = ((each, self.copies[each.source]) for each in held)
-        now = tuple(e._replace(position=c.place(path)) if c.holds(e) and not c.set_back else e for e, c in known)
+        with_copies = ((assignment, self.copies[assignment.source]) for assignment in held)
+        now = tuple(e._replace(position=c.place(path)) if c.holds(e) and not c.set_back else e for e, c in with_copies)
         return order._replace(
             number=self._number, lease_s=0.0, last=True, alone_s=ALONE_S, lease=replace(order.lease, assignments=now)
         )
@@ -381,7 +383,7 @@ class Link:
                 if answer.error is not None:
                     self._failed(order, answer.error, now_ms)
                     if not isinstance(answer.error, Retry):  # its remedy may be another path
-                        self._closed |= {each.source for each in order.lease.assignments}
+                        self._closed |= {assignment.source for assignment in order.lease.assignments}
                 elif order.last:
                     self._close(order, answer, now_ms)
             self._ended()
@@ -390,7 +392,7 @@ class Link:
 
     def _close(self, order: LeaseOrder, answer: LeaseResult, now_ms: int) -> None:
         """Process the end of copiers. Only those that have counted all of their records at the target are exact."""
-        self._closed |= {each.source for each in order.lease.assignments}
+        self._closed |= {assignment.source for assignment in order.lease.assignments}
         choice = self.snapshot.choice
         for progress in {progress.source: progress for progress in answer.progress}.values():
             if _uncounted(progress):
@@ -417,7 +419,7 @@ class Link:
         if report.at != (last + 1 if report.attempt == attempt else 1):
             return False
         self._taken[order.part] = report.attempt, report.at
-        held = {each.source: each for each in order.lease.assignments}
+        held = {assignment.source: assignment for assignment in order.lease.assignments}
         for progress in report.progress:
             self._take(progress, held[progress.source], now_ms)
         return True
@@ -496,8 +498,8 @@ class Link:
         """The source topics whose ids are not those that were copied under these names. ``ids``: the present id of each
         topic."""
         with self.lock:
-            known = {(copy.source.topic, copy.source_id) for copy in self.copies.values() if copy.source_id}
-        return {topic for topic, wanted in known if ids.get(topic) and ids[topic] != wanted}
+            copied = {(copy.source.topic, copy.source_id) for copy in self.copies.values() if copy.source_id}
+        return {topic for topic, topic_id in copied if ids.get(topic) and ids[topic] != topic_id}
 
     def leased(self, source: LogId) -> bool:
         """Whether a lease of the partition is in progress."""

@@ -43,13 +43,13 @@ def topics_text(topics: Iterable[str]) -> str:
 
 
 def _listed(text: str) -> list[Any]:
-    found = json.loads(text)
-    if not isinstance(found, list):
+    values = json.loads(text)
+    if not isinstance(values, list):
         raise ValueError(f"expected a list; found {text!r:.100}")
-    return found
+    return values
 
 
-def _texts(found: Any) -> list[str]:
-    if not isinstance(found, list) or not all(isinstance(one, str) for one in found):
-        raise ValueError(f"expected a list of texts; found {found!r:.100}")
-    return found
+def _texts(values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"expected a list of texts; found {values!r:.100}")
+    return values

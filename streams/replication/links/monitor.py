@@ -144,8 +144,8 @@ class LinkMonitor:
 
     def forget(self, sources: Iterable[LogId]) -> None:
         """Forget the anomalies that were noted for these partitions, because an operator reset them."""
-        chosen = set(sources)
-        self._noted = {(source, rule) for source, rule in self._noted if source not in chosen}
+        forgotten = set(sources)
+        self._noted = {(source, rule) for source, rule in self._noted if source not in forgotten}
 
     def _look(self) -> None:
         link, before = self.link, self.link.snapshot.facts
@@ -153,11 +153,11 @@ class LinkMonitor:
             observed = [ObservedCopy(copy, copy.sets, self._observed(copy)) for copy in link.copies.values()]
         now = self.sides.look()
         link.update(facts=now)
-        one = now.source.cluster and now.source.cluster == now.target.cluster
+        same = now.source.cluster and now.source.cluster == now.target.cluster
         if self.ready and self.aligner.seen is not None:
             self.qualities = self.sides.qualities(self.aligner.seen)
         choose(self._others)
-        link.update(blocked_reason=f"source and target are one cluster, {now.source.cluster}" if one else self.second)
+        link.update(blocked_reason=f"source and target are one cluster, {now.source.cluster}" if same else self.second)
         self._detect(observed)
         self._end_refill()
         self.status.observe(link.now_ms())
@@ -280,34 +280,37 @@ class LinkMonitor:
         """Note anomalies and stop the partitions that they affect. ``observed``: the copies before both clusters were
         observed; a copy that advanced later would appear to be past the end."""
         detected: list[tuple[ObservedCopy, list[Anomaly]]] = []
-        for one in observed:
-            copy, sets, was = one
+        for observation in observed:
+            copy, sets, was = observation
             with self.link.lock:
                 if copy.sets != sets:
                     continue  # a command set it in the meantime: what was observed concerns another position
-                known = copy.source_id, copy.target_id
+                former_ids = copy.source_id, copy.target_id
                 copy.meet(ids(copy, self.link.snapshot.facts))
             before, now = self._looks.get(copy.source, (sets, was)), seen(copy, self.link.snapshot.facts, was)
-            earlier = replace(before[1] if before[0] == sets else was, source_id=known[0], target_id=known[1])
-            detected.append((one, anomalies(earlier, now)))
+            earlier = replace(before[1] if before[0] == sets else was, source_id=former_ids[0], target_id=former_ids[1])
+            detected.append((observation, anomalies(earlier, now)))
             self._looks[copy.source] = sets, now
         self._compare_target(detected)
-        for one, found in detected:
-            for anomaly in found:
-                self._handle(one, anomaly)
+        for observation, copy_anomalies in detected:
+            for anomaly in copy_anomalies:
+                self._handle(observation, anomaly)
 
     def _compare_target(self, detected: Sequence[tuple[ObservedCopy, list[Anomaly]]]) -> None:
         """Stop all partitions if the target cluster was replaced or lost its data."""
         now = self.link.snapshot.facts.target.cluster
-        looks = [(self._looks[one.copy.source][1], one.copy, found) for one, found in detected]
+        looks = [
+            (self._looks[observation.copy.source][1], observation.copy, copy_anomalies)
+            for observation, copy_anomalies in detected
+        ]
         written = [row for row in looks if row[0].copied_end >= 0]
-        parts = [(copy.target.topic, bare(look, found)) for look, copy, found in written]
+        parts = [(copy.target.topic, bare(look, copy_anomalies)) for look, copy, copy_anomalies in written]
         self.replaced = target_replaced(parts, (self._cluster, now))
         if self.replaced:
-            for _, _, found in written:
-                found[:] = [one for one in found if one.rule not in TARGET]
+            for _, _, remaining in written:
+                remaining[:] = [anomaly for anomaly in remaining if anomaly.rule not in TARGET]
                 text = f"{self.replaced}; `trueup describe link {self.link.name}` shows the ways out"
-                found.append(Anomaly("replication.target-replaced", -1, text, stops=True))
+                remaining.append(Anomaly("replication.target-replaced", -1, text, stops=True))
         elif now and not self._cluster:
             self.accept_target()
 
@@ -317,10 +320,10 @@ class LinkMonitor:
             self._remember(now)
             self._cluster, self.replaced = now, ""
 
-    def _handle(self, one: ObservedCopy, anomaly: Anomaly) -> None:
-        copy = one.copy
+    def _handle(self, observation: ObservedCopy, anomaly: Anomaly) -> None:
+        copy = observation.copy
         with self.link.lock:
-            if copy.sets != one.sets:
+            if copy.sets != observation.sets:
                 return
             if anomaly.stops:
                 copy.exclude(f"{anomaly.rule}: {anomaly.text}")
@@ -334,23 +337,23 @@ class LinkMonitor:
 
     def approve(self, names: Iterable[str]) -> None:
         """Approve these changes."""
-        chosen = list(names)
-        self.aligner.approve(chosen)
-        self.mover.approve(chosen)
+        changes = list(names)
+        self.aligner.approve(changes)
+        self.mover.approve(changes)
 
 
 def choose(watches: Mapping[str, LinkMonitor]) -> None:
     """Choose the path of every link whose clusters were observed, and find records that arrive by two links."""
-    known = {name: watch for name, watch in watches.items() if watch.ready}
-    declared = {name: watch.link.declared for name, watch in known.items()}
-    facts = {name: watch.qualities for name, watch in known.items() if watch.qualities is not None}
-    clusters = {cluster for one in declared.values() for cluster in (one.source, one.target)}
-    names = {cluster: {t for watch in known.values() for t in _topics_at(watch.link, cluster)} for cluster in clusters}
+    ready = {name: watch for name, watch in watches.items() if watch.ready}
+    declared = {name: watch.link.declared for name, watch in ready.items()}
+    facts = {name: watch.qualities for name, watch in ready.items() if watch.qualities is not None}
+    clusters = {cluster for link in declared.values() for cluster in (link.source, link.target)}
+    names = {cluster: {t for watch in ready.values() for t in _topics_at(watch.link, cluster)} for cluster in clusters}
     routes = routes_of(declared, names)
     second = second_routes(routes)
-    for name, one in facts.items():
-        known[name].link.update(choice=path_of(one))
-    for name, watch in known.items():
+    for name, qualities in facts.items():
+        ready[name].link.update(choice=path_of(qualities))
+    for name, watch in ready.items():
         watch.second = f"expected {second[name]}" if name in second else ""
 
 

@@ -64,8 +64,8 @@ class LinkOrders:
         parts = divide({copy.source: 1.0 + max(0, behind) for copy, behind in due}, this.tasks)
         # The position that a copier finds at the target for a chosen position is stored before anything is copied.
         # Otherwise, if the copier fails after its first records, the next one restarts at the chosen position.
-        chosen = any(copy.place(this.path).chosen for copy, _ in due)
-        lease_s = 0.0 if chosen else declared.lease_s
+        any_chosen = any(copy.place(this.path).chosen for copy, _ in due)
+        lease_s = 0.0 if any_chosen else declared.lease_s
         systems = (self.endpoint(declared.source).system, self.endpoint(declared.target).system)
         connector = self._connectors(*systems, this.path)
         return [
@@ -76,7 +76,7 @@ class LinkOrders:
                 this.number,
                 at,
                 lease_s,
-                len(parts) == 1 and not chosen,
+                len(parts) == 1 and not any_chosen,
                 False,
                 this.alone_s,
                 self._reporting.channel,

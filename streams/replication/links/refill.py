@@ -119,7 +119,7 @@ class Refilling:
                 back.anew(mine, f"{REFILL} of {link.name}")
         records = sum(refill.until - start for _, start, refill in begins.values())
         counts = (len({source.topic for source in begins}), "topic"), (len(begins), "partition"), (records, "record")
-        self._watch.note(link.name, REFILL, "begun", ", ".join(many(count, one) for count, one in counts))
+        self._watch.note(link.name, REFILL, "begun", ", ".join(many(count, noun) for count, noun in counts))
 
     def _held(self, source: LogId) -> int:
         """The source offset below which the target had all records; 0 if they were those of another log."""
@@ -144,8 +144,8 @@ class Refilling:
         pairs = {**self._all(), **{source: copy.target for source, copy in copies.items()}}
         pairs = {source: target for source, target in pairs.items() if source.topic in facts.source.topics}
         here = self._watch.sides.logs(pairs)
-        known = [target for target in pairs.values() if target in facts.target.topics.get(target.topic, ())]
-        there = self._watch.sides.logs(known, at_target=True)
+        targets = [target for target in pairs.values() if target in facts.target.topics.get(target.topic, ())]
+        there = self._watch.sides.logs(targets, at_target=True)
         return [
             part
             for source, target in sorted(pairs.items())

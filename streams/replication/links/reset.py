@@ -24,21 +24,21 @@ class Resetting:
         position of a partition that its recreated topic does not have is forgotten. Raises `Refused`."""
         for watch in (self._watch, *self._watch.backwards()):
             watch.look()  # the copies continue between the topics that exist at this moment
-        chosen = self._chosen()
-        self._check(chosen)
-        gone = {log: why for log in chosen if (why := self._gone(log))}
-        offsets = self._watch.sides.offset(self._to, [log for log in chosen if log not in gone])
-        if chosen and not offsets and not any(map(self._vanished, gone)):
-            found = f"none of {', '.join(map(str, chosen[:3]))}" + (", ..." if len(chosen) > 3 else "")
-            raise Refused(f"partitions that {self._link.declared.source} has", found, self._look)
-        return [self._row(log, offsets.get(log, -1), gone.get(log, "")) for log in sorted(chosen)]
+        logs = self._chosen()
+        self._check(logs)
+        gone = {log: why for log in logs if (why := self._gone(log))}
+        offsets = self._watch.sides.offset(self._to, [log for log in logs if log not in gone])
+        if logs and not offsets and not any(map(self._vanished, gone)):
+            missing = f"none of {', '.join(map(str, logs[:3]))}" + (", ..." if len(logs) > 3 else "")
+            raise Refused(f"partitions that {self._link.declared.source} has", missing, self._look)
+        return [self._row(log, offsets.get(log, -1), gone.get(log, "")) for log in sorted(logs)]
 
     def begin(self) -> list[Row]:
         """Set the offsets. Returns `rows`. Raises `Refused`."""
         rows = self.rows()
-        known = {str(log): log for log in self._link.copies}
-        offsets = {known[row["partition"]]: row["offset"] for row in rows if row["offset"] >= 0}
-        without = [known[row["partition"]] for row in rows if row["offset"] < 0]
+        by_name = {str(log): log for log in self._link.copies}
+        offsets = {by_name[row["partition"]]: row["offset"] for row in rows if row["offset"] >= 0}
+        without = [by_name[row["partition"]] for row in rows if row["offset"] < 0]
         vanished = [log for log in without if self._vanished(log)]
         if offsets or vanished:
             self._link.reset(offsets, self._to, vanished)
@@ -54,14 +54,14 @@ class Resetting:
 
     def _chosen(self) -> list[LogId]:
         with self._link.lock:
-            known = {str(copy.source): copy.source for copy in self._link.current()}
-        if unknown := [text for text in self._named or () if text not in known]:
+            by_name = {str(copy.source): copy.source for copy in self._link.current()}
+        if unknown := [text for text in self._named or () if text not in by_name]:
             raise Refused("partitions that the link copies", ", ".join(unknown), self._look)
-        return [known[text] for text in (known if self._named is None else self._named)]
+        return [by_name[text] for text in (by_name if self._named is None else self._named)]
 
-    def _check(self, chosen: Iterable[LogId]) -> None:
+    def _check(self, logs: Iterable[LogId]) -> None:
         """Raise `Refused` while an opposite link can restore what the source lost."""
-        for log in chosen:
+        for log in logs:
             if (back := back_of(self._watch, log)) is None:
                 continue
             if not may_reset(standing(self._watch, log), standing(back.watch, back.source), self._to):
@@ -88,12 +88,12 @@ class Resetting:
         """Whether the topic of a partition was recreated with fewer partitions. Without ids, the partition may be at a
         broker that does not respond: only an operator who names it can tell."""
         facts, copy = self._link.snapshot.facts.source, self._link.copies[log]
-        logs, made = facts.topics.get(log.topic, ()), facts.ids.get(log.topic, "")
+        logs, topic_id = facts.topics.get(log.topic, ()), facts.ids.get(log.topic, "")
         if not logs or log in logs:
             return False
-        if not made and not copy.source_id:
+        if not topic_id and not copy.source_id:
             return str(log) in (self._named or ())
-        return differ(copy.source_id, made) or absent(copy, self._link.snapshot.facts)
+        return differ(copy.source_id, topic_id) or absent(copy, self._link.snapshot.facts)
 
     def _row(self, log: LogId, offset: int, gone: str) -> Row:
         return {

@@ -121,8 +121,8 @@ def absent(copy: Copy, facts: LinkFacts) -> bool:
     """Whether the source topic never had the partition of a copy, which was set while the id of its topic was not
     known. A topic that has an id loses no partitions."""
     logs = facts.source.topics.get(copy.source.topic, ())
-    made = facts.source.ids.get(copy.source.topic)
-    return bool(made and logs and not copy.source_id and copy.source not in logs)
+    topic_id = facts.source.ids.get(copy.source.topic)
+    return bool(topic_id and logs and not copy.source_id and copy.source not in logs)
 
 
 def ends(copy: Copy, facts: LinkFacts) -> tuple[int, int]:
@@ -206,18 +206,18 @@ def pairs(
     there, mine = set(targets), sorted(sources, key=_in_place)
     held = {source: known[source] for source in mine if source in known and known[source].topic == topic}
     taken = {target for target in known.values() if target.topic == topic}
-    found, left = {source: target for source, target in held.items() if target in there}, list[LogId]()
+    pairing, left = {source: target for source, target in held.items() if target in there}, list[LogId]()
     for source in mine:
         same = LogId(topic, source.number, source.place)
         if source in held:
             continue
         if same in there and same not in taken:
-            found[source] = same
+            pairing[source] = same
             taken.add(same)
         else:
             left.append(source)
     free = sorted(there - taken, key=_in_place)
-    return {**found, **dict(zip(left, free, strict=False))}
+    return {**pairing, **dict(zip(left, free, strict=False))}
 
 
 def _in_place(log: LogId) -> tuple[str, int]:

@@ -24,14 +24,14 @@ def standing(
     copy = link.copies.get(source)
     target = copy.target if copy is not None else link.place(source)
     start, end = (facts.source.logs if here is None else here).get(source, (-1, -1))
-    found = (facts.target.logs if there is None else there).get(target)
-    there_end = -1 if found is None else found[1]
+    bounds = (facts.target.logs if there is None else there).get(target)
+    there_end = -1 if bounds is None else bounds[1]
     return PartitionStanding(
         source=_source(copy, source, facts, end),
         target=_target(watch, copy, target, facts, there_end),
         records=end > start,
         empty=there_end == 0,
-        ready=link.snapshot.hold(source.topic, target.topic) is None and found is not None,
+        ready=link.snapshot.hold(source.topic, target.topic) is None and bounds is not None,
         stopped=copy is not None and copy.excluded,
         leased=link.leased(source),
         refilling=copy is not None and copy.refill is not None,
@@ -67,14 +67,14 @@ def _target(watch: LinkMonitor, copy: Copy | None, target: LogId, facts: LinkFac
 
 
 def _restored(watch: LinkMonitor, target: LogId, facts: LinkFacts) -> bool:
-    made = target.topic, facts.target.ids.get(target.topic, "")
-    return any(made in other.link.refilled for other in watch.beside())
+    identity = target.topic, facts.target.ids.get(target.topic, "")
+    return any(identity in other.link.refilled for other in watch.beside())
 
 
 def _returned(watch: LinkMonitor, source: LogId, target: LogId, end: int) -> bool:
     """Whether a link has copied from the present target log to a cluster from which records reach the source, other
     than directly: see `back_of`. Queues of brokers do not keep the partitions apart: any log of the topic counts."""
-    declared, made = watch.link.declared, watch.link.snapshot.facts.target.ids.get(target.topic, "")
+    declared, topic_id = watch.link.declared, watch.link.snapshot.facts.target.ids.get(target.topic, "")
     for first in watch.leaving(declared.target):
         if first.link.declared.target == declared.source and first.link.topics([target.topic]):
             continue
@@ -82,7 +82,7 @@ def _returned(watch: LinkMonitor, source: LogId, target: LogId, end: int) -> boo
         for copy in copies if source.place else [copy for copy in copies if copy.source == target]:
             begun = copy.offset > copy.start or (first.link.leased(copy.source) and end > copy.offset)
             begin, home = (first.link.declared.target, copy.target.topic), (declared.source, source.topic)
-            if copy.source_id == made and not copy.excluded and begun and _leads(watch, begin, home):
+            if copy.source_id == topic_id and not copy.excluded and begun and _leads(watch, begin, home):
                 return True
     return False
 
@@ -91,7 +91,7 @@ def _leads(watch: LinkMonitor, begin: tuple[str, str], end: tuple[str, str]) -> 
     """Whether links copy what other links wrote to a topic of a cluster on to another one."""
     places = [begin]
     for cluster, topic in places:
-        links = [one.link for one in watch.leaving(cluster) if one.link.declared.forward]
+        links = [other.link for other in watch.leaving(cluster) if other.link.declared.forward]
         nexts = [(link.declared.target, link.target(topic)) for link in links if link.topics([topic])]
         places += [place for place in dict.fromkeys(nexts) if place not in places]
     return end in places
@@ -135,7 +135,7 @@ class RecoveryOption:
 
 def ways_out(watch: LinkMonitor) -> list[RecoveryOption]:
     """The commands that lead out of the states of the link's partitions, by topic."""
-    link, found = watch.link, list[RecoveryOption]()
+    link, options = watch.link, list[RecoveryOption]()
     with link.lock:
         copies = link.current()
     for topic, some in groupby(copies, key=lambda copy: copy.source.topic):
@@ -143,13 +143,13 @@ def ways_out(watch: LinkMonitor) -> list[RecoveryOption]:
         by_ways: dict[tuple[tuple[str, str], ...], list[Copy]] = {}
         for copy in whole:
             by_ways.setdefault(tuple(_commands(watch, copy)), []).append(copy)
-        for commands, chosen in by_ways.items():
-            parts = f"--topic {topic}" if len(chosen) == len(whole) else _parts(chosen)
-            found += [
-                RecoveryOption(topic, len(chosen), command.replace("{part}", parts), does, number == 0)
+        for commands, affected in by_ways.items():
+            parts = f"--topic {topic}" if len(affected) == len(whole) else _parts(affected)
+            options += [
+                RecoveryOption(topic, len(affected), command.replace("{part}", parts), does, number == 0)
                 for number, (command, does) in enumerate(commands)
             ]
-    return found
+    return options
 
 
 def _parts(copies: list[Copy]) -> str:

@@ -60,8 +60,8 @@ class LinkStatus:
     def state(self, now_ms: int) -> tuple[LinkState, list[Reason]]:
         """The state of the link and its reasons."""
         link, beat = self.link, self.beat()
-        declared, known = link.declared, link.snapshot
-        facts, parts = known.facts, list(self.observe(now_ms).values())
+        declared, snapshot = link.declared, link.snapshot
+        facts, parts = snapshot.facts, list(self.observe(now_ms).values())
         # A running lease may report late; that is not a stall.
         reported_ms = min(now_ms, link.taken_ms + int(declared.lease_s * 1000)) if link.taken_ms else 0
         return state_of(
@@ -69,11 +69,11 @@ class LinkStatus:
                 looked=facts is not NOTHING,
                 observing=declared.mode == "observe",
                 paused=declared.paused,
-                refused=known.blocked_reason,
+                refused=snapshot.blocked_reason,
                 source=facts.source.problem,
                 target=facts.target.problem,
                 parts=parts,
-                arrived_ms=known.arrived_ms,
+                arrived_ms=snapshot.arrived_ms,
                 beat_error=beat_error(beat),
                 failing=[f"{what}: {why}" for what, why in self.failing().items()],
                 reported_ms=reported_ms,
@@ -110,14 +110,14 @@ class LinkStatus:
 
     def _sources(self) -> list[LogId]:
         link, facts = self.link, self.link.snapshot.facts
-        known = {copy.source for copy in link.current()}
+        sources = {copy.source for copy in link.current()}
         for topic in link.topics(facts.source.topics):
             # A topic that cannot be read has no logs, but must be listed.
-            known.update(facts.source.topics[topic] or (LogId(topic, 0),))
+            sources.update(facts.source.topics[topic] or (LogId(topic, 0),))
         if facts.complete:  # and so must one that is declared by its name and does not exist
-            have = {source.topic for source in known}
-            known.update(LogId(topic, 0) for topic in link.named() if topic not in have)
-        return sorted(known)
+            have = {source.topic for source in sources}
+            sources.update(LogId(topic, 0) for topic in link.named() if topic not in have)
+        return sorted(sources)
 
     def _able(self) -> bool:
         return not self.link.declared.paused and self._may_write()

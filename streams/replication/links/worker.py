@@ -226,6 +226,6 @@ def with_positions(lease: Lease, reported: Iterable[Progress]) -> Lease:
 def _connector(name: str) -> Connector:
     """Load the connector ``module:name``; a class or function is called to create it."""
     module, _, attribute = name.partition(":")
-    found = getattr(import_module(module), attribute)
-    made: Connector = found() if callable(found) else found
-    return made
+    loaded = getattr(import_module(module), attribute)
+    connector: Connector = loaded() if callable(loaded) else loaded
+    return connector

@@ -38,11 +38,11 @@ def make_private(data: Path) -> None:
     """
     os.umask(0o077)
     data.mkdir(parents=True, exist_ok=True)
-    found = data.stat()
-    if found.st_uid == os.geteuid() and found.st_mode & 0o077:
+    status = data.stat()
+    if status.st_uid == os.geteuid() and status.st_mode & 0o077:
         log.warning(
             "permissions of other users on data_dir removed",
-            extra={"data_dir": str(data), "mode": f"{found.st_mode & 0o7777:o}"},
+            extra={"data_dir": str(data), "mode": f"{status.st_mode & 0o7777:o}"},
         )
         data.chmod(0o700)
 
@@ -54,7 +54,7 @@ def alone(data: Path) -> Iterator[Lock]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            found = f"data_dir: expected {data} to be used by one process; found another Trueup that uses it"
-            raise BadSettings([f"{found}; stop the other process, or set a different data_dir"]) from error
+            problem = f"data_dir: expected {data} to be used by one process; found another Trueup that uses it"
+            raise BadSettings([f"{problem}; stop the other process, or set a different data_dir"]) from error
         file.seek(0)
         yield Lock(file)

@@ -64,8 +64,8 @@ def readable(location: str, query: str, error: str, session: "SparkSession | Non
     that are not on this machine. Raises `Stop` if an operator must move the checkpoint."""
     path = local(location)
     why = damage(path) if path else _remote_damage(location, session) if session else ""
-    if not why and (found := _UNREADABLE.search(error)) and not _FULL.search(error):
-        why = next(line.strip() for line in error.splitlines() if found[0] in line)
+    if not why and (match := _UNREADABLE.search(error)) and not _FULL.search(error):
+        why = next(line.strip() for line in error.splitlines() if match[0] in line)
     if not why:
         return True
     if path is None:
@@ -171,9 +171,9 @@ def forget(session: "SparkSession", folder: str, pattern: str, keep: str = "") -
     the next start repeats it."""
     try:
         path, files = _located(session, f"{folder}/{pattern}")
-        for found in files.globStatus(path) or ():
-            if found.getPath().getName() != keep:
-                files.delete(found.getPath(), True)
+        for directory in files.globStatus(path) or ():
+            if directory.getPath().getName() != keep:
+                files.delete(directory.getPath(), True)
     except (Py4JJavaError, Retry) as error:
         log.warning("old checkpoints not deleted", extra={"problem": str(error).partition("\n\tat ")[0]})
 

@@ -53,7 +53,7 @@ def bucket_options(spark: SparkSettings, env: Mapping[str, str] = os.environ) ->
     if not spark.bucket:
         return {}
     endpoint = spark.checkpoint_endpoint.rstrip("/")
-    found = {
+    options = {
         "endpoint.region": spark.checkpoint_region or ("us-east-1" if endpoint else ""),
         "endpoint": endpoint,
         # Services with an S3 API seldom have a host name for each bucket.
@@ -62,13 +62,13 @@ def bucket_options(spark: SparkSettings, env: Mapping[str, str] = os.environ) ->
         "change.detection.mode": "none",
     }
     if spark.checkpoint_key_env:
-        found |= {
+        options |= {
             "aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
             "access.key": _variable(spark.checkpoint_key_env, env),
             "secret.key": _variable(spark.checkpoint_secret_env, env),
         }
     prefix = f"spark.hadoop.fs.s3a.bucket.{spark.bucket}"
-    return {f"{prefix}.{name}": value for name, value in found.items() if value}
+    return {f"{prefix}.{name}": value for name, value in options.items() if value}
 
 
 def _variable(name: str, env: Mapping[str, str]) -> str:
@@ -103,8 +103,8 @@ def task_slots(session: SparkSession, on_cluster: bool) -> int:
         if not on_cluster:
             return context.defaultParallelism
         executors = context._jsc.sc().statusStore().executorList(True)
-        each = max(1, int(str(context.getConf().get("spark.task.cpus", "1"))))
-        return sum(cores // each for cores in map(_cores, (executors.apply(i) for i in range(executors.size()))))
+        task_cores = max(1, int(str(context.getConf().get("spark.task.cpus", "1"))))
+        return sum(cores // task_cores for cores in map(_cores, (executors.apply(i) for i in range(executors.size()))))
     except (Py4JError, OSError, AttributeError) as error:  # a context that was stopped has no JVM
         raise Retry("Spark's executors", type(error).__name__, "wait until the session is started again") from error
 
@@ -128,8 +128,8 @@ def bundle(target: Path) -> Path:
     """Create a zip of the package for executors, which unpickle the operators by name. It has bytecode beside the
     sources: every worker process would otherwise compile what it imports."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    made = target.with_suffix(".part")
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive, TemporaryDirectory(dir=target.parent) as scratch:
+    draft = target.with_suffix(".part")
+    with zipfile.ZipFile(draft, "w", zipfile.ZIP_DEFLATED) as archive, TemporaryDirectory(dir=target.parent) as scratch:
         root = Path(trueup.__file__).parent
         for folder, _, names in os.walk(root, followlinks=True):
             for path in (Path(folder, name) for name in sorted(names) if name.endswith(_SUFFIXES)):
@@ -137,7 +137,7 @@ def bundle(target: Path) -> Path:
                 archive.write(path, place)
                 if path.suffix == ".py":
                     archive.write(_compiled(path, str(place), Path(scratch)), place.with_suffix(".pyc"))
-    shutil.move(made, target)
+    shutil.move(draft, target)
     return target
 
 

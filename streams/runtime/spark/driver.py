@@ -37,9 +37,9 @@ class Driver:
     @property
     def session(self) -> SparkSession:
         """The current session. Raises `Retry` while another one is started."""
-        if (found := self._session) is None:
+        if (session := self._session) is None:
             raise Retry("a Spark session", "none at present", "wait until it has started")
-        return found
+        return session
 
     def begin(self) -> None:
         """Start a session and discard the previous one. Takes seconds. Raises `Stop` if no JVM can be started."""
@@ -112,8 +112,8 @@ class Driver:
 
 
 def _process() -> "subprocess.Popen[bytes] | None":
-    found: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
-    return found
+    process: subprocess.Popen[bytes] | None = getattr(SparkContext._gateway, "proc", None)
+    return process
 
 
 def _code(code: int) -> str:

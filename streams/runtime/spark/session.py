@@ -97,11 +97,11 @@ def session(settings: Settings, data: Path, permanent: int = 0) -> SparkSession:
     try:
         spark = builder.getOrCreate()
     except Py4JJavaError as error:
-        found = error.java_exception.toString()
+        message = error.java_exception.toString()
         if settings.spark.on_cluster and (reason := _unanswered(error)):
             todo = "correct spark.master, or see the log of that cluster"
             raise Retry(f"the Spark cluster at {master} to accept the application", reason, todo) from error
-        raise Stop("settings that Spark accepts", found, "correct spark.conf in the settings") from error
+        raise Stop("settings that Spark accepts", message, "correct spark.conf in the settings") from error
     except (Py4JError, OSError) as error:
         raise Retry("a Spark session", f"its JVM ended: {type(error).__name__}", "try again") from error
     spark.sparkContext.setLogLevel("ERROR")
@@ -128,9 +128,9 @@ def _options(settings: Settings, data: Path) -> dict[str, str]:
     paths, bucket = jars_of(spark, line().jars), bucket_options(spark)
     shipping = shipped(spark, paths, data) if spark.on_cluster else {}
     place = _cluster() if spark.on_cluster else _local(paths)
-    made = {**_common(settings, data), **bucket, **place}
-    java = {key: _joined_java(made.get(key, ""), spark.conf[key]) for key in _JAVA_KEYS if key in spark.conf}
-    return {**made, **spark.conf, **java, **shipping, **_redaction(settings, bucket)}
+    properties = {**_common(settings, data), **bucket, **place}
+    java = {key: _joined_java(properties.get(key, ""), spark.conf[key]) for key in _JAVA_KEYS if key in spark.conf}
+    return {**properties, **spark.conf, **java, **shipping, **_redaction(settings, bucket)}
 
 
 def _joined_java(ours: str, theirs: str) -> str:
@@ -189,10 +189,10 @@ def _directory(place: Path) -> Path | None:
     """The directory of the JVM; None: that of this process. PYSPARK_PYTHON may be a path in an archive, which executors
     unpack into their directories. The driver's JVM also starts Python, for the declaration of a state: there, this path
     leads to this interpreter."""
-    chosen = Path(os.environ["PYSPARK_PYTHON"])
-    if chosen.is_absolute() or len(chosen.parts) == 1:
+    python = Path(os.environ["PYSPARK_PYTHON"])
+    if python.is_absolute() or len(python.parts) == 1:
         return None
-    _python(place / chosen)
+    _python(place / python)
     return place
 
 
@@ -205,17 +205,17 @@ def _property(text: str) -> str:
 def master_of(settings: Settings, permanent: int) -> str:
     """The effective master. local[N] gets one additional slot for each of the ``permanent`` tasks, which never end: N
     remain for all other tasks."""
-    found = re.fullmatch(r"local\[(\d+)\]", settings.spark.master)
-    return f"local[{int(found[1]) + permanent}]" if found else settings.spark.master
+    match = re.fullmatch(r"local\[(\d+)\]", settings.spark.master)
+    return f"local[{int(match[1]) + permanent}]" if match else settings.spark.master
 
 
 def _common(settings: Settings, data: Path) -> dict[str, str]:
-    chosen = settings.spark
+    spark = settings.spark
     return {
-        "spark.driver.memory": chosen.memory,
+        "spark.driver.memory": spark.memory,
         "spark.local.dir": str(data / "spark-local"),
         "spark.sql.warehouse.dir": str(data / "warehouse"),
-        "spark.sql.shuffle.partitions": str(chosen.partitions),
+        "spark.sql.shuffle.partitions": str(spark.partitions),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
@@ -227,7 +227,7 @@ def _common(settings: Settings, data: Path) -> dict[str, str]:
         "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
         "spark.scheduler.mode": "FAIR",
         "spark.ui.enabled": "true",
-        "spark.ui.port": str(chosen.ui_port),
+        "spark.ui.port": str(spark.ui_port),
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.killEnabled": "false",  # the UI has no authentication
         "spark.log.level": "ERROR",

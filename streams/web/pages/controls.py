@@ -54,7 +54,7 @@ def controls(stream: Descriptor, live: Mapping[str, Row], held: str) -> list[Con
 
 def _control(owner: str, live: Mapping[str, Row], held: str) -> Control:
     mode, paused = (live.get(f"{owner}.{leaf}") for leaf in ("mode", "paused"))
-    buttons = [_mode(owner, each, mode["value"]) for each in MODES] if mode else []
+    buttons = [_mode(owner, choice, mode["value"]) for choice in MODES] if mode else []
     if paused:
         does = "continue" if paused["value"] else "pause"
         says = (
@@ -99,6 +99,6 @@ def does(row: Row) -> str:
     """What an action of the plan changes, as a sentence."""
     for stream in STREAMS:
         if form := stream.kinds.get(row["kind"]):
-            known = {name: row.get(name, "") for _, name, _, _ in Formatter().parse(form) if name}
-            return f"Trueup {form.format(**known).rstrip('.')}."
+            values = {name: row.get(name, "") for _, name, _, _ in Formatter().parse(form) if name}
+            return f"Trueup {form.format(**values).rstrip('.')}."
     return f"Trueup executes {row['kind']} {row['id']}: {row['reason']}."

@@ -81,11 +81,11 @@ class Pages:
         app.add_url_rule("/static/<name>", "file", file)
 
     def _answer(
-        self, view: Callable[..., ResponseReturnValue], *known: object, **names: str | int
+        self, view: Callable[..., ResponseReturnValue], *arguments: object, **names: str | int
     ) -> ResponseReturnValue:
         """The page, or a page with the reason why there is none."""
         try:
-            return view(*known, **names)
+            return view(*arguments, **names)
         except Rejected as error:
             return self._render("problem.html", "", error=error), error.status
         except Refused as error:
@@ -122,8 +122,8 @@ class Pages:
         """The status, asked once for each request."""
         if "status" not in g:
             g.status = self._engine.status()
-        found: Row = g.status
-        return found
+        status: Row = g.status
+        return status
 
     def _role(self) -> Role:
         if self._access is None:
@@ -139,8 +139,8 @@ class Pages:
         """Findings by stream and rule, counted once for each request: stream, rule, title, verdict, count."""
         if "groups" not in g:
             g.groups = self._grouped()
-        found: list[Row] = g.groups
-        return found
+        groups: list[Row] = g.groups
+        return groups
 
     def _grouped(self) -> list[Row]:
         return [
@@ -163,7 +163,7 @@ class Pages:
 
     def _overview(self) -> Response:
         shown = sections(STREAMS)
-        urgent = {each.name: rows for each in STREAMS if (rows := self._found(each.name, URGENT))}
+        urgent = {stream.name: rows for stream in STREAMS if (rows := self._found(stream.name, URGENT))}
         status = self._status()
         return self._render(
             "overview.html",
@@ -182,10 +182,10 @@ class Pages:
     def _sparks(self, stream: Descriptor, status: Row) -> list[facts.Spark]:
         return facts.sparks(self._engine.trends(stream.name), stream.numbers(status))
 
-    def _body(self, section: PageSection, status: Row, found: int) -> str:
+    def _body(self, section: PageSection, status: Row, limit: int) -> str:
         """The HTML of a section of a stream."""
         if section.template == GENERIC:
-            rows = self._found(section.name, found)
+            rows = self._found(section.name, limit)
         else:
             rows = section.shape(_or_none(lambda: self._engine.rows(section.noun, RowQuery()))) if section.noun else []
         return render_template(
@@ -206,27 +206,27 @@ class Pages:
     def _found(self, stream: str, limit: int, verdict: str | None = None, rule: str | None = None) -> list[Row]:
         return _or_none(lambda: self._engine.findings(verdict, rule, limit, stream))
 
-    def _actions(self, limit: int, wanted: Callable[[Row], bool] | None = None) -> list[Row]:
-        return _or_none(lambda: self._engine.actions(limit, wanted))
+    def _actions(self, limit: int, condition: Callable[[Row], bool] | None = None) -> list[Row]:
+        return _or_none(lambda: self._engine.actions(limit, condition))
 
     def _findings(self) -> Response:
         groups = self._groups()
-        stream = _chosen("stream", [each.name for each in STREAMS]) or next(
+        stream = _chosen("stream", [candidate.name for candidate in STREAMS]) or next(
             (g["stream"] for g in groups), STREAMS[0].name
         )
-        known = next(each.rules for each in STREAMS if each.name == stream)
-        rule, verdict = _chosen("rule", [each.id for each in known]), _chosen("verdict", VERDICTS)
+        stream_rules = next(candidate.rules for candidate in STREAMS if candidate.name == stream)
+        rule, verdict = _chosen("rule", [entry.id for entry in stream_rules]), _chosen("verdict", VERDICTS)
         asked = _asked("q")
-        selectors = next(each.selectors for each in STREAMS if each.name == stream)
+        selectors = next(candidate.selectors for candidate in STREAMS if candidate.name == stream)
         where = selected([name for name in selectors if request.args.get(name)])
         rows = self._engine.findings(verdict, rule, SEARCHED if asked else LISTED, stream, where)
         total = rows.total if isinstance(rows, LimitedRows) else len(rows)
-        chosen = [row for row in rows if _says(row, asked)][:LISTED]
+        matching = [row for row in rows if _says(row, asked)][:LISTED]
         return self._render(
             "findings.html",
             "/findings",
             SELECTED_S if where else 5,
-            rows=chosen,
+            rows=matching,
             total=total,
             searched=len(rows),
             chosen={"stream": stream, "rule": rule, "verdict": verdict, "q": asked, **where},
@@ -280,9 +280,11 @@ class Pages:
         )
 
     def _stream(self, name: str) -> Response:
-        stream = next((each for each in STREAMS if each.name == name), None)
+        stream = next((candidate for candidate in STREAMS if candidate.name == name), None)
         if stream is None:
-            raise Refused(f"one of the streams {', '.join(each.name for each in STREAMS)}", name[:100], "name one")
+            raise Refused(
+                f"one of the streams {', '.join(candidate.name for candidate in STREAMS)}", name[:100], "name one"
+            )
         status = self._status()
         running = stream in self._running()
         return self._render(
@@ -328,23 +330,23 @@ class Pages:
     def _described(self, thing: ResourceKind, names: Names) -> tuple[Row, Refused | None]:
         """The description of a resource, or why there is none: what was done with it is still known."""
         try:
-            found = self._engine.describe(thing.name, names)
+            answer = self._engine.describe(thing.name, names)
         except Refused as error:
             return {}, error
-        return found if isinstance(found, dict) else {thing.name: found}, None
+        return answer if isinstance(answer, dict) else {thing.name: answer}, None
 
     def _search(self) -> ResponseReturnValue:
         asked = _asked("q")
         if asked.isdecimal() and self._status()["watches_ledgers"]:
             return redirect(f"/ledgers/{asked}", 303)
-        found = dict[str, str]()
+        titles = dict[str, str]()
         for noun in (noun.name for stream in self._running() for noun in stream.lists if not noun.limit):
             for row in _or_none(lambda noun=noun: self._engine.rows(noun, RowQuery())):  # type: ignore[misc]
                 if _says(row, asked) and (page := resources.page_and_title(row)):
-                    found[page[0]] = page[1]
-        if len(found) == 1:
-            return redirect(next(iter(found)), 303)
-        return self._render("search.html", "", asked=asked, found=dict(list(found.items())[:FOUND]), total=len(found))
+                    titles[page[0]] = page[1]
+        if len(titles) == 1:
+            return redirect(next(iter(titles)), 303)
+        return self._render("search.html", "", asked=asked, found=dict(list(titles.items())[:FOUND]), total=len(titles))
 
 
 def _says(row: Row, asked: str) -> bool:
@@ -358,9 +360,9 @@ def sections(streams: Iterable[Descriptor]) -> dict[str, PageSection]:
     return {section.name: section for section in own}
 
 
-def _chosen(name: str, known: Iterable[str]) -> str | None:
+def _chosen(name: str, values: Iterable[str]) -> str | None:
     """The chosen value; None also for the empty one, which forms send for any."""
-    return one_of(name, tuple(known)) if request.args.get(name) else None
+    return one_of(name, tuple(values)) if request.args.get(name) else None
 
 
 def _asked(name: str) -> str:

@@ -15,13 +15,13 @@ def with_page() -> Iterator[tuple[Descriptor, ResourceKind]]:
 
 def concerns(thing: ResourceKind, row: Row, names: Names) -> bool:
     """Whether a row concerns the resource with these names."""
-    found = thing.names(row) if thing.names else None
-    return found is not None and {**found} == {**names}
+    row_names = thing.names(row) if thing.names else None
+    return row_names is not None and {**row_names} == {**names}
 
 
 def address(row: Row) -> str:
     """The page of the first resource that a row concerns; empty if there is none."""
-    return found[0] if (found := page_and_title(row)) else ""
+    return page[0] if (page := page_and_title(row)) else ""
 
 
 def page_and_title(row: Row) -> tuple[str, str] | None:

@@ -144,16 +144,16 @@ def _stepped(move: Relocation, event: MoveEvent | None, now_ms: int) -> Relocati
 def _event(move: Relocation, broker: Broker, now_ms: int) -> MoveEvent | None:
     if move.stage is MoveStage.REFUSED:
         return MoveEvent.LAPSE if now_ms - move.at_ms > REST_MS else None
-    if move.stage not in _UNDER_WAY or not all(d.online for d in broker.dirs):
-        return None  # the contents of an offline directory are unknown
+    if move.stage not in _UNDER_WAY:
+        return None
     current, future = _places(move, broker)
-    if current is None and future is None:
-        return MoveEvent.GO
     if future is not None:
         return MoveEvent.APPEAR if future == move.target else MoveEvent.TURN
-    if current == move.target:
-        return MoveEvent.ARRIVE
-    return MoveEvent.FORGET if current == move.source else MoveEvent.TURN
+    if current not in (None, move.source):
+        return MoveEvent.ARRIVE if current == move.target else MoveEvent.TURN
+    if not all(d.online for d in broker.dirs):
+        return None  # the contents of an offline directory are unknown
+    return MoveEvent.GO if current is None else MoveEvent.FORGET
 
 
 def _further(move: Relocation, broker: Broker, now_ms: int) -> Relocation:

@@ -66,6 +66,21 @@ def test_an_offline_directory_proves_nothing() -> None:
     assert stage(MOVE, broker(HERE, dirs=(*DIRS[:2], DIRS[2]._replace(online=False)))) is MoveStage.ORDERED
 
 
+@pytest.mark.parametrize(
+    ("rows", "wanted"),
+    [
+        ((THERE,), MoveStage.ARRIVED),
+        ((HERE, COPY), MoveStage.COPYING),
+        ((("t", 0, 2, GB, 0, False),), MoveStage.DROPPED),
+    ],
+)
+def test_what_a_broker_reports_counts_while_another_directory_is_offline(
+    rows: tuple[Row, ...], wanted: MoveStage
+) -> None:
+    offline = LogDir("/d", online=False)
+    assert stage(MOVE, broker(*rows, dirs=(*DIRS, offline))) is wanted
+
+
 def test_a_refused_move_rests() -> None:
     refused = replace(MOVE, stage=MoveStage.REFUSED)
     assert (stage(refused, broker(HERE), REST_MS), stage(refused, broker(HERE), REST_MS + 1)) == (

@@ -186,7 +186,8 @@ def _left(moves: Sequence[Relocation], broker: Broker) -> dict[int, int]:
     arrived = [(at, m) for at, m in enumerate(moves) if m.stage is MoveStage.ARRIVED and m.source in broker.place]
     for volume in {int(broker.volumes[broker.place[m.source]]) for _, m in arrived} if broker.sized else ():
         mine = [(at, m) for at, m in arrived if broker.volumes[broker.place[m.source]] == volume]
-        more = int(broker.beside[volume]) - min(m.beside for _, m in mine)
+        # Equal disks that count as one volume have fewer used bytes than both have replicas.
+        more = int(broker.beside[volume]) - max(0, min(m.beside for _, m in mine))
         for at, move in sorted(mine, key=lambda pair: -pair[1].at_ms):
             if more > move.bytes // 4:
                 left[at] = min(more, move.bytes)

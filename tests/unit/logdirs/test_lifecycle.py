@@ -96,6 +96,12 @@ def test_what_it_left_behind_counts_until_it_is_deleted() -> None:
     assert (stage(arrived, freed), follow([arrived], freed, 1)[1]) == (MoveStage.DONE, (0, 0, 0))
 
 
+def test_equal_disks_that_counted_as_one_volume_have_nothing_left_to_delete() -> None:
+    arrived = replace(MOVE, stage=MoveStage.ARRIVED, beside=-20 * GB)
+    used = (DIRS[0]._replace(usable=97 * GB), *DIRS[1:])
+    assert follow([arrived], broker(THERE, dirs=used), 1)[1] == (0, 0, 0)
+
+
 def test_an_arrival_is_reported_although_the_source_is_deleted_at_once() -> None:
     freed = broker(THERE, dirs=(DIRS[0]._replace(usable=80 * GB), *DIRS[1:]))
     arrived = follow([MOVE], freed, 1)[0][0]

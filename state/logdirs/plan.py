@@ -124,6 +124,13 @@ def headroom(policy: Balance, total: int) -> int:
     return max(policy.headroom_bytes, int(total * policy.headroom_share))
 
 
+def _each(broker: Broker) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Used and total bytes as `used` returns them, as if each directory were on a volume of its own."""
+    total = np.array([d.total for d in broker.dirs], np.float64)
+    usable = np.array([d.usable for d in broker.dirs], np.float64)
+    return total - usable + broker.incoming - broker.outgoing, total
+
+
 class _Balancing:
     """Creates one plan. Volumes represent their directories; the target on a volume is its least used directory."""
 
@@ -131,6 +138,7 @@ class _Balancing:
         self._broker, self._policy = broker, policy
         after, total = used(broker)
         self._after, self._total = after.astype(float), total.astype(float)
+        self._each, self._sizes = _each(broker)
         self._dirs = [at for at, d in enumerate(broker.dirs) if d.online and d.path not in policy.paths]
         self._open = self._room()
         self._shelves: dict[int, list[tuple[int, int]]] = {}
@@ -209,15 +217,21 @@ class _Balancing:
         at = bisect_right(shelf, (int(cap), len(self._broker.replicas)))
         if at == len(shelf) or shelf[at][0] > self._open[target]:
             return None
-        after = self._after.copy()
-        after[[source, target]] += (-shelf[at][0], shelf[at][0])
-        return at if spread(after, self._total) < self.skew else None
+        size, home = shelf[at][0], int(self._broker.replicas.home[shelf[at][1]])
+        after, each = self._after.copy(), self._each.copy()
+        after[[source, target]] += (-size, size)
+        each[[home, self._home(target)]] += (-size, size)
+        # Equal disks with nearly equal contents count as one volume. After the move they do not, and the plan would
+        # return the replica.
+        worse = spread(each, self._sizes) > spread(self._each, self._sizes)
+        return at if spread(after, self._total) < self.skew and not worse else None
 
     def _move(self, row: int, source: int, target: int) -> Move:
         rows, size = self._broker.replicas, int(self._broker.replicas.size[row])
         home = self._home(target)
         self._after[source] -= size
         self._after[target] += size
+        self._each[[int(rows.home[row]), home]] += (-size, size)
         self._open[target] -= size  # bytes that the source frees are available too late to count
         self._counts[home] += 1
         topic, partition = rows.name(row)

@@ -125,3 +125,14 @@ def test_a_move_under_way_counts_as_done() -> None:
 def test_the_columns_are_those_of_the_rows() -> None:
     columns = replicas(ROWS)
     assert (columns.name(2), np.bincount(columns.home).tolist()) == (("t", 2), [1, 2])
+
+
+@pytest.mark.parametrize(("used", "home", "targets"), [((373, 354, 971), 2, []), ((373, 525, 800), 1, ["/b"])])
+def test_a_replica_does_not_move_to_and_fro_between_equal_disks(
+    used: tuple[int, ...], home: int, targets: list[str]
+) -> None:
+    """The first two disks are equal. While they have nearly equal contents, they count as one volume."""
+    totals = zip(("/a", "/c", "/b"), (2000, 2000, 4000), used, strict=True)
+    dirs = [sized(path, total, total - taken) for path, total, taken in totals]
+    moves = plan(broker(*dirs, rows=(("t", 0, home, 171 * GB, 0, False),)), Balance(target=0.05)).moves
+    assert [move.target for move in moves] == targets

@@ -7,12 +7,13 @@ A setting is changed at the controller. The broker shows it when it has applied 
 milliseconds, later while it starts. Until then it shows the setting of before, which looks like another client's.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from typing import NamedTuple, Protocol
 
 from trueup.connectors.kafka.logdirs.client import MoveOutcome, ReplicaLocation
-from trueup.state.common.errors import Retry
+from trueup.state.common.errors import Retry, TrueupError
 from trueup.state.logdirs.lifecycle import ENDS, MoveEvent, MoveStage, Relocation, advance
 from trueup.state.logdirs.model import Broker
 from trueup.state.logdirs.verdicts import NOTHING, Decision, OwnChanges, after, cancellable, cordons, ordered
@@ -67,6 +68,9 @@ class DirectoryBalancer:
     ) -> None:
         self.ours, self._keep, self._say, self._moved = dict(ours), keep, say, moved
         self._altered: dict[int, ChangedSettings] = {}
+        self._unsure: dict[int, int | None] = dict.fromkeys(ours)
+        """The brokers that may not show yet what an earlier run or a failed request changed, with the time of the
+        request; None: before the first pass."""
 
     def of(self, broker: int) -> OwnChanges:
         """The changes of Trueup on a broker."""
@@ -98,20 +102,23 @@ class DirectoryBalancer:
     ) -> None:
         """Execute a decision. ``ours``: the changes of Trueup, updated from the broker's report of moves. Raises a
         `TrueupError`; the next pass decides again about the rest."""
-        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, now_ms)
+        sure = self._sure(broker.id, now_ms)
+        before, intended = self.of(broker.id), _intended(broker, ours, decision, throttled, now_ms, sure)
         self._remember(broker.id, intended)
         # After the write: a pass after a failed one finds the same changes of stages again.
         self._report(broker.id, before, ours)
         done = self._cordon(levers, broker, ours, intended, decision, now_ms)
         if decision.throttle:
-            levers.throttle(broker.id, decision.throttle)
+            with self._changing(broker.id, now_ms):
+                levers.throttle(broker.id, decision.throttle)
             self._alter(broker.id, now_ms, throttle=decision.throttle)
             self._say(
                 broker.id, "throttle", "set", "logdirs.uneven", f"moves write at most {size(decision.throttle)}/s"
             )
         done, failed = self._order(levers, broker.id, done, decision, now_ms)
         if decision.throttle is None:
-            levers.throttle(broker.id, None)
+            with self._changing(broker.id, now_ms):
+                levers.throttle(broker.id, None)
             self._alter(broker.id, now_ms, throttle=0)
             self._say(broker.id, "throttle", "removed", "logdirs.uneven", "no move is in progress")
             done = done._replace(throttles=frozenset())
@@ -123,6 +130,24 @@ class DirectoryBalancer:
         if ours != self.of(broker):
             self._keep(broker, ours)
             self.ours[broker] = ours
+
+    def _sure(self, broker: int, now_ms: int) -> bool:
+        """Whether the broker shows all changes of Trueup, or has had the time to."""
+        if broker not in self._unsure:
+            return True
+        since_ms = self._unsure[broker] = self._unsure[broker] or now_ms
+        if now_ms - since_ms >= SETTLED_MS:
+            del self._unsure[broker]
+        return broker not in self._unsure
+
+    @contextmanager
+    def _changing(self, broker: int, now_ms: int) -> Iterator[None]:
+        """A request that fails may have changed the setting."""
+        try:
+            yield
+        except TrueupError:
+            self._unsure[broker] = now_ms
+            raise
 
     def _alter(
         self, broker: int, now_ms: int, cordoned: frozenset[str] | None = None, throttle: int | None = None
@@ -144,9 +169,12 @@ class DirectoryBalancer:
         if decision.cordon is None:
             return intended
         paths = decision.cordon | _hidden(levers, broker, ours)
-        levers.cordon(broker.id, sorted(paths))
+        with self._changing(broker.id, now_ms):
+            levers.cordon(broker.id, sorted(paths))
         self._alter(broker.id, now_ms, cordoned=paths)
-        now = decision.cordon - _others(broker, ours)
+        # An opened directory remains until the broker shows it as open: another process that starts before must know
+        # whose cordon the broker shows.
+        now = (decision.cordon - _others(broker, ours)) | (intended.cordoned & _online(broker))
         closed = ", ".join(sorted(paths)) or "no directory"
         self._say(broker.id, "cordon", "set", "logdirs.steer", f"excluded from new partitions: {closed}")
         return intended._replace(cordoned=now)
@@ -211,11 +239,15 @@ def record_of(kafka: str, broker: int, ours: OwnChanges, at_ms: int) -> dict[str
     }
 
 
-def _intended(broker: Broker, ours: OwnChanges, decision: Decision, throttled: int | None, now_ms: int) -> OwnChanges:
-    """The changes of Trueup after complete or partial execution of the decision."""
+def _intended(
+    broker: Broker, ours: OwnChanges, decision: Decision, throttled: int | None, now_ms: int, sure: bool
+) -> OwnChanges:
+    """The changes of Trueup after complete or partial execution of the decision. ``sure``: whether what the broker does
+    not show is not there."""
     present, others = cordons(broker, ours), _others(broker, ours)
-    cordoned = (ours.cordoned & present) | ((decision.cordon or frozenset()) - others)
-    theirs = bool(throttled) and throttled not in ours.throttles
+    remaining = ours.cordoned & present if sure else ours.cordoned
+    cordoned = remaining | ((decision.cordon or frozenset()) - others)
+    theirs = sure and bool(throttled) and throttled not in ours.throttles
     throttles = (frozenset() if theirs else ours.throttles) | (
         frozenset({decision.throttle}) if decision.throttle else frozenset()
     )
@@ -247,6 +279,10 @@ def _cancelled(broker: Broker, decision: Decision, failed: Sequence[MoveOutcome]
         raise Retry(f"broker {broker.id} to cancel moves: {what}", why, "the next pass requests it again")
 
 
+def _online(broker: Broker) -> frozenset[str]:
+    return frozenset(d.path for d in broker.dirs if d.online)
+
+
 def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:
     """Directories that other clients cordoned."""
     return frozenset(d.path for d in broker.dirs if d.cordoned) - ours.cordoned
@@ -255,5 +291,5 @@ def _others(broker: Broker, ours: OwnChanges) -> frozenset[str]:
 def _hidden(levers: BrokerRequests, broker: Broker, ours: OwnChanges) -> frozenset[str]:
     """Offline directories that other clients cordoned. The broker does not report their cordons, and a change of the
     setting replaces all of them."""
-    offline = frozenset(d.path for d in broker.dirs if not d.online)
+    offline = frozenset(broker.place) - _online(broker)
     return levers.cordoned(broker.id) & offline - ours.cordoned if offline else frozenset()

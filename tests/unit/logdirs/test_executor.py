@@ -31,7 +31,8 @@ class FakeBroker:
         self.setting: list[str] = []
         """The paths in the setting of cordons. An offline directory does not show its own."""
         self.answer = "started"
-        self.deaf = self.away = False
+        self.deaf = self.away = self.loses = False
+        """Whether the broker does not respond to a throttle, is away, or executes a cordon whose response is lost."""
         self.stale: tuple[Broker, int] | None = None
         """The directories and the rate limit that the broker still shows."""
 
@@ -63,6 +64,8 @@ class FakeBroker:
         assert self.broker is not None
         dirs = tuple(d._replace(cordoned=d.online and d.path in paths) for d in self.broker.dirs)
         self.broker, self.setting = replace(self.broker, dirs=dirs), paths
+        if self.loses:
+            raise Retry("an answer", "none", "try again")
 
     def cordoned(self, broker: int) -> frozenset[str]:
         return frozenset(self.setting)
@@ -212,16 +215,17 @@ def test_a_start_after_a_kill_takes_back_what_may_have_been_set() -> None:
     bench.client.cordon(1, ["/small"])
     bench.client.limit = 7
     bench.reconcile()
-    assert ([e for e in bench.client.log if e[0] in ("cordon", "throttle")], bench.ours) == (
-        [("cordon",), ("throttle", None)],
-        NOTHING,
-    )
+    requests = [e for e in bench.client.log if e[0] in ("cordon", "throttle")]
+    settled(bench)
+    assert (requests, bench.ours) == ([("cordon",), ("throttle", None)], NOTHING)
 
 
 def test_a_throttle_of_others_is_neither_changed_nor_removed() -> None:
     bench = Bench(OwnChanges(throttles=frozenset({7})))
     bench.client.limit = 9
-    assert ("throttle" in bench.reconcile(), bench.ours.throttles) == (False, frozenset())
+    calls = bench.reconcile()
+    settled(bench)
+    assert ("throttle" in [*calls, *bench.reconcile()], bench.ours.throttles) == (False, frozenset())
 
 
 def lagging(bench: Bench, **policy: object) -> None:
@@ -232,6 +236,49 @@ def lagging(bench: Bench, **policy: object) -> None:
     bench.reconcile()
     bench.client.stale = before
     bench.reconcile()
+
+
+def settled(bench: Bench) -> None:
+    """A pass after the time that a broker has to show the changes of an earlier process or of a failed request."""
+    bench.now_ms += SETTLED_MS
+    bench.reconcile()
+
+
+def shows_late(bench: Bench) -> None:
+    """A pass while the broker does not show its cordons, and one after it shows them."""
+    assert bench.client.broker is not None
+    dirs = bench.client.broker.dirs
+    bench.client.broker = replace(bench.client.broker, dirs=DIRS)
+    bench.reconcile()
+    bench.client.broker = replace(bench.client.broker, dirs=dirs)
+    bench.reconcile()
+
+
+def test_a_cordon_that_a_broker_shows_late_remains_ours_after_a_restart() -> None:
+    bench = Bench(OwnChanges(frozenset({"/small"})), mode="observe")
+    bench.client.cordon(1, ["/small"])
+    shows_late(bench)
+    assert bench.client.setting == []
+
+
+def test_a_cordon_whose_response_was_lost_remains_ours() -> None:
+    bench = Bench()
+    bench.client.loses = True
+    bench.reconcile()
+    bench.client.loses, bench.policy = False, replace(bench.policy, mode="observe")
+    shows_late(bench)
+    assert bench.client.setting == []
+
+
+def test_an_opened_directory_that_a_broker_shows_as_cordoned_remains_ours_after_a_restart() -> None:
+    bench = Bench(OwnChanges(frozenset({"/small"})), mode="observe")
+    bench.client.cordon(1, ["/small"])
+    shown = bench.client.broker
+    bench.reconcile()
+    later = Bench(bench.ours, mode="observe")
+    later.client.broker = shown
+    later.reconcile()
+    assert ("cordon",) in later.client.log
 
 
 def test_a_throttle_that_a_broker_does_not_show_yet_remains_ours() -> None:

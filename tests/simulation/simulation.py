@@ -17,6 +17,7 @@ from tests.simulation.instances import TAKEOVER_S, TICK_MS, Leader, Process
 from tests.simulation.journal import JournalLog
 from tests.simulation.link_part import LinkPart
 from tests.simulation.linking import LinkParts
+from tests.simulation.logdirs_part import LogDirsPart, LogDirsParts
 from tests.simulation.model import World
 from tests.simulation.part import Part, Stream
 from tests.simulation.placement_part import PlacementPart
@@ -33,7 +34,8 @@ SUBSETS = (
     ("placement", "pulsar"),
     ("links",),
     ("placement", "links"),
-    ("placement", "pulsar", "links"),
+    ("logdirs",),
+    ("placement", "pulsar", "links", "logdirs"),
 )
 SECTIONS: Mapping[str, Section[Any]] = {"placement": PLACEMENT}
 
@@ -45,6 +47,7 @@ class Parts:
     placement: PlacementParts = field(default_factory=PlacementParts)
     pulsar: PulsarParts = field(default_factory=PulsarParts)
     links: LinkParts = field(default_factory=LinkParts)
+    logdirs: LogDirsParts = field(default_factory=LogDirsParts)
     process: type[Process] = Process
     live: type[Live] = Live
 
@@ -65,6 +68,8 @@ class Outcome:
     """The number of objects that Trueup deleted."""
     policies: int = 0
     copied: int = 0
+    moved: int = 0
+    """The number of replicas that Trueup ordered to move to another directory."""
 
 
 class Application:
@@ -110,6 +115,8 @@ class Simulation:
             yield PulsarPart(self, self.kinds.pulsar)
         if "links" in names:
             yield LinkPart(self, self.kinds.links)
+        if "logdirs" in names:
+            yield LogDirsPart(self, self.kinds.logdirs)
 
     def _settings(self) -> Any:
         raw, made = dict[str, Any](), dict[Section[Any], Any]()
@@ -118,7 +125,7 @@ class Simulation:
                 if name in SECTIONS:
                     made[SECTIONS[name]] = value
                 else:
-                    raw[name] = value
+                    raw[name] = {**raw.get(name, {}), **value}
         settings = parse({"cluster": {"zookeeper": "none:0"}, **raw})
         return replace(settings, sections={**settings.sections, **made})
 
